@@ -35,16 +35,16 @@ def main(arguments: list[str] | None = None) -> int:
         help="answer key holders about adapters that never leave this process",
         epilog=_EPILOG,
     )
-    _host_arguments(host)
+    _add_host_arguments(host)
     given = parser.parse_args(arguments)
     try:
-        return _host(given)
+        return _run_host(given)
     except (AdapterRefused, DeviceMissing, ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
 
 
-def _host_arguments(host: argparse.ArgumentParser) -> None:
+def _add_host_arguments(host: argparse.ArgumentParser) -> None:
     host.add_argument(
         "adapters",
         metavar="DIR",
@@ -77,7 +77,7 @@ def _host_arguments(host: argparse.ArgumentParser) -> None:
         metavar="N",
         help="answers for each client, adapter and input; else one fewer than the input is wide",
     )
-    _budget_file_arguments(host)
+    _add_budget_file_arguments(host)
     host.add_argument(
         "--clients",
         type=Path,
@@ -107,7 +107,7 @@ def _host_arguments(host: argparse.ArgumentParser) -> None:
     )
 
 
-def _budget_file_arguments(host: argparse.ArgumentParser) -> None:
+def _add_budget_file_arguments(host: argparse.ArgumentParser) -> None:
     """Where the counts of answers are kept."""
     kept = host.add_mutually_exclusive_group()
     kept.add_argument(
@@ -127,7 +127,7 @@ def _budget_file_arguments(host: argparse.ArgumentParser) -> None:
     )
 
 
-def _host(given: argparse.Namespace) -> int:
+def _run_host(given: argparse.Namespace) -> int:
     address, _, port = given.listen.rpartition(":")
     address = address.strip("[]")
     if not ipaddress.ip_address(address).is_loopback and not given.dangerous_plain:
@@ -154,7 +154,7 @@ def _host(given: argparse.Namespace) -> int:
     server = Server(server_host, listener)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: server.stopping.set())
-    print(json.dumps(_ready(server_host, listener)), flush=True)
+    print(json.dumps(_ready_line(server_host, listener)), flush=True)
     try:
         server.run()
     finally:
@@ -166,7 +166,7 @@ def _host(given: argparse.Namespace) -> int:
 
 
 def _options(given: argparse.Namespace) -> HostOptions:
-    chosen = parameters.dangerous_named if given.dangerous_parameters else parameters.named
+    chosen = parameters.dangerous_find_set if given.dangerous_parameters else parameters.find_set
     clients = Clients()
     if given.clients:
         with given.clients.open() as file:
@@ -201,7 +201,7 @@ def _budget_file(given: argparse.Namespace) -> Path | None:
     return found
 
 
-def _ready(host: AdapterHost, listener: socket.socket) -> dict[str, Any]:
+def _ready_line(host: AdapterHost, listener: socket.socket) -> dict[str, Any]:
     address, port = listener.getsockname()[:2]
     shown = f"[{address}]" if ":" in address else address
     adapters = [

@@ -113,15 +113,10 @@ class Budgets:
             if self._file is not None:
                 self._file.settle(self._used)
 
-    def left(self, slot: Slot, limit: int | None) -> int | None:
+    def remaining(self, slot: Slot, limit: int | None) -> int | None:
         """Answers left; None where there is no budget."""
         with self._lock:
             return None if limit is None else max(limit - self._used.get(slot, 0), 0)
-
-    def used(self, slot: Slot) -> int:
-        """Answers that were given."""
-        with self._lock:
-            return self._used.get(slot, 0)
 
 
 class _BudgetFile:

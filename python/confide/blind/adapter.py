@@ -23,7 +23,7 @@ _MORE = {
 _LOCK = threading.Lock()
 
 
-def opened(kind: str, spec: dict[str, Any], context: Any) -> Any:
+def make_adapter(kind: str, spec: dict[str, Any], context: Any) -> Any:
     """Makes or reaches an adapter. Raises `AdapterRefused` for a spec that is not one."""
     if kind not in _MORE:
         raise AdapterRefused(f"adapter kind: wanted {', '.join(_MORE)}, got {kind!r}")
@@ -139,10 +139,10 @@ def _device(context: Any) -> str:
 
 def _bank(context: Any, device: str) -> Any:
     """One bank for each worker: rows of all its one-graph adapters share launches."""
-    from .one_graph import Bank
+    from .one_graph import OneGraphBank
 
     with _LOCK:
         bank = getattr(context, "one_graph_bank", None)
         if bank is None:
-            bank = context.one_graph_bank = Bank(device, int(context.slots))
+            bank = context.one_graph_bank = OneGraphBank(device, int(context.slots))
         return bank

@@ -35,7 +35,7 @@ class Batch:
         self.places = places if device == "cpu" else arrays.upload(places, device)
 
     @property
-    def left(self) -> int:
+    def remaining(self) -> int:
         """Tokens that can still be masked."""
         return self.tokens - self.next
 
@@ -48,7 +48,7 @@ class Batch:
 
 
 @dataclass(frozen=True)
-class Taken:
+class CounterRange:
     """Counters that are used from here on, or lost."""
 
     batch: Batch
@@ -66,13 +66,13 @@ class Pool:
 
     def __init__(self) -> None:
         self._batches: deque[Batch] = deque()
-        self.preparing, self.finished = False, 0
+        self.preparing = False
         self.lock = threading.Lock()
 
     @property
-    def left(self) -> int:
+    def remaining(self) -> int:
         """Vectors that can be asked about."""
-        return sum(batch.left for batch in self._batches)
+        return sum(batch.remaining for batch in self._batches)
 
     @property
     def batches(self) -> int:
@@ -82,17 +82,16 @@ class Pool:
     def put(self, batch: Batch) -> None:
         """A preparation came to its end."""
         with self.lock:
-            self.finished += 1
             self._batches.append(batch)
 
-    def take(self, vectors: int) -> Taken | None:
+    def take(self, vectors: int) -> CounterRange | None:
         """As many counters as the oldest batch has, at most `vectors`; None where nothing is prepared."""
         with self.lock:
             while self._batches:
                 batch = self._batches[0]
-                count = min(vectors, batch.left)
+                count = min(vectors, batch.remaining)
                 if count:
-                    taken = Taken(batch, batch.next, count)
+                    taken = CounterRange(batch, batch.next, count)
                     batch.next += count
                     return taken
                 # Its last answers may still be on their way through the device: the wiping comes after them there.

@@ -8,12 +8,12 @@ from collections.abc import Callable
 
 from .errors import (
     BlindError,
-    BudgetUsedUp,
+    BudgetExhausted,
     HostLost,
     HostRefused,
+    HostRestarted,
     ProtocolError,
     Refusal,
-    StartedAnew,
 )
 from .frames import (
     ANSWER_DEADLINE_S,
@@ -37,7 +37,7 @@ def dial_tcp(host: str, port: int) -> Dial:
 def dial_unix(path: str) -> Dial:
     """Opens a Unix stream socket."""
 
-    def opened() -> socket.socket:
+    def connect() -> socket.socket:
         stream = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             stream.settimeout(CONNECT_DEADLINE_S)
@@ -47,7 +47,7 @@ def dial_unix(path: str) -> Dial:
             raise
         return stream
 
-    return opened
+    return connect
 
 
 class Channel:
@@ -118,15 +118,15 @@ class Channel:
         self.frames.close()
 
 
-def named(error: BlindError, host: str) -> BlindError:
+def translate_error(error: BlindError, host: str) -> BlindError:
     """What a refusal or a broken stream means to a key holder."""
     if isinstance(error, Refusal):
         if error.name == "no-session":
-            return StartedAnew(
+            return HostRestarted(
                 f"adapter host {host} was started anew: masks prepared before are thrown away"
             )
         if error.name == "budget":
-            return BudgetUsedUp(host, error.detail)
+            return BudgetExhausted(host, error.detail)
         if error.name == "stopping":
             return HostLost(f"adapter host {host}: stopping: the host is going down")
         return HostRefused(f"adapter host {host}: {error}")

@@ -105,7 +105,7 @@ def encode(kind: Kind, request: int, payload: bytes | bytearray = b"") -> bytes:
     return HEADER.pack(len(payload) + COUNTED_BYTES, kind, request) + payload
 
 
-def checked_header(header: bytes, side: Side) -> tuple[Kind, int, int]:
+def parse_header(header: bytes, side: Side) -> tuple[Kind, int, int]:
     """Kind, request id and payload bytes of a header that `side` received."""
     counted, number, request = HEADER.unpack(header)
     if counted < COUNTED_BYTES:
@@ -159,7 +159,7 @@ class FrameStream:
         until = time.monotonic() + FRAME_DEADLINE_S
         while len(self._held) < HEADER.size:
             self._read("the rest of a frame", until, FRAME_DEADLINE_S, within=True)
-        kind, request, count = checked_header(bytes(self._held[: HEADER.size]), self.side)
+        kind, request, count = parse_header(bytes(self._held[: HEADER.size]), self.side)
         end = HEADER.size + count
         while len(self._held) < end:
             self._read("the rest of a frame", until, FRAME_DEADLINE_S, within=True)
@@ -178,10 +178,6 @@ class FrameStream:
                 if time.monotonic() >= until:
                     raise
                 idle()
-
-    def waiting(self) -> bool:
-        """Whether bytes of another frame were read already."""
-        return bool(self._held)
 
     def close(self) -> None:
         """Ends both directions."""

@@ -15,17 +15,17 @@ from collections.abc import Callable
 from typing import Any
 
 from ..sites import source_number
-from .batches import Batch, Taken, prepare
-from .channel import Channel, Dial, named
+from .batches import Batch, CounterRange, prepare
+from .channel import Channel, Dial, translate_error
 from .errors import (
     Abandoned,
     BlindError,
-    BudgetUsedUp,
+    BudgetExhausted,
     HostRefused,
+    HostRestarted,
     NotPrepared,
     ProtocolError,
     Refusal,
-    StartedAnew,
 )
 from .frames import Kind
 from .guarantee import Guarantee
@@ -53,8 +53,8 @@ class RemoteAdapter:
         self.idle: Callable[[], None] = lambda: None
         self.asking: list[int] = []
         self._online: Channel | None = Channel(dial, host)
-        with self._as_holder():
-            self.session = _opened(self._online, options)
+        with self._translate_errors():
+            self.session = _open_session(self._online, options)
         self.sites = self.session.sites()
         self.offline_bytes = 0
         self._offline: tuple[float, int] | None = None
@@ -98,11 +98,11 @@ class RemoteAdapter:
         """
         if self._offline is None:
             session = self.session
-            with self._as_holder(), side_stream(self.options.device) as wait:
-                channel = self._attached(session)
+            with self._translate_errors(), side_stream(self.options.device) as wait:
+                channel = self._attach_channel(session)
                 began = time.perf_counter()
                 made = [
-                    self._prepared_batch(session, group, channel)
+                    self._prepare_batch(session, group, channel)
                     for group in range(len(session.terms))
                 ]
                 wait()
@@ -118,7 +118,7 @@ class RemoteAdapter:
         until = time.monotonic() + seconds
         with self._changed:
             self._changed.notify_all()
-            while (least := min(pool.left for pool in self.session.pools)) < vectors:
+            while (least := min(pool.remaining for pool in self.session.pools)) < vectors:
                 if self.session.dead or time.monotonic() >= until:
                     raise NotPrepared(
                         f"adapter host {self.host}: no prepared masks within {seconds:.0f} s"
@@ -180,12 +180,14 @@ class RemoteAdapter:
         if not any(part.projection in outputs for part in session.terms[group].parts):
             return
         with self._lock:
-            step = self._products(session, group, rows, meter)
+            step = self._request_products(session, group, rows, meter)
             began = time.perf_counter()
             step.add(outputs)
             meter.add_ms("b_ms", began)
 
-    def _products(self, session: Session, group: int, rows: Any, meter: Meter) -> OnlineStep:
+    def _request_products(
+        self, session: Session, group: int, rows: Any, meter: Meter
+    ) -> OnlineStep:
         """Asks about all rows; what has to be added is left in the step."""
         step = self._step(session, group)
         step.begin(rows)
@@ -194,7 +196,7 @@ class RemoteAdapter:
             at_once = min(
                 rows.shape[0] - done, VECTORS_MAX, self._vectors_of_a_frame(session.terms[group])
             )
-            with self._as_holder():
+            with self._translate_errors():
                 taken = self._take(session, group, at_once)
                 try:
                     self._ask(session, group, step, taken, done, meter)
@@ -207,7 +209,13 @@ class RemoteAdapter:
         return step
 
     def _ask(
-        self, session: Session, group: int, step: OnlineStep, taken: Taken, done: int, meter: Meter
+        self,
+        session: Session,
+        group: int,
+        step: OnlineStep,
+        taken: CounterRange,
+        done: int,
+        meter: Meter,
     ) -> None:
         terms = session.terms[group]
         began = time.perf_counter()
@@ -228,10 +236,10 @@ class RemoteAdapter:
         self._count(session, group, taken, left, meter)
 
     def _count(
-        self, session: Session, group: int, taken: Taken, left: int | None, meter: Meter
+        self, session: Session, group: int, taken: CounterRange, left: int | None, meter: Meter
     ) -> None:
         terms = session.terms[group]
-        session.left[group] = left
+        session.budget_left[group] = left
         meter.round_trips += 1
         meter.answered_vectors += taken.count
         meter.budget_left = (
@@ -241,19 +249,19 @@ class RemoteAdapter:
         of_batch = terms.columns + terms.rows * terms.columns + terms.rows
         meter.he_operations += -(-of_batch * taken.count // session.context.n)
 
-    def _take(self, session: Session, group: int, vectors: int) -> Taken:
+    def _take(self, session: Session, group: int, vectors: int) -> CounterRange:
         until = time.monotonic() + self.options.mask_deadline_s
         while True:
             if session.dead or self._stopping:
-                raise StartedAnew(
+                raise HostRestarted(
                     f"adapter host {self.host} was started anew or is gone: nothing is prepared"
                 )
             if taken := session.pools[group].take(vectors):
                 with self._changed:
                     self._changed.notify_all()
                 return taken
-            if session.left[group] == 0:
-                raise BudgetUsedUp(self.host, session.budgets[group] or 0)
+            if session.budget_left[group] == 0:
+                raise BudgetExhausted(self.host, session.budgets[group] or 0)
             if time.monotonic() >= until:
                 raise NotPrepared(
                     f"adapter host {self.host}: no prepared masks within {self.options.mask_deadline_s:.0f} s"
@@ -286,9 +294,9 @@ class RemoteAdapter:
         if self._online is not None:
             self._online.frames.close()
             self._online = None
-        self._online = self._attached(session)
+        self._online = self._attach_channel(session)
 
-    def _attached(self, session: Session) -> Channel:
+    def _attach_channel(self, session: Session) -> Channel:
         channel = Channel(self._dial, self.host)
         try:
             channel.attach(session.attach)
@@ -300,16 +308,16 @@ class RemoteAdapter:
         return channel
 
     def _begin_anew(self) -> None:
-        with self._as_holder():
+        with self._translate_errors():
             channel = Channel(self._dial, self.host)
-            fresh = _opened(channel, self.options)
+            fresh = _open_session(channel, self.options)
         if fresh.sites() != self.sites:
             channel.goodbye(session=True)
             raise HostRefused(f"adapter host {self.host} offers other projections than before")
         self._online, self.session = channel, fresh
 
     @contextlib.contextmanager
-    def _as_holder(self):
+    def _translate_errors(self):
         try:
             yield
         except BlindError as error:
@@ -327,14 +335,14 @@ class RemoteAdapter:
                 self._online = None
             if isinstance(error, Abandoned):
                 raise
-            raise named(error, self.host) from error
+            raise translate_error(error, self.host) from error
 
     def _prepare_ahead(self) -> None:
         channel, held = None, None
         with side_stream(self.options.device) as wait:
             while not self._stopping:
                 session = self.session
-                group = None if session.dead else self._short(session)
+                group = None if session.dead else self._next_to_prepare(session)
                 if group is None:
                     with self._changed:
                         self._changed.wait(_RETRY_S if session.dead else _LOOK_EVERY_S)
@@ -342,9 +350,9 @@ class RemoteAdapter:
                 pool = session.pools[group]
                 try:
                     if channel is None or held is not session:
-                        channel, held = self._attached(session), session
+                        channel, held = self._attach_channel(session), session
                     before = channel.bytes
-                    batch = self._prepared_batch(session, group, channel)
+                    batch = self._prepare_batch(session, group, channel)
                     wait()
                     self.offline_bytes += channel.bytes - before
                     if session.dead:
@@ -367,24 +375,24 @@ class RemoteAdapter:
         if channel is not None:
             channel.goodbye(session=False)
 
-    def _prepared_batch(self, session: Session, group: int, channel: Channel) -> Batch:
+    def _prepare_batch(self, session: Session, group: int, channel: Channel) -> Batch:
         return prepare(channel, session.context, session.secret, session.terms[group])
 
-    def _short(self, session: Session) -> int | None:
+    def _next_to_prepare(self, session: Session) -> int | None:
         """The input that has fewest vectors left, if any has too few. What no budget allows is not prepared."""
         best = None
         for group, pool in enumerate(session.pools):
-            left, budget = pool.left, session.left[group]
+            left, budget = pool.remaining, session.budget_left[group]
             wanted = self.wanted if budget is None else min(self.wanted, budget)
             short = not pool.preparing and left < wanted and pool.batches < BATCHES_MAX
-            if short and (best is None or left < session.pools[best].left):
+            if short and (best is None or left < session.pools[best].remaining):
                 best = group
         if best is not None:
             session.pools[best].preparing = True
         return best
 
 
-def _opened(channel: Channel, options: HolderOptions) -> Session:
+def _open_session(channel: Channel, options: HolderOptions) -> Session:
     try:
         return Session(channel, options)
     except BaseException:

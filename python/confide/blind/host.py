@@ -32,7 +32,7 @@ from .guarantee import Guarantee
 from .messages import GROUPS_MAX, Attach, Hello, Welcome, is_name
 from .parameters import SECURITY_BITS_MIN, ParameterSet
 from .peers import HostLimits, Preparations, room_for_session
-from .terms import Terms, Weights, noise_headroom, quantised
+from .terms import Terms, Weights, noise_headroom, quantise_pairs
 
 ADAPTERS_MAX, CONNECTIONS_MAX, BATCHES_MAX = 64, 64, 4
 SESSION_IDLE_S = 600.0
@@ -103,7 +103,7 @@ class Group:
         return arrays.as_words(answers) if in_host else answers
 
 
-class Hosted:
+class HostedAdapter:
     """A loaded adapter: a group for each input, in the order of layers and inputs."""
 
     def __init__(self, name: str, pairs: dict[tuple[int, str], Pair], options: HostOptions) -> None:
@@ -126,7 +126,7 @@ class Hosted:
             raise AdapterRefused(f"adapted inputs: wanted 1 to {GROUPS_MAX}, got {len(inputs)}")
         self.groups, self.by_input = [], {}
         for place in sorted(inputs):
-            weights = quantised(
+            weights = quantise_pairs(
                 place[0], inputs[place], options.protect, options.parameters, options.noise_sigma
             )
             if weights.terms.norm_limit == 0:
@@ -183,11 +183,6 @@ class Sequence:
         with self.lock:
             self._live.pop(counter // self.tokens, None)
 
-    @property
-    def live(self) -> int:
-        """Batches with counters left."""
-        return len(self._live)
-
 
 @dataclass
 class Session:
@@ -195,7 +190,7 @@ class Session:
 
     client: bytes
     token: bytes
-    adapter: Hosted
+    adapter: HostedAdapter
     account: Account
     public_key: Any
     sequences: list[Sequence]
@@ -211,7 +206,7 @@ class Session:
         self.last_used, self.is_used = time.monotonic(), True
 
 
-class Preparing:
+class BatchPreparation:
     """A batch whose ciphertexts arrive."""
 
     def __init__(self, host: AdapterHost, session: Session, group: int, batch: int) -> None:
@@ -265,7 +260,7 @@ class AdapterHost:
         self.options, self.log = options, log
         self.context = ring.Context.dangerous_named(options.parameters.name, None, options.device)
         self._key, self.epoch = os.urandom(32), os.urandom(16)
-        self.adapters: dict[str, Hosted] = {}
+        self.adapters: dict[str, HostedAdapter] = {}
         self.budgets = Budgets(options.budget_file)
         self._sessions: dict[bytes, Session] = {}
         self._lock = threading.Lock()
@@ -275,14 +270,14 @@ class AdapterHost:
 
     def load(
         self, folder: str | Path, final_hidden: bool = False, name: str | None = None
-    ) -> Hosted:
+    ) -> HostedAdapter:
         """Quantises the adapter in a PEFT folder and offers it under the folder's name, or another."""
         found, pairs = peft.load(folder)
         return self.offer(name or found, peft.into_final_hidden(pairs) if final_hidden else pairs)
 
-    def offer(self, name: str, pairs: dict[tuple[int, str], Pair]) -> Hosted:
+    def offer(self, name: str, pairs: dict[tuple[int, str], Pair]) -> HostedAdapter:
         """As `load`, from pairs."""
-        hosted = Hosted(name, pairs, self.options)
+        hosted = HostedAdapter(name, pairs, self.options)
         if len(self.adapters) >= ADAPTERS_MAX or name in self.adapters:
             raise AdapterRefused(
                 f"adapters: wanted at most {ADAPTERS_MAX} of different names, got {name} as well"
@@ -350,7 +345,7 @@ class AdapterHost:
                 session is None
                 or not hmac.compare_digest(attach.token, session.token)
                 or attach.epoch != self.epoch
-                or self._expired(session)
+                or self._is_expired(session)
             ):
                 raise Refusal("no-session")
             if session.connections >= CONNECTIONS_MAX:
@@ -388,13 +383,13 @@ class AdapterHost:
     def budget(self, session: Session, group: int) -> tuple[int, int]:
         """The budget of an input, and what is left of it."""
         limit = self.options.limit(session.adapter.groups[group].terms.columns)
-        left = self.budgets.left(self._count_slot(session, group), limit)
+        left = self.budgets.remaining(self._count_slot(session, group), limit)
         return limit, 0 if left is None else left
 
-    def prepare(self, session: Session, group: int) -> Preparing:
+    def prepare(self, session: Session, group: int) -> BatchPreparation:
         """Begins the next batch of an input. Whoever calls holds a place of `room` until it is answered."""
         session.note_use()
-        return Preparing(self, session, group, session.sequences[group].begin())
+        return BatchPreparation(self, session, group, session.sequences[group].begin())
 
     def apply(
         self, session: Session, group: int, counter: int, words: Any
@@ -409,7 +404,7 @@ class AdapterHost:
         left = self.budgets.take(self._count_slot(session, group), limit, words.shape[0])
         key, first = session.sequences[group].use(counter, words.shape[0])
         answers = session.adapter.groups[group].answer(words, key, first)
-        return _noised(answers, terms.noise_sigma, terms.bits), left
+        return _add_noise(answers, terms.noise_sigma, terms.bits), left
 
     def answer_key(self, session: Session, group: int, batch: int) -> bytes:
         """The key of one batch's answer masks: bound to the client id, not to the account."""
@@ -439,17 +434,17 @@ class AdapterHost:
             terms.source,
         )
 
-    def _expired(self, session: Session) -> bool:
+    def _is_expired(self, session: Session) -> bool:
         return session.connections == 0 and time.monotonic() - session.last_used >= SESSION_IDLE_S
 
     def _expire_locked(self) -> list[Session]:
-        expired = [session for session in self._sessions.values() if self._expired(session)]
+        expired = [session for session in self._sessions.values() if self._is_expired(session)]
         for session in expired:
             del self._sessions[session.client]
         return expired
 
 
-def _noised(answers: Any, sigma: float, bits: int) -> Any:
+def _add_noise(answers: Any, sigma: float, bits: int) -> Any:
     """Rounded Gaussian noise on answers mod 2^k, cut at the headroom of the norm limit."""
     if sigma == 0.0:
         return answers

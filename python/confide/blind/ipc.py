@@ -25,7 +25,7 @@ from typing import Any
 from ..cuda import arrays, ring
 from ..cuda.shared import SharedWords
 from . import masks, parameters
-from .batches import Batch, Taken, encrypted_masks
+from .batches import Batch, CounterRange, encrypted_masks
 from .channel import dial_unix
 from .errors import BlindError, HostLost, ProtocolError, Refusal
 from .frames import ANSWER_DEADLINE_S, STEP_DEADLINE_S
@@ -61,7 +61,7 @@ class IpcAdapter(RemoteAdapter):
         self._lanes: list[Lane] = []
         self._offline_turn, self._ended = threading.Lock(), False
         try:
-            self._child = _started(
+            self._child = _start_host(
                 self._place, name, folder, device, set_name, protect, mode, budget
             )
             options = HolderOptions(
@@ -77,8 +77,8 @@ class IpcAdapter(RemoteAdapter):
             terms = self.session.terms
             columns, rows = max(each.columns for each in terms), max(each.rows for each in terms)
             context = self.session.context
-            self._online_lane = self._lane("online", VECTORS_MAX * columns, VECTORS_MAX * rows)
-            self._offline_lane = self._lane(
+            self._online_lane = self._make_lane("online", VECTORS_MAX * columns, VECTORS_MAX * rows)
+            self._offline_lane = self._make_lane(
                 "offline", masks.TILE * context.limbs * context.n, 2 * rows * context.n
             )
             threading.Thread(
@@ -122,7 +122,7 @@ class IpcAdapter(RemoteAdapter):
                 self._lanes.pop().free()
         shutil.rmtree(self._place, ignore_errors=True)
 
-    def _lane(self, name: str, request_words: int, answer_words: int) -> Lane:
+    def _make_lane(self, name: str, request_words: int, answer_words: int) -> Lane:
         device = self.options.device
         request = SharedWords(device, self._place / f"{name}.request", request_words)
         answer = SharedWords(device, self._place / f"{name}.answer", answer_words)
@@ -145,7 +145,7 @@ class IpcAdapter(RemoteAdapter):
         return made
 
     def _ask(
-        self, session: Session, group: int, step: Any, taken: Taken, done: int, meter: Meter
+        self, session: Session, group: int, step: Any, taken: CounterRange, done: int, meter: Meter
     ) -> None:
         if self._ended:
             raise ProtocolError("the host was ended")
@@ -157,15 +157,15 @@ class IpcAdapter(RemoteAdapter):
         step.unmask_words(taken, done, answers)
         self._count(session, group, taken, left, meter)
 
-    def _prepared_batch(self, session: Session, group: int, channel: Any) -> Batch:
+    def _prepare_batch(self, session: Session, group: int, channel: Any) -> Batch:
         """As `batches.prepare`, through memory that both see. The channel is not used."""
         # A lane has one asker at a time.
         with self._offline_turn:
             if self._ended:
                 raise ProtocolError("the host was ended")
-            return self._prepared_in_turn(session, group)
+            return self._prepare_in_turn(session, group)
 
-    def _prepared_in_turn(self, session: Session, group: int) -> Batch:
+    def _prepare_in_turn(self, session: Session, group: int) -> Batch:
         terms, context, lane = session.terms[group], session.context, self._offline_lane
         number, _ = lane.ask(Request(BEGIN, group, 0, 0), STEP_DEADLINE_S)
         key = os.urandom(32)
@@ -191,7 +191,7 @@ class IpcAdapter(RemoteAdapter):
         return Batch(context.device, number, key, prepared)
 
 
-def _started(
+def _start_host(
     place: Path,
     name: str,
     folder: str,
@@ -250,13 +250,13 @@ def main(arguments: list[str] | None = None) -> int:
         parser.add_argument(f"--{option}", required=True)
     parser.add_argument("--budget", type=int, required=True)
     given = parser.parse_args(arguments)
-    chosen = parameters.dangerous_named(given.parameters)
+    chosen = parameters.dangerous_find_set(given.parameters)
     host = AdapterHost(
         HostOptions(chosen, given.protect, given.budget, rank_max=1024, device=given.device)
     )
     host.load(given.folder, given.mode == "final-hidden", given.name)
     place = Path(given.place)
-    listeners = [_listening(place / name) for name in ("blind", "lanes")]
+    listeners = [_listen(place / name) for name in ("blind", "lanes")]
     server = Server(host, listeners[0])
     threading.Thread(target=server.run, daemon=True).start()
     threading.Thread(target=_accept_lanes, args=(host, listeners[1], place), daemon=True).start()
@@ -269,7 +269,7 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def _listening(path: Path) -> socket.socket:
+def _listen(path: Path) -> socket.socket:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(str(path))
     listener.listen(16)
@@ -323,7 +323,7 @@ def _answer_all(host: AdapterHost, session: Any, lane: Lane, wait: Callable[[], 
     while True:
         request = lane.next()
         try:
-            detail, left = _answered(host, session, lane, request, state)
+            detail, left = _answer(host, session, lane, request, state)
             wait()
         except Refusal as refusal:
             lane.reply(refusal=refusal)
@@ -334,7 +334,7 @@ def _answer_all(host: AdapterHost, session: Any, lane: Lane, wait: Callable[[], 
             lane.reply(detail, left)
 
 
-def _answered(
+def _answer(
     host: AdapterHost, session: Any, lane: Lane, request: Request, state: dict[str, Any]
 ) -> tuple[int, int | None]:
     """One operation; what it answers with is in the lane's words."""

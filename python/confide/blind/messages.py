@@ -24,14 +24,14 @@ class Fields:
     def __init__(self, message: str, payload: bytes) -> None:
         self.message, self._rest = message, memoryview(payload)
 
-    def wrong(self, field: str, wanted: str) -> FieldError:
+    def field_error(self, field: str, wanted: str) -> FieldError:
         """The error for a field."""
         return FieldError(self.message, field, wanted)
 
     def bytes(self, field: str, count: int) -> bytes:
         """That many bytes."""
         if count > len(self._rest):
-            raise self.wrong(field, "all of its bytes")
+            raise self.field_error(field, "all of its bytes")
         taken, self._rest = self._rest[:count], self._rest[count:]
         return bytes(taken)
 
@@ -43,7 +43,7 @@ class Fields:
         """A finite number that is not below zero."""
         value = struct.unpack("<d", self.bytes(field, 8))[0]
         if not math.isfinite(value) or value < 0:
-            raise self.wrong(field, "a finite number of at least 0")
+            raise self.field_error(field, "a finite number of at least 0")
         return value
 
     def short(self, field: str) -> builtins.bytes:
@@ -54,17 +54,17 @@ class Fields:
         """1 to 128 visible ASCII characters."""
         raw = self.short(field)
         if not is_name(raw):
-            raise self.wrong(field, "1 to 128 visible ASCII characters")
+            raise self.field_error(field, "1 to 128 visible ASCII characters")
         return raw.decode("ascii")
 
     def word(self, field: str, words: tuple[str, ...], first: int) -> str:
         """A code as the word that it stands for."""
         at = self.number(field, "B") - first
         if not 0 <= at < len(words):
-            raise self.wrong(field, "a known code")
+            raise self.field_error(field, "a known code")
         return words[at]
 
-    def rest(self) -> builtins.bytes:
+    def remainder(self) -> builtins.bytes:
         """All that is left."""
         taken, self._rest = self._rest, self._rest[:0]
         return bytes(taken)
@@ -72,7 +72,7 @@ class Fields:
     def end(self) -> None:
         """Nothing may follow the last field."""
         if len(self._rest):
-            raise self.wrong("end", "nothing after the last field")
+            raise self.field_error("end", "nothing after the last field")
 
 
 def is_name(raw: bytes) -> bool:
@@ -88,9 +88,9 @@ def _budget(value: int | None) -> int:
     return NO_BUDGET if value is None else value
 
 
-def _opening(fields: Fields) -> None:
+def _check_opening(fields: Fields) -> None:
     if fields.bytes("magic", 8) != MAGIC:
-        raise fields.wrong("magic", "CFDBLIND")
+        raise fields.field_error("magic", "CFDBLIND")
     if fields.number("version", "H") != VERSION:
         raise Refusal("version", VERSION)
 
@@ -128,16 +128,18 @@ class Hello:
     def decode(payload: bytes) -> Hello:
         """From its bytes; a foreign version is a refusal that names this end's."""
         fields = Fields("hello", payload)
-        _opening(fields)
+        _check_opening(fields)
         adapter, scheme = fields.name("adapter"), fields.word("scheme", SCHEMES, 1)
         parameters, protect = fields.name("parameters"), fields.number("protect", "B")
         if protect > 2:
-            raise fields.wrong("protect", "0, 1 or 2")
+            raise fields.field_error("protect", "0, 1 or 2")
         client, credential = fields.bytes("client", 32), fields.short("credential")
         if len(credential) > CREDENTIAL_MAX:
-            raise fields.wrong("credential", "at most 64 bytes")
+            raise fields.field_error("credential", "at most 64 bytes")
         protect_name = None if protect == 0 else PROTECTS[protect - 1]
-        return Hello(adapter, scheme, parameters, protect_name, client, credential, fields.rest())
+        return Hello(
+            adapter, scheme, parameters, protect_name, client, credential, fields.remainder()
+        )
 
 
 @dataclass(frozen=True, repr=False)
@@ -156,7 +158,7 @@ class Attach:
     def decode(payload: bytes) -> Attach:
         """From its bytes."""
         fields = Fields("attach", payload)
-        _opening(fields)
+        _check_opening(fields)
         attach = Attach(
             fields.bytes("client", 32), fields.bytes("epoch", 16), fields.bytes("token", 32)
         )
@@ -191,17 +193,17 @@ class Welcome:
         """From its bytes."""
         fields = Fields("welcome", payload)
         if fields.number("version", "H") != VERSION:
-            raise fields.wrong("version", "the one that was asked for")
+            raise fields.field_error("version", "the one that was asked for")
         epoch, token, flags = (
             fields.bytes("epoch", 16),
             fields.bytes("token", 32),
             fields.number("flags", "B"),
         )
         if flags > 7:
-            raise fields.wrong("flags", "three bits")
+            raise fields.field_error("flags", "three bits")
         protect, groups = fields.word("protect", PROTECTS, 1), fields.number("groups", "H")
         if not 1 <= groups <= GROUPS_MAX:
-            raise fields.wrong("groups", "1 to 1024")
+            raise fields.field_error("groups", "1 to 1024")
         fields.end()
         return Welcome(
             epoch, token, bool(flags & 1), bool(flags & 2), bool(flags & 4), protect, groups
@@ -221,8 +223,8 @@ def decode_group_terms(payload: bytes) -> tuple[int | None, int | None, bytes]:
         for n in (fields.number("budget", "Q"), fields.number("left", "Q"))
     )
     if (budget is None) != (left is None) or (budget is not None and left > budget):
-        raise fields.wrong("budget left", "no more than the budget")
-    return budget, left, fields.rest()
+        raise fields.field_error("budget left", "no more than the budget")
+    return budget, left, fields.remainder()
 
 
 def encode_part(first: int, count: int, ciphertexts: bytes) -> bytes:
@@ -236,10 +238,10 @@ def decode_part(message: str, payload: bytes) -> tuple[int, int, bytes]:
     first, count, ciphertexts = (
         fields.number("first", "I"),
         fields.number("count", "H"),
-        fields.rest(),
+        fields.remainder(),
     )
     if count == 0 or not ciphertexts or len(ciphertexts) % count:
-        raise fields.wrong("ciphertexts", "at least one, all of one length")
+        raise fields.field_error("ciphertexts", "at least one, all of one length")
     return first, count, ciphertexts
 
 
@@ -251,7 +253,7 @@ def encode_place(layer: int, source: int) -> bytes:
 def _place(fields: Fields) -> tuple[int, int]:
     layer, source = fields.number("layer", "I"), fields.number("input", "B")
     if source > 4:
-        raise fields.wrong("input", "a known code")
+        raise fields.field_error("input", "a known code")
     return layer, source
 
 
@@ -282,10 +284,10 @@ def decode_apply(payload: bytes) -> tuple[int, int, int, int, bytes]:
     layer, source = _place(fields)
     counter, vectors = fields.number("counter", "Q"), fields.number("vectors", "H")
     if not 1 <= vectors <= VECTORS_MAX:
-        raise fields.wrong("vectors", "1 to 64")
+        raise fields.field_error("vectors", "1 to 64")
     if counter + vectors >= 1 << 64:
-        raise fields.wrong("counter", "one that can be counted on from")
-    return layer, source, counter, vectors, fields.rest()
+        raise fields.field_error("counter", "one that can be counted on from")
+    return layer, source, counter, vectors, fields.remainder()
 
 
 def encode_products(left: int | None, vectors: int, packed: bytes) -> bytes:
@@ -297,7 +299,7 @@ def decode_products(payload: bytes) -> tuple[int | None, int, bytes]:
     """Answers left, vectors, and the packed products."""
     fields = Fields("products", payload)
     left, vectors = fields.number("budget left", "Q"), fields.number("vectors", "H")
-    return (None if left == NO_BUDGET else left), vectors, fields.rest()
+    return (None if left == NO_BUDGET else left), vectors, fields.remainder()
 
 
 def encode_error(refusal: Refusal) -> bytes:
@@ -310,6 +312,6 @@ def decode_error(payload: bytes) -> Refusal:
     fields = Fields("error", payload)
     code, detail = fields.number("code", "B"), fields.number("detail", "Q")
     if code not in REFUSALS:
-        raise fields.wrong("code", "a known one")
+        raise fields.field_error("code", "a known one")
     fields.end()
     return Refusal(REFUSALS[code], detail)

@@ -26,7 +26,7 @@ from . import guarantee, masks, parameters
 from .batches import encrypted_masks
 from .errors import ActivationRefused, NotPrepared
 from .holder import side_stream
-from .host import AdapterHost, Hosted, HostOptions, answer_products
+from .host import AdapterHost, HostedAdapter, HostOptions, answer_products
 from .terms import Terms
 
 ADAPTERS_MAX = 16
@@ -37,7 +37,7 @@ _LOOK_EVERY_S = 0.02
 _END_S = 10.0
 
 
-class Bank:
+class OneGraphBank:
     """All adapters of this kind that a worker has loaded: a table for each point of the model, a line for each adapter.
 
     The worker's `Grouped`: a decode batch is one pair of launches for each point, whoever its rows belong to.
@@ -124,7 +124,7 @@ class Bank:
         if table is None or table.rows_max == 0:
             return
         chosen = [outputs.get(name) for name in READERS[source]]
-        self._steps[-1].fused(table, adapter_of, offset_of, rows, chosen, status)
+        self._steps[-1].run_fused(table, adapter_of, offset_of, rows, chosen, status)
 
     def lend(self) -> online.Status:
         """Status words for one generation's prefills; one that was returned, once no kernel writes it any more."""
@@ -145,7 +145,7 @@ class Bank:
             done.record(torch.cuda.current_stream(self.device))
         self._returned.append((status, done))
 
-    def refusals(self, row: int) -> int:
+    def take_refusals(self, row: int) -> int:
         """A row's status word, taken. To be called after the step's tokens were read."""
         found = int(self.status.array[row])
         if found:
@@ -185,7 +185,7 @@ class Bank:
 class InputState:
     """One input of one adapter: what the device multiplies with, its pool, and the host's counters of batches."""
 
-    def __init__(self, device: str, hosted: Hosted, index: int, tokens: int) -> None:
+    def __init__(self, device: str, hosted: HostedAdapter, index: int, tokens: int) -> None:
         group = hosted.groups[index]
         self.terms: Terms = group.terms
         self.matrix = group.weights.matrix
@@ -211,13 +211,13 @@ class OneGraphAdapter:
         self,
         name: str,
         folder: str | Path,
-        bank: Bank,
+        bank: OneGraphBank,
         set_name: str = parameters.DEFAULT,
         protect: str = "a",
         mode: str = "full",
         dangerous_parameters: bool = False,
     ) -> None:
-        chosen = (parameters.dangerous_named if dangerous_parameters else parameters.named)(
+        chosen = (parameters.dangerous_find_set if dangerous_parameters else parameters.find_set)(
             set_name
         )
         self.name, self.bank, self.device = name, bank, bank.device
@@ -277,7 +277,7 @@ class OneGraphAdapter:
         with side_stream(self.device) as wait:
             began = time.perf_counter()
             for state in self.inputs:
-                arrays.wipe(self._prepared(state, os.urandom(32), os.urandom(32)))
+                arrays.wipe(self._prepare_products(state, os.urandom(32), os.urandom(32)))
             wait()
             return (time.perf_counter() - began) * 1e3, self.context.n
 
@@ -299,7 +299,7 @@ class OneGraphAdapter:
         for state in self.inputs:
             state.exact = state.pool.next()
         self._since = 0
-        self._count()
+        self._update_least()
         until = time.monotonic() + MASK_DEADLINE_S
         while rows > self._least:
             if (
@@ -315,7 +315,7 @@ class OneGraphAdapter:
             self._changed.notify_all()
             self._changed.wait(_LOOK_EVERY_S)
 
-    def _count(self) -> None:
+    def _update_least(self) -> None:
         self._least = min(state.end - state.exact for state in self.inputs)
 
     def _prepare_ahead(self) -> None:
@@ -347,7 +347,7 @@ class OneGraphAdapter:
     def _install(self, state: InputState, wait: Any) -> None:
         number = state.pool.installed
         mask_key, share_key = os.urandom(32), self._share_key(state, number)
-        prepared = self._prepared(state, mask_key, share_key)
+        prepared = self._prepare_products(state, mask_key, share_key)
         wait()
         with self._changed:
             if self._stopping:
@@ -356,7 +356,7 @@ class OneGraphAdapter:
                 return
             state.pool.install(number, prepared, mask_key, share_key)
             wait()
-            self._count()
+            self._update_least()
             self._changed.notify_all()
 
     def _share_key(self, state: InputState, batch: int) -> bytes:
@@ -371,7 +371,7 @@ class OneGraphAdapter:
             batch,
         )
 
-    def _prepared(self, state: InputState, mask_key: bytes, share_key: bytes) -> Any:
+    def _prepare_products(self, state: InputState, mask_key: bytes, share_key: bytes) -> Any:
         """A·r − s of one batch, [tokens, rows]: encrypted, multiplied, made fresh and decrypted."""
         products = ring.ScalarProducts(self.context, state.matrix)
         for first, _, seeded in encrypted_masks(self.context, self.secret, state.terms, mask_key):
@@ -422,7 +422,7 @@ class OneGraphDeltas:
         """Fails the generation where the device refused a vector of its prefill or its row."""
         found = self.prefill_status.take() if self.prefill_status is not None else 0
         if self.row is not None:
-            found |= self.grouped.refusals(self.row)
+            found |= self.grouped.take_refusals(self.row)
         if found:
             raise ActivationRefused(f"activation cannot be sent: {online.refusal_text(found)}")
 

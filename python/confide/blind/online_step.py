@@ -7,7 +7,7 @@ import numpy
 from ..cuda import arrays, online
 from ..cuda.arrays import Array
 from ..sites import READERS
-from .batches import Taken
+from .batches import CounterRange
 from .errors import ActivationRefused, ProtocolError
 from .messages import VECTORS_MAX
 from .pack import has_stray_bits, packed_bytes
@@ -44,17 +44,17 @@ class OnlineStep:
             self.scales = arrays.zeros(self.vectors, "float64", self.device)
             self.adapter_of = arrays.zeros(self.vectors, "int32", self.device)
 
-    def mask(self, taken: Taken, done: int) -> bytes:
+    def mask(self, taken: CounterRange, done: int) -> bytes:
         """The next `taken.count` rows from `done` on, masked and packed. Waits for the device."""
         self._mask(taken, done, self.words, self.packed)
         return self.packed.array[: taken.count].tobytes()
 
-    def mask_into(self, taken: Taken, done: int, words: Array) -> None:
+    def mask_into(self, taken: CounterRange, done: int, words: Array) -> None:
         """As `mask`, as words [count, columns] into the front of a flat array on the device. Waits for it."""
         self._mask(taken, done, words, None)
 
     def _mask(
-        self, taken: Taken, done: int, words: Array, packed: online.HostBuffer | None
+        self, taken: CounterRange, done: int, words: Array, packed: online.HostBuffer | None
     ) -> None:
         end, terms = taken.first + taken.count, self.terms
         self.online.mask(
@@ -72,7 +72,7 @@ class OnlineStep:
         if refused := self.status.take():
             raise ActivationRefused(f"activation cannot be sent: {online.refusal_text(refused)}")
 
-    def unmask(self, taken: Taken, done: int, raw: bytes) -> None:
+    def unmask(self, taken: CounterRange, done: int, raw: bytes) -> None:
         """Takes the host's packed answers for those rows; what was prepared for them is wiped."""
         rows = numpy.frombuffer(raw, numpy.uint8).reshape(taken.count, -1)
         if has_stray_bits(rows, self.terms.bits, self.terms.rows):
@@ -80,12 +80,12 @@ class OnlineStep:
         self.answers.array[: taken.count] = rows
         self._unmask(taken, done, None, self.answers)
 
-    def unmask_words(self, taken: Taken, done: int, words: Array) -> None:
+    def unmask_words(self, taken: CounterRange, done: int, words: Array) -> None:
         """As `unmask`, from words [count, rows] on the device."""
         self._unmask(taken, done, words, None)
 
     def _unmask(
-        self, taken: Taken, done: int, words: Array | None, packed: online.HostBuffer | None
+        self, taken: CounterRange, done: int, words: Array | None, packed: online.HostBuffer | None
     ) -> None:
         terms = self.terms
         self.online.unmask(

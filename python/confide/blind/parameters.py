@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..cuda.parameters import SECURITY_BITS_MIN, ParameterSet, dangerous_named, named
+from ..cuda.parameters import SECURITY_BITS_MIN, ParameterSet, dangerous_find_set, find_set
 
 DEFAULT = "rlwe-4096-q100-flood40"
 
-__all__ = ["DEFAULT", "SECURITY_BITS_MIN", "ParameterSet", "dangerous_named", "named"]
+__all__ = ["DEFAULT", "SECURITY_BITS_MIN", "ParameterSet", "dangerous_find_set", "find_set"]

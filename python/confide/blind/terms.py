@@ -62,7 +62,7 @@ class Terms:
         return sum(part.rows for part in self.parts)
 
     @property
-    def merged(self) -> bool:
+    def is_merged(self) -> bool:
         """Whether the products are the deltas themselves, so that B stays too."""
         return all(part.factor is None for part in self.parts)
 
@@ -120,24 +120,24 @@ class Terms:
         fields = Fields("terms", payload)
         layer, source = fields.number("layer", "I"), fields.number("input", "B")
         if source > 4:
-            raise fields.wrong("input", "a known code")
-        columns, bits = _side(fields, "width", WIDTH_MAX), fields.number("bits", "B")
+            raise fields.field_error("input", "a known code")
+        columns, bits = _decode_side(fields, "width", WIDTH_MAX), fields.number("bits", "B")
         if not 2 <= bits <= VECTOR_BITS_MAX:
-            raise fields.wrong("bits", f"2 to {VECTOR_BITS_MAX}")
+            raise fields.field_error("bits", f"2 to {VECTOR_BITS_MAX}")
         limit = fields.number("norm limit", "Q")
         if not 1 <= limit <= NORM_LIMIT_WIRE_MAX:
-            raise fields.wrong("norm limit", "1 to 2^62")
+            raise fields.field_error("norm limit", "1 to 2^62")
         sigma, outputs_max = fields.magnitude("noise sigma"), fields.number("rows of a tile", "I")
         count = fields.number("parts", "B")
         if not 1 <= count <= PARTS_MAX:
-            raise fields.wrong("parts", "1 to 8")
+            raise fields.field_error("parts", "1 to 8")
         parts: list[Part] = []
         for _ in range(count):
             part = _decode_part(fields)
             if source_of(part.projection) != source:
-                raise fields.wrong("projection", "one that reads the input")
+                raise fields.field_error("projection", "one that reads the input")
             if any(other.projection == part.projection for other in parts):
-                raise fields.wrong("projection", "each once")
+                raise fields.field_error("projection", "each once")
             parts.append(part)
         fields.end()
         return Terms(layer, source, columns, bits, limit, sigma, outputs_max, tuple(parts))
@@ -151,7 +151,7 @@ class Weights:
     terms: Terms
 
 
-def quantised(
+def quantise_pairs(
     layer: int,
     pairs: list[tuple[str, Pair]],
     protect: str,
@@ -177,7 +177,7 @@ def quantised(
             )
             parts.append(Part(projection, matrix.shape[0], factor=factor))
         else:
-            matrix, scale = quantise_whole(merged(pair), parameters.row_l1_max, entry_max)
+            matrix, scale = quantise_whole(merge(pair), parameters.row_l1_max, entry_max)
             parts.append(Part(projection, matrix.shape[0], scale=scale))
         matrices.append(matrix)
     matrix = numpy.ascontiguousarray(numpy.concatenate(matrices))
@@ -196,7 +196,7 @@ def quantised(
     return Weights(matrix, terms)
 
 
-def merged(pair: Pair) -> numpy.ndarray:
+def merge(pair: Pair) -> numpy.ndarray:
     """Returns scale · b · a in float64, summed rank after rank."""
     total = numpy.zeros((pair.b.shape[0], pair.a.shape[1]))
     for rank in range(pair.a.shape[0]):
@@ -242,23 +242,23 @@ def _check(projection: str, pair: Pair, source: int, columns: int) -> None:
 def _decode_part(fields: Fields) -> Part:
     number, rows = fields.number("projection", "B"), 0
     if number >= len(PROJECTIONS):
-        raise fields.wrong("projection", "a known code")
-    rows, effect = _side(fields, "rows", WIDTH_MAX), fields.number("effect", "B")
+        raise fields.field_error("projection", "a known code")
+    rows, effect = _decode_side(fields, "rows", WIDTH_MAX), fields.number("effect", "B")
     if effect == 0:
         return Part(PROJECTIONS[number], rows, scale=fields.magnitude("scale"))
     if effect != 1 or rows > RANK_MAX:
-        raise fields.wrong("effect", "0, or 1 with at most 1024 rows")
-    outputs = _side(fields, "outputs", WIDTH_MAX)
+        raise fields.field_error("effect", "0, or 1 with at most 1024 rows")
+    outputs = _decode_side(fields, "outputs", WIDTH_MAX)
     factor = numpy.frombuffer(fields.bytes("factor", outputs * rows * 4), "<f4").reshape(
         outputs, rows
     )
     if not numpy.isfinite(factor).all():
-        raise fields.wrong("factor", "finite numbers")
+        raise fields.field_error("factor", "finite numbers")
     return Part(PROJECTIONS[number], rows, factor=factor.astype(numpy.float32))
 
 
-def _side(fields: Fields, field: str, limit: int) -> int:
+def _decode_side(fields: Fields, field: str, limit: int) -> int:
     side = fields.number(field, "I")
     if not 1 <= side <= limit:
-        raise fields.wrong(field, "1 to its limit")
+        raise fields.field_error(field, "1 to its limit")
     return side

@@ -35,7 +35,7 @@ def empty(shape: int | Sequence[int], dtype: str, device: str) -> Array:
     return torch.empty(shape, dtype=getattr(torch, dtype), device=device)
 
 
-def on_device(
+def to_device(
     values: Array, dtype: str, device: str, what: str, shape: Sequence[int | None]
 ) -> Array:
     """`values` as a contiguous array on the device; None in `shape` is any length.
@@ -66,14 +66,14 @@ def on_device(
     return values
 
 
-def host(values: Array) -> np.ndarray:
+def to_host(values: Array) -> np.ndarray:
     """The values as a numpy array: a copy from a device."""
     return values if isinstance(values, np.ndarray) else values.cpu().numpy()
 
 
 def as_words(values: Array) -> np.ndarray:
     """The values as uint64 in numpy: a copy from a device, which is waited for."""
-    return host(values).view(np.uint64)
+    return to_host(values).view(np.uint64)
 
 
 def as_signed(values: Array) -> Array:

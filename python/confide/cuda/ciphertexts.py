@@ -35,7 +35,7 @@ class Seeded:
         """The wire forms of all: one copy from the device."""
         if not self.seeds:
             return []
-        start, bodies = wire.header(self.context, wire.SEEDED), wire.packed(self.context, self.c0)
+        start, bodies = wire.header(self.context, wire.SEEDED), wire.pack(self.context, self.c0)
         parts = zip(self.seeds, self.indices, bodies)
         return [start + seed + struct.pack("<I", index) + body for seed, index, body in parts]
 
@@ -43,9 +43,9 @@ class Seeded:
     def from_bytes(cls, context: Context, forms: Sequence[bytes]) -> Seeded:
         """From wire forms; whatever is not that form raises WireError."""
         length, end = cls.wire_bytes(context), wire.SEED_BYTES
-        opened = [wire.opened(context, wire.SEEDED, bytes(form), length) for form in forms]
+        opened = [wire.read_body(context, wire.SEEDED, bytes(form), length) for form in forms]
         bodies = [form[end + 4 :] for form in opened]
-        c0 = wire.unpacked(context, wire.SEEDED, bodies, context.limbs, context.n)
+        c0 = wire.unpack(context, wire.SEEDED, bodies, context.limbs, context.n)
         indices = [struct.unpack("<I", form[end : end + 4])[0] for form in opened]
         return cls(context, c0, [form[:end] for form in opened], indices)
 
@@ -61,8 +61,8 @@ def public_polynomials(context: Context, seeds: list[bytes], indices: list[int])
     if count == 0:
         return values
     words = np.frombuffer(b"".join(seeds), "<u4").reshape(count, 8).copy()
-    given = arrays.on_device(words, "uint32", context.device, "seeds", (count, 8))
-    places = arrays.on_device(
+    given = arrays.to_device(words, "uint32", context.device, "seeds", (count, 8))
+    places = arrays.to_device(
         np.array(indices, np.uint32), "uint32", context.device, "indices", (count,)
     )
     kernel = context.kernel("encrypt.cu", "public_polynomials")
@@ -105,8 +105,8 @@ class Small:
         start = wire.header(context, wire.SMALL) + struct.pack("<I", self.c0.shape[1])
         if self.positions is not None:
             start += struct.pack(f"<{len(self.positions)}H", *self.positions)
-        first = wire.packed(context, self.c0.reshape(self.count, 1, -1))
-        second = wire.packed(context, self.c1.reshape(self.count, 1, -1))
+        first = wire.pack(context, self.c0.reshape(self.count, 1, -1))
+        second = wire.pack(context, self.c1.reshape(self.count, 1, -1))
         return [start + c0 + c1 for c0, c1 in zip(first, second)]
 
     @classmethod
@@ -114,13 +114,13 @@ class Small:
         """From wire forms, all with the same positions; whatever is not that form raises WireError."""
         n, heads, firsts, seconds = context.n, set(), [], []
         for form in forms:
-            rest = wire.opened(context, wire.SMALL, bytes(form))
+            rest = wire.read_body(context, wire.SMALL, bytes(form))
             if len(rest) < 4:
                 raise WireError("answer: ends early")
             count = struct.unpack("<I", rest[:4])[0]
             if count > n:
                 raise WireError("answer: more messages than coefficients")
-            wire.opened(context, wire.SMALL, bytes(form), cls.wire_bytes(context, count))
+            wire.read_body(context, wire.SMALL, bytes(form), cls.wire_bytes(context, count))
             end = 4 + (0 if count == n else 2 * count)
             heads.add(rest[:end])
             middle = end + -(-count * context.primes[0].bit_length() // 8)
@@ -135,6 +135,6 @@ class Small:
             ascending = all(a < b for a, b in itertools.pairwise(positions))
             if not ascending or (positions and positions[-1] >= n):
                 raise WireError("answer: positions are not ascending below N")
-        c0 = wire.unpacked(context, wire.SMALL, firsts, 1, count)
-        c1 = wire.unpacked(context, wire.SMALL, seconds, 1, n)
+        c0 = wire.unpack(context, wire.SMALL, firsts, 1, count)
+        c1 = wire.unpack(context, wire.SMALL, seconds, 1, n)
         return cls(context, c0.reshape(len(firsts), count), c1.reshape(len(firsts), n), positions)

@@ -20,7 +20,7 @@ class Context:
         self, set_name: str, plaintext_bits: int | None = None, device: str = "cpu"
     ) -> None:
         """A set of at least 128 bits whose answers are flooded; `plaintext_bits` None: the set's own."""
-        self._make(parameters.named(set_name), plaintext_bits, device)
+        self._make(parameters.find_set(set_name), plaintext_bits, device)
 
     @classmethod
     def dangerous_named(
@@ -28,7 +28,7 @@ class Context:
     ) -> Context:
         """Any set: also those below 128 bits, and those that are not flooded."""
         made = object.__new__(cls)
-        made._make(parameters.dangerous_named(set_name), plaintext_bits, device)
+        made._make(parameters.dangerous_find_set(set_name), plaintext_bits, device)
         return made
 
     def _make(self, chosen: ParameterSet, plaintext_bits: int | None, device: str) -> None:
@@ -44,7 +44,7 @@ class Context:
         self.log_n = self.n.bit_length() - 1
         narrow = max(self.primes) < 1 << 30
         self._defines = {"RING_WORD": "uint32_t" if narrow else "uint64_t"}
-        # A word of padding after as many as there are banks: `at(n)` of ntt.cuh.
+        # A word of padding after as many as there are banks: `padded_index(n)` of ntt.cuh.
         words = self.n + (self.n >> (5 if narrow else 4))
         self.transform = {
             "block": min(512, max(32, self.n // 16)),
@@ -73,7 +73,7 @@ class Context:
         self.encoding = self._table(np.array(encoding, np.uint64))
 
     def _table(self, values: np.ndarray) -> Array:
-        return arrays.on_device(values, "uint64", self.device, "table", values.shape)
+        return arrays.to_device(values, "uint64", self.device, "table", values.shape)
 
     @property
     def row_l1_max(self) -> int:
@@ -97,7 +97,7 @@ class Context:
 
     def residues(self, values: Array, what: str = "values") -> Array:
         """An array [count, limbs, n] as kernels take it."""
-        return arrays.on_device(values, "uint64", self.device, what, (None, self.limbs, self.n))
+        return arrays.to_device(values, "uint64", self.device, what, (None, self.limbs, self.n))
 
     def transform_in_place(self, name: str, values: Array) -> None:
         """`ntt_forward` or `ntt_inverse` on an array whose last two axes are [limbs, n]."""

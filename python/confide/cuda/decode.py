@@ -99,7 +99,7 @@ class DecodeStep:
         self.cosines, self.sines, self.overlap = cosines, sines, overlap
         self.limit = cache.shape[4] if limit is None else limit
         self.element = "float" if "float32" in str(weights.embedding.dtype) else "bf16"
-        self._tilings = _measured(device) if tilings is None else tilings
+        self._tilings = _load_tilings(device) if tilings is None else tilings
         self._products: dict[Product, tuple[runtime.Kernel, Tiling, int]] = {}
         self._fresh = True
         self._take_buffers()
@@ -197,11 +197,11 @@ class DecodeStep:
         kernel, chosen, grid = self._kernel(product)
         epsilon = self.config.norm_epsilon
         self._launch(kernel, grid, chosen.warps * 32, matrix.weight, matrix.bias, rows, norm, output, product.out,
-                     product.columns, epsilon, shared=chosen.shared(product))  # fmt: skip
+                     product.columns, epsilon, shared=chosen.shared_bytes(product))  # fmt: skip
 
     def _kernel(self, product: Product) -> tuple[runtime.Kernel, Tiling, int]:
         if product not in self._products:
-            chosen = self._tilings.get(product) or tiling.by_shape(product)
+            chosen = self._tilings.get(product) or tiling.choose_by_shape(product)
             module = runtime.Module("gemv.cu", self.device, chosen.defines(product, self.element))
             self._products[product] = (module.kernel("gemv"), chosen, chosen.grid(product))
         return self._products[product]
@@ -238,9 +238,9 @@ class DecodeStep:
         return torch.zeros(shape, dtype=getattr(torch, dtype), device=like.device)
 
 
-def _measured(device: str) -> dict[Product, Tiling]:
+def _load_tilings(device: str) -> dict[Product, Tiling]:
     if device == "cpu":
         return {}
     import torch
 
-    return tiling.measured(torch.cuda.get_device_name(device))
+    return tiling.load_measured(torch.cuda.get_device_name(device))

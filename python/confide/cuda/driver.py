@@ -87,7 +87,7 @@ def context(ordinal: int) -> ctypes.c_void_p:
     return held
 
 
-class _Current:
+class CurrentContext:
     """The device's context made current for the calls inside."""
 
     def __init__(self, ordinal: int) -> None:
@@ -116,7 +116,7 @@ def architecture(ordinal: int) -> str:
 
 def cubin(source: Source, arch: str) -> bytes:
     """The cubin of `source`, from the cache where it was compiled before with the same options and NVRTC."""
-    return nvrtc.built(source, arch)[0]
+    return nvrtc.build_cubin(source, arch)[0]
 
 
 class DeviceModule:
@@ -126,7 +126,7 @@ class DeviceModule:
         self.ordinal = ordinal
         self._binary = cubin(source, architecture(ordinal))
         self._handle = ctypes.c_void_p()
-        with _Current(ordinal):
+        with CurrentContext(ordinal):
             check(
                 library().cuModuleLoadData(ctypes.byref(self._handle), self._binary),
                 f"load {source.path.name}",
@@ -135,7 +135,7 @@ class DeviceModule:
     def kernel(self, name: str) -> DeviceKernel:
         """The kernel `name`, loaded now: a first use inside a graph's capture must not load."""
         function = ctypes.c_void_p()
-        with _Current(self.ordinal):
+        with CurrentContext(self.ordinal):
             check(
                 library().cuModuleGetFunction(ctypes.byref(function), self._handle, name.encode()),
                 f"find {name}",
@@ -171,7 +171,7 @@ class DeviceKernel:
         pointers = (ctypes.c_void_p * max(1, len(values)))(
             *(ctypes.addressof(value) for value in values)
         )
-        with _Current(self._ordinal):
+        with CurrentContext(self._ordinal):
             if shared > self._shared_allowed:
                 status = library().cuFuncSetAttribute(
                     self._function, MAX_DYNAMIC_SHARED_SIZE_BYTES, shared

@@ -31,7 +31,7 @@ class Rng:
     @classmethod
     def from_seed(cls, seed: bytes, device: str) -> Rng:
         """The generator of 32 bytes."""
-        return cls(key_on_device(seed, device), device)
+        return cls(upload_key(seed, device), device)
 
     @property
     def key(self) -> Array:
@@ -82,7 +82,7 @@ class Rng:
             self._key = None
 
 
-def key_on_device(key: bytes, device: str) -> Array:
+def upload_key(key: bytes, device: str) -> Array:
     """32 bytes as uint32 [8]."""
     if len(key) != 32:
         raise ValueError(f"key: wanted 32 bytes, got {len(key)}")

@@ -1,7 +1,7 @@
 """The online step of the masked scheme on a device: Python face of online.cu (crates/lora/src/masked.rs).
 
 Arrays are torch tensors on "cuda:N"; on "cpu" numpy arrays or torch CPU tensors. `Pool` and `Table` are what lives in
-device memory, so that a CUDA graph that recorded `fused` finds the batches of later tokens there.
+device memory, so that a CUDA graph that recorded `run_fused` finds the batches of later tokens there.
 """
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ class Online:
         self.real = arrays.zeros((vectors_max, rows_max), "float32", device)
         self.used = arrays.zeros(vectors_max, "int32", device)
 
-    def fused(
+    def run_fused(
         self,
         table: Table,
         adapter_of: Array,

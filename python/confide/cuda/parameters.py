@@ -93,16 +93,16 @@ SETS = {
 }
 
 
-def dangerous_named(name: str) -> ParameterSet:
+def dangerous_find_set(name: str) -> ParameterSet:
     """Any set: also those below 128 bits, and those that are not flooded."""
     if name not in SETS:
         raise ValueError(f"parameter set: wanted one of {', '.join(SETS)}, got {name!r}")
     return SETS[name]
 
 
-def named(name: str) -> ParameterSet:
+def find_set(name: str) -> ParameterSet:
     """A set of at least 128 bits whose answers are flooded."""
-    found = dangerous_named(name)
+    found = dangerous_find_set(name)
     if found.security_bits < SECURITY_BITS_MIN:
         raise ValueError(
             f"{name}: wanted at least {SECURITY_BITS_MIN} bits, it has {found.security_bits}"

@@ -32,7 +32,7 @@ def hide(
         )
     rows = parts.shape[0]
     if plain is not None:
-        plain = arrays.on_device(plain, "uint64", context.device, "plain", (rows, context.n))
+        plain = arrays.to_device(plain, "uint64", context.device, "plain", (rows, context.n))
     with generator(context, rng) as drawn:
         first = drawn.take(6 * context.n * rows)
         if first % 2:
@@ -45,7 +45,7 @@ def hide(
         )
 
 
-def switched_down(context: Context, parts: Array) -> Small:
+def switch_down(context: Context, parts: Array) -> Small:
     """Divides `parts` [rows, 2, limbs, n], in coefficient form, by all primes but the first."""
     rows = parts.shape[0]
     c0, c1 = (arrays.empty((rows, context.n), "uint64", context.device) for _ in range(2))
@@ -72,7 +72,7 @@ class ScalarProducts:
 
     def __init__(self, context: Context, matrix: Array) -> None:
         """`matrix`: int16 [rows, columns]; a row's magnitudes sum to at most the context's `row_l1_max`."""
-        values = arrays.host(matrix) if not isinstance(matrix, np.ndarray) else matrix
+        values = arrays.to_host(matrix) if not isinstance(matrix, np.ndarray) else matrix
         if values.dtype != np.int16 or values.ndim != 2:
             raise TypeError(
                 f"matrix: wanted int16 [rows, columns], got {values.dtype} {list(values.shape)}"
@@ -87,7 +87,7 @@ class ScalarProducts:
             )
         self.context, self.added = context, 0
         weights = np.ascontiguousarray(values.T)
-        self._weights = arrays.on_device(weights, "int16", context.device, "matrix", weights.shape)
+        self._weights = arrays.to_device(weights, "int16", context.device, "matrix", weights.shape)
         self.sums = arrays.zeros((self.rows, 2, context.limbs, context.n), "uint64", context.device)
 
     def add(self, first_column: int, c0: Array, c1: Array) -> None:
@@ -128,10 +128,10 @@ class ScalarProducts:
         if self.added != self.columns:
             raise ValueError(f"ciphertexts of a product: wanted {self.columns}, got {self.added}")
         hide(self.context, self.sums, plain, public_key, rng)
-        return self._finished()
+        return self._finish()
 
-    def _finished(self) -> Small:
-        made = switched_down(self.context, self.sums)
+    def _finish(self) -> Small:
+        made = switch_down(self.context, self.sums)
         arrays.wipe(self.sums)
         self.added = 0
         return made

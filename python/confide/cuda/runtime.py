@@ -167,7 +167,7 @@ class Kernel:
         overlap: bool = False,
     ) -> None:
         """Launches the kernel on `grid` blocks (at most three sizes) of `block` threads; waits for no device."""
-        dims = _three(grid) + _three(block)
+        dims = _to_three_sizes(grid) + _to_three_sizes(block)
         if not all(1 <= value <= most for value, most in zip(dims[:3], _GRID_MAX)):
             raise ValueError(f"{self.name}: grid {grid}, wanted 1 to {_GRID_MAX}")
         if min(dims[3:]) < 1 or dims[3] * dims[4] * dims[5] > _BLOCK_THREADS_MAX or dims[5] > 64:
@@ -230,7 +230,7 @@ class Kernel:
         return TypeError(f"{self.name}: argument {parameter.name}: wanted {wanted}, got {got}")
 
 
-def _three(value: int | Sequence[int]) -> tuple[int, int, int]:
+def _to_three_sizes(value: int | Sequence[int]) -> tuple[int, int, int]:
     given = (value,) if isinstance(value, int) else tuple(int(part) for part in value)
     if not 1 <= len(given) <= 3:
         raise ValueError(f"grid or block {value}: wanted one to three numbers")

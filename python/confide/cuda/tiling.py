@@ -58,7 +58,7 @@ class Tiling:
         wanted = -(-groups // (self.warps // self.split))
         return min(wanted, self.blocks) if self.blocks else wanted
 
-    def shared(self, product: Product) -> int:
+    def shared_bytes(self, product: Product) -> int:
         """Bytes of dynamic shared memory."""
         return staged_bytes(product) if self.staged else 0
 
@@ -77,7 +77,7 @@ def staged_bytes(product: Product) -> int:
     return product.batch * product.columns * 4
 
 
-def by_shape(product: Product) -> Tiling:
+def choose_by_shape(product: Product) -> Tiling:
     """A tiling that keeps at least 8 words of 16 bytes in flight a lane and splits columns where rows are few."""
     pairs = product.output == "SWIGLU"
     if pairs:
@@ -100,7 +100,7 @@ def by_shape(product: Product) -> Tiling:
 
 def candidates(product: Product) -> Iterator[Tiling]:
     """Tilings worth measuring for this product, the choice by shape first."""
-    first = by_shape(product)
+    first = choose_by_shape(product)
     yield first
     pairs = product.output == "SWIGLU"
     for rows in (2, 4) if pairs else (1, 2, 4):
@@ -130,7 +130,7 @@ def path(device_name: str) -> Path:
     return cache.folder() / f"tilings-{plain}-{source.read('gemv.cu').digest[:16]}.json"
 
 
-def measured(device_name: str) -> dict[Product, Tiling]:
+def load_measured(device_name: str) -> dict[Product, Tiling]:
     """The tilings that tune.py chose on a device of this name; none where it never ran."""
     file = path(device_name)
     if not file.is_file():
@@ -140,9 +140,9 @@ def measured(device_name: str) -> dict[Product, Tiling]:
     }
 
 
-def keep(device_name: str, chosen: dict[Product, Tiling]) -> None:
-    """Adds to what `measured` gives."""
-    whole = {**measured(device_name), **chosen}
+def save_measured(device_name: str, chosen: dict[Product, Tiling]) -> None:
+    """Adds to what `load_measured` gives."""
+    whole = {**load_measured(device_name), **chosen}
     rows = [
         {"product": asdict(product), "tiling": asdict(tiling)} for product, tiling in whole.items()
     ]

@@ -1,7 +1,7 @@
 """`python -m confide.cuda.tune SHAPE [--rows N]`: measures tilings of a step's products and keeps the fastest.
 
 Each candidate runs over all layers' own weights, so that they come from memory and not from L2, inside one CUDA graph.
-What was chosen serves every later DecodeStep on a device of this name (tiling.measured).
+What was chosen serves every later DecodeStep on a device of this name (tiling.load_measured).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def tune(step: DecodeStep, most: int = 24) -> dict[Product, tuple[Tiling, float,
     found = {}
     for product, matrices, arguments in _products(step):
         timed: dict[Tiling, float] = {}
-        candidates = _first(tiling.candidates(product), most)
+        candidates = _select_candidates(tiling.candidates(product), most)
         with ThreadPoolExecutor() as pool:
             defines = [candidate.defines(product, step.element) for candidate in candidates]
             list(pool.map(lambda one: runtime.compile_ahead("gemv.cu", step.device, one), defines))
@@ -42,10 +42,10 @@ def tune(step: DecodeStep, most: int = 24) -> dict[Product, tuple[Tiling, float,
                 f"{product}: wanted one tiling of {len(candidates)} that runs here, found none"
             )
         best = min(timed, key=timed.__getitem__)
-        found[product] = (best, timed[best], timed.get(tiling.by_shape(product), math.nan))
+        found[product] = (best, timed[best], timed.get(tiling.choose_by_shape(product), math.nan))
     import torch
 
-    tiling.keep(
+    tiling.save_measured(
         torch.cuda.get_device_name(step.device),
         {product: best for product, (best, _, _) in found.items()},
     )
@@ -127,7 +127,7 @@ def _product(step: DecodeStep, matrix: Any, output: str, norm: Any) -> Product:
     return Product(step.element, output, norm is not None, int(out), int(columns), step.rows)
 
 
-def _first(candidates: Iterator[Tiling], most: int) -> list[Tiling]:
+def _select_candidates(candidates: Iterator[Tiling], most: int) -> list[Tiling]:
     """The choice by shape and an even selection of the others."""
     whole = list(candidates)
     return whole[:1] + whole[1 :: max(1, len(whole) // most)]
@@ -153,7 +153,7 @@ def _microseconds(
     def launch() -> None:
         for matrix in matrices:
             kernel(tiles.grid(product), tiles.warps * 32, matrix.weight, matrix.bias, rows, norm, target, product.out,
-                   product.columns, step.config.norm_epsilon, shared=tiles.shared(product))  # fmt: skip
+                   product.columns, step.config.norm_epsilon, shared=tiles.shared_bytes(product))  # fmt: skip
 
     with torch.cuda.device(step.device):
         try:

@@ -89,7 +89,7 @@ def main() -> int:
             flush=True,
         )
         return 1
-    stop.then(server.stop)
+    stop.on_stop(server.stop)
     print(json.dumps({"ready": True, "protocol": 1, "pid": os.getpid()}), flush=True)
     try:
         server.run()
@@ -119,9 +119,9 @@ class Stop:
         for number in (signal.SIGTERM, signal.SIGINT):
             # A handler runs in the middle of anything, so it only starts what asks.
             signal.signal(number, lambda *_: threading.Thread(target=self.ask, daemon=True).start())
-        threading.Thread(target=self.until_input_ends, name="standard-input", daemon=True).start()
+        threading.Thread(target=self.watch_input, name="standard-input", daemon=True).start()
 
-    def until_input_ends(self) -> None:
+    def watch_input(self) -> None:
         """Reads standard input until its end, which is the end of `confide serve`."""
         with contextlib.suppress(OSError):
             # One that is not open has ended.
@@ -142,7 +142,7 @@ class Stop:
         time.sleep(STOP_SECONDS)
         os._exit(0)
 
-    def then(self, action: Callable[[], None]) -> None:
+    def on_stop(self, action: Callable[[], None]) -> None:
         """What stops cleanly, once there is something to stop."""
         self.action = action
         if self.asked.is_set():

@@ -48,14 +48,14 @@ class Adapters:
     def __init__(self, context: Context) -> None:
         self.context = context
         self.loaded: dict[str, Adapter] = {}
-        self.bank = Bank(context)
+        self.bank = PlainBank(context)
         # Unloaded, but generations run with them; `in_use` tells for how long.
         self.leaving: list[Adapter] = []
         self.in_use: Callable[[Adapter], bool] = lambda adapter: False
 
     def load(self, name: str, kind: str, spec: dict[str, Any]) -> Adapter:
         """Makes and attaches one. Raises `AdapterError`."""
-        return self.attach(name, self.made(name, kind, spec))
+        return self.attach(name, self.make(name, kind, spec))
 
     def attach(self, name: str, adapter: Adapter) -> Adapter:
         """Takes an adapter that was made, between two steps."""
@@ -74,7 +74,7 @@ class Adapters:
         self.loaded[name] = adapter
         return adapter
 
-    def made(self, name: str, kind: str, spec: dict[str, Any]) -> Adapter:
+    def make(self, name: str, kind: str, spec: dict[str, Any]) -> Adapter:
         """Reads or reaches an adapter; may take long, and may run beside steps."""
         if kind == "plain":
             _, pairs = peft.load(str(spec.get("path", "")))
@@ -150,7 +150,7 @@ class PlainAdapter:
     count = itertools.count()
 
     def __init__(
-        self, name: str, pairs: dict[Site, peft.Pair], bank: Bank, context: Context
+        self, name: str, pairs: dict[Site, peft.Pair], bank: PlainBank, context: Context
     ) -> None:
         self.name, self.bank = name, bank
         self.sites = {site: (pair.a.shape[1], pair.b.shape[0]) for site, pair in pairs.items()}
@@ -210,7 +210,7 @@ class PlainDeltas:
         self.adapter.open_count -= 1
 
 
-class Bank:
+class PlainBank:
     """All plain adapters side by side: one product with every A, a mask that leaves each row its own adapter's part,
     one product with every B. Which adapter a row has is data on the device, so that one recorded step serves all.
     """
@@ -279,7 +279,7 @@ class Bank:
                 row, column = row + out, column + ranks[name]
         return a.view(-1, width), b.view(b.shape[0], -1), names
 
-    def held(
+    def stacks_for(
         self, layer: int, source: str, dtype: torch.dtype
     ) -> tuple[Tensor, Tensor, list[str]] | None:
         """The stacks in the type of the rows: kernels of few rows keep activations in float32."""
@@ -305,13 +305,13 @@ class Bank:
         deltas: list[Deltas | None],
     ) -> None:
         """`deltas` are not asked: rows of others, and of none, have no share."""
-        found = self.held(layer, source, rows.dtype)
+        found = self.stacks_for(layer, source, rows.dtype)
         if found is None:
             return
         a, b, names = found
         count = rows.shape[0]
         inner = (rows @ a.t()).view(count, len(self.members), -1) * self.shares[:count, :, None]
-        target = neighbours([outputs[name] for name in names])
+        target = join_neighbours([outputs[name] for name in names])
         if target is not None:
             target.addmm_(inner.view(count, -1), b.t())
             return
@@ -327,7 +327,7 @@ def rank_of(members: list[PlainAdapter], site: Site) -> int:
     return max((member.a[site].shape[0] for member in members if site in member.a), default=0)
 
 
-def neighbours(parts: list[Tensor]) -> Tensor | None:
+def join_neighbours(parts: list[Tensor]) -> Tensor | None:
     """One view over tensors [T, width] that lie beside each other in the same rows; None where they do not."""
     first, width = parts[0], 0
     for part in parts:

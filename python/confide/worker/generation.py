@@ -10,12 +10,12 @@ from typing import Any
 from .deltas import NO_POINTS, Adapter, AdapterError, Deltas, Points
 from .faults import is_out_of_memory
 from .rows import FAST, SLOW
-from .sample import kind_of
+from .sample import choice_kind
 
 CAUSES = ("host_lost", "refused", "budget", "activation")
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """A generation that never began; `kind` as in the frame."""
 
     def __init__(self, kind: str, message: str) -> None:
@@ -39,7 +39,7 @@ class Request:
 
     @staticmethod
     def parse(raw: dict[str, Any], vocabulary: int, context: int) -> Request:
-        """Checks a frame's object. Raises `Refused`; a frame without an id raises ValueError."""
+        """Checks a frame's object. Raises `RequestRefused`; a frame without an id raises ValueError."""
         number = raw.get("id")
         if not is_whole(number, 0, (1 << 32) - 1):
             raise ValueError("generate: wanted an id")
@@ -49,15 +49,15 @@ class Request:
             if not isinstance(listed, list) or not all(
                 is_whole(one, 0, (1 << 32) - 1) for one in listed
             ):
-                raise Refused("malformed", f"{name}: wanted a list of token numbers")
+                raise RequestRefused("malformed", f"{name}: wanted a list of token numbers")
         if not ids or max(ids) >= vocabulary:
-            raise Refused("malformed", f"ids: wanted at least one, all below {vocabulary}")
+            raise RequestRefused("malformed", f"ids: wanted at least one, all below {vocabulary}")
         if len(ids) > context - 1:
-            raise Refused(
+            raise RequestRefused(
                 "prompt_too_long", f"prompt: wanted at most {context - 1} tokens, got {len(ids)}"
             )
         if not is_whole(most, 1, context - len(ids)):
-            raise Refused(
+            raise RequestRefused(
                 "malformed", f"max_tokens: wanted 1 to {context - len(ids)}, got {most!r}"
             )
         heat, share, seed = raw.get("temperature", 0.0), raw.get("top_p", 1.0), raw.get("seed", 0)
@@ -66,12 +66,12 @@ class Request:
             or not is_number(share, 0.0, 1.0)
             or not is_whole(seed, 0, (1 << 64) - 1)
         ):
-            raise Refused(
+            raise RequestRefused(
                 "malformed", "temperature, top_p, seed: wanted numbers within their bounds"
             )
         adapter = raw.get("adapter")
         if adapter is not None and not isinstance(adapter, str):
-            raise Refused("malformed", "adapter: wanted a name or null")
+            raise RequestRefused("malformed", "adapter: wanted a name or null")
         kept = [one for one in banned if one < vocabulary]
         return Request(
             number, ids, most, float(heat), float(share), seed, frozenset(stops), kept, adapter
@@ -99,7 +99,7 @@ class Failure:
     cause: str | None = None
 
     @staticmethod
-    def of(error: Exception) -> Failure:
+    def from_error(error: Exception) -> Failure:
         """The failure that an exception means for one generation."""
         if isinstance(error, AdapterError):
             return Failure("adapter", str(error), error.kind if error.kind in CAUSES else None)
@@ -134,7 +134,7 @@ class Generation:
     @property
     def kind(self) -> str:
         """How its tokens are chosen."""
-        return kind_of(self.request.temperature, self.request.top_p)
+        return choice_kind(self.request.temperature, self.request.top_p)
 
     @property
     def is_decoding(self) -> bool:
@@ -153,7 +153,7 @@ class Generation:
         """Tokens in the cache once all that was launched has run."""
         return len(self.request.ids) + max(self.launched - 1, 0)
 
-    def hook(self, name: str, *arguments: Any) -> None:
+    def call_hook(self, name: str, *arguments: Any) -> None:
         """Calls what its deltas offer under this name, if anything."""
         offered: Callable[..., None] | None = getattr(self.deltas, name, None)
         if offered is not None:
@@ -165,7 +165,7 @@ class Generation:
             return None
         return {"guarantee": self.deltas.guarantee, **self.deltas.report()}
 
-    def ended_frame(self) -> dict[str, Any]:
+    def end_frame(self) -> dict[str, Any]:
         """The object of the frame that ends it."""
         error = None
         if self.failure is not None:

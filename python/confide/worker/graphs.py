@@ -49,7 +49,7 @@ class Shape:
 
 
 @dataclass
-class Told:
+class TokenCopy:
     """Tokens that a step chose, on their way to the host."""
 
     values: Tensor
@@ -63,7 +63,7 @@ class Told:
 
 
 @dataclass
-class Recorded:
+class RecordedStep:
     """A chain of graphs with the points between them (one fewer)."""
 
     graphs: list[Any]
@@ -97,13 +97,13 @@ class Stepper:
         self.batches = buckets(BATCHES, cache.size.slots)
         self.contexts = buckets(CONTEXTS, -(-cache.size.context // ROUND) * ROUND)
         self.counts = Counts()
-        self.recorded: OrderedDict[Shape, Recorded] = OrderedDict()
+        self.recorded: OrderedDict[Shape, RecordedStep] = OrderedDict()
         self.forms: dict[tuple[int, int], str] = {}
         self.shadow: Rows | None = None
         self.next = 0
         # Whether what adapters add is recorded now, to be replayed for others.
         self.is_recording = False
-        self.ring = [self.pinned() for _ in range(RING)]
+        self.ring = [self.make_pinned() for _ in range(RING)]
         self.kernels = None
         if decoder == "kernels":
             from .kernels import Attention, Kernels
@@ -111,18 +111,18 @@ class Stepper:
             self.kernels = Kernels(model, cache)
             model.kernel_attention = Attention(model, cache)
         if self.graphs:
-            # Recorded kernels keep the stream's priority: masks that are prepared beside give way to tokens.
+            # RecordedStep kernels keep the stream's priority: masks that are prepared beside give way to tokens.
             self.stream = torch.cuda.Stream(self.device, priority=-1)
             # A slow step waits between its graphs while fast ones run, so they share no memory.
             self.pools = {
                 FAST: torch.cuda.graph_pool_handle(),
                 SLOW: torch.cuda.graph_pool_handle(),
             }
-            self.anchors = [self.anchored(pool) for pool in self.pools.values()]
+            self.anchors = [self.make_anchor(pool) for pool in self.pools.values()]
             slots, width = cache.size.slots, rows.draws.shape[1]
             self.shadow = Rows(slots, width, rows.vocabulary, rows.idle, self.device)
 
-    def anchored(self, pool: Any) -> Any:
+    def make_anchor(self, pool: Any) -> Any:
         """A graph that keeps a pool: torch takes a pool without graphs for one that is over, though libraries may hold
         memory in it, and refuses the next graph.
         """
@@ -154,12 +154,12 @@ class Stepper:
         batch = next(bucket for bucket in self.batches if bucket >= rows)
         context = next(bucket for bucket in self.contexts if bucket >= tokens)
         shape = Shape(batch, context, kind, **more)
-        if self.kernels is not None and self.kernels.takes(shape):
+        if self.kernels is not None and self.kernels.supports(shape):
             # These read each row's own length on the device: one shape serves all contexts.
             return replace(shape, context=self.contexts[-1])
         return shape
 
-    def step(self, shape: Shape, add: Add | None = None) -> Told:
+    def step(self, shape: Shape, add: Add | None = None) -> TokenCopy:
         """One step. `add` is called at each point while a shape is recorded, and at each step where it waits."""
         self.counts.steps += 1
         if not self.graphs:
@@ -170,38 +170,38 @@ class Stepper:
             recorded = self.recorded.get(shape) or self.record(shape, add)
             self.recorded.move_to_end(shape)
             self.replay(shape, recorded, add)
-        return self.tell(slice(0, shape.batch), shape.group)
+        return self.copy_chosen(slice(0, shape.batch), shape.group)
 
-    def tell(self, slots: slice, group: int) -> Told:
+    def copy_chosen(self, slots: slice, group: int) -> TokenCopy:
         """Starts the copy of what was chosen for these slots to the host."""
         source = self.rows.chosen[group, slots]
         target = self.ring[self.next][: source.shape[0]]
         self.next = (self.next + 1) % RING
-        return self.copied(source, target)
+        return self.start_copy(source, target)
 
-    def copied(self, source: Tensor, target: Tensor) -> Told:
+    def start_copy(self, source: Tensor, target: Tensor) -> TokenCopy:
         """Copies `source` into `target` without waiting and returns what can be read after its event."""
         target.copy_(source, non_blocking=True)
         if self.device.type != "cuda":
-            return Told(target.clone(), None)
+            return TokenCopy(target.clone(), None)
         event = torch.cuda.Event()
         event.record()
-        return Told(target, event)
+        return TokenCopy(target, event)
 
     def body(self, shape: Shape, rows: Rows) -> Generator[Point, None, None]:
         """The step itself, stopping at the shape's points."""
         batch, tokens = shape.batch, rows.token[shape.group, : shape.batch]
         positions = rows.position[shape.group, :batch]
-        if self.kernels is not None and self.kernels.takes(shape):
+        if self.kernels is not None and self.kernels.supports(shape):
             logits = yield from self.kernels.decode(tokens, positions, shape)
         else:
-            form = self.form(batch, shape.context)
+            form = self.attention_form(batch, shape.context)
             logits = yield from self.model.decode(
                 tokens, positions, self.cache, shape.context, shape.points, form
             )
         rows.advance(batch, shape.group, logits, shape.kind)
 
-    def replay(self, shape: Shape, recorded: Recorded, add: Add | None) -> None:
+    def replay(self, shape: Shape, recorded: RecordedStep, add: Add | None) -> None:
         """Replays the recorded graphs of a step, with what `add` does between them."""
         recorded.replays += 1
         for index, graph in enumerate(recorded.graphs):
@@ -209,11 +209,11 @@ class Stepper:
             if index < len(recorded.points):
                 add(recorded.points[index], False)
 
-    def record(self, shape: Shape, add: Add | None) -> Recorded:
+    def record(self, shape: Shape, add: Add | None) -> RecordedStep:
         """Records a shape. Nothing runs on the true rows; the one run that libraries need is on idle ones."""
         began = time.monotonic()
-        if self.kernels is None or not self.kernels.takes(shape):
-            self.form(shape.batch, shape.context)
+        if self.kernels is None or not self.kernels.supports(shape):
+            self.attention_form(shape.batch, shape.context)
         self.is_recording = not shape.waits
         try:
             with torch.inference_mode():
@@ -227,13 +227,13 @@ class Stepper:
         finally:
             self.is_recording = False
         while len(self.recorded) >= GRAPHS_MAX:
-            self.forget_one()
+            self.forget_oldest()
         self.recorded[shape] = recorded
         self.counts.recorded += 1
         self.counts.seconds += time.monotonic() - began
         return recorded
 
-    def capture(self, shape: Shape, add: Add | None) -> Recorded:
+    def capture(self, shape: Shape, add: Add | None) -> RecordedStep:
         """Runs the body once under capture, cut at each point that has to be waited for."""
         run, graphs, points = self.body(shape, self.rows), [], []
         ended = False
@@ -244,7 +244,7 @@ class Stepper:
                 ended = self.capture_part(run, shape, graphs, points, add)
         finally:
             gc.enable()
-        return Recorded(graphs, points)
+        return RecordedStep(graphs, points)
 
     def capture_part(
         self,
@@ -275,7 +275,7 @@ class Stepper:
         graphs.append(graph)
         return ended
 
-    def forget_one(self) -> None:
+    def forget_oldest(self) -> None:
         """Drops the graph that was used longest ago, once the device has done with it."""
         torch.cuda.synchronize(self.device)
         self.recorded.popitem(last=False)
@@ -288,7 +288,7 @@ class Stepper:
         for shape in gone:
             del self.recorded[shape]
 
-    def form(self, batch: int, context: int) -> str:
+    def attention_form(self, batch: int, context: int) -> str:
         """How attention is computed at this size: on CUDA whichever form took less time when it was first asked."""
         if (batch, context) not in self.forms:
             forms = (
@@ -339,7 +339,7 @@ class Stepper:
             self.cache.values[0, :, :batch, :, place].copy_(kept)
         return first.elapsed_time(last) / TRIALS
 
-    def pinned(self) -> Tensor:
+    def make_pinned(self) -> Tensor:
         """Returns zeros int64 [slots] in host memory, pinned where the device is a CUDA device."""
         pin = self.device.type == "cuda"
         return torch.zeros(self.cache.size.slots, dtype=torch.int64, pin_memory=pin)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 ROWS_MAX = decode.ROWS_MAX
 
 
-def suits(config: Config) -> bool:
+def is_supported(config: Config) -> bool:
     """Whether the kernels compute this shape."""
     widths = (config.hidden, config.query_width, config.ffn, config.head_dim)
     few = config.heads <= decode.GROUP_MAX * config.kv_heads
@@ -42,7 +42,7 @@ class Kernels:
         self.cosines, self.sines = cosines.to(model.device), sines.to(model.device)
         self.steps: dict[tuple[int, int], Any] = {}
 
-    def takes(self, shape: Shape) -> bool:
+    def supports(self, shape: Shape) -> bool:
         """Whether a step of this shape runs here: few rows, and plain weights."""
         return shape.batch <= ROWS_MAX and not self.model.weights.bits
 
@@ -81,10 +81,10 @@ class Attention:
         self.splits = max(1, min(decode.ATTENTION_SPLITS, parts))
         self.buffers: dict[int, tuple[Tensor, ...]] = {}
 
-    def of(self, positions: Tensor, cache: Cache) -> Callable[[int, Tensor], Tensor]:
+    def decode_attention(self, positions: Tensor, cache: Cache) -> Callable[[int, Tensor], Tensor]:
         """As `Model.decode_attention`, for the cache that this was made for; all contexts are one shape here."""
         config, scale = self.model.config, self.model.config.head_dim**-0.5
-        fused, attended, partials, counters = self.taken(positions.shape[0])
+        fused, attended, partials, counters = self.buffers_for(positions.shape[0])
 
         def attend(layer: int, qkv: Tensor) -> Tensor:
             # The kernel's activations are float32.
@@ -99,7 +99,7 @@ class Attention:
 
         return attend
 
-    def taken(self, rows: int) -> tuple[Tensor, ...]:
+    def buffers_for(self, rows: int) -> tuple[Tensor, ...]:
         """Buffers for so many rows. Nothing is kept in them from one call to the next, but the counters' zeros."""
         if rows not in self.buffers:
             config, model = self.model.config, self.model

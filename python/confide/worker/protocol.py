@@ -65,7 +65,7 @@ def read_exactly(stream: socket.socket, count: int, may_end: bool = False) -> by
     return b"".join(pieces)
 
 
-def json_of(payload: bytes) -> dict[str, Any]:
+def parse_object(payload: bytes) -> dict[str, Any]:
     """The object in a payload."""
     try:
         found = json.loads(payload)
@@ -92,6 +92,6 @@ def tokens_frame(told: list[tuple[int, int]]) -> bytes:
     return frame(TOKENS, struct.pack(f"<H{len(flat)}I", len(told), *flat))
 
 
-def short(text: str) -> str:
+def shorten(text: str) -> str:
     """A message that fits a frame."""
     return text if len(text) <= TEXT_MAX else text[:TEXT_MAX] + " …"

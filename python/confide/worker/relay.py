@@ -76,7 +76,7 @@ class Mailbox:
                     if self.gone is not None:
                         raise AdapterError(f"adapter host is lost: {self.gone}", "host_lost")
                 if found is not None:
-                    return self.opened(*found)
+                    return self.check_answer(*found)
                 if self.is_cancelled(number):
                     raise AdapterError("the generation was cancelled", "cancelled")
                 if time.monotonic() > end:
@@ -86,7 +86,7 @@ class Mailbox:
             with self.changed:
                 self.wanted.pop(number, None)
 
-    def opened(self, error: int, rest: bytes) -> bytes:
+    def check_answer(self, error: int, rest: bytes) -> bytes:
         """Returns the answer's rest, or raises `AdapterError` with the message that came in its stead."""
         if error == 0:
             return rest
@@ -144,7 +144,7 @@ class RelayDeltas:
 
     def add(self, layer: int, source: str, rows: Tensor, outputs: dict[str, Tensor]) -> None:
         """Has the outputs [T, out] changed in place by what `confide serve` answers for rows [T, in]."""
-        mine = self.mine(layer, outputs)
+        mine = self.select_outputs(layer, outputs)
         if not mine:
             return
         started = time.monotonic()
@@ -163,7 +163,7 @@ class RelayDeltas:
             output.copy_(torch.from_numpy(whole))
         self.seconds += time.monotonic() - started
 
-    def mine(self, layer: int, outputs: dict[str, Tensor]) -> dict[str, Tensor]:
+    def select_outputs(self, layer: int, outputs: dict[str, Tensor]) -> dict[str, Tensor]:
         """The outputs that the adapter changes, in the order of their numbers."""
         return {
             name: outputs[name]
@@ -227,7 +227,9 @@ class RelayGroup:
         given = {name: output.float().cpu().numpy() for name, output in outputs.items()}
         asked = []
         for row, one in enumerate(deltas):
-            mine = one.mine(layer, outputs) if one is not None and one.error is None else {}
+            mine = (
+                one.select_outputs(layer, outputs) if one is not None and one.error is None else {}
+            )
             if mine:
                 parts = {name: given[name][row : row + 1] for name in mine}
                 one.ask(layer, source, host[row : row + 1], parts)

@@ -74,10 +74,10 @@ class Rows:
         self.forbidden[slot, : self.known].zero_()
         self.forbidden[slot, self.known :].fill_(True)
         if banned:
-            self.forbidden[slot].index_fill_(0, self.sent(torch.tensor(banned)), True)
+            self.forbidden[slot].index_fill_(0, self.to_device(torch.tensor(banned)), True)
         if temperature > 0:
             count = min(tokens, self.draws.shape[1])
-            self.draws[slot, :count].copy_(self.sent(torch.from_numpy(uniforms(seed, count))))
+            self.draws[slot, :count].copy_(self.to_device(torch.from_numpy(uniforms(seed, count))))
 
     def begin(self, slot: int, group: int, position: int, logits: Tensor, kind: str) -> None:
         """Chooses a slot's first token from its prompt's logits [1, V]; from the next step on it takes part."""
@@ -100,7 +100,7 @@ class Rows:
             tensor[:, target].copy_(tensor[:, source])
         self.release(source)
 
-    def sent(self, tensor: Tensor) -> Tensor:
+    def to_device(self, tensor: Tensor) -> Tensor:
         """A tensor of the host on the device, without waiting for it."""
         if self.device.type != "cuda":
             return tensor.to(self.device)

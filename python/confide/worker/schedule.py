@@ -15,9 +15,9 @@ from typing import Protocol
 
 from .cache import Cache
 from .deltas import Adapter, AdapterError, Point, add_each, graph_key, points_of
-from .faults import OutOfMemory, give_back, is_fatal, is_out_of_memory, of_adapter
-from .generation import Failure, Generation, Refused, Request
-from .graphs import RING, Shape, Stepper, Told
+from .faults import OutOfMemory, give_back, is_fatal, is_out_of_memory, to_adapter_error
+from .generation import Failure, Generation, Request, RequestRefused
+from .graphs import RING, Shape, Stepper, TokenCopy
 from .model import Model
 from .opening import Openings, close_late
 from .prefill import Limits, read_chunk
@@ -31,22 +31,22 @@ UNREAD_MAX = RING - 2
 class Listener(Protocol):
     """Who is told what generations give."""
 
-    def tokens(self, told: list[tuple[int, int]]) -> None:
+    def emit_tokens(self, told: list[tuple[int, int]]) -> None:
         """Tokens of one step: generation and token."""
 
-    def ended(self, generation: Generation) -> None:
+    def emit_end(self, generation: Generation) -> None:
         """A generation ended; nothing follows for it."""
 
 
 @dataclass
-class Unread:
+class UnreadStep:
     """A step whose tokens are on their way: (index in what is told, generation)."""
 
-    told: Told
+    told: TokenCopy
     rows: list[tuple[int, Generation]]
 
 
-class Spoilt(Exception):
+class RecordingFailed(Exception):
     """An adapter failed while a step was recorded, so the recording is thrown away."""
 
 
@@ -66,7 +66,7 @@ class Scheduler:
         self.listener, self.limits = listener, limits or Limits()
         self.waiting: deque[Generation] = deque()
         self.slots: list[Generation | None] = [None] * cache.size.slots
-        self.unread: deque[Unread] = deque()
+        self.unread: deque[UnreadStep] = deque()
         # Whose chunk is next; prompts take turns.
         self.prefills: deque[Generation] = deque()
         self.slow_runs = False
@@ -78,10 +78,10 @@ class Scheduler:
     # What the connection asks for.
 
     def submit(self, request: Request, adapter: Adapter | None = None) -> Generation:
-        """Takes a request. Raises `Refused` where as many wait as may."""
+        """Takes a request. Raises `RequestRefused` where as many wait as may."""
         idle = sum(slot is None for slot in self.slots)
         if len(self.waiting) >= self.limits.queue + idle:
-            raise Refused(
+            raise RequestRefused(
                 "queue_full",
                 f"queue is full: wanted at most {self.limits.queue} waiting generations",
             )
@@ -121,11 +121,11 @@ class Scheduler:
     @property
     def is_idle(self) -> bool:
         """Whether a turn would find nothing to do."""
-        opening = [slot for slot in self.slots if slot is not None and not self.only_opens(slot)]
+        opening = [slot for slot in self.slots if slot is not None and not self.is_opening(slot)]
         startable = bool(self.waiting) and any(slot is None for slot in self.slots)
         return not opening and not self.unread and not startable
 
-    def only_opens(self, generation: Generation) -> bool:
+    def is_opening(self, generation: Generation) -> bool:
         """Whether all that it does is to wait for its adapter to open."""
         return (
             generation.opening is not None
@@ -142,7 +142,7 @@ class Scheduler:
         launched = self.launch(FAST)
         launched |= self.prefill()
         if not self.slow_runs:
-            launched |= self.slow_step()
+            launched |= self.run_slow_step()
         self.read(keep=1 if launched else 0)
 
     def pump(self) -> None:
@@ -169,7 +169,7 @@ class Scheduler:
                 self.place(self.waiting.popleft(), slot)
         for generation in filter(None, list(self.slots)):
             if generation.opening is not None and generation.opening.done():
-                self.opened(generation)
+                self.finish_opening(generation)
 
     def place(self, generation: Generation, slot: int) -> None:
         """Puts a generation into a slot and begins to open its adapter."""
@@ -188,17 +188,17 @@ class Scheduler:
             return
         generation.opening = self.openings.begin(generation.adapter)
         if generation.opening.done():
-            self.opened(generation)
+            self.finish_opening(generation)
 
-    def opened(self, generation: Generation) -> None:
+    def finish_opening(self, generation: Generation) -> None:
         """The adapter is open, or is not."""
         opening, generation.opening = generation.opening, None
         try:
             generation.deltas = opening.result()
             generation.points = points_of(generation.adapter.sites)
-            generation.hook("belongs_to", generation.request.number)
+            generation.call_hook("belongs_to", generation.request.number)
         except Exception as error:
-            self.fail(generation, of_adapter(error))
+            self.fail(generation, to_adapter_error(error))
             return
         self.prefills.append(generation)
 
@@ -210,7 +210,7 @@ class Scheduler:
         chosen = [
             one for one in self.slots if one is not None and one.is_decoding and one.group == group
         ]
-        chosen = [one for one in chosen if self.guarded(one, "before_step", 1)]
+        chosen = [one for one in chosen if self.try_hook(one, "before_step", 1)]
         if not chosen:
             return False
         while len(self.unread) >= UNREAD_MAX:
@@ -221,7 +221,7 @@ class Scheduler:
                 self.shape(chosen, group, deltas),
                 lambda point, rehearsal: self.add(point, deltas, rehearsal),
             )
-        except Spoilt:
+        except RecordingFailed:
             # Nothing has run. Those whose adapters failed end; the others step at the next turn.
             for one in chosen:
                 if one.failure is not None:
@@ -237,7 +237,7 @@ class Scheduler:
         for one in chosen:
             one.launched += 1
         self.totals["steps"] += 1
-        self.unread.append(Unread(told, [(one.slot, one) for one in chosen]))
+        self.unread.append(UnreadStep(told, [(one.slot, one) for one in chosen]))
         return True
 
     def shape(self, chosen: list[Generation], group: int, deltas: list) -> Shape:
@@ -254,7 +254,7 @@ class Scheduler:
         more = {"group": group, "points": points, "adapters": tuple(keys), "waits": group == SLOW}
         return self.stepper.shape(rows, tokens, kind, **more)
 
-    def slow_step(self) -> bool:
+    def run_slow_step(self) -> bool:
         """One step of those whose adapters have to be waited for; others take turns meanwhile."""
         if any(one is not None and one.is_decoding and one.group == SLOW for one in self.slots):
             # Nobody may leave a slot that a slow step, once begun, still writes.
@@ -286,27 +286,27 @@ class Scheduler:
 
         wrong: list[int] = []
 
-        def failed(row: int, error: Exception) -> None:
+        def note_failure(row: int, error: Exception) -> None:
             deltas[row] = None
             wrong.append(row)
             generation = self.slots[row]
             if generation.failure is None:
-                generation.failure = Failure.of(
-                    error if is_out_of_memory(error) else of_adapter(error)
+                generation.failure = Failure.from_error(
+                    error if is_out_of_memory(error) else to_adapter_error(error)
                 )
 
-        add_each(point, chosen, failed)
+        add_each(point, chosen, note_failure)
         if wrong and self.stepper.is_recording:
             # A graph without an adapter's part would serve later generations without it.
-            raise Spoilt
+            raise RecordingFailed
 
-    def guarded(self, generation: Generation, hook: str, *arguments: object) -> bool:
+    def try_hook(self, generation: Generation, hook: str, *arguments: object) -> bool:
         """Calls a hook of the adapter; its failure ends the generation."""
         try:
-            generation.hook(hook, *arguments)
+            generation.call_hook(hook, *arguments)
             return True
         except Exception as error:
-            self.fail(generation, of_adapter(error))
+            self.fail(generation, to_adapter_error(error))
             return False
 
     def compact(self) -> None:
@@ -325,7 +325,7 @@ class Scheduler:
         self.rows.move(source, free)
         self.cache.move(source, free, last.tokens)
         self.slots[source], self.slots[free] = None, last
-        last.hook("place", free)
+        last.call_hook("place", free)
 
     # Prefill.
 
@@ -360,14 +360,14 @@ class Scheduler:
         if generation.prefilled < len(generation.request.ids) or generation.cancelled:
             return
         slot = generation.slot
-        generation.hook("place", slot)
+        generation.call_hook("place", slot)
         self.rows.begin(slot, generation.group, generation.prefilled, logits, generation.kind)
         while len(self.unread) >= UNREAD_MAX:
             self.read_one()
         generation.launched = 1
         self.totals["prompt_tokens"] += generation.prefilled
-        told = self.stepper.tell(slice(slot, slot + 1), generation.group)
-        self.unread.append(Unread(told, [(0, generation)]))
+        told = self.stepper.copy_chosen(slice(slot, slot + 1), generation.group)
+        self.unread.append(UnreadStep(told, [(0, generation)]))
 
     # Results.
 
@@ -390,7 +390,7 @@ class Scheduler:
                 ended.append((generation, reason))
         if told:
             self.totals["completion_tokens"] += len(told)
-            self.listener.tokens(told)
+            self.listener.emit_tokens(told)
         for generation, reason in ended:
             self.end(generation, reason)
 
@@ -399,9 +399,9 @@ class Scheduler:
         if generation.failure is not None:
             return "failed"
         try:
-            generation.hook("after_step")
+            generation.call_hook("after_step")
         except Exception as error:
-            generation.failure = Failure.of(of_adapter(error))
+            generation.failure = Failure.from_error(to_adapter_error(error))
             return "failed"
         if token == NOT_FOUND:
             generation.failure = Failure("internal", "no logit is a number")
@@ -420,7 +420,7 @@ class Scheduler:
         if not isinstance(error, (AdapterError, OutOfMemory)):
             told = f"generation {generation.request.number}: {type(error).__name__}: {error}"
             print(told, file=sys.stderr, flush=True)
-        generation.failure = Failure.of(error)
+        generation.failure = Failure.from_error(error)
         self.end(generation, "failed")
 
     def end(self, generation: Generation, reason: str) -> None:
@@ -439,10 +439,10 @@ class Scheduler:
             self.slots[generation.slot] = None
         if generation.opening is not None:
             generation.opening.add_done_callback(close_late)
-        self.listener.ended(generation)
+        self.listener.emit_end(generation)
         if generation.deltas is not None:
             try:
-                generation.hook("close")
+                generation.call_hook("close")
             except Exception as error:
                 print(
                     f"adapter {generation.adapter.name}: close: {error}",

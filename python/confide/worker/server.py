@@ -19,9 +19,9 @@ import torch
 from . import protocol
 from .adapters import Adapters, Context, close, sites_on_wire
 from .deltas import AdapterError
-from .generation import Generation, Refused, Request
+from .generation import Generation, Request, RequestRefused
 from .opening import on_device
-from .protocol import Closed, Malformed, json_frame, json_of
+from .protocol import Closed, Malformed, json_frame, parse_object
 from .relay import Mailbox
 from .schedule import Scheduler
 
@@ -128,7 +128,7 @@ class Server:
         self.woken = self.stopping = False
         self.connection: Connection | None = None
         self.greeted = False
-        self.adapters = self.no_adapters(None)
+        self.adapters = self.make_adapters(None)
         self.loading: tuple[str, Future] | None = None
         self.loader = ThreadPoolExecutor(1, "load-adapter", on_device(scheduler.model.device))
         self.listener = self.listen()
@@ -252,17 +252,17 @@ class Server:
         if not self.greeted:
             if kind != protocol.HELLO:
                 raise Malformed(f"frame: wanted a hello first, got kind {kind:#04x}")
-            self.greet(connection, json_of(payload))
+            self.greet(connection, parse_object(payload))
         elif kind == protocol.GENERATE:
-            self.generate(json_of(payload))
+            self.generate(parse_object(payload))
         elif kind == protocol.CANCEL:
             if len(payload) != 4:
                 raise Malformed(f"cancel: wanted 4 bytes, got {len(payload)}")
             self.scheduler.cancel(int.from_bytes(payload, "little"))
         elif kind == protocol.LOAD_ADAPTER:
-            self.load(json_of(payload))
+            self.load(parse_object(payload))
         elif kind == protocol.UNLOAD_ADAPTER:
-            self.unload(json_of(payload))
+            self.unload(parse_object(payload))
         elif kind == protocol.STATUS:
             connection.send(json_frame(protocol.STATUS_TOLD, self.status()))
         else:
@@ -279,7 +279,7 @@ class Server:
         if not isinstance(known, int) or known < 1:
             raise Malformed(f"hello: vocabulary: wanted at least 1, got {known!r}")
         self.scheduler.rows.known = min(known, vocabulary)
-        self.adapters = self.no_adapters(connection.mailbox)
+        self.adapters = self.make_adapters(connection.mailbox)
         connection.mailbox.pump = self.pump
         connection.mailbox.is_cancelled = self.is_cancelled
         self.greeted = True
@@ -292,7 +292,7 @@ class Server:
                 self.scheduler.cancel(number)
         return self.scheduler.is_cancelled(number)
 
-    def no_adapters(self, mailbox: Mailbox | None) -> Adapters:
+    def make_adapters(self, mailbox: Mailbox | None) -> Adapters:
         """Returns an empty set of adapters for the model, over `mailbox`."""
         model, cache = self.scheduler.model, self.scheduler.cache
         made = Adapters(Context(model.config, model.device, model.dtype, cache.size.slots, mailbox))
@@ -309,14 +309,16 @@ class Server:
             if request.adapter is not None:
                 adapter = self.adapters.loaded.get(request.adapter)
                 if adapter is None:
-                    raise Refused("unknown_adapter", f"no adapter {request.adapter!r} is loaded")
+                    raise RequestRefused(
+                        "unknown_adapter", f"no adapter {request.adapter!r} is loaded"
+                    )
             if self.scheduler.is_running(request.number):
                 raise Malformed(
                     f"generate: id {request.number} is that of a generation that has not ended"
                 )
             self.scheduler.submit(request, adapter)
-        except Refused as error:
-            told = {"kind": error.kind, "message": protocol.short(str(error))}
+        except RequestRefused as error:
+            told = {"kind": error.kind, "message": protocol.shorten(str(error))}
             self.send(json_frame(protocol.REFUSED, {"id": raw["id"], "error": told}))
         except ValueError as error:
             raise Malformed(str(error)) from error
@@ -331,7 +333,7 @@ class Server:
         if self.loading is not None:
             self.answer(name, error="another adapter is being loaded")
             return
-        future = self.loader.submit(self.adapters.made, name, kind, spec)
+        future = self.loader.submit(self.adapters.make, name, kind, spec)
         self.loading = (name, future)
         future.add_done_callback(lambda _: self.wake())
 
@@ -379,7 +381,7 @@ class Server:
             **{key: value for key, value in more.items() if value is not None},
         }
         if error is not None:
-            told["error"] = protocol.short(error)
+            told["error"] = protocol.shorten(error)
         self.send(json_frame(protocol.ADAPTER, told))
 
     # Frames out.
@@ -389,15 +391,15 @@ class Server:
         if self.connection is not None:
             self.connection.send(frame)
 
-    def tokens(self, told: list[tuple[int, int]]) -> None:
+    def emit_tokens(self, told: list[tuple[int, int]]) -> None:
         """Sends the tokens of a step, each with its generation's number."""
         self.send(protocol.tokens_frame(told))
 
-    def ended(self, generation: Generation) -> None:
+    def emit_end(self, generation: Generation) -> None:
         """Sends the end of a generation, with its error cut to what a frame takes."""
-        told = generation.ended_frame()
+        told = generation.end_frame()
         if told["error"] is not None:
-            told["error"]["message"] = protocol.short(told["error"]["message"])
+            told["error"]["message"] = protocol.shorten(told["error"]["message"])
         self.send(json_frame(protocol.ENDED, told))
 
 

@@ -33,18 +33,18 @@ class Silent:
         self.said: dict[int, list[int]] = {}
         self.over: dict[int, Generation] = {}
 
-    def tokens(self, told: list[tuple[int, int]]) -> None:
+    def emit_tokens(self, told: list[tuple[int, int]]) -> None:
         """Keeps tokens by their generation's number."""
         for number, token in told:
             self.said.setdefault(number, []).append(token)
 
-    def ended(self, generation: Generation) -> None:
+    def emit_end(self, generation: Generation) -> None:
         """Keeps a generation that ended by its number."""
         self.over[generation.request.number] = generation
 
 
 @dataclass
-class Built:
+class BuiltWorker:
     """A worker without its socket."""
 
     config: Config
@@ -75,7 +75,7 @@ class Options:
     name: str | None = None
 
 
-def build(options: argparse.Namespace | Options) -> Built:
+def build(options: argparse.Namespace | Options) -> BuiltWorker:
     """Loads everything that a worker needs. Errors say what is wrong in one line."""
     device, dtype = device_of(options.device), DTYPES[options.dtype]
     config, folder = shape_of(options.model)
@@ -115,7 +115,7 @@ def build(options: argparse.Namespace | Options) -> Built:
     limits = Limits(options.queue, options.chunk, options.prefill_bytes)
     scheduler = Scheduler(model, cache, rows, stepper, Silent(), limits)
     name = options.name or (folder.resolve().name if folder else options.model)
-    return Built(config, model, scheduler, welcome(name, scheduler, options))
+    return BuiltWorker(config, model, scheduler, welcome(name, scheduler, options))
 
 
 def device_of(name: str) -> torch.device:
@@ -160,7 +160,7 @@ def decoder_of(name: str, config: Config, device: torch.device) -> str:
         from . import kernels
     except ImportError:
         return "torch"
-    return "kernels" if device.type == "cuda" and kernels.suits(config) else "torch"
+    return "kernels" if device.type == "cuda" and kernels.is_supported(config) else "torch"
 
 
 def welcome(name: str, scheduler: Scheduler, options: Any) -> dict[str, Any]:

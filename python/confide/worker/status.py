@@ -71,7 +71,7 @@ def utilisation(device: torch.device) -> dict[str, Any] | None:
     if device.type != "cuda":
         return None
     try:
-        return Nvml.opened().read(torch.cuda.get_device_properties(device))
+        return Nvml.instance().read(torch.cuda.get_device_properties(device))
     except (OSError, AttributeError, ValueError):
         return None
 
@@ -91,7 +91,7 @@ class Nvml:
         self.check(self.library.nvmlInit_v2())
 
     @classmethod
-    def opened(cls) -> Nvml:
+    def instance(cls) -> Nvml:
         """Returns the one library of this process."""
         cls.one = cls.one or Nvml()
         return cls.one

@@ -74,7 +74,7 @@ class Logits(unittest.TestCase):
     def test_are_as_near_to_float64_with_masks_as_in_the_clear(self) -> None:
         exact = self.logits(in_double(self.weights), torch.float64, self.plain(torch.float64))
         clear = self.logits(self.weights, torch.bfloat16, self.plain(torch.bfloat16))
-        bank = one_graph.Bank("cpu", 1)
+        bank = one_graph.OneGraphBank("cpu", 1)
         masked_adapter = one_graph.OneGraphAdapter(
             "mine", self.path, bank, hosts.TOY, dangerous_parameters=True
         )

@@ -41,12 +41,12 @@ class Batches(unittest.TestCase):
         made, wiped = [], []
         columns, encryptor = ring.MaskStream.columns, ring.Encryptor.wipe
 
-        def kept(*given, **named):
+        def record_columns(*given, **named):
             made.append(columns(*given, **named))
             return made[-1]
 
         with (
-            mock.patch.object(ring.MaskStream, "columns", kept),
+            mock.patch.object(ring.MaskStream, "columns", record_columns),
             mock.patch.object(
                 ring.Encryptor, "wipe", lambda one: (wiped.append(one), encryptor(one))
             ),

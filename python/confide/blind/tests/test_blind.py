@@ -22,11 +22,11 @@ from confide.blind import (
 from confide.blind.errors import (
     ActivationRefused,
     AdapterRefused,
-    BudgetUsedUp,
+    BudgetExhausted,
     HostLost,
     HostRefused,
+    HostRestarted,
     Refusal,
-    StartedAnew,
 )
 from confide.blind.tests import adapters, hosts, reference
 
@@ -130,8 +130,8 @@ class HostTests:
                     )
                     for projection in ("q", "v")
                 ]
-                matrix = terms.quantised(
-                    1, pairs, protect, parameters.dangerous_named(hosts.TOY)
+                matrix = terms.quantise_pairs(
+                    1, pairs, protect, parameters.dangerous_find_set(hosts.TOY)
                 ).matrix
                 limit, wide = session.terms[group].norm_limit, matrix.astype(numpy.int64)
                 wanted = []
@@ -154,7 +154,7 @@ class HostTests:
         self.check_deltas(first.open(), 0, 2)
         second = self.connect(host).open()
         self.check_deltas(second, 0, 1)
-        with self.assertRaises(BudgetUsedUp) as caught:
+        with self.assertRaises(BudgetExhausted) as caught:
             self.check_deltas(second, 0, 1)
         self.assertEqual(caught.exception.limit, 3)
         self.check_deltas(second, 1, 1)
@@ -184,7 +184,9 @@ class HostTests:
         pairs = [
             (projection, terms.Pair(*self.pairs[(0, projection)], 1.0)) for projection in ("q", "v")
         ]
-        matrix = terms.quantised(0, pairs, "a", parameters.dangerous_named(hosts.TOY)).matrix
+        matrix = terms.quantise_pairs(
+            0, pairs, "a", parameters.dangerous_find_set(hosts.TOY)
+        ).matrix
         drawn = reference.mask_rows(batch.key, 0, 1, WIDTH, raw.session.terms[0].bits)[0]
         product = (matrix.astype(numpy.int64).astype(numpy.uint64) * drawn).sum(axis=1) & low
         self.assertFalse(
@@ -229,7 +231,7 @@ class HostTests:
             deltas.add(0, "attention", rows_of(1), outputs)
         self.assertTrue((outputs["q"] == 1).all(), "outputs are as they were")
         self.start(listen=host.listen)
-        with self.assertRaises(StartedAnew):
+        with self.assertRaises(HostRestarted):
             deltas.add(0, "attention", rows_of(1), outputs)
         self.check_deltas(adapter.open(), 0, 2)
 
@@ -237,13 +239,13 @@ class HostTests:
         adapter = self.connect(self.start())
         deltas = adapter.open()
         self.check_deltas(deltas, 0, 1)
-        left = list(adapter.session.left)
+        left = list(adapter.session.budget_left)
         rows, outputs = rows_of(2), {"q": numpy.ones((2, 64), numpy.float32)}
         rows[1, 3] = numpy.inf
         with self.assertRaises(ActivationRefused):
             deltas.add(0, "attention", rows, outputs)
         self.assertTrue((outputs["q"] == 1).all(), "outputs are as they were")
-        self.assertEqual(adapter.session.left, left)
+        self.assertEqual(adapter.session.budget_left, left)
         self.check_deltas(deltas, 0, 1)
         self.assertEqual(deltas.report()["answered_vectors"], 2)
 
@@ -313,7 +315,7 @@ class PythonHostTest(HostTests, unittest.TestCase):
         again = self.start("--budget", "100", "--budget-file", str(counts))
         session = self.connect(again).session
         # A clean end writes what was answered and no more.
-        self.assertEqual(session.left[session.by_input[(0, 0)]], 98)
+        self.assertEqual(session.budget_left[session.by_input[(0, 0)]], 98)
 
     def test_final_hidden_is_offered_as_a_mode_of_its_own(self) -> None:
         adapter = self.connect(self.start("--final-hidden"))

@@ -73,7 +73,7 @@ class DoorTest(unittest.TestCase):
         adapter = self.open("ipc", path=str(self.folder), budget=4)
         deltas = adapter.open()
         self.check("cpu", deltas, 3)
-        with self.assertRaises(errors.BudgetUsedUp):
+        with self.assertRaises(errors.BudgetExhausted):
             self.check("cpu", deltas, 2)
 
     def test_a_host_process_that_dies_ends_the_generation_by_name(self) -> None:
@@ -95,7 +95,9 @@ class DoorTest(unittest.TestCase):
         self.assertFalse(adapter._place.exists())
         place = Path(self.folder).parent / "left"
         place.mkdir()
-        child = ipc._started(place, "mine", str(self.folder), "cpu", hosts.TOY, "a", "full", None)
+        child = ipc._start_host(
+            place, "mine", str(self.folder), "cpu", hosts.TOY, "a", "full", None
+        )
         self.assertTrue((place / "blind").exists())
         # What the end of its starter does to it.
         child.stdin.close()

@@ -23,7 +23,9 @@ class OneGraphTest(unittest.TestCase):
         self.addCleanup(entered.__exit__, None, None, None)
         self.pairs = adapters.write_adapter(self.folder, 1, "q v")
 
-    def load(self, device: str, bank: one_graph.Bank, **options) -> one_graph.OneGraphAdapter:
+    def load(
+        self, device: str, bank: one_graph.OneGraphBank, **options
+    ) -> one_graph.OneGraphAdapter:
         adapter = one_graph.OneGraphAdapter(
             "bank", self.folder, bank, hosts.TOY, dangerous_parameters=True, **options
         )
@@ -46,7 +48,7 @@ class OneGraphTest(unittest.TestCase):
         for device in tests.devices():
             for protect in ("a", "ba"):
                 with self.subTest(device=device, protect=protect):
-                    bank = one_graph.Bank(device, 4)
+                    bank = one_graph.OneGraphBank(device, 4)
                     adapter, other = (
                         self.load(device, bank, protect=protect),
                         self.load(device, bank),
@@ -78,7 +80,7 @@ class OneGraphTest(unittest.TestCase):
 
     def test_a_vector_that_is_not_finite_fails_its_own_row(self) -> None:
         for device in tests.devices():
-            bank = one_graph.Bank(device, 2)
+            bank = one_graph.OneGraphBank(device, 2)
             adapter = self.load(device, bank)
             one, two = adapter.open(), adapter.open()
             one.place(0), two.place(1)
@@ -96,7 +98,7 @@ class OneGraphTest(unittest.TestCase):
 
     def test_a_prefill_that_is_refused_fails_its_own_generation(self) -> None:
         for device in tests.devices():
-            bank = one_graph.Bank(device, 2)
+            bank = one_graph.OneGraphBank(device, 2)
             adapter = self.load(device, bank)
             one, two = adapter.open(), adapter.open()
             rows = numpy.ones((3, 64), numpy.float32)
@@ -118,7 +120,7 @@ class OneGraphTest(unittest.TestCase):
             three.after_step()
 
     def test_an_adapter_that_is_gone_lets_no_row_pass_as_it_is(self) -> None:
-        adapter = self.load("cpu", one_graph.Bank("cpu", 1))
+        adapter = self.load("cpu", one_graph.OneGraphBank("cpu", 1))
         deltas = adapter.open()
         deltas.place(0)
         adapter.close()
@@ -126,10 +128,10 @@ class OneGraphTest(unittest.TestCase):
             deltas.before_step(1)
 
     def test_masks_that_come_after_the_end_are_wiped(self) -> None:
-        adapter = self.load("cpu", one_graph.Bank("cpu", 1))
+        adapter = self.load("cpu", one_graph.OneGraphBank("cpu", 1))
         state = adapter.inputs[0]
         late = numpy.ones((256, 8), numpy.int64)
-        with mock.patch.object(adapter, "_prepared", lambda *_: late):
+        with mock.patch.object(adapter, "_prepare_products", lambda *_: late):
             adapter.close()
             adapter._install(state, lambda: None)
         self.assertFalse(late.any())
@@ -137,7 +139,7 @@ class OneGraphTest(unittest.TestCase):
 
     def test_final_hidden_and_offline_time(self) -> None:
         for device in tests.devices():
-            adapter = self.load(device, one_graph.Bank(device, 1), mode="final-hidden")
+            adapter = self.load(device, one_graph.OneGraphBank(device, 1), mode="final-hidden")
             self.assertEqual(adapter.sites, {(0, "final_hidden"): (64, 64)})
             milliseconds, tokens = adapter.time_offline()
             self.assertGreater(milliseconds, 0)

@@ -13,7 +13,7 @@ import numpy
 
 from confide.blind.tests import adapters, hosts, test_batches, test_one_graph
 from confide.cuda import arrays
-from confide.cuda.tests.torch_on_cpu import DEVICE, Beside
+from confide.cuda.tests.torch_on_cpu import DEVICE, OnTensors
 
 
 def setUpModule() -> None:
@@ -21,15 +21,15 @@ def setUpModule() -> None:
         raise unittest.SkipTest("no torch")
 
 
-class OneGraph(Beside, test_one_graph.OneGraphTest):
+class OneGraph(OnTensors, test_one_graph.OneGraphTest):
     """Both roles in one process again, every array a tensor."""
 
 
-class Batches(Beside, test_batches.Batches):
+class Batches(OnTensors, test_batches.Batches):
     """A key holder's batches again, every array a tensor."""
 
 
-class KeyHolder(Beside):
+class KeyHolder(OnTensors):
     def test_a_key_holder_on_a_device_gets_loras_deltas_over_many_batches(self) -> None:
         with hosts.folder() as folder:
             pairs = adapters.write_adapter(folder)

@@ -59,8 +59,8 @@ class WeightsTest(unittest.TestCase):
             pairs.append((projection, terms.Pair(a, b, given["scale"])))
         for form in vectors["forms"]:
             with self.subTest(protect=form["protect"]):
-                made = terms.quantised(
-                    3, pairs, form["protect"], parameters.named(parameters.DEFAULT)
+                made = terms.quantise_pairs(
+                    3, pairs, form["protect"], parameters.find_set(parameters.DEFAULT)
                 )
                 self.assertEqual(made.matrix.ravel().tolist(), form["entries"])
                 raw = made.terms.encode()
@@ -152,7 +152,7 @@ class FrameTest(unittest.TestCase):
         )
         for header in headers:
             with self.assertRaises(ProtocolError):
-                frames.checked_header(header + bytes(4), frames.Side.HOST)
+                frames.parse_header(header + bytes(4), frames.Side.HOST)
 
     def test_a_version_of_another_is_refused_by_name(self) -> None:
         raw = bytearray(messages.Attach(bytes(32), bytes(16), bytes(32)).encode())

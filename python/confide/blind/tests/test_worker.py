@@ -54,7 +54,7 @@ class WorkerTest(unittest.TestCase):
                     said[number], worker.greedy(model, worker.PROMPTS[number % 4], 16), name
                 )
             told = {
-                name: self.bench.over[number].ended_frame()["adapter"]
+                name: self.bench.ended_by_number[number].ended_frame()["adapter"]
                 for number, name in enumerate(kinds)
             }
             self.assertEqual(told["graph"]["guarantee"], "none")
@@ -72,7 +72,7 @@ class WorkerTest(unittest.TestCase):
                 self.bench.scheduler.turn()
         self.bench.adapters.loaded["process"]._child.kill()
         said = self.bench.run(30)
-        failure = self.bench.over[1].ended_frame()["error"]
+        failure = self.bench.ended_by_number[1].ended_frame()["error"]
         self.assertEqual((failure["kind"], failure["cause"]), ("adapter", "host_lost"))
         self.assertEqual(len(said[2]), 30)
 
@@ -93,7 +93,7 @@ class WorkerTest(unittest.TestCase):
                     with worker.torch.inference_mode():
                         while len(self.bench.scheduler.listener.said.get(slow, [])) < 1:
                             self.bench.scheduler.turn()
-                    self.assertNotIn(fast, self.bench.over)
+                    self.assertNotIn(fast, self.bench.ended_by_number)
                     os.kill(pid, signal.SIGSTOP)
                     try:
                         waker = threading.Thread(
@@ -130,20 +130,20 @@ class WorkerTest(unittest.TestCase):
                         self.assertLess(time.monotonic() - began, 10)
                     finally:
                         os.kill(pid, signal.SIGCONT)
-                    self.assertEqual(self.bench.over[number].ended, "cancelled")
+                    self.assertEqual(self.bench.ended_by_number[number].ended, "cancelled")
                     self.bench.submit(10 + number, worker.PROMPTS[0], 5, name)
                     wanted = worker.greedy(self.model, worker.PROMPTS[0], 5)
                     with worker.torch.inference_mode():
-                        while 10 + number not in self.bench.over:
+                        while 10 + number not in self.bench.ended_by_number:
                             self.bench.scheduler.turn()
                     self.assertEqual(self.bench.scheduler.listener.said.get(10 + number), wanted)
 
     def go_on_after(self, pid: int, number: int) -> None:
         """Lets a stopped process go on when a generation has ended, or after ten seconds."""
         end = time.monotonic() + 10
-        while number not in self.bench.over and time.monotonic() < end:
+        while number not in self.bench.ended_by_number and time.monotonic() < end:
             time.sleep(0.01)
-        self.was_over = number in self.bench.over
+        self.was_over = number in self.bench.ended_by_number
         os.kill(pid, signal.SIGCONT)
 
     def test_what_runs_with_an_adapter_that_is_unloaded_goes_on_to_its_end(self) -> None:
@@ -167,7 +167,7 @@ class WorkerTest(unittest.TestCase):
         self.load("process", "ipc", path=str(self.bench.folder / "mine"), budget=30)
         self.bench.submit(1, worker.PROMPTS[0], 30, "process")
         self.bench.run(30)
-        self.assertEqual(self.bench.over[1].ended_frame()["error"]["cause"], "budget")
+        self.assertEqual(self.bench.ended_by_number[1].ended_frame()["error"]["cause"], "budget")
 
 
 if __name__ == "__main__":

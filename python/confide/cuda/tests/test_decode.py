@@ -15,7 +15,7 @@ from confide.cuda import runtime, source, tiling, tune
 from confide.cuda.decode import DecodeStep
 from confide.cuda.tests import Device, on_each_device
 from confide.cuda.tests.reference import TINY, Reference, random_weights, rotary
-from confide.cuda.tiling import Product, Tiling, by_shape, candidates
+from confide.cuda.tiling import Product, Tiling, candidates, choose_by_shape
 
 CONTEXT = 160
 
@@ -36,7 +36,7 @@ def on_device(device: Device, weights: Any) -> Any:
 def in_bf16(device: Device, weights: Any) -> tuple[Any, Any]:
     """The weights rounded to bf16 on the device, and the rounded ones in float32 for the reference."""
     if isinstance(weights, np.ndarray):
-        return rounded(device, weights)
+        return round_to_bf16(device, weights)
     if isinstance(weights, list):
         pairs = [in_bf16(device, one) for one in weights]
         return [pair[0] for pair in pairs], [pair[1] for pair in pairs]
@@ -193,9 +193,9 @@ class Products(unittest.TestCase):
         bias = rng.standard_normal(product.out).astype(np.float32)
         element, data = "float", device.array(weight)
         if product.weight == "bf16":
-            element, (data, weight) = "bf16", rounded(device, weight)
-            norm_data, norm = rounded(device, norm)
-            bias_data, bias = rounded(device, bias)
+            element, (data, weight) = "bf16", round_to_bf16(device, weight)
+            norm_data, norm = round_to_bf16(device, norm)
+            bias_data, bias = round_to_bf16(device, bias)
         else:
             norm_data, bias_data = device.array(norm), device.array(bias)
         width = product.out // 2 if product.output == "SWIGLU" else product.out
@@ -207,7 +207,7 @@ class Products(unittest.TestCase):
         with_bias = product.output != "SWIGLU"
         kernel(tiles.grid(product), tiles.warps * 32, data, bias_data if with_bias else None,
                device.array(rows), norm_data if product.normed else None, output, product.out, product.columns,
-               1e-5, shared=tiles.shared(product))  # fmt: skip
+               1e-5, shared=tiles.shared_bytes(product))  # fmt: skip
         wanted = rows.astype(np.float64)
         if product.normed:
             wanted = wanted / np.sqrt((wanted**2).mean(1, keepdims=True) + 1e-5) * norm
@@ -246,12 +246,12 @@ class Products(unittest.TestCase):
             mock.patch.dict(os.environ, {"CONFIDE_CACHE": folder}),
         ):
             chosen = {product: Tiling(2, 1, 1, 4, staged=True)}
-            tiling.keep("NVIDIA H100", chosen)
-            self.assertEqual(tiling.measured("NVIDIA H100"), chosen)
-            self.assertEqual(tiling.measured("NVIDIA A100"), {})
+            tiling.save_measured("NVIDIA H100", chosen)
+            self.assertEqual(tiling.load_measured("NVIDIA H100"), chosen)
+            self.assertEqual(tiling.load_measured("NVIDIA A100"), {})
             changed = SimpleNamespace(digest="f" * 64)
             with mock.patch.object(source, "read", return_value=changed):
-                self.assertEqual(tiling.measured("NVIDIA H100"), {})
+                self.assertEqual(tiling.load_measured("NVIDIA H100"), {})
 
     def test_the_choice_by_shape_keeps_to_the_kernel_s_limits(self) -> None:
         for weight in ("float", "bf16"):
@@ -265,7 +265,7 @@ class Products(unittest.TestCase):
                 ):
                     for batch in range(1, 9):
                         product = Product(weight, output, output != "ADD", out, columns, batch)
-                        for tiles in (by_shape(product), *candidates(product)):
+                        for tiles in (choose_by_shape(product), *candidates(product)):
                             held = tiles.rows // 2 if output == "SWIGLU" else tiles.rows
                             self.assertTrue(
                                 1 <= held * batch <= 32 and tiles.warps % tiles.split == 0, tiles
@@ -276,7 +276,7 @@ class Products(unittest.TestCase):
                             )
 
 
-def rounded(device: Device, values: np.ndarray) -> tuple[Any, np.ndarray]:
+def round_to_bf16(device: Device, values: np.ndarray) -> tuple[Any, np.ndarray]:
     """The values in bf16 on the device (as bits), and as float32 on the host."""
     bits = values.astype(np.float32).view(np.uint32).astype(np.uint64)
     halves = ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)

@@ -53,7 +53,7 @@ class Launches(unittest.TestCase):
     def kernel(self) -> driver.DeviceKernel:
         return driver.DeviceModule(source.read(FOLDER / "features.cu"), 0).kernel("sum")
 
-    def launched(self) -> list[int]:
+    def read_launch(self) -> list[int]:
         return list((ctypes.c_uint64 * 16).in_dll(self.stub, "launched"))
 
     def number(self, name: str) -> ctypes.c_int:
@@ -79,7 +79,7 @@ class Launches(unittest.TestCase):
             1 << 63,
             1,
         ]
-        self.assertEqual(self.launched()[:15], wanted)
+        self.assertEqual(self.read_launch()[:15], wanted)
         self.assertEqual(
             (self.number("pushed").value, self.number("shared_asked").value), (3, 1024)
         )
@@ -88,7 +88,7 @@ class Launches(unittest.TestCase):
     def test_overlap_and_large_shared_memory_are_asked_for(self) -> None:
         values = [ctypes.c_void_p(1), ctypes.c_void_p(2)]
         self.kernel().launch((1, 1, 1, 32, 1, 1), 100_000, values, overlap=True)
-        self.assertEqual(self.launched()[6:12], [100_000, STREAM, FUNCTION, 1, 6, 1])
+        self.assertEqual(self.read_launch()[6:12], [100_000, STREAM, FUNCTION, 1, 6, 1])
         self.assertEqual(self.number("shared_asked").value, 100_000)
 
     def test_failures_carry_the_driver_s_words(self) -> None:

@@ -36,12 +36,14 @@ class Example:
             b = rng.normal(0, 0.02, (width, rank)).astype(numpy.float32)
             pairs.append((projection, terms.Pair(a, b, 2.0)))
         self.tokens, self.device = tokens, device
-        self.weights = terms.quantised(0, pairs, protect, parameters.named(parameters.DEFAULT))
+        self.weights = terms.quantise_pairs(
+            0, pairs, protect, parameters.find_set(parameters.DEFAULT)
+        )
         self.terms = self.weights.terms
         self.line = self.terms.to_device(device, self.weights.matrix, tokens, ("q", "k", "v"))
-        self.prepared = self._prepared()
+        self.prepared = self._prepare()
 
-    def _prepared(self) -> numpy.ndarray:
+    def _prepare(self) -> numpy.ndarray:
         """A·r − s, uint64 [tokens, rows]."""
         low = numpy.uint64((1 << self.terms.bits) - 1)
         drawn = reference.mask_rows(MASK, 0, self.tokens, self.terms.columns, self.terms.bits)
@@ -70,12 +72,12 @@ class Example:
 class OnlineTest(unittest.TestCase):
     """Each test runs on "cpu" and on each CUDA device."""
 
-    def each(self, **cases):
+    def pair_with_devices(self, **cases):
         return [(device, case) for device in tests.devices() for case in cases.values()]
 
     def test_vectors_are_quantised_masked_and_refused_as_in_rust(self) -> None:
         cases = json.loads((VECTORS / "quantise.json").read_text())["cases"]
-        for device, _ in self.each(all=None):
+        for device, _ in self.pair_with_devices(all=None):
             for number, case in enumerate(cases):
                 real = numpy.array(case["real_bits"], numpy.uint32).view(numpy.float32)[None]
                 columns, bits = real.shape[1], 33
@@ -97,7 +99,7 @@ class OnlineTest(unittest.TestCase):
                     scales,
                     status,
                 )
-                self._waited(device)
+                self._wait(device)
                 if "refused" in case:
                     wanted = (
                         online.TOO_COARSE if case["refused"] == "too_coarse" else online.NOT_FINITE
@@ -121,7 +123,7 @@ class OnlineTest(unittest.TestCase):
         entries = [-4095 if at % 3 == 0 else 4095 for at in range(3 * 700)]
         cases = [(form["entries"], form["vectors"], form["products"], 41, 2, 33) for form in forms]
         cases.append((entries, [(1 << 33) - 1] * 700, extremes["products"], 700, 1, 33))
-        for device, (entries, vectors, products, columns, count, bits) in self.each(
+        for device, (entries, vectors, products, columns, count, bits) in self.pair_with_devices(
             **{str(at): case for at, case in enumerate(cases)}
         ):
             matrix = numpy.array(entries, numpy.int16).reshape(-1, columns)
@@ -144,7 +146,7 @@ class OnlineTest(unittest.TestCase):
                 self.assertEqual(arrays.as_words(answers).tolist(), wanted.tolist())
 
     def test_the_fused_step_is_the_plain_one_for_many_rows_and_adapters(self) -> None:
-        for device, (columns, protect) in self.each(
+        for device, (columns, protect) in self.pair_with_devices(
             narrow=(41, "a"), tile=(1792, "a"), two=(1800, "a"), merged=(64, "ba")
         ):
             examples = [Example(device, columns, protect, seed) for seed in (1, 2)]
@@ -170,7 +172,7 @@ class OnlineTest(unittest.TestCase):
                         part = {name: value[row : row + 1] for name, value in wanted.items()}
                         examples[adapter].add_deltas(rows[row : row + 1], part)
                 outputs = [arrays.upload(start[name], device) for name in ("q", "k", "v")]
-                step.fused(
+                step.run_fused(
                     table,
                     arrays.upload(adapter_of, device),
                     arrays.upload(offset_of, device),
@@ -186,7 +188,7 @@ class OnlineTest(unittest.TestCase):
             self.assertEqual(status.take(), 0)
 
     def test_each_counter_is_used_once_and_none_is_used_without_a_mask(self) -> None:
-        for device, _ in self.each(once=None):
+        for device, _ in self.pair_with_devices(once=None):
             example = Example(device, 64, "a", 5, tokens=4)
             pool, table = online.Pool(device, 4), online.Table(device, 1)
             prepared = arrays.upload(example.prepared, device)
@@ -201,7 +203,7 @@ class OnlineTest(unittest.TestCase):
                 None,
                 arrays.zeros((3, 40), "float32", device),
             ]
-            step.fused(table, *arguments, first, status)
+            step.run_fused(table, *arguments, first, status)
             self.assertEqual((status.take(), pool.next()), (0, 3))
             self.assertFalse(arrays.as_words(prepared)[:3].any(), "what was used is wiped")
             second = [
@@ -209,8 +211,8 @@ class OnlineTest(unittest.TestCase):
                 None,
                 arrays.zeros((3, 40), "float32", device),
             ]
-            step.fused(table, *arguments, second, status)
-            self._waited(device)
+            step.run_fused(table, *arguments, second, status)
+            self._wait(device)
             self.assertEqual((status.take(), pool.next()), (online.NO_MASK, 4))
             self.assertTrue(to_host(second[0])[0].any())
             self.assertFalse(to_host(second[0])[1:].any(), "rows without a mask get nothing")
@@ -218,12 +220,12 @@ class OnlineTest(unittest.TestCase):
                 pool.install(0, prepared, MASK, SHARE)
             rows[1, 7] = numpy.nan
             pool.install(1, arrays.upload(example.prepared, device), MASK, SHARE)
-            step.fused(table, *arguments[:2], arrays.upload(rows, device), second, status)
-            self._waited(device)
+            step.run_fused(table, *arguments[:2], arrays.upload(rows, device), second, status)
+            self._wait(device)
             self.assertEqual((status.take(), pool.next()), (online.NOT_FINITE, 7))
 
     def test_two_halves_apart_give_what_the_fused_step_gives(self) -> None:
-        for device, columns in self.each(short=41, long=2000):
+        for device, columns in self.pair_with_devices(short=41, long=2000):
             example = Example(device, columns, "a", 7)
             bits, count, rows_count = example.terms.bits, 3, example.terms.rows
             table = online.Table(device, 1)
@@ -250,7 +252,7 @@ class OnlineTest(unittest.TestCase):
             jobs = numpy.zeros((count, 6), numpy.uint64)
             jobs[:, 1:] = token_words(SHARE, [4, 5, 6])
             answers = arrays.zeros((count, rows_count), "int64", device)
-            self._waited(device)
+            self._wait(device)
             step.answer(
                 table,
                 arrays.upload(jobs, device),
@@ -281,7 +283,7 @@ class OnlineTest(unittest.TestCase):
             numpy.testing.assert_allclose(to_host(outputs[0]), wanted["q"], rtol=2e-5, atol=2e-5)
             numpy.testing.assert_allclose(to_host(outputs[2]), wanted["v"], rtol=2e-5, atol=2e-5)
 
-    def _waited(self, device: str) -> None:
+    def _wait(self, device: str) -> None:
         if device != "cpu":
             import torch
 

@@ -21,20 +21,20 @@ def vectors(name: str) -> Any:
     return json.loads((VECTORS / f"{name}.json").read_text())
 
 
-def seeded(byte: int, device: str) -> ring.Rng:
+def make_rng(byte: int, device: str) -> ring.Rng:
     """The generator whose seed is one byte 32 times."""
     return ring.Rng.from_seed(bytes([byte]) * 32, device)
 
 
 def bits(rng: ring.Rng, width: int, shape: tuple[int, ...]) -> np.ndarray:
     """`Rng::fill_bits`: the upper bits of each word."""
-    drawn = arrays.host(rng.words(int(np.prod(shape))))
+    drawn = arrays.to_host(rng.words(int(np.prod(shape))))
     return (drawn >> np.uint64(64 - width)).reshape(shape)
 
 
 def uniform(rng: ring.Rng, modulus: int, count: int) -> np.ndarray:
     """`Rng::fill_uniform`, one word after the other."""
-    drawn = arrays.host(rng.words(3 * count)) & np.uint64((1 << modulus.bit_length()) - 1)
+    drawn = arrays.to_host(rng.words(3 * count)) & np.uint64((1 << modulus.bit_length()) - 1)
     return drawn[drawn < modulus][:count]
 
 
@@ -49,7 +49,7 @@ def transform(context: ring.Context, name: str, values: Any) -> Any:
 def open_sums(products: ring.ScalarProducts) -> ring.Small:
     """The sums themselves, switched down: they give the matrix to whoever holds the secret key."""
     products.context.transform_in_place("ntt_inverse", products.sums)
-    return products._finished()
+    return products._finish()
 
 
 class Vectors(unittest.TestCase):
@@ -57,7 +57,7 @@ class Vectors(unittest.TestCase):
 
     def equal(self, wanted: Any, got: Any, what: str) -> None:
         values = np.ascontiguousarray(
-            arrays.host(got) if not isinstance(got, bytes) else np.frombuffer(got, np.uint8)
+            arrays.to_host(got) if not isinstance(got, bytes) else np.frombuffer(got, np.uint8)
         )
         if "head" in wanted and "words" in wanted:
             head = [int(word) for word in values.reshape(-1)[: len(wanted["head"])]]
@@ -73,22 +73,22 @@ class Draws(Vectors):
                 continue
             rng = ring.Rng.from_seed(bytes.fromhex(block["key"]), device.name)
             rng.take(8 * block["block"])
-            self.assertEqual(block["keystream"], arrays.host(rng.words(8)).tobytes().hex())
+            self.assertEqual(block["keystream"], arrays.to_host(rng.words(8)).tobytes().hex())
 
     @on_each_device
     def test_bits_are_the_upper_ones_of_the_words_in_order(self, device: Device) -> None:
         wanted = vectors("sampler")
         draw = next(draw for draw in wanted["draws"] if draw["what"] == "bits")
-        rng = seeded(wanted["seed"], device.name)
+        rng = make_rng(wanted["seed"], device.name)
         self.equal(draw["drawn"], bits(rng, draw["bits"], (5000,)), "bits")
-        self.assertEqual(draw["next"], int(arrays.host(rng.words(1))[0]))
+        self.assertEqual(draw["next"], int(arrays.to_host(rng.words(1))[0]))
 
     @on_each_device
     def test_a_wiped_generator_gives_nothing(self, device: Device) -> None:
-        rng = seeded(1, device.name)
+        rng = make_rng(1, device.name)
         key = rng.key
         rng.wipe()
-        self.assertFalse(arrays.host(key).any())
+        self.assertFalse(arrays.to_host(key).any())
         with self.assertRaises(RuntimeError):
             rng.words(1)
 
@@ -99,14 +99,14 @@ class Draws(Vectors):
         tokens, columns = wanted["tokens"], wanted["columns"]
         for one in wanted["streams"]:
             width = one["bits"]
-            rows = arrays.host(stream.rows(0, tokens, columns, width))
+            rows = arrays.to_host(stream.rows(0, tokens, columns, width))
             self.equal(one["rows"], rows, "rows")
             self.equal(one["rows_17_to_20"], stream.rows(17, 3, columns, width), "window")
-            tiles = arrays.host(stream.columns(0, 0, tokens, width, tiles=3))
+            tiles = arrays.to_host(stream.columns(0, 0, tokens, width, tiles=3))
             self.assertTrue((rows == tiles[:columns].T).all())
-            last = arrays.host(stream.columns(2, 5, tokens - 5, width))
+            last = arrays.to_host(stream.columns(2, 5, tokens - 5, width))
             self.assertTrue((last == tiles[64:, 5:]).all())
-            negated = arrays.host(stream.rows(0, tokens, columns, width, negated=True))
+            negated = arrays.to_host(stream.rows(0, tokens, columns, width, negated=True))
             self.assertFalse(((rows + negated) & np.uint64((1 << width) - 1)).any())
 
 
@@ -115,7 +115,7 @@ class Parameters(Vectors):
         for wanted in vectors("ntt")["sets"]:
             if "id" not in wanted:
                 continue
-            made = parameters.dangerous_named(wanted["name"])
+            made = parameters.dangerous_find_set(wanted["name"])
             self.assertEqual(list(made.primes), wanted["primes"])
             for name in ("id", "n", "plaintext_bits", "flood_bits", "row_l1_max"):
                 self.assertEqual(getattr(made, name), wanted[name], name)
@@ -143,16 +143,18 @@ class Transforms(Vectors):
             if "id" not in one:
                 continue
             context = ring.Context.dangerous_named(one["name"], device=device.name)
-            inputs = [uniform(seeded(wanted["seed"], "cpu"), q, context.n) for q in context.primes]
+            inputs = [
+                uniform(make_rng(wanted["seed"], "cpu"), q, context.n) for q in context.primes
+            ]
             values = np.stack(inputs)[None]
             greatest = np.stack([np.full(context.n, q - 1, np.uint64) for q in context.primes])[
                 None
             ]
-            forward = arrays.host(transform(context, "ntt_forward", values))
-            inverse = arrays.host(transform(context, "ntt_inverse", values))
-            largest = arrays.host(transform(context, "ntt_forward", greatest))
+            forward = arrays.to_host(transform(context, "ntt_forward", values))
+            inverse = arrays.to_host(transform(context, "ntt_inverse", values))
+            largest = arrays.to_host(transform(context, "ntt_forward", greatest))
             self.assertTrue(
-                (arrays.host(transform(context, "ntt_inverse", forward)) == values).all()
+                (arrays.to_host(transform(context, "ntt_inverse", forward)) == values).all()
             )
             for index, limb in enumerate(one["limbs"]):
                 self.equal(limb["input"], values[0, index], "input")
@@ -167,20 +169,20 @@ class Exchange(Vectors):
     def walk(self, name: str, device: str) -> None:
         wanted, context = vectors(name), ring.Context.dangerous_named(name, device=device)
         seeds = wanted["seeds"]
-        key = ring.SecretKey.random(context, seeded(seeds["key"], device))
-        public = key.public_key(seeded(seeds["public"], device))
+        key = ring.SecretKey.random(context, make_rng(seeds["key"], device))
+        public = key.public_key(make_rng(seeds["public"], device))
         self.equal(wanted["public_key"], public.to_bytes(), "public key")
         self.assertEqual(
             ring.PublicKey.from_bytes(context, public.to_bytes()).to_bytes(), public.to_bytes()
         )
         messages = bits(
-            seeded(seeds["messages"], "cpu"), context.bits, (len(wanted["messages"]), context.n)
+            make_rng(seeds["messages"], "cpu"), context.bits, (len(wanted["messages"]), context.n)
         )
-        fresh = self.encrypted(wanted, key, messages)
+        fresh = self.encrypt(wanted, key, messages)
         self.scalar_products(wanted, key, public, fresh)
 
-    def encrypted(self, wanted: Any, key: ring.SecretKey, messages: np.ndarray) -> ring.Seeded:
-        encryptor = key.encryptor(seeded(wanted["seeds"]["encryptor"], key.context.device))
+    def encrypt(self, wanted: Any, key: ring.SecretKey, messages: np.ndarray) -> ring.Seeded:
+        encryptor = key.encryptor(make_rng(wanted["seeds"]["encryptor"], key.context.device))
         parts = [encryptor.encrypt(messages[:2]), encryptor.encrypt(messages[2:])]
         forms = [form for part in parts for form in part.all_bytes()]
         fresh = ring.Seeded.from_bytes(key.context, forms)
@@ -202,13 +204,13 @@ class Exchange(Vectors):
         c0, c1 = fresh.expand()
         products.add(0, c0[:2], c1[:2])
         products.add(2, c0[2:], c1[2:])
-        sums = arrays.host(products.sums).copy()
-        plain = bits(seeded(seeds["plain"], "cpu"), context.bits, (rows, context.n))
+        sums = arrays.to_host(products.sums).copy()
+        plain = bits(make_rng(seeds["plain"], "cpu"), context.bits, (rows, context.n))
         if context.flood_bits:
-            answers = products.answers(public, plain, seeded(seeds["hide"], context.device))
+            answers = products.answers(public, plain, make_rng(seeds["hide"], context.device))
         else:
             answers = open_sums(products)
-        self.assertFalse(arrays.host(products.sums).any())
+        self.assertFalse(arrays.to_host(products.sums).any())
         messages = key.decrypt(ring.Small.from_bytes(context, answers.all_bytes()))
         for index, row in enumerate(made["rows"]):
             self.equal(row["sum"]["c0"], sums[index, 0], "sum")

@@ -26,7 +26,7 @@ class Shared(unittest.TestCase):
         torch = SimpleNamespace(as_tensor=lambda *_, **__: mock.Mock(), cuda=cuda)
         with (
             mock.patch.object(driver, "library", lambda: library),
-            mock.patch.object(driver, "_Current", lambda ordinal: contextlib.nullcontext()),
+            mock.patch.object(driver, "CurrentContext", lambda ordinal: contextlib.nullcontext()),
             mock.patch.dict(sys.modules, {"torch": torch}),
             tempfile.TemporaryDirectory() as folder,
         ):

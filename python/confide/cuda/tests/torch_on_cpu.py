@@ -53,7 +53,7 @@ def in_place() -> Iterator[None]:
         yield
 
 
-class Beside(unittest.TestCase):
+class OnTensors(unittest.TestCase):
     """Runs a case's tests on DEVICE alone."""
 
     def run(self, result: unittest.TestResult | None = None) -> unittest.TestResult | None:

@@ -85,7 +85,7 @@ class Bench:
         return self.scheduler.listener.said
 
     @property
-    def over(self) -> dict:
+    def ended_by_number(self) -> dict:
         return self.scheduler.listener.over
 
 
@@ -127,7 +127,7 @@ class Plain(WithFolder):
                     self.assertEqual(
                         said[number], greedy(models[name], ids, 12 + 4 * number), (number, name)
                     )
-                    told = bench.over[number].ended_frame()["adapter"]
+                    told = bench.ended_by_number[number].end_frame()["adapter"]
                     self.assertEqual(told, None if name is None else {"guarantee": "none"})
                 self.assertNotEqual(
                     greedy(models["all"], PROMPTS[0], 12), greedy(models[None], PROMPTS[0], 12)
@@ -157,7 +157,7 @@ class Plain(WithFolder):
         bench.submit(3, PROMPTS[2], 40, "one")
         said = bench.run()
         self.assertEqual(said[3], greedy(model, PROMPTS[2], 40))
-        self.assertEqual(bench.over[3].slot, 0)
+        self.assertEqual(bench.ended_by_number[3].slot, 0)
 
     def test_what_peft_would_do_otherwise_is_refused_by_name(self) -> None:
         from confide.worker.deltas import AdapterError
@@ -256,7 +256,7 @@ class Answers(threading.Thread):
 
 
 class Relay(WithFolder):
-    def relayed(self, **options: object):
+    def make_relayed(self, **options: object):
         bench = Bench(self.folder)
         model = bench.make("one", target_modules=["q_proj", "v_proj", "o_proj", "up_proj"])
         answers = Answers(bench, self.folder / "one", **options)
@@ -272,7 +272,7 @@ class Relay(WithFolder):
     def test_a_relayed_adapter_gives_what_peft_gives_beside_plain_generations(self) -> None:
         from confide.worker.tests import shapes
 
-        bench, model, answers = self.relayed()
+        bench, model, answers = self.make_relayed()
         names = ["one", None, "one", None]
         for number, (ids, name) in enumerate(zip(PROMPTS, names)):
             bench.submit(number, ids, 10 + number, name)
@@ -283,19 +283,19 @@ class Relay(WithFolder):
         # Nine points (three layers with three of the four sources), for the prompt and for each further token.
         self.assertEqual(answers.asked, {0: 9 * 10, 2: 9 * 12})
         self.assertEqual(
-            bench.over[0].ended_frame()["adapter"]["guarantee"], "adapter host is blind"
+            bench.ended_by_number[0].end_frame()["adapter"]["guarantee"], "adapter host is blind"
         )
 
     def test_a_failing_adapter_ends_its_generation_alone_and_by_its_cause(self) -> None:
         from confide.worker.tests import shapes
 
         for after, error, cause in ((4, 3, "budget"), (20, 1, "host_lost")):
-            bench, _, _ = self.relayed(after=after, error=error)
+            bench, _, _ = self.make_relayed(after=after, error=error)
             bench.submit(1, PROMPTS[0], 20, "one")
             bench.submit(2, PROMPTS[1], 20)
             said = bench.run()
             self.assertEqual(said[2], greedy(shapes.peer("qwen2"), PROMPTS[1], 20))
-            told = bench.over[1].ended_frame()
+            told = bench.ended_by_number[1].end_frame()
             self.assertEqual((told["reason"], told["error"]["kind"]), ("failed", "adapter"))
             self.assertEqual(told["error"]["cause"], cause)
             self.assertEqual(told["error"]["message"], "the host is gone")
@@ -305,23 +305,25 @@ class Relay(WithFolder):
         self,
     ) -> None:
         for after in (2, 12):
-            bench, _, _ = self.relayed(after=after, stalls=True)
+            bench, _, _ = self.make_relayed(after=after, stalls=True)
             bench.submit(1, PROMPTS[0], 20, "one")
             bench.submit(2, PROMPTS[1], 30)
             others = threading.Thread(target=bench.run)
             others.start()
             end = time.monotonic() + 20
-            while 2 not in bench.over and time.monotonic() < end:
+            while 2 not in bench.ended_by_number and time.monotonic() < end:
                 time.sleep(0.01)
-            self.assertIn(2, bench.over, "the plain generation waits for the other's host")
-            self.assertNotIn(1, bench.over)
+            self.assertIn(
+                2, bench.ended_by_number, "the plain generation waits for the other's host"
+            )
+            self.assertNotIn(1, bench.ended_by_number)
             bench.submit(3, PROMPTS[3], 5)
-            while 3 not in bench.over and time.monotonic() < end:
+            while 3 not in bench.ended_by_number and time.monotonic() < end:
                 time.sleep(0.01)
-            self.assertIn(3, bench.over, "a later generation waits for the other's host")
+            self.assertIn(3, bench.ended_by_number, "a later generation waits for the other's host")
             bench.scheduler.cancel(1)
             others.join(20)
-            self.assertEqual(bench.over[1].ended, "cancelled")
+            self.assertEqual(bench.ended_by_number[1].ended, "cancelled")
 
 
 class Failing(WithFolder):
@@ -354,14 +356,15 @@ class Failing(WithFolder):
         bench.submit(2, PROMPTS[0], 20, "broken")
         bench.submit(3, PROMPTS[1], 20)
         end = time.monotonic() + 20
-        while len(bench.over) < 3 and time.monotonic() < end:
+        while len(bench.ended_by_number) < 3 and time.monotonic() < end:
             said = bench.run()
         self.assertEqual(said[3], greedy(shapes.peer("qwen2"), PROMPTS[1], 20))
-        self.assertEqual(bench.over[1].failure.cause, "refused")
+        self.assertEqual(bench.ended_by_number[1].failure.cause, "refused")
         self.assertEqual(
-            (bench.over[2].failure.kind, bench.over[2].failure.cause), ("adapter", None)
+            (bench.ended_by_number[2].failure.kind, bench.ended_by_number[2].failure.cause),
+            ("adapter", None),
         )
-        self.assertIn("a bug", bench.over[2].failure.message)
+        self.assertIn("a bug", bench.ended_by_number[2].failure.message)
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ class Stalls(unittest.TestCase):
         self.addCleanup(connection.lose, "test ends")
         return connection, theirs
 
-    def lost(self, connection, seconds: float = 10.0) -> str | None:
+    def wait_for_loss(self, connection, seconds: float = 10.0) -> str | None:
         end = time.monotonic() + seconds
         while connection.lost is None and time.monotonic() < end:
             time.sleep(0.01)
@@ -39,7 +39,7 @@ class Stalls(unittest.TestCase):
         with mock.patch("confide.worker.server.WRITE_SECONDS", 0.3):
             connection, _ = self.connection()
             connection.send(bytes(4 << 20))
-            self.assertIn("took nothing", self.lost(connection))
+            self.assertIn("took nothing", self.wait_for_loss(connection))
 
     def test_what_waits_for_it_is_bounded(self) -> None:
         with mock.patch("confide.worker.server.OUTBOX_BYTES_MAX", 8 << 20):
@@ -56,7 +56,7 @@ class Stalls(unittest.TestCase):
         with mock.patch("confide.worker.server.INBOX_FRAMES_MAX", 10):
             connection, peer = self.connection()
             peer.sendall(protocol.frame(protocol.CANCEL, b"1234") * 12)
-            self.assertIn("frames that wait", self.lost(connection))
+            self.assertIn("frames that wait", self.wait_for_loss(connection))
 
     def test_a_frame_that_is_cut_off_and_deltas_that_nobody_asked_for(self) -> None:
         from confide.worker import protocol
@@ -67,7 +67,7 @@ class Stalls(unittest.TestCase):
         self.assertIsNone(connection.lost)
         peer.sendall(b"\x05\0\0\0\x03ab")
         peer.close()
-        self.assertIn("the stream ends within it", self.lost(connection))
+        self.assertIn("the stream ends within it", self.wait_for_loss(connection))
 
 
 if __name__ == "__main__":

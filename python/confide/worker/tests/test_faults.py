@@ -63,7 +63,7 @@ class Faults(unittest.TestCase):
 
         clear = traceback.clear_frames
 
-        def cleared(*given) -> None:
+        def clear_and_note(*given) -> None:
             clear(*given)
             alive.append(held[0]() is not None)
 
@@ -71,16 +71,16 @@ class Faults(unittest.TestCase):
         self.bench.submit(0, PROMPTS[1], 4)
         with (
             mock.patch.object(self.bench.scheduler.model, "prefill", prefill),
-            mock.patch("confide.worker.faults.traceback.clear_frames", cleared),
+            mock.patch("confide.worker.faults.traceback.clear_frames", clear_and_note),
         ):
             self.bench.run()
-        self.assertEqual(self.bench.over[0].failure.kind, "out_of_memory")
+        self.assertEqual(self.bench.ended_by_number[0].failure.kind, "out_of_memory")
         self.assertEqual(alive[-1:], [False])
 
     def test_memory_that_runs_out_while_an_adapter_is_loaded_leaves_running_ones_as_they_are(
         self,
     ) -> None:
-        from confide.worker.adapters import Bank
+        from confide.worker.adapters import PlainBank
 
         models = {
             name: self.bench.make(name, seed) for seed, name in enumerate(("first", "second"), 3)
@@ -94,7 +94,7 @@ class Faults(unittest.TestCase):
         with torch.inference_mode():
             for _ in range(8):
                 self.bench.scheduler.turn()
-        stack = Bank.stack
+        stack = PlainBank.stack
         calls = []
 
         def third_fails(bank, *given):
@@ -104,7 +104,7 @@ class Faults(unittest.TestCase):
             return stack(bank, *given)
 
         with (
-            mock.patch.object(Bank, "stack", third_fails),
+            mock.patch.object(PlainBank, "stack", third_fails),
             self.assertRaises(torch.OutOfMemoryError),
         ):
             load("second")

@@ -1,4 +1,4 @@
-"""Recorded and replayed steps give what steps that run as they stand give (graphs stood in for, on the CPU)."""
+"""RecordedStep and replayed steps give what steps that run as they stand give (graphs stood in for, on the CPU)."""
 
 import os
 import tempfile
@@ -31,7 +31,7 @@ class Recorded(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = Path(folder.name)
 
-    def both(self, work) -> tuple[dict, dict, object]:
+    def run_twice(self, work) -> tuple[dict, dict, object]:
         """What `work` makes of a worker whose steps run as they stand, and of one whose steps are recorded."""
         from confide.worker.tests import recorded_on_cpu as stand_in
         from confide.worker.tests.test_adapters import Bench
@@ -55,7 +55,7 @@ class Recorded(unittest.TestCase):
             bench.submit(4, PROMPTS[1], 9)
             return dict(bench.run())
 
-        said, again, bench = self.both(work)
+        said, again, bench = self.run_twice(work)
         self.assertEqual(said, again)
         shapes = bench.scheduler.stepper.recorded
         self.assertEqual({shape.kind for shape in shapes}, {"greedy", "sampled", "nucleus"})
@@ -75,7 +75,7 @@ class Recorded(unittest.TestCase):
             bench.submit(2, PROMPTS[3], 20, "second")
             return dict(bench.run())
 
-        said, again, _ = self.both(work)
+        said, again, _ = self.run_twice(work)
         self.assertEqual(said, again)
         self.assertNotEqual(said[0], said[1])
 
@@ -96,7 +96,7 @@ class Recorded(unittest.TestCase):
             answers.over = True
             return said
 
-        said, again, bench = self.both(work)
+        said, again, bench = self.run_twice(work)
         self.assertEqual(said, again)
         chains = [one for one in bench.scheduler.stepper.recorded.values() if one.points]
         self.assertTrue(
@@ -106,11 +106,11 @@ class Recorded(unittest.TestCase):
     def test_an_adapter_that_fails_while_a_step_is_recorded_leaves_no_step_without_its_part(
         self,
     ) -> None:
-        from confide.worker.adapters import Bank
+        from confide.worker.adapters import PlainBank
         from confide.worker.tests import recorded_on_cpu as stand_in
         from confide.worker.tests.test_adapters import Bench
 
-        whole, adds = Bank.add, []
+        whole, adds = PlainBank.add, []
 
         def add(bank, layer, *more) -> None:
             adds.append(layer)
@@ -119,7 +119,7 @@ class Recorded(unittest.TestCase):
                 raise torch.OutOfMemoryError("CUDA out of memory")
             whole(bank, layer, *more)
 
-        with stand_in.recording(), mock.patch.object(Bank, "add", add):
+        with stand_in.recording(), mock.patch.object(PlainBank, "add", add):
             bench = Bench(self.folder, no_warm=True)
             stand_in.watch(bench.scheduler)
             model = bench.make("one", 3)
@@ -127,7 +127,7 @@ class Recorded(unittest.TestCase):
             bench.points = len(adapter.points)
             bench.submit(0, PROMPTS[0], 12, "one")
             bench.run()
-            self.assertEqual(bench.over[0].failure.kind, "out_of_memory")
+            self.assertEqual(bench.ended_by_number[0].failure.kind, "out_of_memory")
             self.assertEqual(len(bench.scheduler.stepper.recorded), 0)
             bench.submit(1, PROMPTS[0], 12, "one")
             self.assertEqual(bench.run()[1], greedy(model, PROMPTS[0], 12))
@@ -151,7 +151,7 @@ class Recorded(unittest.TestCase):
             with broken, mock.patch.object(stepper.rows, "advance", used_up):
                 bench.submit(0, PROMPTS[1], 5)
                 bench.run()
-            self.assertEqual(bench.over[0].failure.kind, "out_of_memory")
+            self.assertEqual(bench.ended_by_number[0].failure.kind, "out_of_memory")
             used_up.assert_called_once()
 
     def test_shapes_can_be_recorded_beforehand_and_are_forgotten(self) -> None:
@@ -165,12 +165,12 @@ class Recorded(unittest.TestCase):
             stepper.warm()
             # Batches 1, 2 and 4, one context, two kinds.
             self.assertEqual(len(stepper.recorded), 6)
-            stepper.forget_one()
+            stepper.forget_oldest()
             self.assertEqual(len(stepper.recorded), 5)
             bench.submit(0, PROMPTS[1], 5)
             self.assertEqual(len(bench.run()[0]), 5)
             while stepper.recorded:
-                stepper.forget_one()
+                stepper.forget_oldest()
             bench.submit(1, PROMPTS[1], 5)
             self.assertEqual(len(bench.run()[1]), 5)
 

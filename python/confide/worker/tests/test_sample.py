@@ -71,11 +71,11 @@ class Choices(unittest.TestCase):
     def test_the_nucleus_is_that_of_a_sort(self) -> None:
         generator = torch.Generator().manual_seed(3)
         logits = torch.randn(6, 5000, generator=generator) * 3
-        from confide.worker.sample import bound
+        from confide.worker.sample import nucleus_bound
 
         for top_p in (0.0, 0.1, 0.5, 0.9, 0.999):
             scaled = logits - logits.amax(-1, keepdim=True)
-            least = bound(scaled, torch.full((6,), top_p))
+            least = nucleus_bound(scaled, torch.full((6,), top_p))
             for row in range(6):
                 order = scaled[row].exp().double().sort(descending=True).values
                 wanted = int((order.cumsum(0) < top_p * order.sum()).sum()) + 1

@@ -58,7 +58,7 @@ class FourBits(unittest.TestCase):
         self.rows = torch.randn(5, 256, generator=generator)
 
     def test_the_product_is_exactly_that_of_the_dequantised_weight(self) -> None:
-        wanted = torch.nn.functional.linear(self.rows, self.small.dequantised())
+        wanted = torch.nn.functional.linear(self.rows, self.small.dequantise())
         self.assertTrue(torch.equal(self.small(self.rows), wanted))
         target = torch.ones(5, 24)
         self.small.add_to(target, self.rows)
@@ -67,7 +67,7 @@ class FourBits(unittest.TestCase):
     def test_each_weight_is_within_a_step_of_its_own(self) -> None:
         groups = self.weight.reshape(24, 2, 128)
         step = (groups.amax(-1) - groups.amin(-1)) / 15
-        error = (self.small.dequantised() - self.weight).abs().reshape(24, 2, 128).amax(-1)
+        error = (self.small.dequantise() - self.weight).abs().reshape(24, 2, 128).amax(-1)
         self.assertTrue((error <= step * 0.6 + 0.02).all(), error.max())
 
     def test_eight_weights_take_four_bytes_and_their_share_of_scales(self) -> None:
