@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy
 
 from ..cuda import arrays, ring
+from ..cuda.arrays import Array
 from . import masks
 from .channel import Channel
 from .errors import ProtocolError
@@ -22,7 +23,7 @@ from .terms import Terms
 class Batch:
     """N tokens of one input: the mask key, and what was decrypted for each, uint64 [tokens, rows]."""
 
-    def __init__(self, device: str, number: int, key: bytes, prepared: Any) -> None:
+    def __init__(self, device: str, number: int, key: bytes, prepared: Array) -> None:
         self.device, self.number, self.key, self.prepared = device, number, key, prepared
         self.tokens, self.rows = prepared.shape
         self.next = 0
@@ -105,7 +106,9 @@ class Pool:
                 self._batches.popleft().wipe()
 
 
-def encrypted_masks(context: Any, secret: Any, terms: Terms, key: bytes):
+def encrypted_masks(
+    context: ring.Context, secret: ring.SecretKey, terms: Terms, key: bytes
+) -> Iterator[tuple[int, int, ring.Seeded]]:
     """Yields (first column, count, `ring.Seeded`) of one batch's masks, a tile of 32 columns at a time."""
     device = context.device
     stream, encryptor = ring.MaskStream(key, device), ring.Encryptor(secret)
@@ -122,7 +125,7 @@ def encrypted_masks(context: Any, secret: Any, terms: Terms, key: bytes):
         encryptor.wipe()
 
 
-def prepare(channel: Channel, context: Any, secret: Any, terms: Terms) -> Batch:
+def prepare(channel: Channel, context: ring.Context, secret: ring.SecretKey, terms: Terms) -> Batch:
     """Has the host prepare the next batch of an input."""
     request = channel.begin(Kind.PREPARE, encode_place(terms.layer, terms.source))
     blocks, number = decode_credit(channel.expect(request, Kind.CREDIT, STEP_DEADLINE_S))
@@ -133,7 +136,7 @@ def prepare(channel: Channel, context: Any, secret: Any, terms: Terms) -> Batch:
             blocks, _ = decode_credit(channel.expect(request, Kind.CREDIT, STEP_DEADLINE_S))
         blocks -= 1
         channel.send(Kind.BLOCK, request, encode_part(first, count, raw))
-    rows: list[Any] = []
+    rows: list[Array] = []
     done = 0
     while done < terms.rows:
         frame = channel.receive(request, "a prepared batch", STEP_DEADLINE_S)

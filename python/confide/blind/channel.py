@@ -61,7 +61,7 @@ class Channel:
             raise HostLost(f"adapter host {name}: {error}") from error
 
     @property
-    def bytes(self) -> int:
+    def byte_count(self) -> int:
         """Sent and received."""
         return self.frames.bytes_sent + self.frames.bytes_received
 

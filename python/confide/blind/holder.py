@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..sites import source_number
@@ -146,13 +146,11 @@ class RemoteAdapter:
         deltas: list[RemoteDeltas | None],
     ) -> None:
         """A decode batch: row i belongs to `deltas[i]`. All rows of this adapter are one request."""
-        mine = [index for index, one in enumerate(deltas) if one is not None]
-        for session in {
-            id(deltas[index].session): deltas[index].session for index in mine
-        }.values():
-            chosen = [index for index in mine if deltas[index].session is session]
-            meter = Meter()
-            self.asking = [deltas[index].number for index in chosen]
+        mine = [(index, one) for index, one in enumerate(deltas) if one is not None]
+        for session in {id(one.session): one.session for _, one in mine}.values():
+            members = [(index, one) for index, one in mine if one.session is session]
+            chosen, meter = [index for index, _ in members], Meter()
+            self.asking = [one.number for _, one in members]
             # A recorded step may have more rows than there are generations.
             if len(chosen) == rows.shape[0]:
                 self.add_rows(session, layer, source, rows, outputs, meter)
@@ -161,8 +159,8 @@ class RemoteAdapter:
                 self.add_rows(session, layer, source, rows[chosen], some, meter)
                 for name, output in outputs.items():
                     output[chosen] = some[name]
-            for index in chosen:
-                deltas[index].meter.share(meter, len(chosen))
+            for _, one in members:
+                one.meter.share(meter, len(chosen))
 
     def add_rows(
         self,
@@ -223,7 +221,7 @@ class RemoteAdapter:
         meter.add_ms("mask_ms", began)
         if self._online is None:
             raise ProtocolError("the connection is gone")
-        began, before = time.perf_counter(), self._online.bytes
+        began, before = time.perf_counter(), self._online.byte_count
         payload = encode_apply(terms.layer, terms.source, taken.counter, taken.count, packed)
         left, vectors, raw = decode_products(
             self._online.ask(Kind.APPLY, payload, Kind.PRODUCTS, self.idle)
@@ -231,7 +229,7 @@ class RemoteAdapter:
         if vectors != taken.count or len(raw) != taken.count * packed_bytes(terms.rows, terms.bits):
             raise ProtocolError("products: vectors: wanted as many as were asked about")
         meter.add_ms("network_ms", began)
-        meter.online_bytes += self._online.bytes - before
+        meter.online_bytes += self._online.byte_count - before
         step.unmask(taken, done, raw)
         self._count(session, group, taken, left, meter)
 
@@ -317,21 +315,20 @@ class RemoteAdapter:
         self._online, self.session = channel, fresh
 
     @contextlib.contextmanager
-    def _translate_errors(self):
+    def _translate_errors(self) -> Iterator[None]:
         try:
             yield
         except BlindError as error:
-            if (
-                isinstance(error, Refusal)
-                and error.name == "no-session"
-                and hasattr(self, "session")
-            ):
-                self.session.kill()
+            # Neither is there before the first session is.
+            session: Session | None = getattr(self, "session", None)
+            online: Channel | None = getattr(self, "_online", None)
+            if isinstance(error, Refusal) and error.name == "no-session" and session is not None:
+                session.kill()
             if not isinstance(error, (Refusal, ProtocolError, Abandoned)):
                 raise
-            if not isinstance(error, Refusal) and self.__dict__.get("_online") is not None:
+            if not isinstance(error, Refusal) and online is not None:
                 # An answer may still be on its way: nothing more is asked there.
-                self._online.frames.close()
+                online.frames.close()
                 self._online = None
             if isinstance(error, Abandoned):
                 raise
@@ -351,10 +348,10 @@ class RemoteAdapter:
                 try:
                     if channel is None or held is not session:
                         channel, held = self._attach_channel(session), session
-                    before = channel.bytes
+                    before = channel.byte_count
                     batch = self._prepare_batch(session, group, channel)
                     wait()
-                    self.offline_bytes += channel.bytes - before
+                    self.offline_bytes += channel.byte_count - before
                     if session.dead:
                         batch.wipe()
                     else:
@@ -401,7 +398,7 @@ def _open_session(channel: Channel, options: HolderOptions) -> Session:
 
 
 @contextlib.contextmanager
-def side_stream(device: str, first: bool = False):
+def side_stream(device: str, first: bool = False) -> Iterator[Callable[[], None]]:
     """Work inside goes to a CUDA stream of its own, before others' with `first`; yields what waits for it."""
     if device == "cpu":
         yield lambda: None

@@ -124,7 +124,8 @@ class HostedAdapter:
             inputs.setdefault((layer, source_of(projection)), []).append((projection, pair))
         if not 1 <= len(inputs) <= GROUPS_MAX:
             raise AdapterRefused(f"adapted inputs: wanted 1 to {GROUPS_MAX}, got {len(inputs)}")
-        self.groups, self.by_input = [], {}
+        self.groups: list[Group] = []
+        self.by_input: dict[tuple[int, int], int] = {}
         for place in sorted(inputs):
             weights = quantise_pairs(
                 place[0], inputs[place], options.protect, options.parameters, options.noise_sigma

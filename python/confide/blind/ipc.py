@@ -200,7 +200,7 @@ def _start_host(
     protect: str,
     mode: str,
     budget: int | None,
-) -> subprocess.Popen:
+) -> subprocess.Popen[bytes]:
     """The host's process, once it listens."""
     line = [
         sys.executable,
@@ -231,7 +231,7 @@ def _start_host(
     timer = threading.Timer(_START_S, child.kill)
     timer.start()
     try:
-        ready = child.stdout.readline()
+        ready = child.stdout.readline() if child.stdout else b""
     finally:
         timer.cancel()
     if not ready.startswith(b'{"ready":true'):

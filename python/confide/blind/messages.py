@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import math
 import struct
 from dataclasses import dataclass
@@ -28,7 +27,7 @@ class Fields:
         """The error for a field."""
         return FieldError(self.message, field, wanted)
 
-    def bytes(self, field: str, count: int) -> bytes:
+    def take(self, field: str, count: int) -> bytes:
         """That many bytes."""
         if count > len(self._rest):
             raise self.field_error(field, "all of its bytes")
@@ -37,18 +36,18 @@ class Fields:
 
     def number(self, field: str, form: str) -> int:
         """A little-endian integer of a struct form: B, H, I or Q."""
-        return struct.unpack("<" + form, self.bytes(field, struct.calcsize("<" + form)))[0]
+        return struct.unpack("<" + form, self.take(field, struct.calcsize("<" + form)))[0]
 
     def magnitude(self, field: str) -> float:
         """A finite number that is not below zero."""
-        value = struct.unpack("<d", self.bytes(field, 8))[0]
+        value = struct.unpack("<d", self.take(field, 8))[0]
         if not math.isfinite(value) or value < 0:
             raise self.field_error(field, "a finite number of at least 0")
         return value
 
-    def short(self, field: str) -> builtins.bytes:
+    def short(self, field: str) -> bytes:
         """A length of one byte, then that many."""
-        return self.bytes(field, self.number(field, "B"))
+        return self.take(field, self.number(field, "B"))
 
     def name(self, field: str) -> str:
         """1 to 128 visible ASCII characters."""
@@ -64,7 +63,7 @@ class Fields:
             raise self.field_error(field, "a known code")
         return words[at]
 
-    def remainder(self) -> builtins.bytes:
+    def remainder(self) -> bytes:
         """All that is left."""
         taken, self._rest = self._rest, self._rest[:0]
         return bytes(taken)
@@ -89,7 +88,7 @@ def _budget(value: int | None) -> int:
 
 
 def _check_opening(fields: Fields) -> None:
-    if fields.bytes("magic", 8) != MAGIC:
+    if fields.take("magic", 8) != MAGIC:
         raise fields.field_error("magic", "CFDBLIND")
     if fields.number("version", "H") != VERSION:
         raise Refusal("version", VERSION)
@@ -133,7 +132,7 @@ class Hello:
         parameters, protect = fields.name("parameters"), fields.number("protect", "B")
         if protect > 2:
             raise fields.field_error("protect", "0, 1 or 2")
-        client, credential = fields.bytes("client", 32), fields.short("credential")
+        client, credential = fields.take("client", 32), fields.short("credential")
         if len(credential) > CREDENTIAL_MAX:
             raise fields.field_error("credential", "at most 64 bytes")
         protect_name = None if protect == 0 else PROTECTS[protect - 1]
@@ -160,7 +159,7 @@ class Attach:
         fields = Fields("attach", payload)
         _check_opening(fields)
         attach = Attach(
-            fields.bytes("client", 32), fields.bytes("epoch", 16), fields.bytes("token", 32)
+            fields.take("client", 32), fields.take("epoch", 16), fields.take("token", 32)
         )
         fields.end()
         return attach
@@ -195,8 +194,8 @@ class Welcome:
         if fields.number("version", "H") != VERSION:
             raise fields.field_error("version", "the one that was asked for")
         epoch, token, flags = (
-            fields.bytes("epoch", 16),
-            fields.bytes("token", 32),
+            fields.take("epoch", 16),
+            fields.take("token", 32),
             fields.number("flags", "B"),
         )
         if flags > 7:
@@ -222,7 +221,9 @@ def decode_group_terms(payload: bytes) -> tuple[int | None, int | None, bytes]:
         None if n == NO_BUDGET else n
         for n in (fields.number("budget", "Q"), fields.number("left", "Q"))
     )
-    if (budget is None) != (left is None) or (budget is not None and left > budget):
+    if (budget is None) != (left is None) or (
+        budget is not None and left is not None and left > budget
+    ):
         raise fields.field_error("budget left", "no more than the budget")
     return budget, left, fields.remainder()
 

@@ -399,7 +399,9 @@ class OneGraphDeltas:
 
     def add(self, layer: int, source: str, rows: Any, outputs: dict[str, Any]) -> None:
         """A prefill's rows, all of this generation."""
-        bank, count = self.grouped, rows.shape[0]
+        bank, count, status = self.grouped, rows.shape[0], self.prefill_status
+        if status is None:
+            raise NotPrepared(f"adapter {self.adapter.name}: the generation is over")
         for first in range(0, count, PREFILL_ROWS_MAX):
             here = min(PREFILL_ROWS_MAX, count - first)
             some = {name: output[first : first + here] for name, output in outputs.items()}
@@ -410,7 +412,7 @@ class OneGraphDeltas:
                 some,
                 self.adapter.mine[:here],
                 bank.in_order[:here],
-                self.prefill_status,
+                status,
             )
 
     def before_step(self, rows: int) -> None:

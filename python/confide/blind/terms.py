@@ -249,7 +249,7 @@ def _decode_part(fields: Fields) -> Part:
     if effect != 1 or rows > RANK_MAX:
         raise fields.field_error("effect", "0, or 1 with at most 1024 rows")
     outputs = _decode_side(fields, "outputs", WIDTH_MAX)
-    factor = numpy.frombuffer(fields.bytes("factor", outputs * rows * 4), "<f4").reshape(
+    factor = numpy.frombuffer(fields.take("factor", outputs * rows * 4), "<f4").reshape(
         outputs, rows
     )
     if not numpy.isfinite(factor).all():

@@ -54,10 +54,10 @@ def to_device(
         values = np.ascontiguousarray(values)
         found = values.dtype.name
         if device != "cpu":
-            import torch
+            import torch as loaded
 
             # A copy: from_numpy would warn about memory that may not be written.
-            values = torch.from_numpy(values.copy()).to(device)
+            values = loaded.from_numpy(values.copy()).to(device)
     if found not in (dtype, _SIGNED.get(dtype, dtype)):
         raise TypeError(f"{what}: wanted {dtype}, got {found}")
     got = tuple(values.shape)

@@ -78,7 +78,9 @@ def main(arguments: list[str] | None = None) -> int:
               for defines in source.variants(file)]  # fmt: skip
     # ctypes lets go of the interpreter while NVRTC works.
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        wrong = sum(pool.map(lambda one: _compile_and_print(*one, given.check), wanted))
+        wrong = sum(
+            pool.map(lambda one: _compile_and_print(one[0], one[1], one[2], given.check), wanted)
+        )
     return 1 if wrong else 0
 
 

@@ -11,7 +11,8 @@ Row i is slot i of the cache. For 1 to 8 rows; larger batches want tensor cores,
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,7 +26,8 @@ GROUP_MAX = 9
 ATTENTION_LEAST, ATTENTION_SPLITS = 64, 32
 
 
-class Shape(Protocol):
+@dataclass(frozen=True)
+class Shape:
     """Sizes of a decoder in elements; `window` is the length of sliding attention, None for all."""
 
     hidden: int
@@ -36,7 +38,7 @@ class Shape(Protocol):
     ffn: int
     vocabulary: int
     norm_epsilon: float
-    window: int | None
+    window: int | None = None
 
 
 class Point(NamedTuple):
@@ -104,7 +106,11 @@ class DecodeStep:
         self._fresh = True
         self._take_buffers()
         group = config.heads // config.kv_heads
-        defines = {"ELEMENT": self.element, "GROUP": group, "HEAD_DIM": config.head_dim}
+        defines: dict[str, str | int] = {
+            "ELEMENT": self.element,
+            "GROUP": group,
+            "HEAD_DIM": config.head_dim,
+        }
         self._attention = runtime.Module("attention.cu", device, defines).kernel("attention")
         self._embed = runtime.Module("embed.cu", device, {"WEIGHT": self.element}).kernel("embed")
         norm = runtime.Module("norm.cu", device, {"ELEMENT": self.element})

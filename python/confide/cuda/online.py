@@ -25,6 +25,8 @@ THREADS, ROWS_AT_ONCE = 256, 8
 INPUT_WORDS, PART_WORDS, PARTS_MAX, PARTS = 32, 6, 3, 8
 POOL_HEAD, SLOT_WORDS, PREPARED, MASK_KEY, SHARE_KEY = 4, 12, 1, 2, 6
 _NO_PART, _FACTOR_PART, _SCALE_PART = 0, 1, 2
+# Address, width, stride and type of an output; nothing where there is none.
+Place = tuple[int, int, int, str | None]
 _TYPES = {"float32": "float", "bfloat16": "bf16"}
 
 
@@ -277,7 +279,7 @@ class Online:
         )
 
     def answer(
-        self, table: Table, jobs: Array, words: Array | None, packed: Array | None, answers: Array
+        self, table: Table, jobs: Array, words: Array, packed: Array, answers: Array
     ) -> None:
         """The host's half: jobs int64 [T, 6] (line of the table, share key, token); answers int64 [T, stride]."""
         given = packed if words is None else words
@@ -298,7 +300,7 @@ class Online:
     def unmask(
         self,
         prepared: Array,
-        words: Array | None,
+        words: Array,
         packed: HostBuffer | None,
         rows: int,
         bits: int,
@@ -346,7 +348,7 @@ class Online:
         table: Table,
         adapter_of: Array,
         vectors: int,
-        places: list[tuple],
+        places: list[Place],
         advance: bool,
     ) -> None:
         width = sum(place[1] for place in places)
@@ -387,7 +389,7 @@ def _matrix(rows: Array) -> tuple[int, int, int, str]:
     return int(rows.shape[0]), arrays.address(rows), int(stride), _TYPES[dtype]
 
 
-def _output(output: Array | None, vectors: int | None) -> tuple[int, int, int, str | None]:
+def _output(output: Array | None, vectors: int | None) -> Place:
     """Address, width, stride, type."""
     if output is None:
         return 0, 0, 0, None

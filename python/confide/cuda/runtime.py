@@ -92,10 +92,10 @@ class Module:
         file: str | os.PathLike[str],
         device: str,
         defines: Mapping[str, str | int] | None = None,
-    ):
+    ) -> Module:
         """Returns the one module of this process for the same file, device and defines, building it if need be."""
         given = tuple(sorted((name, str(value)) for name, value in (defines or {}).items()))
-        return _module(cls, str(file), "cuda:0" if str(device) == "cuda" else str(device), given)
+        return _module(str(file), "cuda:0" if str(device) == "cuda" else str(device), given)
 
     def _build(self, file: str, device: str, defines: dict[str, str]) -> None:
         self.file, self.device = file, device
@@ -138,10 +138,8 @@ class Module:
 
 
 @functools.cache
-def _module(
-    cls: type[Module], file: str, device: str, defines: tuple[tuple[str, str], ...]
-) -> Module:
-    made = object.__new__(cls)
+def _module(file: str, device: str, defines: tuple[tuple[str, str], ...]) -> Module:
+    made = object.__new__(Module)
     made._build(file, device, dict(defines))
     return made
 
@@ -184,7 +182,7 @@ class Kernel:
         ]
         self._launch(dims, int(shared), values, overlap)
 
-    def _pack(self, parameter: Parameter, value: Any) -> ctypes._SimpleCData:
+    def _pack(self, parameter: Parameter, value: Any) -> ctypes._SimpleCData[Any]:
         if parameter.pointer:
             return ctypes.c_void_p(self._address(parameter, value))
         known = _TYPES.get(parameter.type)
@@ -234,7 +232,7 @@ def _to_three_sizes(value: int | Sequence[int]) -> tuple[int, int, int]:
     given = (value,) if isinstance(value, int) else tuple(int(part) for part in value)
     if not 1 <= len(given) <= 3:
         raise ValueError(f"grid or block {value}: wanted one to three numbers")
-    return (*given, 1, 1)[:3]
+    return given[0], given[1] if len(given) > 1 else 1, given[2] if len(given) > 2 else 1
 
 
 def _device_name(device: Any) -> str:

@@ -88,6 +88,7 @@ def random_step(
     from confide.worker import config as shapes
     from confide.worker import rotary, weights
     from confide.worker.cache import Cache, Size
+    from confide.worker.kernels import shape_of
 
     config = dataclasses.replace(shapes.SHAPES[shape], layers=layers)
     target, kind = torch.device(device), getattr(torch, dtype)
@@ -95,7 +96,7 @@ def random_step(
     cosines, sines = (table.to(target) for table in rotary.angles(config.rope, cache.length))
     made = weights.random(config, 0, target, kind)
     return DecodeStep(
-        config,
+        shape_of(config),
         made,
         cache.values,
         cosines,

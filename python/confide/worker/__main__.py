@@ -112,7 +112,7 @@ class Stop:
 
     def __init__(self) -> None:
         self.asked = threading.Event()
-        self.action = None
+        self.action: Callable[[], None] | None = None
 
     def watch(self) -> None:
         """Begins to listen for all three."""

@@ -65,7 +65,7 @@ class Adapters:
             if len(self.loaded) >= ADAPTERS_MAX:
                 raise AdapterError(f"too many adapters: wanted at most {ADAPTERS_MAX}")
             for site, got in adapter.sites.items():
-                self.check(name, site, tuple(got))
+                self.check(name, site, got)
             if isinstance(adapter, PlainAdapter):
                 self.bank.take(adapter)
         except Exception:
@@ -216,8 +216,8 @@ class PlainBank:
     """
 
     def __init__(self, context: Context) -> None:
-        self.context, self.members = context, []
-        self.version = 0
+        self.context, self.version = context, 0
+        self.members: list[PlainAdapter] = []
         self.stacked: dict[tuple[int, str], tuple[Tensor, Tensor, list[str]]] = {}
         self.copies: dict[tuple[int, str, torch.dtype], tuple[Tensor, Tensor, list[str]]] = {}
         self.shares = torch.zeros(context.slots, 0, device=context.device, dtype=context.dtype)
@@ -258,20 +258,18 @@ class PlainBank:
         self, members: list[PlainAdapter], layer: int, source: str
     ) -> tuple[Tensor, Tensor, list[str]]:
         """A [members · ranks, in] and B [outputs, members · ranks], ranks filled up to the largest."""
-        config, names = self.context.config, list(READS[source])
+        widths, names = self.context.config.widths(), list(READS[source])
         ranks = {name: rank_of(members, (layer, name)) for name in names}
         names = [name for name in names if ranks[name]]
-        width = config.width((layer, names[0]))[0]
+        width = widths[names[0]][0]
         total = sum(ranks[name] for name in names)
         kept = {"device": self.context.device, "dtype": self.context.dtype}
         a = torch.zeros(len(members), total, width, **kept)
-        b = torch.zeros(
-            sum(config.width((layer, name))[1] for name in names), len(members), total, **kept
-        )
+        b = torch.zeros(sum(widths[name][1] for name in names), len(members), total, **kept)
         for index, member in enumerate(members):
             row = column = 0
             for name in names:
-                out = config.width((layer, name))[1]
+                out = widths[name][1]
                 if (layer, name) in member.a:
                     one_a, one_b = member.a[layer, name], member.b[layer, name]
                     a[index, column : column + one_a.shape[0]] = one_a

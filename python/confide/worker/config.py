@@ -165,7 +165,7 @@ def rope(raw: dict[str, Any], head_dim: int) -> Rope:
         return plain
     if kind == "linear":
         return replace(plain, kind=kind, factor=float(given["factor"]))
-    original = given.get("original_max_position_embeddings") or raw.get(
+    original: Any = given.get("original_max_position_embeddings") or raw.get(
         "original_max_position_embeddings"
     )
     try:

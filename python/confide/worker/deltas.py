@@ -134,17 +134,18 @@ def add_each(point: Point, deltas: Sequence[Deltas | None], on_failure: OnFailur
         rows = [row for row, one in enumerate(members) if one is not None]
         try:
             grouped.add(point.layer, point.source, point.rows, point.outputs, members)
-        except Exception as error:
+        except Exception as fault:
             for row in rows:
-                on_failure(row, error)
+                on_failure(row, fault)
         for row in rows:
-            if getattr(members[row], "error", None) is not None:
-                on_failure(row, members[row].error)
+            error: AdapterError | None = getattr(members[row], "error", None)
+            if error is not None:
+                on_failure(row, error)
     for row, one in enumerate(deltas):
         if one is None or getattr(one, "grouped", None) is not None:
             continue
         outputs = {name: output[row : row + 1] for name, output in point.outputs.items()}
         try:
             one.add(point.layer, point.source, point.rows[row : row + 1], outputs)
-        except Exception as error:
-            on_failure(row, error)
+        except Exception as fault:
+            on_failure(row, fault)

@@ -12,6 +12,8 @@ from .faults import is_out_of_memory
 from .rows import FAST, SLOW
 from .sample import choice_kind
 
+# The place of a generation that waits for one.
+NO_SLOT = -1
 CAUSES = ("host_lost", "refused", "budget", "activation")
 
 
@@ -40,10 +42,11 @@ class Request:
     @staticmethod
     def parse(raw: dict[str, Any], vocabulary: int, context: int) -> Request:
         """Checks a frame's object. Raises `RequestRefused`; a frame without an id raises ValueError."""
-        number = raw.get("id")
+        number: Any = raw.get("id")
         if not is_whole(number, 0, (1 << 32) - 1):
             raise ValueError("generate: wanted an id")
-        ids, most = raw.get("ids"), raw.get("max_tokens")
+        ids: Any = raw.get("ids")
+        most: Any = raw.get("max_tokens")
         stops, banned = raw.get("stop_ids", []), raw.get("banned_ids", [])
         for name, listed in (("ids", ids), ("stop_ids", stops), ("banned_ids", banned)):
             if not isinstance(listed, list) or not all(
@@ -114,9 +117,9 @@ class Generation:
 
     request: Request
     adapter: Adapter | None = None
-    slot: int | None = None
+    slot: int = NO_SLOT
     # The adapter's opening, where it takes time.
-    opening: Future | None = None
+    opening: Future[Deltas] | None = None
     deltas: Deltas | None = None
     points: Points = NO_POINTS
     prefilled: int = 0
@@ -145,7 +148,7 @@ class Generation:
     def is_prefilling(self) -> bool:
         """Whether part of its prompt is still to be read."""
         return (
-            self.slot is not None and self.opening is None and self.launched == 0 and not self.ended
+            self.slot != NO_SLOT and self.opening is None and self.launched == 0 and not self.ended
         )
 
     @property

@@ -85,6 +85,11 @@ class Counts:
 Add = Callable[[Point, bool], None]
 
 
+def refuse_point(point: Point, rehearsal: bool) -> None:
+    """Stands in for what adds where a step has no points."""
+    raise RuntimeError(f"a step stopped at {point.source} of layer {point.layer} and nobody adds")
+
+
 class Stepper:
     """Runs decode steps of a model over its cache and rows."""
 
@@ -146,7 +151,7 @@ class Stepper:
                 for kind in kinds:
                     shape = self.shape(batch, context, kind)
                     if shape not in self.recorded:
-                        self.record(shape, None)
+                        self.record(shape, refuse_point)
         torch.cuda.synchronize(self.device)
 
     def shape(self, rows: int, tokens: int, kind: str, **more: Any) -> Shape:
@@ -159,7 +164,7 @@ class Stepper:
             return replace(shape, context=self.contexts[-1])
         return shape
 
-    def step(self, shape: Shape, add: Add | None = None) -> TokenCopy:
+    def step(self, shape: Shape, add: Add = refuse_point) -> TokenCopy:
         """One step. `add` is called at each point while a shape is recorded, and at each step where it waits."""
         self.counts.steps += 1
         if not self.graphs:
@@ -201,7 +206,7 @@ class Stepper:
             )
         rows.advance(batch, shape.group, logits, shape.kind)
 
-    def replay(self, shape: Shape, recorded: RecordedStep, add: Add | None) -> None:
+    def replay(self, shape: Shape, recorded: RecordedStep, add: Add) -> None:
         """Replays the recorded graphs of a step, with what `add` does between them."""
         recorded.replays += 1
         for index, graph in enumerate(recorded.graphs):
@@ -209,15 +214,17 @@ class Stepper:
             if index < len(recorded.points):
                 add(recorded.points[index], False)
 
-    def record(self, shape: Shape, add: Add | None) -> RecordedStep:
+    def record(self, shape: Shape, add: Add) -> RecordedStep:
         """Records a shape. Nothing runs on the true rows; the one run that libraries need is on idle ones."""
-        began = time.monotonic()
+        began, shadow = time.monotonic(), self.shadow
+        if shadow is None:
+            raise RuntimeError(f"device {self.device}: steps are not recorded there")
         if self.kernels is None or not self.kernels.supports(shape):
             self.attention_form(shape.batch, shape.context)
         self.is_recording = not shape.waits
         try:
             with torch.inference_mode():
-                for point in self.body(shape, self.shadow):
+                for point in self.body(shape, shadow):
                     if not shape.waits:
                         add(point, True)
                 self.stream.wait_stream(torch.cuda.current_stream(self.device))
@@ -233,10 +240,11 @@ class Stepper:
         self.counts.seconds += time.monotonic() - began
         return recorded
 
-    def capture(self, shape: Shape, add: Add | None) -> RecordedStep:
+    def capture(self, shape: Shape, add: Add) -> RecordedStep:
         """Runs the body once under capture, cut at each point that has to be waited for."""
-        run, graphs, points = self.body(shape, self.rows), [], []
-        ended = False
+        run, ended = self.body(shape, self.rows), False
+        graphs: list[Any] = []
+        points: list[Point] = []
         # What the collector frees in the middle of a capture may be a graph or an event, which breaks the capture.
         gc.disable()
         try:
@@ -252,7 +260,7 @@ class Stepper:
         shape: Shape,
         graphs: list[Any],
         points: list[Point],
-        add: Add | None,
+        add: Add,
     ) -> bool:
         """Captures up to the next point that has to be waited for, or to the end; says whether it is the end."""
         graph, ended = torch.cuda.CUDAGraph(), False
@@ -299,7 +307,7 @@ class Stepper:
             form = forms[0] if self.device.type != "cuda" else forms[-1]
             if self.graphs and self.device.type == "cuda":
                 times = {form: self.attention_ms(batch, context, form) for form in forms}
-                form = min(times, key=times.get)
+                form = min(times, key=lambda form: times[form])
                 told = ", ".join(f"{name} {ms * 1e3:.1f} us" for name, ms in times.items())
                 self.counts.forms[f"{batch}x{context}"] = f"{form} ({told})"
             self.forms[batch, context] = form

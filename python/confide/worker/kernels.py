@@ -6,6 +6,7 @@ since a step of one group may run between two parts of another's.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,12 @@ def is_supported(config: Config) -> bool:
     return few and not any(width % 8 for width in widths) and config.head_dim <= 256
 
 
+def shape_of(config: Config) -> decode.Shape:
+    """The sizes that the kernels ask for."""
+    names = (field.name for field in dataclasses.fields(decode.Shape))
+    return decode.Shape(**{name: getattr(config, name) for name in names})
+
+
 class Kernels:
     """Decode steps in kernels, made when a size is first asked for."""
 
@@ -58,9 +65,16 @@ class Kernels:
         if key not in self.steps:
             device = str(self.model.device)
             self.steps[key] = decode.DecodeStep(
-                self.model.config, self.model.weights, self.cache.values, self.cosines, self.sines, shape.batch, device,
-                limit=self.cache.idle_position, overlap=device != "cpu" and overlaps(self.model.device),
-            )  # fmt: skip
+                shape_of(self.model.config),
+                self.model.weights,
+                self.cache.values,
+                self.cosines,
+                self.sines,
+                shape.batch,
+                device,
+                limit=self.cache.idle_position,
+                overlap=device != "cpu" and overlaps(self.model.device),
+            )
         return self.steps[key]
 
 
@@ -75,7 +89,11 @@ class Attention:
         cosines, sines = angles(config.rope, cache.length)
         self.cosines, self.sines = cosines.to(model.device), sines.to(model.device)
         element = "float" if "float32" in str(model.dtype) else "bf16"
-        defines = {"ELEMENT": element, "GROUP": model.groups, "HEAD_DIM": config.head_dim}
+        defines: dict[str, str | int] = {
+            "ELEMENT": element,
+            "GROUP": model.groups,
+            "HEAD_DIM": config.head_dim,
+        }
         self.kernel = runtime.Module("attention.cu", str(model.device), defines).kernel("attention")
         parts = -(-cache.idle_position // decode.ATTENTION_LEAST)
         self.splits = max(1, min(decode.ATTENTION_SPLITS, parts))

@@ -18,6 +18,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from .cache import Cache
 from .config import Config
 from .deltas import NO_POINTS, Point, Points
+from .linear import Matrix
 from .rotary import Rotary
 from .weights import Weights
 
@@ -161,7 +162,12 @@ class Model:
         return functional.rms_norm(hidden, width, self.weights.final_norm, epsilon)
 
     def add_projection(
-        self, hidden: Tensor, rows: Tensor, matrix, place: tuple[int, str, str], points: Points
+        self,
+        hidden: Tensor,
+        rows: Tensor,
+        matrix: Matrix,
+        place: tuple[int, str, str],
+        points: Points,
     ) -> Pass:
         """Adds a projection of `rows` to the residual `hidden` in place; one kernel where no adapter is between."""
         index, source, projection = place

@@ -6,7 +6,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import numpy
 import torch
@@ -19,13 +19,6 @@ ANSWER_SECONDS = 300.0
 TURN_SECONDS = 0.0005
 FRAME_BYTES_MAX = 16 << 20
 CAUSES = {1: "host_lost", 2: "refused", 3: "budget", 4: "activation"}
-
-
-class Line(Protocol):
-    """What a relay needs of the connection."""
-
-    def send_need(self, payload: bytes) -> None:
-        """Sends a need frame to `confide serve` (docs/worker.md)."""
 
 
 class Mailbox:
@@ -227,11 +220,12 @@ class RelayGroup:
         given = {name: output.float().cpu().numpy() for name, output in outputs.items()}
         asked = []
         for row, one in enumerate(deltas):
-            mine = (
-                one.select_outputs(layer, outputs) if one is not None and one.error is None else {}
-            )
-            if mine:
-                parts = {name: given[name][row : row + 1] for name in mine}
+            if not isinstance(one, RelayDeltas) or one.error is not None:
+                continue
+            parts = {
+                name: given[name][row : row + 1] for name in one.select_outputs(layer, outputs)
+            }
+            if parts:
                 one.ask(layer, source, host[row : row + 1], parts)
                 asked.append((row, one, parts, time.monotonic()))
         for row, one, parts, started in asked:

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from .cache import Cache
-from .deltas import Adapter, AdapterError, Point, add_each, graph_key, points_of
+from .deltas import Adapter, AdapterError, Deltas, Point, add_each, graph_key, points_of
 from .faults import OutOfMemory, give_back, is_fatal, is_out_of_memory, to_adapter_error
-from .generation import Failure, Generation, Request, RequestRefused
+from .generation import NO_SLOT, Failure, Generation, Request, RequestRefused
 from .graphs import RING, Shape, Stepper, TokenCopy
 from .model import Model
 from .opening import Openings, close_late
@@ -192,10 +192,13 @@ class Scheduler:
 
     def finish_opening(self, generation: Generation) -> None:
         """The adapter is open, or is not."""
-        opening, generation.opening = generation.opening, None
+        opening, adapter = generation.opening, generation.adapter
+        if opening is None or adapter is None:
+            return
+        generation.opening = None
         try:
             generation.deltas = opening.result()
-            generation.points = points_of(generation.adapter.sites)
+            generation.points = points_of(adapter.sites)
             generation.call_hook("belongs_to", generation.request.number)
         except Exception as error:
             self.fail(generation, to_adapter_error(error))
@@ -240,7 +243,7 @@ class Scheduler:
         self.unread.append(UnreadStep(told, [(one.slot, one) for one in chosen]))
         return True
 
-    def shape(self, chosen: list[Generation], group: int, deltas: list) -> Shape:
+    def shape(self, chosen: list[Generation], group: int, deltas: list[Deltas | None]) -> Shape:
         """What the step of these generations depends on."""
         # Where adapters are called between graphs, no graph depends on which they are.
         adapted = [one.deltas for one in chosen if one.deltas is not None and group == FAST]
@@ -265,14 +268,14 @@ class Scheduler:
         finally:
             self.slow_runs = False
 
-    def deltas_of(self, chosen: list[Generation]) -> list:
+    def deltas_of(self, chosen: list[Generation]) -> list[Deltas | None]:
         """Deltas by row; None for rows that take no part."""
-        deltas = [None] * (chosen[-1].slot + 1)
+        deltas: list[Deltas | None] = [None] * (chosen[-1].slot + 1)
         for one in chosen:
             deltas[one.slot] = one.deltas
         return deltas
 
-    def add(self, point: Point, deltas: list, rehearsal: bool) -> None:
+    def add(self, point: Point, deltas: list[Deltas | None], rehearsal: bool) -> None:
         """Adds what the adapters of a step give at a point. A row whose adapter fails goes on without it; its tokens
         are not read.
         """
@@ -280,17 +283,16 @@ class Scheduler:
             deltas = [one if getattr(one, "rehearsable", False) else None for one in deltas]
         here = (point.layer, point.source)
         chosen = [
-            one if one is not None and here in self.slots[row].points else None
-            for row, one in enumerate(deltas)
+            one if held is not None and here in held.points else None
+            for one, held in zip(deltas, self.slots)
         ]
-
         wrong: list[int] = []
 
         def note_failure(row: int, error: Exception) -> None:
             deltas[row] = None
             wrong.append(row)
             generation = self.slots[row]
-            if generation.failure is None:
+            if generation is not None and generation.failure is None:
                 generation.failure = Failure.from_error(
                     error if is_out_of_memory(error) else to_adapter_error(error)
                 )
@@ -316,7 +318,7 @@ class Scheduler:
         held = [one for one in self.slots if one is not None]
         if not held or self.waiting:
             return
-        last = next(one for one in reversed(self.slots) if one is not None)
+        last = held[-1]
         free = next((slot for slot, one in enumerate(self.slots) if one is None), None)
         bucket = self.stepper.shape(len(held), 1, "greedy").batch
         if free is None or free > last.slot or last.slot < bucket or not last.is_decoding:
@@ -431,7 +433,7 @@ class Scheduler:
             reason, generation.failure = "cancelled", None
         generation.ended = reason
         self.totals["failed"] += reason == "failed"
-        if generation.slot is not None:
+        if generation.slot != NO_SLOT:
             if reason not in ("length", "stop"):
                 # What was not read may have been no number; masked places of the next text are multiplied by 0.
                 self.cache.clear(generation.slot)
@@ -444,11 +446,8 @@ class Scheduler:
             try:
                 generation.call_hook("close")
             except Exception as error:
-                print(
-                    f"adapter {generation.adapter.name}: close: {error}",
-                    file=sys.stderr,
-                    flush=True,
-                )
+                told = f"adapter {generation.request.adapter}: close: {error}"
+                print(told, file=sys.stderr, flush=True)
 
     def close(self) -> None:
         """Stops the helpers."""

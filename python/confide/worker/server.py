@@ -18,7 +18,7 @@ import torch
 
 from . import protocol
 from .adapters import Adapters, Context, close, sites_on_wire
-from .deltas import AdapterError
+from .deltas import Adapter, AdapterError
 from .generation import Generation, Request, RequestRefused
 from .opening import on_device
 from .protocol import Closed, Malformed, json_frame, parse_object
@@ -99,9 +99,9 @@ class Connection:
                 self.lost = reason
             self.changed.notify_all()
         self.mailbox.close(reason)
-        for end in (lambda: self.stream.shutdown(socket.SHUT_RDWR), self.stream.close):
-            with contextlib.suppress(OSError):
-                end()
+        with contextlib.suppress(OSError):
+            self.stream.shutdown(socket.SHUT_RDWR)
+        self.stream.close()
         self.wake()
 
 
@@ -120,7 +120,11 @@ class Server:
     """Listens, and turns the scheduler. Everything that touches the device happens in `run`."""
 
     def __init__(
-        self, path: Path, scheduler: Scheduler, welcome: dict[str, Any], status: Callable[[], dict]
+        self,
+        path: Path,
+        scheduler: Scheduler,
+        welcome: dict[str, Any],
+        status: Callable[[], dict[str, Any]],
     ) -> None:
         self.path, self.scheduler, self.told, self.status = path, scheduler, welcome, status
         scheduler.listener, scheduler.wake = self, self.wake
@@ -129,7 +133,7 @@ class Server:
         self.connection: Connection | None = None
         self.greeted = False
         self.adapters = self.make_adapters(None)
-        self.loading: tuple[str, Future] | None = None
+        self.loading: tuple[str, Future[Adapter]] | None = None
         self.loader = ThreadPoolExecutor(1, "load-adapter", on_device(scheduler.model.device))
         self.listener = self.listen()
 
@@ -287,7 +291,8 @@ class Server:
 
     def is_cancelled(self, number: int) -> bool:
         """For a generation that waits for deltas: cancels that came since are still in the inbox."""
-        for kind, payload in list(self.connection.inbox):
+        inbox = self.connection.inbox if self.connection is not None else ()
+        for kind, payload in list(inbox):
             if kind == protocol.CANCEL and payload == number.to_bytes(4, "little"):
                 self.scheduler.cancel(number)
         return self.scheduler.is_cancelled(number)
@@ -403,7 +408,7 @@ class Server:
         self.send(json_frame(protocol.ENDED, told))
 
 
-def close_loaded(future: Future) -> None:
+def close_loaded(future: Future[Adapter]) -> None:
     """Closes an adapter that came after its connection had ended."""
     if not future.cancelled() and future.exception() is None:
         close(future.result())

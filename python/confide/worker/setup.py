@@ -79,9 +79,9 @@ def build(options: argparse.Namespace | Options) -> BuiltWorker:
     """Loads everything that a worker needs. Errors say what is wrong in one line."""
     device, dtype = device_of(options.device), DTYPES[options.dtype]
     config, folder = shape_of(options.model)
-    cut = options.layers is not None and options.layers < config.layers
-    if cut:
-        config = replace(config, layers=max(options.layers, 1))
+    whole = config.layers
+    if options.layers is not None:
+        config = replace(config, layers=min(max(options.layers, 1), whole))
     context = min(options.context, config.context) // 8 * 8
     if (
         context < 8
@@ -102,7 +102,7 @@ def build(options: argparse.Namespace | Options) -> BuiltWorker:
     fit(config, dtype, size, min(room, options.cache_bytes) if options.cache_bytes else room)
     with torch.inference_mode():
         loaded = weights_of(options, config, folder, device, dtype)
-        if cut:
+        if config.layers < whole:
             loaded.label += f", {config.layers} layers only"
         model = Model(config, loaded, context + SPARE)
         cache = Cache(config, size, device, dtype, options.cache_bytes)
@@ -140,7 +140,7 @@ def shape_of(model: str) -> tuple[Config, Path | None]:
 
 def weights_of(
     options: Any, config: Config, folder: Path | None, device: torch.device, dtype: torch.dtype
-):
+) -> weights.Weights:
     """Weights from the folder, or random ones where they are asked for."""
     bits = options.weight_bits or 0
     if options.random_weights is not None:

@@ -99,8 +99,8 @@ class Nvml:
     def read(self, properties: Any) -> dict[str, Any]:
         """Of the device with these properties, found by its UUID."""
         handle = ctypes.c_void_p()
-        name = f"GPU-{properties.uuid}".encode()
-        self.check(self.library.nvmlDeviceGetHandleByUUID(name, ctypes.byref(handle)))
+        uuid = f"GPU-{properties.uuid}".encode()
+        self.check(self.library.nvmlDeviceGetHandleByUUID(uuid, ctypes.byref(handle)))
         rates, milliwatts, clock = self.Rates(), ctypes.c_uint(), ctypes.c_uint()
         self.check(self.library.nvmlDeviceGetUtilizationRates(handle, ctypes.byref(rates)))
         told: dict[str, Any] = {"gpu_percent": rates.gpu, "memory_percent": rates.memory}

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -142,7 +143,7 @@ def load(
     from safetensors import SafetensorError, safe_open
 
     names = names_in(folder)
-    opened: dict[str, object] = {}
+    opened: dict[str, Any] = {}
     used: set[str] = set()
 
     def tensor(name: str) -> Tensor:
