@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import dataclass
 
 import numpy
@@ -108,7 +108,7 @@ class Pool:
 
 def encrypted_masks(
     context: ring.Context, secret: ring.SecretKey, terms: Terms, key: bytes
-) -> Iterator[tuple[int, int, ring.Seeded]]:
+) -> Generator[tuple[int, int, ring.Seeded], None, None]:
     """Yields (first column, count, `ring.Seeded`) of one batch's masks, a tile of 32 columns at a time."""
     device = context.device
     stream, encryptor = ring.MaskStream(key, device), ring.Encryptor(secret)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
+from collections.abc import Sequence
 from typing import Any
 
 from . import nvrtc
@@ -157,7 +158,7 @@ class DeviceKernel:
         self,
         dims: tuple[int, ...],
         shared: int,
-        values: list[ctypes._SimpleCData[Any]],
+        values: Sequence[ctypes._SimpleCData[Any]],
         overlap: bool = False,
     ) -> None:
         """dims: the grid's three, the block's three. With $CONFIDE_CUDA_SYNC=1 each launch waits and reports faults.

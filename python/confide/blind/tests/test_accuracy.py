@@ -1,10 +1,13 @@
 """The last line of the speed table in docs/gpu.md, as far as a CPU shows it: integers are exact, and a bf16 model with
 a masked adapter is no further from float64 than 1.1 times the same model with the adapter in the clear."""
 
+from __future__ import annotations
+
 import tempfile
 import unittest
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy
 
@@ -17,6 +20,7 @@ try:
 
     from confide.worker import adapters as worker_adapters
     from confide.worker import cache, config, weights
+    from confide.worker.deltas import points_of
     from confide.worker.linear import Plain
     from confide.worker.model import Model, Span, drive
     from confide.worker.weights import Layer, Weights
@@ -46,7 +50,7 @@ class Logits(unittest.TestCase):
         with torch.inference_mode():
             self.weights = weights.random(self.config, 5, self.device, torch.bfloat16)
 
-    def logits(self, held: Weights, dtype, adapter) -> "torch.Tensor":
+    def logits(self, held: Weights, dtype: Any, adapter: Any) -> Any:
         """[PROMPTS, vocabulary] in float64, of the last token of each prompt."""
         size = cache.Size(1, 64)
         found = []
@@ -58,16 +62,14 @@ class Logits(unittest.TestCase):
                 ids = torch.randint(0, self.config.vocabulary, (PROMPT,), generator=generator)
                 deltas = adapter.open()
                 getattr(deltas, "before_step", lambda rows: None)(PROMPT)
-                run = model.prefill(
-                    ids, Span(0, 0, PROMPT), kept, worker_adapters.points_of(adapter.sites)
-                )
+                run = model.prefill(ids, Span(0, 0, PROMPT), kept, points_of(adapter.sites))
                 logits = drive(run, lambda at: deltas.add(at.layer, at.source, at.rows, at.outputs))
                 getattr(deltas, "after_step", lambda: None)()
                 found.append(logits[0].double())
                 deltas.close()
         return torch.stack(found)
 
-    def plain(self, dtype):
+    def plain(self, dtype: Any) -> Any:
         context = worker_adapters.Context(self.config, self.device, dtype, 1)
         return worker_adapters.Adapters(context).load("plain", "plain", {"path": str(self.path)})
 
@@ -110,10 +112,10 @@ class Integers(unittest.TestCase):
                 self.assertTrue(numpy.array_equal(arrays.as_words(answers), right))
 
 
-def in_double(held: "Weights") -> "Weights":
+def in_double(held: Weights) -> Weights:
     """The same weights in float64."""
 
-    def matrix(one) -> Plain:
+    def matrix(one: Any) -> Plain:
         return Plain(one.weight.double(), None if one.bias is None else one.bias.double())
 
     layers = [

@@ -1,9 +1,12 @@
 """Python's key holder against Python's adapter host and, where its program is found, Rust's."""
 
+from __future__ import annotations
+
 import json
 import subprocess
 import sys
 import unittest
+from typing import TYPE_CHECKING, Any
 
 import numpy
 
@@ -31,6 +34,11 @@ from confide.blind.errors import (
 from confide.blind.tests import adapters, hosts, reference
 
 WIDTH = 64
+if TYPE_CHECKING:
+    Base = unittest.TestCase
+else:
+    # The tests are the kinds' alone.
+    Base = object
 
 
 def rows_of(count: int, seed: int = 3) -> numpy.ndarray:
@@ -59,10 +67,12 @@ class Raw:
         _, _, raw = messages.decode_products(
             self.channel.ask(frames.Kind.APPLY, payload, frames.Kind.PRODUCTS)
         )
-        return pack.unpack(raw, terms_of.bits, 1, terms_of.rows)
+        products = pack.unpack(raw, terms_of.bits, 1, terms_of.rows)
+        assert products is not None
+        return products
 
 
-class HostTests:
+class HostTests(Base):
     """One test body for each kind of host."""
 
     kind = ""
@@ -73,7 +83,11 @@ class HostTests:
         self.addCleanup(entered.__exit__, None, None, None)
         self.pairs = adapters.write_adapter(self.folder)
 
-    def start(self, *more: str, **options) -> hosts.Running:
+    def pair(self, layer: int, projection: str, scale: float) -> peft.Pair:
+        a, b = self.pairs[(layer, projection)]
+        return peft.Pair(a, b, scale)
+
+    def start(self, *more: str, **options: Any) -> hosts.Running:
         host = hosts.Running(
             self.kind,
             self.folder,
@@ -94,12 +108,12 @@ class HostTests:
         self.addCleanup(stream.frames.close)
         return stream
 
-    def connect(self, host: hosts.Running, **options) -> holder.RemoteAdapter:
+    def connect(self, host: hosts.Running, **options: Any) -> holder.RemoteAdapter:
         adapter = host.adapter(**options)
         self.addCleanup(adapter.close)
         return adapter
 
-    def check_deltas(self, deltas, layer: int, count: int) -> None:
+    def check_deltas(self, deltas: holder.RemoteDeltas, layer: int, count: int) -> None:
         rows = rows_of(count)
         outputs = {
             "q": numpy.ones((count, 64), numpy.float32),
@@ -126,7 +140,7 @@ class HostTests:
                 pairs = [
                     (
                         projection,
-                        terms.Pair(*self.pairs[(1, projection)], adapters.ALPHA / adapters.RANK),
+                        self.pair(1, projection, adapters.ALPHA / adapters.RANK),
                     )
                     for projection in ("q", "v")
                 ]
@@ -181,9 +195,7 @@ class HostTests:
         raw = self.raw(self.start())
         batch = raw.prepare()
         low = numpy.uint64((1 << raw.session.terms[0].bits) - 1)
-        pairs = [
-            (projection, terms.Pair(*self.pairs[(0, projection)], 1.0)) for projection in ("q", "v")
-        ]
+        pairs = [(projection, self.pair(0, projection, 1.0)) for projection in ("q", "v")]
         matrix = terms.quantise_pairs(
             0, pairs, "a", parameters.dangerous_find_set(hosts.TOY)
         ).matrix
@@ -216,6 +228,7 @@ class HostTests:
         adapter = self.connect(self.start())
         deltas = adapter.open()
         self.check_deltas(deltas, 0, 1)
+        assert adapter._online
         adapter._online.frames.socket.shutdown(2)
         self.check_deltas(deltas, 0, 1)
         self.assertEqual(deltas.report()["answered_vectors"], 2)

@@ -1,8 +1,11 @@
 """The adapter host in a process of its own, through memory that both see; the worker's door to every kind."""
 
+from __future__ import annotations
+
 import unittest
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy
 
@@ -29,13 +32,13 @@ class DoorTest(unittest.TestCase):
         self.addCleanup(entered.__exit__, None, None, None)
         self.pairs = adapters.write_adapter(self.folder, 1, "q v")
 
-    def open(self, kind: str, device: str = "cpu", **spec):
+    def open(self, kind: str, device: str = "cpu", **spec: Any) -> Any:
         spec = {"adapter": "mine", "parameters": hosts.TOY, "dangerous_parameters": True} | spec
         adapter = blind.open_adapter(kind, spec, context_of(device))
         self.addCleanup(adapter.close)
         return adapter
 
-    def check(self, device: str, deltas, count: int = 3) -> None:
+    def check(self, device: str, deltas: Any, count: int = 3) -> None:
         if hasattr(deltas, "before_step"):
             deltas.before_step(count)
         rows = numpy.random.default_rng(count).normal(0, 1, (count, WIDTH)).astype(numpy.float32)
@@ -99,6 +102,7 @@ class DoorTest(unittest.TestCase):
             place, "mine", str(self.folder), "cpu", hosts.TOY, "a", "full", None
         )
         self.assertTrue((place / "blind").exists())
+        assert child.stdin and child.stdout
         # What the end of its starter does to it.
         child.stdin.close()
         self.assertEqual(child.wait(10), 0)

@@ -1,7 +1,12 @@
 """Both roles in one process: the deltas are LoRA's, counters move on, batches are made ahead. CPU and CUDA alike."""
 
+from __future__ import annotations
+
+import functools
 import unittest
+from collections.abc import Callable
 from contextlib import nullcontext
+from typing import Any
 from unittest import mock
 
 import numpy
@@ -12,7 +17,7 @@ from confide.blind.tests import adapters, hosts
 from confide.cuda import arrays, online, tests
 
 
-def to_host(array) -> numpy.ndarray:
+def to_host(array: Any) -> numpy.ndarray:
     return array if isinstance(array, numpy.ndarray) else array.cpu().numpy()
 
 
@@ -24,7 +29,7 @@ class OneGraphTest(unittest.TestCase):
         self.pairs = adapters.write_adapter(self.folder, 1, "q v")
 
     def load(
-        self, device: str, bank: one_graph.OneGraphBank, **options
+        self, device: str, bank: one_graph.OneGraphBank, **options: Any
     ) -> one_graph.OneGraphAdapter:
         adapter = one_graph.OneGraphAdapter(
             "bank", self.folder, bank, hosts.TOY, dangerous_parameters=True, **options
@@ -32,7 +37,7 @@ class OneGraphTest(unittest.TestCase):
         self.addCleanup(adapter.close)
         return adapter
 
-    def check(self, device: str, add, rows_of: list[bool], count: int) -> None:
+    def check(self, device: str, add: Callable[..., None], rows_of: list[bool], count: int) -> None:
         rows = numpy.random.default_rng(4).normal(0, 1, (count, 64)).astype(numpy.float32)
         outputs = {
             "q": arrays.zeros((count, 64), "float32", device),
@@ -68,22 +73,26 @@ class OneGraphTest(unittest.TestCase):
                         for deltas in (one, two):
                             deltas.before_step(1)
                         self.check(
-                            device, lambda *given: bank.add(*given, []), [True, False, True], 3
+                            device, functools.partial(bank.add, deltas=[]), [True, False, True], 3
                         )
-                        one.after_step(), two.after_step()
+                        one.after_step()
+                        two.after_step()
                     self.assertEqual(one.graph_key, key)
                     state = adapter.inputs[0]
                     self.assertEqual((state.pool.next(), other.inputs[0].pool.next()), (302, 2))
                     self.assertEqual(one.report()["answered_vectors"], 302)
                     one.close()
-                    self.check(device, lambda *given: bank.add(*given, []), [True, False, False], 3)
+                    self.check(
+                        device, functools.partial(bank.add, deltas=[]), [True, False, False], 3
+                    )
 
     def test_a_vector_that_is_not_finite_fails_its_own_row(self) -> None:
         for device in tests.devices():
             bank = one_graph.OneGraphBank(device, 2)
             adapter = self.load(device, bank)
             one, two = adapter.open(), adapter.open()
-            one.place(0), two.place(1)
+            one.place(0)
+            two.place(1)
             for deltas in (one, two):
                 deltas.before_step(1)
             rows = numpy.ones((2, 64), numpy.float32)

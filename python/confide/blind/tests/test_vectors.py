@@ -1,20 +1,24 @@
 """This package against crates/lora: vectors/lora, which `cargo test -p confide-lora` writes and checks."""
 
+from __future__ import annotations
+
 import json
 import struct
 import unittest
 from pathlib import Path
+from typing import Any
 
 import numpy
 
 from confide.blind import frames, masks, messages, pack, parameters, terms
 from confide.blind.errors import ActivationRefused, FieldError, ProtocolError, Refusal
 from confide.blind.tests import reference
+from confide.peft import Pair
 
 VECTORS = Path(__file__).resolve().parents[4] / "vectors" / "lora"
 
 
-def read(name: str) -> dict:
+def read(name: str) -> Any:
     return json.loads((VECTORS / f"{name}.json").read_text())
 
 
@@ -56,7 +60,7 @@ class WeightsTest(unittest.TestCase):
             given = vectors[name]
             a = floats(given["a_bits"]).reshape(given["rank"], given["columns"])
             b = floats(given["b_bits"]).reshape(given["outputs"], given["rank"])
-            pairs.append((projection, terms.Pair(a, b, given["scale"])))
+            pairs.append((projection, Pair(a, b, given["scale"])))
         for form in vectors["forms"]:
             with self.subTest(protect=form["protect"]):
                 made = terms.quantise_pairs(
@@ -81,7 +85,7 @@ class DigestTest(unittest.TestCase):
     def test_what_answers_are_counted_for_is_named_as_in_rust(self) -> None:
         from confide.blind.host import weights_digest
 
-        pair = terms.Pair(
+        pair = Pair(
             numpy.array([[1.0, -0.5]], numpy.float32), numpy.zeros((3, 1), numpy.float32), 2.0
         )
         wanted = "1777ad61f4eb3f43567ff1386db840fe8f64eb7a23ed30ec823d254e51a82013"
@@ -103,7 +107,10 @@ class MaskTest(unittest.TestCase):
             self.assertEqual([str(word) for word in made.ravel().tolist()], case["rows"])
         given = vectors["answers"]
         key = masks.answer_key(
-            *(bytes.fromhex(given[name]) for name in ("process_key", "epoch", "client", "adapter")),
+            bytes.fromhex(given["process_key"]),
+            bytes.fromhex(given["epoch"]),
+            bytes.fromhex(given["client"]),
+            bytes.fromhex(given["adapter"]),
             given["layer"],
             given["source"],
             bytes.fromhex(given["nonce"]),
@@ -169,11 +176,13 @@ class FrameTest(unittest.TestCase):
                 * numpy.uint64(0x9E3779B97F4A7C15)
             ) & low
             raw = pack.pack(values, bits)
-            self.assertTrue((pack.unpack(raw, bits, 3, 10) == values).all())
+            unpacked = pack.unpack(raw, bits, 3, 10)
+            assert unpacked is not None
+            self.assertTrue((unpacked == values).all())
             self.assertIsNone(pack.unpack(raw[1:], bits, 3, 10))
-        raw = bytearray(pack.pack(numpy.array([[1, 2, 3]], numpy.uint64), 33))
-        raw[-1] |= 0x80
-        self.assertIsNone(pack.unpack(bytes(raw), 33, 1, 3))
+        changed = bytearray(pack.pack(numpy.array([[1, 2, 3]], numpy.uint64), 33))
+        changed[-1] |= 0x80
+        self.assertIsNone(pack.unpack(bytes(changed), 33, 1, 3))
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import re
 import tempfile
 import unittest
 from pathlib import Path
@@ -90,7 +91,7 @@ class Checks(unittest.TestCase):
 
     def test_kernels_that_are_overlooked_fail_the_check(self) -> None:
         unread = 'extern "C" __global__ void two(float *values) { *values = 1; }\n'
-        with mock.patch.object(source, "_KERNEL", source.re.compile("(never)(found)")):
+        with mock.patch.object(source, "_KERNEL", re.compile("(never)(found)")):
             status, said = self.check(unread, "--check")
         self.assertEqual(status, 1)
         self.assertIn("kernel two is not among those read", said)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import unittest
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
@@ -42,9 +43,10 @@ def in_bf16(device: Device, weights: Any) -> tuple[Any, Any]:
         return [pair[0] for pair in pairs], [pair[1] for pair in pairs]
     if isinstance(weights, SimpleNamespace):
         both = {name: in_bf16(device, value) for name, value in vars(weights).items()}
-        return tuple(
+        first, second = (
             SimpleNamespace(**{name: pair[part] for name, pair in both.items()}) for part in (0, 1)
         )
+        return first, second
     return weights, weights
 
 
@@ -90,13 +92,13 @@ class Steps(unittest.TestCase):
 
     def test_shapes_that_the_kernels_do_not_hold_are_refused(self) -> None:
         for changed in ({"heads": 40, "kv_heads": 4}, {"ffn": 100}, {"head_dim": 264}):
-            config = SimpleNamespace(**{**vars(TINY), **changed})
+            config = replace(TINY, **changed)
             with self.subTest(**changed), self.assertRaisesRegex(ValueError, "decode step: wanted"):
                 step_on(Device("cpu"), config, random_weights(TINY, 8), 1)
 
     @on_each_device
     def test_windows_and_partly_turned_heads(self, device: Device) -> None:
-        config = SimpleNamespace(**{**vars(TINY), "window": 5, "kv_heads": 4})
+        config = replace(TINY, window=5, kv_heads=4)
         weights = random_weights(config, 2, bias=False)
         step = step_on(device, config, weights, 1)
         cosines, sines = rotary(CONTEXT, 8)

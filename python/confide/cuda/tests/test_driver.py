@@ -9,6 +9,7 @@ import tempfile
 import unittest
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 from unittest import mock
 
 from confide.cuda import driver, nvrtc, source
@@ -60,7 +61,7 @@ class Launches(unittest.TestCase):
         return ctypes.c_int.in_dll(self.stub, name)
 
     def test_a_launch_hands_over_its_grid_stream_and_arguments(self) -> None:
-        values = [ctypes.c_void_p(0x7FFF12345678), ctypes.c_uint64(1 << 63)]
+        values: list[Any] = [ctypes.c_void_p(0x7FFF12345678), ctypes.c_uint64(1 << 63)]
         self.kernel().launch((70_000, 2, 3, 32, 4, 1), 1024, values)
         wanted = [
             70_000,

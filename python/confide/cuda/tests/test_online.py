@@ -1,20 +1,24 @@
 """The online step on every device there is: against crates/lora's vectors and the slow reference in numpy."""
 
+from __future__ import annotations
+
 import json
 import unittest
 from pathlib import Path
+from typing import Any
 
 import numpy
 
 from confide.blind import pack, parameters, terms
 from confide.blind.tests import reference
 from confide.cuda import arrays, online, tests
+from confide.peft import Pair
 
 VECTORS = Path(__file__).resolve().parents[4] / "vectors" / "lora"
 MASK, SHARE = bytes(range(32)), bytes(range(100, 132))
 
 
-def to_host(array) -> numpy.ndarray:
+def to_host(array: Any) -> numpy.ndarray:
     return array if isinstance(array, numpy.ndarray) else array.cpu().numpy()
 
 
@@ -34,7 +38,7 @@ class Example:
         for projection, rank, width in (("q", 5, 23), ("v", 7, 40)):
             a = rng.normal(0, 0.02, (rank, columns)).astype(numpy.float32)
             b = rng.normal(0, 0.02, (width, rank)).astype(numpy.float32)
-            pairs.append((projection, terms.Pair(a, b, 2.0)))
+            pairs.append((projection, Pair(a, b, 2.0)))
         self.tokens, self.device = tokens, device
         self.weights = terms.quantise_pairs(
             0, pairs, protect, parameters.find_set(parameters.DEFAULT)
@@ -72,7 +76,7 @@ class Example:
 class OnlineTest(unittest.TestCase):
     """Each test runs on "cpu" and on each CUDA device."""
 
-    def pair_with_devices(self, **cases):
+    def pair_with_devices(self, **cases: Any) -> list[tuple[str, Any]]:
         return [(device, case) for device in tests.devices() for case in cases.values()]
 
     def test_vectors_are_quantised_masked_and_refused_as_in_rust(self) -> None:
@@ -138,10 +142,11 @@ class OnlineTest(unittest.TestCase):
                 numpy.array(products, numpy.uint64).reshape(count, -1) + share
             ) & numpy.uint64((1 << bits) - 1)
             raw = numpy.frombuffer(pack.pack(words, bits), numpy.uint8).reshape(count, -1)
-            for given in ((arrays.upload(words, device), None), (None, arrays.upload(raw, device))):
+            plain, dense = arrays.upload(words, device), arrays.upload(raw, device)
+            for given in ({"words": plain, "packed": None}, {"words": None, "packed": dense}):
                 answers = arrays.zeros((count, len(matrix)), "int64", device)
                 online.Online(device, count, 8).answer(
-                    table, arrays.upload(jobs, device), *given, answers
+                    table, arrays.upload(jobs, device), answers=answers, **given
                 )
                 self.assertEqual(arrays.as_words(answers).tolist(), wanted.tolist())
 
@@ -197,13 +202,14 @@ class OnlineTest(unittest.TestCase):
             step, status = online.Online(device, 3, 64), online.Status(device, 3)
             rows = numpy.ones((3, 64), numpy.float32)
             adapter_of, offset_of = numpy.zeros(3, numpy.int32), numpy.arange(3, dtype=numpy.int32)
-            arguments = [arrays.upload(each, device) for each in (adapter_of, offset_of, rows)]
+            owners, offsets = arrays.upload(adapter_of, device), arrays.upload(offset_of, device)
+            vectors = arrays.upload(rows, device)
             first = [
                 arrays.zeros((3, 23), "float32", device),
                 None,
                 arrays.zeros((3, 40), "float32", device),
             ]
-            step.run_fused(table, *arguments, first, status)
+            step.run_fused(table, owners, offsets, vectors, first, status)
             self.assertEqual((status.take(), pool.next()), (0, 3))
             self.assertFalse(arrays.as_words(prepared)[:3].any(), "what was used is wiped")
             second = [
@@ -211,7 +217,7 @@ class OnlineTest(unittest.TestCase):
                 None,
                 arrays.zeros((3, 40), "float32", device),
             ]
-            step.run_fused(table, *arguments, second, status)
+            step.run_fused(table, owners, offsets, vectors, second, status)
             self._wait(device)
             self.assertEqual((status.take(), pool.next()), (online.NO_MASK, 4))
             self.assertTrue(to_host(second[0])[0].any())
@@ -220,7 +226,8 @@ class OnlineTest(unittest.TestCase):
                 pool.install(0, prepared, MASK, SHARE)
             rows[1, 7] = numpy.nan
             pool.install(1, arrays.upload(example.prepared, device), MASK, SHARE)
-            step.run_fused(table, *arguments[:2], arrays.upload(rows, device), second, status)
+            vectors = arrays.upload(rows, device)
+            step.run_fused(table, owners, offsets, vectors, second, status)
             self._wait(device)
             self.assertEqual((status.take(), pool.next()), (online.NOT_FINITE, 7))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unittest
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +19,7 @@ def entries(row: int, width: int) -> np.ndarray:
 
 
 class Layout(Vectors):
-    def walk(self, wanted: dict, device: str) -> None:
+    def walk(self, wanted: dict[str, Any], device: str) -> None:
         width, rank = wanted["width"], wanted["rank"]
         one = ckks.Ckks(wanted["n"], device)
         self.assertEqual(one.primes, wanted["primes"])

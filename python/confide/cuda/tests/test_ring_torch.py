@@ -14,7 +14,7 @@ except ImportError:
 
 import numpy as np
 
-from confide.cuda import arrays, runtime, tests
+from confide.cuda import arrays, ring, runtime, tests
 from confide.cuda.tests import test_ring, test_ring_ckks
 
 # torch's other name for the host: arrays there are tensors.
@@ -22,7 +22,9 @@ DEVICE = "cpu:0"
 MODULE = runtime.Module
 
 
-def on_the_cpu(file: str, device: str, defines: dict | None = None) -> runtime.Module:
+def on_the_cpu(
+    file: str, device: str, defines: dict[str, str | int] | None = None
+) -> runtime.Module:
     """The CPU form of a file, for tensors of DEVICE."""
     assert device == DEVICE
     return MODULE(file, "cpu", defines)
@@ -69,7 +71,7 @@ class Arrays(unittest.TestCase):
 
 def make_rng_on_cpu(byte: int, device: str) -> object:
     """As test_ring.make_rng; the generators that draw inputs stand beside the others."""
-    return test_ring.ring.Rng.from_seed(bytes([byte]) * 32, DEVICE)
+    return ring.Rng.from_seed(bytes([byte]) * 32, DEVICE)
 
 
 if __name__ == "__main__":

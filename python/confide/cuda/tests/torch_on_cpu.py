@@ -19,7 +19,7 @@ DEVICE = "cpu:0"
 _MODULE = runtime.Module
 
 
-def module(file: str, device: str, defines: dict | None = None) -> runtime.Module:
+def module(file: str, device: str, defines: dict[str, str | int] | None = None) -> runtime.Module:
     """The CPU form of a file, for tensors of DEVICE."""
     assert device in (DEVICE, "cpu"), device
     return _MODULE(file, "cpu", defines)

@@ -1,5 +1,12 @@
 """Adapters in the worker: plain ones as PEFT applies them, relayed ones over the socket's frames, failures alone."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from confide.worker.generation import Generation
+
 import json
 import os
 import struct
@@ -31,16 +38,20 @@ def setUpModule() -> None:
 class Bench:
     """A worker without its socket, over a small model with adapters that PEFT made."""
 
-    def __init__(self, folder: Path, family: str = "qwen2", **options: object) -> None:
+    def __init__(self, folder: Path, family: str = "qwen2", **options: Any) -> None:
         from confide.worker.adapters import Adapters, Context
         from confide.worker.relay import Mailbox
-        from confide.worker.setup import Options, build
+        from confide.worker.setup import Options, Silent, build
         from confide.worker.tests import shapes
 
         self.folder, self.family = folder, family
         shapes.save(shapes.peer(family), folder / "base")
-        self.built = build(Options(str(folder / "base"), **{"slots": 4, "context": 128, **options}))
+        self.built = build(
+            Options(str(folder / "base"), **({"slots": 4, "context": 128} | options))
+        )
         self.scheduler = self.built.scheduler
+        self.heard = Silent()
+        self.scheduler.listener = self.heard
         self.sent: list[bytes] = []
         self.mailbox = Mailbox(self.sent.append)
         self.mailbox.pump, self.mailbox.is_cancelled = (
@@ -50,7 +61,7 @@ class Bench:
         device, dtype = torch.device("cpu"), torch.float32
         self.adapters = Adapters(Context(self.built.config, device, dtype, 4, self.mailbox))
 
-    def make(self, name: str, seed: int = 1, **changes: object):
+    def make(self, name: str, seed: int = 1, **changes: object) -> Any:
         """A PEFT adapter with random A and B, saved; gives the model that PEFT makes of it."""
         from confide.worker.tests import shapes
 
@@ -69,8 +80,8 @@ class Bench:
         return model
 
     def submit(
-        self, number: int, ids: list[int], count: int, adapter: str | None = None, **more: object
-    ):
+        self, number: int, ids: list[int], count: int, adapter: str | None = None, **more: Any
+    ) -> Generation:
         from confide.worker.generation import Request
 
         loaded = self.adapters.loaded[adapter] if adapter else None
@@ -82,19 +93,24 @@ class Bench:
         with torch.inference_mode():
             while not self.scheduler.is_idle and time.monotonic() < end:
                 self.scheduler.turn()
-        return self.scheduler.listener.said
+        return self.heard.said
+
+    def failure_kind(self, number: int) -> str | None:
+        failure = self.ended_by_number[number].failure
+        return failure.kind if failure is not None else None
 
     @property
-    def ended_by_number(self) -> dict:
-        return self.scheduler.listener.over
+    def ended_by_number(self) -> dict[int, Generation]:
+        return self.heard.over
 
 
-def greedy(model, ids: list[int], count: int) -> list[int]:
+def greedy(model: Any, ids: list[int], count: int) -> list[int]:
     with torch.inference_mode():
         given = torch.tensor([ids])
         how = {"do_sample": False, "max_new_tokens": count, "eos_token_id": None}
         out = model.generate(input_ids=given, attention_mask=torch.ones_like(given), **how)
-    return out[0, len(ids) :].tolist()
+    tokens: list[int] = out[0, len(ids) :].tolist()
+    return tokens
 
 
 class WithFolder(unittest.TestCase):
@@ -111,15 +127,15 @@ class Plain(WithFolder):
         for family in ("qwen2", "llama"):
             with self.subTest(family):
                 bench = Bench(self.folder / family, family)
-                models = {
+                models: dict[str | None, Any] = {
                     "all": bench.make("all", 1),
                     "some": bench.make("some", 2, target_modules=["q_proj", "v_proj", "down_proj"], use_rslora=True,
                                        rank_pattern={"layers.1.self_attn.q_proj": 7}, alpha_pattern={"down_proj": 3}),
                     None: shapes.peer(family),
                 }  # fmt: skip
-                for name in ("all", "some"):
-                    bench.adapters.load(name, "plain", {"path": str(bench.folder / name)})
-                order = ["all", None, "some", "all"]
+                for loaded in ("all", "some"):
+                    bench.adapters.load(loaded, "plain", {"path": str(bench.folder / loaded)})
+                order: list[str | None] = ["all", None, "some", "all"]
                 for number, (ids, name) in enumerate(zip(PROMPTS, order)):
                     bench.submit(number, ids, 12 + 4 * number, name)
                 said = bench.run()
@@ -166,13 +182,14 @@ class Plain(WithFolder):
         bench.make("good")
         path = self.folder / "good" / "adapter_config.json"
         good = json.loads(path.read_text())
-        for change, word in [
+        changes: list[tuple[dict[str, Any], str]] = [
             ({"use_dora": True}, "use_dora"), ({"modules_to_save": ["lm_head"]}, "modules_to_save"),
             ({"bias": "all"}, "bias"), ({"lora_bias": True}, "lora_bias"), ({"peft_type": "IA3"}, "peft_type"),
             ({"init_lora_weights": "pissa"}, "init_lora_weights"), ({"arrow_config": {"x": 1}}, "arrow_config"),
             ({"target_modules": ["q_proj"]}, "does not choose"), ({"r": 5}, "wanted shape \\[5"), ({"r": 0}, "good"),
             ({"target_modules": "(q_proj"}, "pattern"), ({"layers_to_transform": [0, 1, 2, 3]}, "missing"),
-        ]:  # fmt: skip
+        ]  # fmt: skip
+        for change, word in changes:
             path.write_text(json.dumps({**good, **change}))
             if change == {"r": 0}:
                 continue
@@ -256,7 +273,7 @@ class Answers(threading.Thread):
 
 
 class Relay(WithFolder):
-    def make_relayed(self, **options: object):
+    def make_relayed(self, **options: Any) -> tuple[Bench, Any, Answers]:
         bench = Bench(self.folder)
         model = bench.make("one", target_modules=["q_proj", "v_proj", "o_proj", "up_proj"])
         answers = Answers(bench, self.folder / "one", **options)
@@ -334,17 +351,17 @@ class Failing(WithFolder):
         class Broken:
             guarantee, capturable = "none", True
 
-            def add(self, layer, source, rows, outputs) -> None:
+            def add(self, layer: int, source: str, rows: Any, outputs: dict[str, Any]) -> None:
                 raise RuntimeError("a bug")
 
-            def report(self) -> dict:
+            def report(self) -> dict[str, Any]:
                 return {}
 
         class Adapter:
             def __init__(self, name: str, opens: bool) -> None:
                 self.name, self.opens, self.sites = name, opens, {(1, "q"): (64, 64)}
 
-            def open(self):
+            def open(self) -> Broken:
                 if not self.opens:
                     raise AdapterError("refused by its host", "refused")
                 return Broken()
@@ -359,12 +376,11 @@ class Failing(WithFolder):
         while len(bench.ended_by_number) < 3 and time.monotonic() < end:
             said = bench.run()
         self.assertEqual(said[3], greedy(shapes.peer("qwen2"), PROMPTS[1], 20))
-        self.assertEqual(bench.ended_by_number[1].failure.cause, "refused")
-        self.assertEqual(
-            (bench.ended_by_number[2].failure.kind, bench.ended_by_number[2].failure.cause),
-            ("adapter", None),
-        )
-        self.assertIn("a bug", bench.ended_by_number[2].failure.message)
+        refused, broken = (bench.ended_by_number[number].failure for number in (1, 2))
+        assert refused and broken
+        self.assertEqual(refused.cause, "refused")
+        self.assertEqual((broken.kind, broken.cause), ("adapter", None))
+        self.assertIn("a bug", broken.message)
 
 
 if __name__ == "__main__":

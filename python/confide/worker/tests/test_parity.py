@@ -1,5 +1,13 @@
 """The worker's tokens are those of transformers' own models."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from confide.worker.cache import Cache
+    from confide.worker.model import Model
+
 import os
 import tempfile
 import unittest
@@ -26,7 +34,9 @@ class Parity(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = Path(folder.name)
 
-    def load_both(self, family: str, shard: str = "5GB", context: int = 128, **changes: object):
+    def load_both(
+        self, family: str, shard: str = "5GB", context: int = 128, **changes: Any
+    ) -> tuple[Any, Model, Cache]:
         from confide.worker import config, weights
         from confide.worker.cache import Cache, Size
         from confide.worker.model import Model
@@ -39,7 +49,16 @@ class Parity(unittest.TestCase):
         model = Model(shape, weights.load(shape, self.folder, device, torch.float32), context + 8)
         return peer, model, Cache(shape, Size(4, context), device, torch.float32)
 
-    def greedy(self, model, cache, prompt, count, slot=0, chunk=64, form="fused"):
+    def greedy(
+        self,
+        model: Model,
+        cache: Cache,
+        prompt: list[int],
+        count: int,
+        slot: int = 0,
+        chunk: int = 64,
+        form: str = "fused",
+    ) -> list[int]:
         from confide.worker.model import Span, drive
 
         with torch.inference_mode():
@@ -55,7 +74,7 @@ class Parity(unittest.TestCase):
                 tokens.append(int(logits[slot].argmax()))
         return tokens
 
-    def generate(self, peer, prompt, count):
+    def generate(self, peer: Any, prompt: list[int], count: int) -> list[int]:
         with torch.inference_mode():
             ids = torch.tensor([prompt])
             out = peer.generate(
@@ -72,7 +91,7 @@ class Parity(unittest.TestCase):
             3, 160, (length,), generator=torch.Generator().manual_seed(seed)
         ).tolist()
 
-    def check(self, family: str, chunk: int = 64, **changes: object) -> None:
+    def check(self, family: str, chunk: int = 64, **changes: Any) -> None:
         peer, model, cache = self.load_both(family, **changes)
         prompt = self.prompt(41)
         wanted = self.generate(peer, prompt, 40)

@@ -1,7 +1,11 @@
 """Choices: greedy, shares of draws, the nucleus, and independence of the batch."""
 
+from __future__ import annotations
+
 import os
 import unittest
+from collections.abc import Sequence
+from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 try:
@@ -19,7 +23,15 @@ def setUpModule() -> None:
 
 
 class Choices(unittest.TestCase):
-    def choose(self, logits, kind="sampled", heat=1.0, top_p=1.0, draws=None, forbidden=()):
+    def choose(
+        self,
+        logits: Any,
+        kind: str = "sampled",
+        heat: float = 1.0,
+        top_p: float = 1.0,
+        draws: Any = None,
+        forbidden: Sequence[int] = (),
+    ) -> tuple[Any, Any]:
         from confide.worker.sample import choose, greedy
 
         rows, vocabulary = logits.shape
@@ -34,8 +46,8 @@ class Choices(unittest.TestCase):
                 if draws is None
                 else torch.tensor(draws, dtype=torch.float64)
             )
-            heat, top_p = torch.full((rows,), heat), torch.full((rows,), top_p)
-            choose(logits.clone(), banned, heat, top_p, draw, kind, best, token)
+            heats, shares = torch.full((rows,), heat), torch.full((rows,), top_p)
+            choose(logits.clone(), banned, heats, shares, draw, kind, best, token)
         return token, best
 
     def test_greedy_takes_the_first_of_the_likeliest_admitted(self) -> None:

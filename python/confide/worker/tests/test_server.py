@@ -1,5 +1,12 @@
 """The worker as a process, over its socket."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from confide.worker.tests.peer import Peer, Worker
+
 import json
 import os
 import signal
@@ -28,6 +35,10 @@ def setUpModule() -> None:
 
 class OneWorker(unittest.TestCase):
     """Tests that share one process; each has a connection of its own."""
+
+    folder: ClassVar[tempfile.TemporaryDirectory[str]]
+    model: ClassVar[Any]
+    worker: ClassVar[Worker]
 
     @classmethod
     def setUpClass(cls) -> None:
@@ -58,7 +69,7 @@ class OneWorker(unittest.TestCase):
         cls.folder.cleanup()
         assert code == 0, f"the worker left with {code}: {error[-2000:]}"
 
-    def peer(self, **hello: object):
+    def peer(self, **hello: object) -> Peer:
         from confide.worker.tests.peer import Peer
 
         for _ in range(100):
@@ -69,8 +80,7 @@ class OneWorker(unittest.TestCase):
             except Exception:
                 # The connection before is still being taken down.
                 time.sleep(0.05)
-        self.fail("no welcome")
-        return None
+        raise AssertionError("no welcome")
 
     def generate(self, ids: list[int], count: int) -> list[int]:
         with torch.inference_mode():
@@ -185,11 +195,12 @@ class OneWorker(unittest.TestCase):
         from confide.worker import protocol
 
         peer = self.peer()
-        for number, (ids, count, more, kind) in enumerate([
+        requests: list[tuple[list[int], int, dict[str, Any], str]] = [
             ([5] * 200, 1, {}, "prompt_too_long"), ([5], 0, {}, "malformed"), ([160], 5, {}, "malformed"),
             ([5], 200, {}, "malformed"), ([], 5, {}, "malformed"), ([5], 5, {"adapter": "nobody"}, "unknown_adapter"),
             ([5], 5, {"temperature": "hot"}, "malformed"), ([5], 5, {"seed": 1 << 64}, "malformed"),
-        ]):  # fmt: skip
+        ]  # fmt: skip
+        for number, (ids, count, more, kind) in enumerate(requests):
             peer.generate(number, ids, count, **more)
             told = peer.until(protocol.REFUSED)
             self.assertEqual((told["id"], told["error"]["kind"]), (number, kind))
@@ -259,7 +270,7 @@ class OneWorker(unittest.TestCase):
 class OwnWorker(unittest.TestCase):
     """Tests that end their process."""
 
-    def start(self, *more: str):
+    def start(self, *more: str) -> Worker:
         from confide.worker.tests.peer import Worker
 
         return Worker(

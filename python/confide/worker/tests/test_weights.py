@@ -1,10 +1,13 @@
 """Weights: random ones by their seed, 4-bit ones by their dequantised form, refusals by name."""
 
+from __future__ import annotations
+
 import os
 import tempfile
 import unittest
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 try:
@@ -19,7 +22,7 @@ def setUpModule() -> None:
 
 
 class RandomWeights(unittest.TestCase):
-    def make(self, seed: int, layers: int = 2, bits: int = 0):
+    def make(self, seed: int, layers: int = 2, bits: int = 0) -> Any:
         from confide.worker import weights
         from confide.worker.config import SHAPES
 
@@ -119,11 +122,12 @@ class Refusals(unittest.TestCase):
         from confide.worker.tests import shapes
 
         plain = shapes.peer("qwen2").config.to_dict()
-        for change, word in [
+        changes: list[tuple[dict[str, Any], str]] = [
             ({"model_type": "mixtral"}, "model_type"), ({"use_sliding_window": True}, "use_sliding_window"),
             ({"hidden_act": "gelu"}, "hidden_act"), ({"quantization_config": {"bits": 4}}, "quantization_config"),
             ({"rope_parameters": {"rope_type": "yarn"}}, "rope_type"), ({"num_hidden_layers": 0}, "num_hidden_layers"),
-        ]:  # fmt: skip
+        ]  # fmt: skip
+        for change, word in changes:
             with self.assertRaisesRegex(config.ConfigError, word):
                 config.parse({**plain, **change})
 

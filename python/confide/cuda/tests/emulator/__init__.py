@@ -13,6 +13,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -124,7 +125,7 @@ class HostKernel:
         self,
         dims: tuple[int, ...],
         shared: int,
-        values: list[ctypes._SimpleCData[Any]],
+        values: Sequence[ctypes._SimpleCData[Any]],
         overlap: bool = False,
     ) -> None:
         """dims: the grid's three, the block's three. $CONFIDE_CPU_ORDER=reversed runs threads and blocks backwards."""
