@@ -36,42 +36,20 @@ _STACKS = (
 )
 _PICKLES = ("adapter_model.bin", "adapter_model.pt", "adapter_model.pth", "pytorch_model.bin")
 # They steer the training, or say how the file came about; the output does not depend on them.
-_WITHOUT_EFFECT = {
-    "auto_mapping",
-    "corda_config",
-    "ensure_weight_tying",
-    "eva_config",
-    "fan_in_fan_out",
-    "inference_mode",
-    "loftq_config",
-    "lora_dropout",
-    "lora_ga_config",
-    "megatron_core",
-    "peft_version",
-    "qalora_group_size",
-    "revision",
-    "runtime_config",
-    "velora_config",
-}
-_KNOWN = {
-    "peft_type",
-    "task_type",
-    "base_model_name_or_path",
-    "r",
-    "lora_alpha",
-    "use_rslora",
-    "use_dora",
-    "lora_bias",
-    "bias",
-    "rank_pattern",
-    "alpha_pattern",
-    "target_modules",
-    "exclude_modules",
-    "layers_to_transform",
-    "layers_pattern",
-    "modules_to_save",
-    "init_lora_weights",
-}
+_WITHOUT_EFFECT = set(
+    (
+        "auto_mapping corda_config ensure_weight_tying eva_config fan_in_fan_out inference_mode "
+        "loftq_config lora_dropout lora_ga_config megatron_core peft_version qalora_group_size "
+        "revision runtime_config velora_config"
+    ).split()
+)
+_KNOWN = set(
+    (
+        "peft_type task_type base_model_name_or_path r lora_alpha use_rslora use_dora lora_bias "
+        "bias rank_pattern alpha_pattern target_modules exclude_modules layers_to_transform "
+        "layers_pattern modules_to_save init_lora_weights"
+    ).split()
+)
 _HARMLESS_STARTS = {"gaussian", "eva", "orthogonal", "mica", "true", "false"}
 
 

@@ -12,8 +12,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from ..cuda import parameters
 from ..cuda.runtime import DeviceMissing, check_device
-from . import parameters
 from .accounts import BUDGET_FILE_NAME, CLIENTS_BYTES_MAX, Clients, default_budget_file
 from .audit import AuditLog
 from .errors import AdapterRefused
@@ -45,62 +45,53 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _add_host_arguments(host: argparse.ArgumentParser) -> None:
-    host.add_argument(
+    add = host.add_argument
+    add(
         "adapters",
         metavar="DIR",
         nargs="+",
         help="folders as PEFT writes them; called as their folder",
     )
-    host.add_argument(
-        "--listen", metavar="ADDR:PORT", required=True, help="port 0 takes any free one"
-    )
-    host.add_argument(
+    add("--listen", metavar="ADDR:PORT", required=True, help="port 0 takes any free one")
+    add(
         "--device",
         default="cpu",
         help="cuda:N, or cpu in a checkout of the repository (default: cpu)",
     )
-    host.add_argument(
+    add(
         "--protect", choices=("a", "ba"), default="a", help="what never leaves: A alone, or A and B"
     )
-    host.add_argument("--parameters", metavar="NAME", default=parameters.DEFAULT)
-    host.add_argument(
-        "--dangerous-parameters", action="store_true", help="also take a set below 128 bits"
-    )
-    host.add_argument(
+    add("--parameters", metavar="NAME", default=parameters.DEFAULT)
+    add("--dangerous-parameters", action="store_true", help="also take a set below 128 bits")
+    add(
         "--final-hidden",
         action="store_true",
         help="offer only q_proj of layer 0, as a delta on the last hidden state",
     )
-    host.add_argument(
+    add(
         "--budget",
         type=int,
         metavar="N",
         help="answers for each client, adapter and input; else one fewer than the input is wide",
     )
     _add_budget_file_arguments(host)
-    host.add_argument(
+    add(
         "--clients",
         type=Path,
         metavar="FILE",
         help="lines of a name and the SHA-256 of its credential; without it all share one budget",
     )
-    host.add_argument(
+    add(
         "--noise-sigma",
         type=float,
         default=0.0,
         metavar="S",
         help="standard deviation of noise on each answer, in units of its integers",
     )
-    host.add_argument(
-        "--max-rank", type=int, default=256, metavar="N", help="refuse adapters of a greater rank"
-    )
-    host.add_argument(
-        "--audit-log", type=Path, metavar="FILE", help="append who was answered how often"
-    )
-    host.add_argument(
-        "--dangerous-plain", action="store_true", help="listen beyond loopback, in the clear"
-    )
-    host.add_argument(
+    add("--max-rank", type=int, default=256, metavar="N", help="refuse adapters of a greater rank")
+    add("--audit-log", type=Path, metavar="FILE", help="append who was answered how often")
+    add("--dangerous-plain", action="store_true", help="listen beyond loopback, in the clear")
+    add(
         "--dangerous-answer-strangers",
         action="store_true",
         help="answer key holders beyond loopback that show no credential: any can learn the adapter",
@@ -109,18 +100,16 @@ def _add_host_arguments(host: argparse.ArgumentParser) -> None:
 
 def _add_budget_file_arguments(host: argparse.ArgumentParser) -> None:
     """Where the counts of answers are kept."""
-    kept = host.add_mutually_exclusive_group()
-    kept.add_argument(
-        "--budget-file", type=Path, metavar="FILE", help="keep the counts of answers in this file"
-    )
-    kept.add_argument(
+    add = host.add_mutually_exclusive_group().add_argument
+    add("--budget-file", type=Path, metavar="FILE", help="keep the counts of answers in this file")
+    add(
         "--state",
         type=Path,
         metavar="DIR",
         help="keep the counts of answers in this folder; else in $XDG_STATE_HOME/confide, or "
         "~/.local/state/confide",
     )
-    kept.add_argument(
+    add(
         "--dangerous-forget-budgets",
         action="store_true",
         help="keep the counts of answers in memory only: every restart makes all budgets new",
@@ -166,7 +155,6 @@ def _run_host(given: argparse.Namespace) -> int:
 
 
 def _options(given: argparse.Namespace) -> HostOptions:
-    chosen = parameters.dangerous_find_set if given.dangerous_parameters else parameters.find_set
     clients = Clients()
     if given.clients:
         with given.clients.open() as file:
@@ -176,7 +164,7 @@ def _options(given: argparse.Namespace) -> HostOptions:
             raise ValueError(f"{given.clients}: wanted 1 to 4096 clients")
     allowance = BELOW_WIDTH if given.budget is None else given.budget
     return HostOptions(
-        chosen(given.parameters),
+        parameters.find_set(given.parameters, given.dangerous_parameters),
         given.protect,
         allowance,
         given.noise_sigma,

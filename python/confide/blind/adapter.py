@@ -6,7 +6,7 @@ import ipaddress
 import threading
 from typing import Any
 
-from . import parameters
+from ..cuda import parameters
 from .channel import dial_tcp
 from .errors import Abandoned, AdapterRefused
 from .holder import RemoteAdapter

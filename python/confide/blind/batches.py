@@ -12,7 +12,7 @@ import numpy
 
 from ..cuda import arrays, ring
 from ..cuda.arrays import Array
-from . import masks
+from ..cuda.mask_stream import TILE
 from .channel import Channel
 from .errors import ProtocolError
 from .frames import STEP_DEADLINE_S, Kind
@@ -113,9 +113,9 @@ def encrypted_masks(
     device = context.device
     stream, encryptor = ring.MaskStream(key, device), ring.Encryptor(secret)
     try:
-        for tile in range(-(-terms.columns // masks.TILE)):
-            first = tile * masks.TILE
-            count = min(masks.TILE, terms.columns - first)
+        for tile in range(-(-terms.columns // TILE)):
+            first = tile * TILE
+            count = min(TILE, terms.columns - first)
             columns = stream.columns(tile, 0, context.n, terms.bits)
             seeded = encryptor.encrypt(columns[:count])
             arrays.wipe(columns)

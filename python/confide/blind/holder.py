@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from ..cuda.parameters import SECURITY_BITS_MIN
 from ..sites import source_number
 from .batches import Batch, CounterRange, prepare
 from .channel import Channel, Dial, translate_error
@@ -33,9 +34,8 @@ from .host import BATCHES_MAX
 from .messages import VECTORS_MAX, decode_products, encode_apply
 from .online_step import OnlineStep
 from .pack import packed_bytes
-from .parameters import SECURITY_BITS_MIN
 from .session import HolderOptions, Meter, Session
-from .terms import Terms
+from .terms import Terms, sites_of
 
 _LOOK_EVERY_S, _RETRY_S, _MASK_SLICE_S = 2.0, 0.5, 0.002
 
@@ -55,8 +55,7 @@ class RemoteAdapter:
         self._online: Channel | None = Channel(dial, host)
         with self._translate_errors():
             self.session = _open_session(self._online, options)
-        self.sites = self.session.sites()
-        self.offline_bytes = 0
+        self.sites = sites_of(self.session.terms)
         self._offline: tuple[float, int] | None = None
         self._changed = threading.Condition()
         self._lock, self._stopping = threading.RLock(), False
@@ -309,7 +308,7 @@ class RemoteAdapter:
         with self._translate_errors():
             channel = Channel(self._dial, self.host)
             fresh = _open_session(channel, self.options)
-        if fresh.sites() != self.sites:
+        if sites_of(fresh.terms) != self.sites:
             channel.goodbye(session=True)
             raise HostRefused(f"adapter host {self.host} offers other projections than before")
         self._online, self.session = channel, fresh
@@ -348,10 +347,8 @@ class RemoteAdapter:
                 try:
                     if channel is None or held is not session:
                         channel, held = self._attach_channel(session), session
-                    before = channel.byte_count
                     batch = self._prepare_batch(session, group, channel)
                     wait()
-                    self.offline_bytes += channel.byte_count - before
                     if session.dead:
                         batch.wipe()
                     else:

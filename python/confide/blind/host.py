@@ -23,6 +23,8 @@ import numpy
 from .. import peft
 from ..cuda import arrays, online, ring
 from ..cuda.arrays import Array
+from ..cuda.mask_stream import TILE
+from ..cuda.parameters import SECURITY_BITS_MIN, ParameterSet
 from ..peft import Pair
 from ..sites import PROJECTIONS, source_of
 from . import masks
@@ -30,7 +32,6 @@ from .accounts import Account, Budgets, Clients, Slot
 from .errors import AdapterRefused, Refusal
 from .guarantee import Guarantee
 from .messages import GROUPS_MAX, Attach, Hello, Welcome, is_name
-from .parameters import SECURITY_BITS_MIN, ParameterSet
 from .peers import HostLimits, Preparations, room_for_session
 from .terms import Terms, Weights, noise_headroom, quantise_pairs
 
@@ -240,7 +241,7 @@ def answer_products(
     context = products.context
     stream = ring.MaskStream(key, context.device)
     # What is encrypted is −s, [rows, tokens].
-    tiles = -(-terms.rows // masks.TILE)
+    tiles = -(-terms.rows // TILE)
     shares = stream.columns(0, 0, context.n, terms.bits, negated=True, tiles=tiles)
     answers = products.answers(public_key, shares[: terms.rows])
     arrays.wipe(shares)
@@ -259,7 +260,7 @@ class AdapterHost:
                 f"{options.parameters.name}: wanted a set whose answers are flooded"
             )
         self.options, self.log = options, log
-        self.context = ring.Context.dangerous_named(options.parameters.name, None, options.device)
+        self.context = ring.Context(options.parameters, options.device)
         self._key, self.epoch = os.urandom(32), os.urandom(16)
         self.adapters: dict[str, HostedAdapter] = {}
         self.budgets = Budgets(options.budget_file)

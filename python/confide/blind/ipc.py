@@ -22,9 +22,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ..cuda import arrays, ring
+from ..cuda import arrays, parameters, ring
+from ..cuda.mask_stream import TILE
 from ..cuda.shared import SharedWords
-from . import masks, parameters
 from .batches import Batch, CounterRange, encrypted_masks
 from .channel import dial_unix
 from .errors import BlindError, HostLost, ProtocolError, Refusal
@@ -61,9 +61,11 @@ class IpcAdapter(RemoteAdapter):
         self._lanes: list[Lane] = []
         self._offline_turn, self._ended = threading.Lock(), False
         try:
-            self._child = _start_host(
-                self._place, name, folder, device, set_name, protect, mode, budget
-            )
+            host_options = {
+                "folder": folder, "device": device, "parameters": set_name, "protect": protect, "mode": mode,
+                "budget": str(UNLIMITED if budget is None else budget),
+            }  # fmt: skip
+            self._child = _start_host(self._place, name, host_options)
             options = HolderOptions(
                 name, set_name, protect, device=device, dangerous_parameters=dangerous_parameters
             )
@@ -79,7 +81,7 @@ class IpcAdapter(RemoteAdapter):
             context = self.session.context
             self._online_lane = self._make_lane("online", VECTORS_MAX * columns, VECTORS_MAX * rows)
             self._offline_lane = self._make_lane(
-                "offline", masks.TILE * context.limbs * context.n, 2 * rows * context.n
+                "offline", TILE * context.limbs * context.n, 2 * rows * context.n
             )
             threading.Thread(
                 target=self._prepare_ahead, name="confide-prepare", daemon=True
@@ -191,38 +193,10 @@ class IpcAdapter(RemoteAdapter):
         return Batch(context.device, number, key, prepared)
 
 
-def _start_host(
-    place: Path,
-    name: str,
-    folder: str,
-    device: str,
-    set_name: str,
-    protect: str,
-    mode: str,
-    budget: int | None,
-) -> subprocess.Popen[bytes]:
-    """The host's process, once it listens."""
-    line = [
-        sys.executable,
-        "-m",
-        "confide.blind.ipc",
-        "--place",
-        str(place),
-        "--name",
-        name,
-        "--folder",
-        folder,
-        "--device",
-        device,
-        "--parameters",
-        set_name,
-        "--protect",
-        protect,
-        "--mode",
-        mode,
-        "--budget",
-        str(UNLIMITED if budget is None else budget),
-    ]
+def _start_host(place: Path, name: str, options: dict[str, str]) -> subprocess.Popen[bytes]:
+    """The host's process, once it listens; `options` are those of `main` by name."""
+    line = [sys.executable, "-m", "confide.blind.ipc", "--place", str(place), "--name", name]
+    line += [word for option, value in options.items() for word in (f"--{option}", value)]
     package = str(Path(__file__).resolve().parents[2])
     path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))
     child = subprocess.Popen(
@@ -250,7 +224,7 @@ def main(arguments: list[str] | None = None) -> int:
         parser.add_argument(f"--{option}", required=True)
     parser.add_argument("--budget", type=int, required=True)
     given = parser.parse_args(arguments)
-    chosen = parameters.dangerous_find_set(given.parameters)
+    chosen = parameters.find_set(given.parameters, dangerous=True)
     host = AdapterHost(
         HostOptions(chosen, given.protect, given.budget, rank_max=1024, device=given.device)
     )
@@ -357,7 +331,7 @@ def _answer(
     if preparing is None or preparing.index != request.group:
         raise Refusal("malformed")
     if request.operation == PUSH:
-        if not 1 <= request.count <= masks.TILE or request.first != preparing.pushed:
+        if not 1 <= request.count <= TILE or request.first != preparing.pushed:
             raise Refusal("malformed")
         words = lane.request.words[: request.count * context.limbs * context.n]
         c0 = words.reshape(request.count, context.limbs, context.n)

@@ -6,8 +6,6 @@ import hashlib
 import hmac
 import struct
 
-from ..cuda.mask_stream import TILE as TILE
-
 _ANSWER_DOMAIN = b"confide lora answer mask v1"
 
 

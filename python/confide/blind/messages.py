@@ -193,11 +193,8 @@ class Welcome:
         fields = Fields("welcome", payload)
         if fields.number("version", "H") != VERSION:
             raise fields.field_error("version", "the one that was asked for")
-        epoch, token, flags = (
-            fields.take("epoch", 16),
-            fields.take("token", 32),
-            fields.number("flags", "B"),
-        )
+        epoch, token = fields.take("epoch", 16), fields.take("token", 32)
+        flags = fields.number("flags", "B")
         if flags > 7:
             raise fields.field_error("flags", "three bits")
         protect, groups = fields.word("protect", PROTECTS, 1), fields.number("groups", "H")
@@ -236,11 +233,8 @@ def encode_part(first: int, count: int, ciphertexts: bytes) -> bytes:
 def decode_part(message: str, payload: bytes) -> tuple[int, int, bytes]:
     """First row or column, count, and that many ciphertexts of one length."""
     fields = Fields(message, payload)
-    first, count, ciphertexts = (
-        fields.number("first", "I"),
-        fields.number("count", "H"),
-        fields.remainder(),
-    )
+    first, count = fields.number("first", "I"), fields.number("count", "H")
+    ciphertexts = fields.remainder()
     if count == 0 or not ciphertexts or len(ciphertexts) % count:
         raise fields.field_error("ciphertexts", "at least one, all of one length")
     return first, count, ciphertexts

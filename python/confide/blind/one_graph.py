@@ -20,14 +20,14 @@ from typing import Any
 import numpy
 
 from .. import peft
-from ..cuda import arrays, online, ring
-from ..sites import READERS, Site, Width, source_number
-from . import guarantee, masks, parameters
+from ..cuda import arrays, online, parameters, ring
+from ..sites import READERS, source_number
+from . import guarantee, masks
 from .batches import encrypted_masks
 from .errors import ActivationRefused, NotPrepared
 from .holder import side_stream
 from .host import AdapterHost, HostedAdapter, HostOptions, answer_products
-from .terms import Terms
+from .terms import Terms, sites_of
 
 ADAPTERS_MAX = 16
 PREFILL_ROWS_MAX = 1024
@@ -217,9 +217,7 @@ class OneGraphAdapter:
         mode: str = "full",
         dangerous_parameters: bool = False,
     ) -> None:
-        chosen = (parameters.dangerous_find_set if dangerous_parameters else parameters.find_set)(
-            set_name
-        )
+        chosen = parameters.find_set(set_name, dangerous_parameters)
         self.name, self.bank, self.device = name, bank, bank.device
         _, pairs = peft.load(folder)
         pairs = peft.into_final_hidden(pairs) if mode == "final-hidden" else pairs
@@ -234,11 +232,7 @@ class OneGraphAdapter:
         self.inputs = [
             InputState(self.device, hosted, at, self.context.n) for at in range(len(hosted.groups))
         ]
-        self.sites: dict[Site, Width] = {
-            (state.terms.layer, part.projection): (state.terms.columns, part.outputs)
-            for state in self.inputs
-            for part in state.terms.parts
-        }
+        self.sites = sites_of(state.terms for state in self.inputs)
         self._key, self._client = os.urandom(32), os.urandom(32)
         self._changed, self._stopping = threading.Condition(), False
         self._since = self._least = 0

@@ -21,8 +21,8 @@ class OnlineStep:
     def __init__(self, session: Session, terms: Terms, device: str) -> None:
         self.session, self.terms, self.device = session, terms, device
         self.places, self.table = READERS[terms.source], online.Table(device, 1)
-        line = terms.to_device(device, tokens=session.context.n, places=self.places)
-        self.table.put(0, line)
+        self.line = terms.to_device(device, tokens=session.context.n, places=self.places)
+        self.table.put(0, self.line)
         self.packed, self.answers = (
             online.HostBuffer(device, (VECTORS_MAX, packed_bytes(width, terms.bits)), "uint8")
             for width in (terms.columns, terms.rows)
@@ -56,17 +56,10 @@ class OnlineStep:
     def _mask(
         self, taken: CounterRange, done: int, words: Array, packed: online.HostBuffer | None
     ) -> None:
-        end, terms = taken.first + taken.count, self.terms
+        tokens = taken.batch.lines[taken.first : taken.first + taken.count]
+        here = slice(done, done + taken.count)
         self.online.mask(
-            taken.batch.lines[taken.first : end],
-            self.rows[done : done + taken.count],
-            terms.columns,
-            terms.bits,
-            terms.norm_limit,
-            words,
-            packed,
-            self.scales[done : done + taken.count],
-            self.status,
+            tokens, self.rows[here], self.line, words, packed, self.scales[here], self.status
         )
         arrays.synchronize(self.device)
         if refused := self.status.take():
@@ -87,16 +80,9 @@ class OnlineStep:
     def _unmask(
         self, taken: CounterRange, done: int, words: Array | None, packed: online.HostBuffer | None
     ) -> None:
-        terms = self.terms
-        self.online.unmask(
-            taken.batch.places[taken.first : taken.first + taken.count],
-            words,
-            packed,
-            terms.rows,
-            terms.bits,
-            self.scales[done : done + taken.count],
-            done,
-        )
+        prepared = taken.batch.places[taken.first : taken.first + taken.count]
+        scales = self.scales[done : done + taken.count]
+        self.online.unmask(prepared, words, packed, self.line, scales, done)
 
     def add(self, outputs: dict[str, Array]) -> None:
         """Adds all rows' deltas, in place, to `outputs` [T, width of each]."""

@@ -16,20 +16,16 @@ NORM_LIMIT_MAX = 1 << 40
 VECTOR_BITS_MAX = 33
 
 
-def quantise_rows(
-    real: numpy.ndarray, row_l1_max: int, entry_max: int = ENTRY_MAX
-) -> tuple[numpy.ndarray, numpy.ndarray]:
+def quantise_rows(real: numpy.ndarray, row_l1_max: int) -> tuple[numpy.ndarray, numpy.ndarray]:
     """float32 [rows, columns] -> int16 of the same shape and a float64 scale above 0 for each row."""
     wide = real.astype(numpy.float64)
-    scales = numpy.array([_scale_of(row[None], entry_max, row_l1_max) for row in wide])
+    scales = numpy.array([_scale_of(row[None], row_l1_max) for row in wide])
     return _half_away(wide / scales[:, None]).astype(numpy.int16), scales
 
 
-def quantise_whole(
-    real: numpy.ndarray, row_l1_max: int, entry_max: int = ENTRY_MAX
-) -> tuple[numpy.ndarray, float]:
+def quantise_whole(real: numpy.ndarray, row_l1_max: int) -> tuple[numpy.ndarray, float]:
     """float64 [rows, columns] -> int16 with one scale, which tells nothing of a single row."""
-    scale = _scale_of(real, entry_max, row_l1_max)
+    scale = _scale_of(real, row_l1_max)
     return _half_away(real / scale).astype(numpy.int16), scale
 
 
@@ -44,8 +40,8 @@ def norm_limit(matrix: numpy.ndarray, bits: int, headroom: int) -> int:
     )
 
 
-def _scale_of(rows: numpy.ndarray, entry_max: int, row_l1_max: int) -> float:
-    """The least scale under which entries stay within `entry_max` and rows within `row_l1_max`."""
+def _scale_of(rows: numpy.ndarray, row_l1_max: int) -> float:
+    """The least scale under which entries stay within ENTRY_MAX and rows within `row_l1_max`."""
     if not numpy.isfinite(rows).all():
         raise AdapterRefused("adapter: wanted finite entries, got one that is not")
     greatest = float(numpy.abs(rows).max(initial=0.0))
@@ -53,7 +49,7 @@ def _scale_of(rows: numpy.ndarray, entry_max: int, row_l1_max: int) -> float:
         return 1.0
     if row_l1_max == 0:
         raise AdapterRefused("row bound: wanted at least 1, got 0")
-    scale = greatest / float(min(entry_max, ENTRY_MAX))
+    scale = greatest / ENTRY_MAX
     while True:
         longest = int(numpy.abs(_half_away(rows / scale)).sum(axis=1).max())
         if longest <= row_l1_max:

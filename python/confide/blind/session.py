@@ -6,9 +6,7 @@ import os
 import time
 from dataclasses import dataclass, field
 
-from ..cuda import ring
-from ..sites import Site, Width
-from . import parameters
+from ..cuda import parameters, ring
 from .batches import Pool
 from .channel import Channel
 from .errors import HostRefused
@@ -35,11 +33,8 @@ class Session:
     """Everything that is worthless once the host is started anew."""
 
     def __init__(self, channel: Channel, options: HolderOptions) -> None:
-        self._named = (
-            parameters.dangerous_find_set if options.dangerous_parameters else parameters.find_set
-        )
-        self.parameters = self._named(options.parameters)
-        self.context = ring.Context.dangerous_named(options.parameters, None, options.device)
+        self.parameters = parameters.find_set(options.parameters, options.dangerous_parameters)
+        self.context = ring.Context(self.parameters, options.device)
         self.secret = ring.SecretKey.random(self.context)
         client = os.urandom(32)
         hello = Hello(
@@ -86,14 +81,6 @@ class Session:
                 )
             if terms.is_merged != (self.welcome.protect == "ba"):
                 raise refusal(f"terms of protect = {self.welcome.protect}", "others")
-
-    def sites(self) -> dict[Site, Width]:
-        """Every projection that the adapter changes, with its widths."""
-        return {
-            (terms.layer, part.projection): (terms.columns, part.outputs)
-            for terms in self.terms
-            for part in terms.parts
-        }
 
     def kill(self) -> None:
         """Nothing more can come of it."""

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy
 
 from ..cuda import arrays, online
+from ..cuda.parameters import ParameterSet
 from ..peft import Pair
-from ..sites import PROJECTIONS, source_of
+from ..sites import PROJECTIONS, Site, Width, source_of
 from .errors import AdapterRefused
 from .messages import Fields
-from .parameters import ParameterSet
-from .quantise import ENTRY_MAX, VECTOR_BITS_MAX, norm_limit, quantise_rows, quantise_whole
+from .quantise import VECTOR_BITS_MAX, norm_limit, quantise_rows, quantise_whole
 
 WIDTH_MAX = 1 << 16
 RANK_MAX = 1024
@@ -143,6 +143,15 @@ class Terms:
         return Terms(layer, source, columns, bits, limit, sigma, outputs_max, tuple(parts))
 
 
+def sites_of(inputs: Iterable[Terms]) -> dict[Site, Width]:
+    """Every projection that an adapter with these inputs changes, with its widths."""
+    return {
+        (terms.layer, part.projection): (terms.columns, part.outputs)
+        for terms in inputs
+        for part in terms.parts
+    }
+
+
 @dataclass(frozen=True)
 class Weights:
     """What the host computes with, int16 [rows, columns], and the terms on which."""
@@ -157,7 +166,6 @@ def quantise_pairs(
     protect: str,
     parameters: ParameterSet,
     noise_sigma: float = 0.0,
-    entry_max: int = ENTRY_MAX,
 ) -> Weights:
     """The projections that read one vector, stacked and rounded."""
     if not 1 <= len(pairs) <= PARTS_MAX:
@@ -171,13 +179,13 @@ def quantise_pairs(
     for projection, pair in pairs:
         _check(projection, pair, source, columns)
         if protect == "a":
-            matrix, scales = quantise_rows(pair.a, parameters.row_l1_max, entry_max)
+            matrix, scales = quantise_rows(pair.a, parameters.row_l1_max)
             factor = ((pair.b.astype(numpy.float64) * pair.scale) * scales[None, :]).astype(
                 numpy.float32
             )
             parts.append(Part(projection, matrix.shape[0], factor=factor))
         else:
-            matrix, scale = quantise_whole(merge(pair), parameters.row_l1_max, entry_max)
+            matrix, scale = quantise_whole(merge(pair), parameters.row_l1_max)
             parts.append(Part(projection, matrix.shape[0], scale=scale))
         matrices.append(matrix)
     matrix = numpy.ascontiguousarray(numpy.concatenate(matrices))

@@ -26,13 +26,8 @@ class Seeded:
         fixed = wire.HEADER_BYTES + wire.SEED_BYTES + 4
         return fixed + wire.packed_bytes(context, context.limbs, context.n)
 
-    def to_bytes(self, index: int) -> bytes:
-        """The wire form of one: header, seed, index, c0."""
-        one = slice(index, index + 1)
-        return Seeded(self.context, self.c0[one], self.seeds[one], self.indices[one]).all_bytes()[0]
-
     def all_bytes(self) -> list[bytes]:
-        """The wire forms of all: one copy from the device."""
+        """The wire forms, each of header, seed, index and c0: one copy from the device."""
         if not self.seeds:
             return []
         start, bodies = wire.header(self.context, wire.SEEDED), wire.pack(self.context, self.c0)
@@ -92,13 +87,8 @@ class Small:
         places = 0 if count == n else 2 * count
         return wire.HEADER_BYTES + 4 + places + -(-count * bits // 8) + n * bits // 8
 
-    def to_bytes(self, index: int) -> bytes:
-        """The wire form of one: header, count, positions where not all are there, c0, c1."""
-        one = slice(index, index + 1)
-        return Small(self.context, self.c0[one], self.c1[one], self.positions).all_bytes()[0]
-
     def all_bytes(self) -> list[bytes]:
-        """The wire forms of all: one copy from the device for each part."""
+        """The wire forms, each of header, count, positions where not all are there, c0 and c1: two copies."""
         if self.count == 0:
             return []
         context = self.context

@@ -16,31 +16,10 @@ from .parameters import ParameterSet
 class Context:
     """A parameter set at work on a device: `.n .primes .limbs .bits .device .set`."""
 
-    def __init__(
-        self, set_name: str, plaintext_bits: int | None = None, device: str = "cpu"
-    ) -> None:
-        """A set of at least 128 bits whose answers are flooded; `plaintext_bits` None: the set's own."""
-        self._make(parameters.find_set(set_name), plaintext_bits, device)
-
-    @classmethod
-    def dangerous_named(
-        cls, set_name: str, plaintext_bits: int | None = None, device: str = "cpu"
-    ) -> Context:
-        """Any set: also those below 128 bits, and those that are not flooded."""
-        made = object.__new__(cls)
-        made._make(parameters.dangerous_find_set(set_name), plaintext_bits, device)
-        return made
-
-    def _make(self, chosen: ParameterSet, plaintext_bits: int | None, device: str) -> None:
-        if plaintext_bits is not None and plaintext_bits != chosen.plaintext_bits:
-            chosen = chosen.with_plaintext_bits(plaintext_bits)
+    def __init__(self, chosen: ParameterSet, device: str = "cpu") -> None:
         self.set, self.device = chosen, "cuda:0" if device == "cuda" else device
-        self.n, self.primes, self.limbs, self.bits = (
-            chosen.n,
-            chosen.primes,
-            chosen.limbs,
-            chosen.plaintext_bits,
-        )
+        self.n, self.primes, self.limbs = chosen.n, chosen.primes, chosen.limbs
+        self.bits = chosen.plaintext_bits
         self.log_n = self.n.bit_length() - 1
         narrow = max(self.primes) < 1 << 30
         self._defines = {"RING_WORD": "uint32_t" if narrow else "uint64_t"}
@@ -51,6 +30,11 @@ class Context:
             "shared": words * (4 if narrow else 8),
         }
         self._fill_tables()
+
+    @classmethod
+    def dangerous_named(cls, set_name: str, device: str = "cpu") -> Context:
+        """Any set: also those below 128 bits, and those that are not flooded."""
+        return cls(parameters.find_set(set_name, dangerous=True), device)
 
     def _fill_tables(self) -> None:
         one, n = self.set, self.n
@@ -98,13 +82,6 @@ class Context:
     def residues(self, values: Array, what: str = "values") -> Array:
         """An array [count, limbs, n] as kernels take it."""
         return arrays.to_device(values, "uint64", self.device, what, (None, self.limbs, self.n))
-
-    def transform_in_place(self, name: str, values: Array) -> None:
-        """`ntt_forward` or `ntt_inverse` on an array whose last two axes are [limbs, n]."""
-        count = int(np.prod(tuple(values.shape))) // self.n
-        self.launch(
-            "ntt.cu", name, count, values, self.limb_table, self.roots, self.limbs, self.log_n
-        )
 
 
 @contextmanager

@@ -91,13 +91,8 @@ class DecodeStep:
             raise ValueError(
                 f"decode step: wanted at most {GROUP_MAX} query heads for each key head, got {got}"
             )
-        self.config, self.weights, self.cache, self.rows, self.device = (
-            config,
-            weights,
-            cache,
-            rows,
-            device,
-        )
+        self.config, self.weights, self.cache = config, weights, cache
+        self.rows, self.device = rows, device
         self.cosines, self.sines, self.overlap = cosines, sines, overlap
         self.limit = cache.shape[4] if limit is None else limit
         self.element = "float" if "float32" in str(weights.embedding.dtype) else "bf16"

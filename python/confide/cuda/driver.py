@@ -52,19 +52,6 @@ def library() -> ctypes.CDLL:
     return ctypes.CDLL("libcuda.so.1")
 
 
-def present() -> bool:
-    """Whether a driver and at least one device are there; asks torch only where a driver is."""
-    try:
-        library()
-    except OSError:
-        return False
-    try:
-        import torch
-    except ImportError:
-        return False
-    return bool(torch.cuda.is_available())
-
-
 def check(status: int, call: str) -> None:
     """Raises CudaError with the driver's own words where `status` is not CUDA_SUCCESS."""
     if status == 0:

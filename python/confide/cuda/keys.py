@@ -25,17 +25,8 @@ class SecretKey:
         secret = arrays.empty((context.limbs, context.n), "uint64", context.device)
         with generator(context, rng) as drawn:
             first = drawn.take(context.n)
-            tables = (context.limb_table, context.roots)
-            context.launch(
-                "encrypt.cu",
-                "secret_key",
-                context.limbs,
-                drawn.key,
-                first,
-                *tables,
-                secret,
-                context.log_n,
-            )
+            given = (drawn.key, first, context.limb_table, context.roots, secret)
+            context.launch("encrypt.cu", "secret_key", context.limbs, *given, context.log_n)
         return cls(context, secret)
 
     @property
@@ -51,10 +42,6 @@ class SecretKey:
             seed = drawn.seed()
             b = self._encrypt(None, 1, drawn, seed, 0)
         return PublicKey(self.context, arrays.to_host(seed).tobytes(), b)
-
-    def encryptor(self, rng: Rng | None = None) -> Encryptor:
-        """Encrypts many vectors of messages under one public seed."""
-        return Encryptor(self, rng)
 
     def decrypt(self, answers: Small) -> Array:
         """The messages of each answer, `[count, n]` or `[count, positions]`, in [0, 2^k)."""

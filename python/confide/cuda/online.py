@@ -23,7 +23,7 @@ REFUSALS = {
 }
 THREADS, ROWS_AT_ONCE = 256, 8
 INPUT_WORDS, PART_WORDS, PARTS_MAX, PARTS = 32, 6, 3, 8
-POOL_HEAD, SLOT_WORDS, PREPARED, MASK_KEY, SHARE_KEY = 4, 12, 1, 2, 6
+POOL_HEAD, SLOT_WORDS = 4, 12
 _NO_PART, _FACTOR_PART, _SCALE_PART = 0, 1, 2
 # Address, width, stride and type of an output; nothing where there is none.
 Place = tuple[int, int, int, str | None]
@@ -55,13 +55,8 @@ class InputOnDevice:
         parts: dict[int, PartOnDevice],
     ) -> None:
         """`matrix`: int16 [rows, columns], None where this role has none; `parts` by their place among the outputs."""
-        self.columns, self.bits, self.norm_limit, self.tokens, self.parts = (
-            columns,
-            bits,
-            norm_limit,
-            tokens,
-            parts,
-        )
+        self.columns, self.bits, self.norm_limit = columns, bits, norm_limit
+        self.tokens, self.parts = tokens, parts
         self.rows = sum(part.rows for part in parts.values()) if matrix is None else matrix.shape[0]
         self.stride = -(-columns // 8) * 8
         self.matrix = None
@@ -220,36 +215,22 @@ class Online:
         """
         vectors, x, stride, kind = _matrix(rows)
         self._check(vectors, table.rows_max)
-        places = [_output(output, vectors) for output in outputs] + [(0, 0, 0, None)] * (
-            PARTS_MAX - len(outputs)
-        )
+        places = _places(outputs, vectors)
         output_kind = next((place[3] for place in places if place[3]), kind)
         if any(place[3] not in (None, output_kind) for place in places):
             raise TypeError("outputs: wanted one dtype, got several")
         module = runtime.Module("online.cu", self.device, {"INPUT": kind, "OUTPUT": output_kind})
         tiles = -(-table.rows_max // ROWS_AT_ONCE)
-        module.kernel("masked_products")(
-            (tiles, vectors),
-            THREADS,
-            table.words,
-            adapter_of,
-            offset_of,
-            x,
-            stride,
-            self.real,
-            self.rows_max,
-            self.used,
-            status.address,
-        )
+        given = (table.words, adapter_of, offset_of, x, stride)
+        left = (self.real, self.rows_max, self.used, status.address)
+        module.kernel("masked_products")((tiles, vectors), THREADS, *given, *left)
         self._add(module, table, adapter_of, vectors, places, advance=True)
 
     def mask(
         self,
         tokens: Array,
         rows: Array,
-        columns: int,
-        bits: int,
-        norm_limit: int,
+        line: InputOnDevice,
         masked: Array,
         packed: HostBuffer | None,
         scales: Array,
@@ -262,84 +243,51 @@ class Online:
         vectors, x, stride, kind = _matrix(rows)
         module = runtime.Module("online.cu", self.device, {"INPUT": kind, "OUTPUT": kind})
         there, packed_stride = (0, 0) if packed is None else (packed.address, packed.array.shape[1])
-        module.kernel("mask_vectors")(
-            vectors,
-            THREADS,
-            tokens,
-            x,
-            stride,
-            columns,
-            bits,
-            norm_limit,
-            masked,
-            there,
-            packed_stride,
-            scales,
-            status.address,
-        )
+        given = (tokens, x, stride, line.columns, line.bits, line.norm_limit)
+        left = (masked, there, packed_stride, scales, status.address)
+        module.kernel("mask_vectors")(vectors, THREADS, *given, *left)
 
     def answer(
         self, table: Table, jobs: Array, words: Array, packed: Array, answers: Array
     ) -> None:
         """The host's half: jobs int64 [T, 6] (line of the table, share key, token); answers int64 [T, stride]."""
-        given = packed if words is None else words
+        stride = (packed if words is None else words).shape[1]
         module = runtime.Module("online.cu", self.device, {"INPUT": "float", "OUTPUT": "float"})
         tiles = -(-table.rows_max // ROWS_AT_ONCE)
-        module.kernel("answer_vectors")(
-            (tiles, jobs.shape[0]),
-            THREADS,
-            table.words,
-            jobs,
-            words,
-            packed,
-            given.shape[1],
-            answers,
-            answers.shape[1],
-        )
+        given = (table.words, jobs, words, packed, stride)
+        grid = (tiles, jobs.shape[0])
+        module.kernel("answer_vectors")(grid, THREADS, *given, answers, answers.shape[1])
 
     def unmask(
         self,
         prepared: Array,
         words: Array,
         packed: HostBuffer | None,
-        rows: int,
-        bits: int,
+        line: InputOnDevice,
         scales: Array,
         first: int = 0,
     ) -> None:
-        """The key holder again: prepared int64 [T] addresses of `rows` words each, which are wiped. What it makes is
-        for `add`, from vector `first` on.
+        """The key holder again: prepared int64 [T] addresses of as many words as the line has rows, which are wiped.
+        What it makes is for `add`, from vector `first` on.
 
         Answers are `words` int64 [T, rows] on the device, or `packed` uint8 [T, bytes] in a buffer of the host.
         """
-        self._check(first + prepared.shape[0], rows)
+        count = prepared.shape[0]
+        self._check(first + count, line.rows)
         there, stride = (
             (0, words.shape[1]) if packed is None else (packed.address, packed.array.shape[1])
         )
         module = runtime.Module("online.cu", self.device, {"INPUT": "float", "OUTPUT": "float"})
-        module.kernel("unmask_products")(
-            prepared.shape[0],
-            128,
-            prepared,
-            words,
-            there,
-            stride,
-            rows,
-            bits,
-            scales,
-            self.real[first:],
-            self.rows_max,
-            self.used[first:],
-        )
+        given = (prepared, words, there, stride, line.rows, line.bits, scales)
+        left = (self.real[first:], self.rows_max, self.used[first:])
+        module.kernel("unmask_products")(count, 128, *given, *left)
 
     def add(self, table: Table, adapter_of: Array, outputs: Sequence[Array | None]) -> None:
         """B onto `outputs`, of what `unmask` left."""
-        places = [_output(output, None) for output in outputs] + [(0, 0, 0, None)] * (
-            PARTS_MAX - len(outputs)
-        )
+        vectors = next(output.shape[0] for output in outputs if output is not None)
+        places = _places(outputs, vectors)
         kind = next(place[3] for place in places if place[3])
         module = runtime.Module("online.cu", self.device, {"INPUT": kind, "OUTPUT": kind})
-        vectors = next(output.shape[0] for output in outputs if output is not None)
         self._add(module, table, adapter_of, vectors, places, advance=False)
 
     def _add(
@@ -353,17 +301,9 @@ class Online:
     ) -> None:
         width = sum(place[1] for place in places)
         flat = [value for place in places for value in place[:3]]
-        module.kernel("add_outputs")(
-            (-(-width // THREADS), vectors),
-            THREADS,
-            table.words,
-            adapter_of,
-            self.real,
-            self.rows_max,
-            self.used,
-            *flat,
-            int(advance),
-        )
+        grid = (-(-width // THREADS), vectors)
+        given = (table.words, adapter_of, self.real, self.rows_max, self.used)
+        module.kernel("add_outputs")(grid, THREADS, *given, *flat, int(advance))
 
     def _check(self, vectors: int, rows: int) -> None:
         if vectors > self.vectors_max or rows > self.rows_max:
@@ -389,11 +329,15 @@ def _matrix(rows: Array) -> tuple[int, int, int, str]:
     return int(rows.shape[0]), arrays.address(rows), int(stride), _TYPES[dtype]
 
 
-def _output(output: Array | None, vectors: int | None) -> Place:
-    """Address, width, stride, type."""
-    if output is None:
-        return 0, 0, 0, None
-    count, where, stride, kind = _matrix(output)
-    if vectors is not None and count != vectors:
-        raise ValueError(f"outputs: wanted {vectors} rows, got {count}")
-    return where, int(output.shape[1]), stride, kind
+def _places(outputs: Sequence[Array | None], vectors: int) -> list[Place]:
+    """Each output [vectors, width] as the kernel takes it, filled up to as many as it takes."""
+    places: list[Place] = []
+    for output in outputs:
+        if output is None:
+            places.append((0, 0, 0, None))
+            continue
+        count, where, stride, kind = _matrix(output)
+        if count != vectors:
+            raise ValueError(f"outputs: wanted {vectors} rows, got {count}")
+        places.append((where, int(output.shape[1]), stride, kind))
+    return places + [(0, 0, 0, None)] * (PARTS_MAX - len(outputs))

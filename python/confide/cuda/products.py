@@ -51,17 +51,8 @@ def switch_down(context: Context, parts: Array) -> Small:
     c0, c1 = (arrays.empty((rows, context.n), "uint64", context.device) for _ in range(2))
     grid = (-(-context.n // _THREADS), 2 * rows)
     kernel = context.kernel("switch.cu", "switch_down")
-    kernel(
-        grid,
-        _THREADS,
-        parts,
-        context.limb_table,
-        context.inverses,
-        c0,
-        c1,
-        context.limbs,
-        context.n,
-    )
+    given = (parts, context.limb_table, context.inverses)
+    kernel(grid, _THREADS, *given, c0, c1, context.limbs, context.n)
     return Small(context, c0, c1)
 
 

@@ -11,7 +11,6 @@ pointer. A launch on a CUDA device goes to torch's current stream and waits for 
 from __future__ import annotations
 
 import ctypes
-import functools
 import importlib
 import os
 import re
@@ -80,6 +79,10 @@ def _import_emulator() -> ModuleType:
         ) from error
 
 
+# Those of this process, by file, device and defines.
+_MODULES: dict[tuple[str, str, tuple[tuple[str, str], ...]], Module] = {}
+
+
 class Module:
     """A .cu file (relative to this package, or absolute) built for `device`, with `defines` as macros.
 
@@ -95,7 +98,12 @@ class Module:
     ) -> Module:
         """Returns the one module of this process for the same file, device and defines, building it if need be."""
         given = tuple(sorted((name, str(value)) for name, value in (defines or {}).items()))
-        return _module(str(file), "cuda:0" if str(device) == "cuda" else str(device), given)
+        key = (str(file), "cuda:0" if str(device) == "cuda" else str(device), given)
+        if key not in _MODULES:
+            made = object.__new__(cls)
+            made._build(key[0], key[1], dict(given))
+            _MODULES[key] = made
+        return _MODULES[key]
 
     def _build(self, file: str, device: str, defines: dict[str, str]) -> None:
         self.file, self.device = file, device
@@ -135,13 +143,6 @@ class Module:
                     f"{name}: {parameter.name} has {size} bytes in the library, not those of its type"
                 )
         return Kernel(name, parameters, self.device, found.launch)
-
-
-@functools.cache
-def _module(file: str, device: str, defines: tuple[tuple[str, str], ...]) -> Module:
-    made = object.__new__(Module)
-    made._build(file, device, dict(defines))
-    return made
 
 
 class Kernel:

@@ -68,7 +68,6 @@ class RecordedStep:
 
     graphs: list[Any]
     points: list[Point]
-    replays: int = 0
 
 
 @dataclass
@@ -208,7 +207,6 @@ class Stepper:
 
     def replay(self, shape: Shape, recorded: RecordedStep, add: Add) -> None:
         """Replays the recorded graphs of a step, with what `add` does between them."""
-        recorded.replays += 1
         for index, graph in enumerate(recorded.graphs):
             graph.replay()
             if index < len(recorded.points):

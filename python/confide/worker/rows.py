@@ -51,11 +51,8 @@ class Rows:
 
     def pick(self, slots: slice, group: int, logits: Tensor, kind: str) -> None:
         """The choice for these slots: the next input, and what the host is told."""
-        token, best, chosen = (
-            self.token[group, slots],
-            self.best[group, slots],
-            self.chosen[group, slots],
-        )
+        token, best = self.token[group, slots], self.best[group, slots]
+        chosen = self.chosen[group, slots]
         if kind == "greedy":
             greedy(logits, self.forbidden[slots], best, token)
         else:

@@ -33,14 +33,9 @@ def memory(scheduler: Scheduler) -> dict[str, int | None]:
         "rows": scheduler.rows.bytes(),
     }
     if model.device.type != "cuda":
-        return {
-            **used,
-            "graphs": None,
-            "workspace": None,
-            "reserved": None,
-            "device_used": None,
-            "device_all": None,
-        }
+        return used | dict.fromkeys(
+            ("graphs", "workspace", "reserved", "device_used", "device_all")
+        )
     if stepper.shadow is not None:
         used["rows"] += stepper.shadow.bytes()
     free, whole = torch.cuda.mem_get_info(model.device)

@@ -12,8 +12,8 @@ import struct
 import numpy
 
 from confide.blind.errors import ActivationRefused
-from confide.blind.masks import TILE
 from confide.blind.terms import Terms
+from confide.cuda.mask_stream import TILE
 
 VECTOR_MAX = 32767
 ROUNDING_ERROR_MAX = 1.0 / 1024.0

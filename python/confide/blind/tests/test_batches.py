@@ -45,7 +45,7 @@ class Batches(unittest.TestCase):
     def test_masks_and_generators_are_wiped_also_where_the_caller_stops(
         self, device: Device
     ) -> None:
-        context = ring.Context.dangerous_named("toy-256-q100-flood40", None, device.name)
+        context = ring.Context.dangerous_named("toy-256-q100-flood40", device.name)
         secret = ring.SecretKey.random(context)
         made: list[Any] = []
         wiped: list[ring.Encryptor] = []

@@ -18,7 +18,6 @@ from confide.blind import (
     holder,
     messages,
     pack,
-    parameters,
     session,
     terms,
 )
@@ -32,6 +31,7 @@ from confide.blind.errors import (
     Refusal,
 )
 from confide.blind.tests import adapters, hosts, reference
+from confide.cuda import parameters
 
 WIDTH = 64
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ class HostTests(Base):
                     for projection in ("q", "v")
                 ]
                 matrix = terms.quantise_pairs(
-                    1, pairs, protect, parameters.dangerous_find_set(hosts.TOY)
+                    1, pairs, protect, parameters.find_set(hosts.TOY, dangerous=True)
                 ).matrix
                 limit, wide = session.terms[group].norm_limit, matrix.astype(numpy.int64)
                 wanted = []
@@ -197,7 +197,7 @@ class HostTests(Base):
         low = numpy.uint64((1 << raw.session.terms[0].bits) - 1)
         pairs = [(projection, self.pair(0, projection, 1.0)) for projection in ("q", "v")]
         matrix = terms.quantise_pairs(
-            0, pairs, "a", parameters.dangerous_find_set(hosts.TOY)
+            0, pairs, "a", parameters.find_set(hosts.TOY, dangerous=True)
         ).matrix
         drawn = reference.mask_rows(batch.key, 0, 1, WIDTH, raw.session.terms[0].bits)[0]
         product = (matrix.astype(numpy.int64).astype(numpy.uint64) * drawn).sum(axis=1) & low

@@ -99,7 +99,16 @@ class DoorTest(unittest.TestCase):
         place = Path(self.folder).parent / "left"
         place.mkdir()
         child = ipc._start_host(
-            place, "mine", str(self.folder), "cpu", hosts.TOY, "a", "full", None
+            place,
+            "mine",
+            {
+                "folder": str(self.folder),
+                "device": "cpu",
+                "parameters": hosts.TOY,
+                "protect": "a",
+                "mode": "full",
+                "budget": "10",
+            },
         )
         self.assertTrue((place / "blind").exists())
         assert child.stdin and child.stdout

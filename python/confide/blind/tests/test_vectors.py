@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy
 
-from confide.blind import frames, masks, messages, pack, parameters, terms
+from confide.blind import frames, masks, messages, pack, terms
 from confide.blind.errors import ActivationRefused, FieldError, ProtocolError, Refusal
 from confide.blind.tests import reference
+from confide.cuda import parameters
 from confide.peft import Pair
 
 VECTORS = Path(__file__).resolve().parents[4] / "vectors" / "lora"

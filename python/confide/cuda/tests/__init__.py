@@ -15,10 +15,11 @@ from confide.cuda import driver
 
 def devices() -> list[str]:
     """Lists the devices of this machine: "cpu", then each "cuda:N" that torch sees."""
-    if not driver.present():
+    try:
+        driver.library()
+        import torch
+    except (OSError, ImportError):
         return ["cpu"]
-    import torch
-
     return ["cpu", *(f"cuda:{ordinal}" for ordinal in range(torch.cuda.device_count()))]
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy
 
-from confide.blind import pack, parameters, terms
+from confide.blind import pack, terms
 from confide.blind.tests import reference
-from confide.cuda import arrays, online, tests
+from confide.cuda import arrays, online, parameters, tests
 from confide.peft import Pair
 
 VECTORS = Path(__file__).resolve().parents[4] / "vectors" / "lora"
@@ -95,9 +95,7 @@ class OnlineTest(unittest.TestCase):
                 step.mask(
                     arrays.upload(token_words(MASK, [9]), device),
                     arrays.upload(real, device),
-                    columns,
-                    bits,
-                    case["norm_limit"],
+                    online.InputOnDevice(device, None, columns, bits, case["norm_limit"], 1, {}),
                     masked,
                     packed,
                     scales,
@@ -248,9 +246,7 @@ class OnlineTest(unittest.TestCase):
             step.mask(
                 arrays.upload(token_words(MASK, [4, 5, 6]), device),
                 arrays.upload(rows, device),
-                columns,
-                bits,
-                example.terms.norm_limit,
+                example.line,
                 masked,
                 packed,
                 scales,
@@ -275,7 +271,7 @@ class OnlineTest(unittest.TestCase):
             raw.array[:] = numpy.frombuffer(
                 pack.pack(arrays.as_words(answers), bits), numpy.uint8
             ).reshape(count, -1)
-            step.unmask(arrays.upload(addresses, device), None, raw, rows_count, bits, scales)
+            step.unmask(arrays.upload(addresses, device), None, raw, example.line, scales)
             outputs = [
                 arrays.zeros((count, 23), "float32", device),
                 None,

@@ -18,8 +18,8 @@ class Races(unittest.TestCase):
     def setUp(self) -> None:
         self.enterContext(mock.patch.dict(os.environ, {"CONFIDE_CPU_RACES": "1"}))
         # Modules that were built without are not these.
-        runtime._module.cache_clear()
-        self.addCleanup(runtime._module.cache_clear)
+        runtime._MODULES.clear()
+        self.addCleanup(runtime._MODULES.clear)
 
     def test_barriers_atomics_and_launches_order_accesses(self) -> None:
         values = np.zeros(65, np.uint32)
