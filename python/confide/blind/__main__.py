@@ -27,7 +27,7 @@ to evidence (docs/channel.md)."""
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The program."""
+    """Runs the program; gives its exit status."""
     parser = argparse.ArgumentParser(prog="python -m confide.blind", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     host = commands.add_parser(
@@ -99,7 +99,7 @@ def _add_host_arguments(host: argparse.ArgumentParser) -> None:
 
 
 def _add_budget_file_arguments(host: argparse.ArgumentParser) -> None:
-    """Where the counts of answers are kept."""
+    """Adds the three ways to say where the counts of answers are kept."""
     add = host.add_mutually_exclusive_group().add_argument
     add("--budget-file", type=Path, metavar="FILE", help="keep the counts of answers in this file")
     add(

@@ -34,7 +34,7 @@ class Slot:
 
 @dataclass(frozen=True)
 class Account:
-    """What answers are counted for."""
+    """The account that answers are counted for: its digest and its name."""
 
     id: bytes
     name: str

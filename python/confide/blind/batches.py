@@ -37,7 +37,7 @@ class Batch:
 
     @property
     def remaining(self) -> int:
-        """Tokens that can still be masked."""
+        """The number of tokens that can still be masked."""
         return self.tokens - self.next
 
     def wipe(self) -> None:
@@ -72,16 +72,16 @@ class Pool:
 
     @property
     def remaining(self) -> int:
-        """Vectors that can be asked about."""
+        """The number of vectors that the host can still be asked about."""
         return sum(batch.remaining for batch in self._batches)
 
     @property
     def batches(self) -> int:
-        """Batches with counters left."""
+        """The number of batches with counters left."""
         return len(self._batches)
 
     def put(self, batch: Batch) -> None:
-        """A preparation came to its end."""
+        """Takes a batch whose preparation has ended."""
         with self.lock:
             self._batches.append(batch)
 
@@ -100,7 +100,7 @@ class Pool:
         return None
 
     def wipe(self) -> None:
-        """Throws all away."""
+        """Wipes every batch."""
         with self.lock:
             while self._batches:
                 self._batches.popleft().wipe()

@@ -62,7 +62,7 @@ class Channel:
 
     @property
     def byte_count(self) -> int:
-        """Sent and received."""
+        """The bytes sent and received until now."""
         return self.frames.bytes_sent + self.frames.bytes_received
 
     def begin(self, kind: Kind, payload: bytes) -> int:
@@ -73,7 +73,7 @@ class Channel:
         return request
 
     def send(self, kind: Kind, request: int, payload: bytes) -> None:
-        """One more frame of a request."""
+        """Sends one more frame of a request."""
         self.frames.send(kind, request, payload, ANSWER_DEADLINE_S)
 
     def receive(self, request: int, what: str, seconds: float) -> Frame:

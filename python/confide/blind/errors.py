@@ -80,7 +80,7 @@ class Refusal(BlindError):
 
     @property
     def code(self) -> int:
-        """Its byte on the wire."""
+        """The refusal's byte on the wire."""
         return _CODES[self.name]
 
 

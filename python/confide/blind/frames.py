@@ -77,7 +77,7 @@ PAYLOAD_MAX = {
 
 
 class Side(enum.Enum):
-    """Who receives."""
+    """The side that receives a frame."""
 
     HOST = "host"
     HOLDER = "holder"
@@ -89,7 +89,7 @@ class Side(enum.Enum):
 
 @dataclass(frozen=True)
 class Frame:
-    """A whole frame."""
+    """A whole frame: its kind, the request's id and the payload."""
 
     kind: Kind
     id: int
@@ -187,7 +187,7 @@ class FrameStream:
         self._out.close()
 
     def _read(self, what: str, until: float, seconds: float, within: bool) -> None:
-        """Takes what came. Memory grows with what comes, never with what a length announces."""
+        """Reads what has arrived. Memory grows with what arrives, never with what a length announces."""
         left = until - time.monotonic()
         if left <= 0:
             raise Deadline(what, seconds)

@@ -287,7 +287,7 @@ class RemoteAdapter:
         )
 
     def _reconnect(self, session: Session) -> None:
-        """The same session on a new connection."""
+        """Attaches the same session over a new connection."""
         if self._online is not None:
             self._online.frames.close()
             self._online = None
@@ -421,7 +421,7 @@ class RemoteDeltas:
         self.grouped, self.number = adapter, 0
 
     def belongs_to(self, number: int) -> None:
-        """The generation's number."""
+        """Takes the generation's number."""
         self.number = number
 
     def add(self, layer: int, source: str, rows: Any, outputs: dict[str, Any]) -> None:
@@ -430,7 +430,7 @@ class RemoteDeltas:
         self.adapter.add_rows(self.session, layer, source, rows, outputs, self.meter)
 
     def report(self) -> dict[str, Any]:
-        """What it took until now."""
+        """Reports what the generation has taken until now."""
         meter = self.meter
         return {
             "he_operations": meter.he_operations,
@@ -443,4 +443,4 @@ class RemoteDeltas:
         }
 
     def close(self) -> None:
-        """Nothing is held for a generation alone."""
+        """Does nothing: nothing is held for one generation alone."""

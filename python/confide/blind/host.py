@@ -188,7 +188,7 @@ class Sequence:
 
 @dataclass
 class Session:
-    """What a hello opened."""
+    """A key holder's session, opened by its hello."""
 
     client: bytes
     token: bytes
@@ -204,12 +204,12 @@ class Session:
     peer: str = ""
 
     def note_use(self) -> None:
-        """Something was asked."""
+        """Notes that the session was used just now."""
         self.last_used, self.is_used = time.monotonic(), True
 
 
 class BatchPreparation:
-    """A batch whose ciphertexts arrive."""
+    """A batch whose ciphertexts are arriving."""
 
     def __init__(self, host: AdapterHost, session: Session, group: int, batch: int) -> None:
         self.host, self.session, self.index, self.batch = host, session, group, batch
@@ -218,7 +218,7 @@ class BatchPreparation:
         self._products = ring.ScalarProducts(host.context, self.group.weights.matrix)
 
     def push(self, seeded: Any, count: int) -> None:
-        """The ciphertexts of the next columns."""
+        """Takes the ciphertexts of the next `count` columns. Raises `Refusal` beyond the last."""
         if self.pushed + count > self.group.terms.columns:
             raise Refusal("malformed")
         self._products.add_seeded(self.pushed, seeded)
@@ -278,7 +278,7 @@ class AdapterHost:
         return self.offer(name or found, peft.into_final_hidden(pairs) if final_hidden else pairs)
 
     def offer(self, name: str, pairs: dict[tuple[int, str], Pair]) -> HostedAdapter:
-        """As `load`, from pairs."""
+        """Offers an adapter as `load` does, from pairs."""
         hosted = HostedAdapter(name, pairs, self.options)
         if len(self.adapters) >= ADAPTERS_MAX or name in self.adapters:
             raise AdapterRefused(
@@ -299,7 +299,7 @@ class AdapterHost:
         )
 
     def open(self, hello: Hello, peer: str = "") -> tuple[Session, Welcome]:
-        """A new session, with its first connection, which came from `peer`."""
+        """Opens a session with its first connection, which came from `peer`."""
         account = self.options.clients.account(hello.credential)
         adapter = self.adapters.get(hello.adapter)
         if adapter is None:
@@ -340,7 +340,7 @@ class AdapterHost:
         )
 
     def attach(self, attach: Attach) -> tuple[Session, int]:
-        """One more connection of a session. Whatever is wrong, the answer is one and the same."""
+        """Adds a connection to a session; gives the session and its connections. One refusal covers every fault."""
         with self._lock:
             session = self._sessions.get(attach.client)
             if (
@@ -357,7 +357,7 @@ class AdapterHost:
             return session, session.connections
 
     def leave(self, session: Session) -> None:
-        """A connection ended; the session lives on."""
+        """Notes that a connection ended; the session lives on."""
         with self._lock:
             session.connections -= 1
             session.last_used = time.monotonic()
@@ -376,14 +376,14 @@ class AdapterHost:
             self.log("expired", session=session)
 
     def group(self, session: Session, layer: int, source: int) -> int:
-        """The place of an input among the adapter's."""
+        """Gives the index of an input among the adapter's. Raises `Refusal` where the adapter does not read it."""
         found = session.adapter.by_input.get((layer, source))
         if found is None:
             raise Refusal("not-offered")
         return found
 
     def budget(self, session: Session, group: int) -> tuple[int, int]:
-        """The budget of an input, and what is left of it."""
+        """Gives the budget of an input, and how much of it is left."""
         limit = self.options.limit(session.adapter.groups[group].terms.columns)
         left = self.budgets.remaining(self._count_slot(session, group), limit)
         return limit, 0 if left is None else left
@@ -424,7 +424,7 @@ class AdapterHost:
 
     @property
     def sessions(self) -> int:
-        """Sessions that live."""
+        """The number of sessions that live."""
         return len(self._sessions)
 
     def _count_slot(self, session: Session, group: int) -> Slot:

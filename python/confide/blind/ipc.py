@@ -160,7 +160,7 @@ class IpcAdapter(RemoteAdapter):
         self._count(session, group, taken, left, meter)
 
     def _prepare_batch(self, session: Session, group: int, channel: Any) -> Batch:
-        """As `batches.prepare`, through memory that both see. The channel is not used."""
+        """Prepares a batch as `batches.prepare` does, through memory that both see, without the channel."""
         # A lane has one asker at a time.
         with self._offline_turn:
             if self._ended:
@@ -194,7 +194,7 @@ class IpcAdapter(RemoteAdapter):
 
 
 def _start_host(place: Path, name: str, options: dict[str, str]) -> subprocess.Popen[bytes]:
-    """The host's process, once it listens; `options` are those of `main` by name."""
+    """Starts the host's process and gives it once it listens; `options` are those of `main` by name."""
     line = [sys.executable, "-m", "confide.blind.ipc", "--place", str(place), "--name", name]
     line += [word for option, value in options.items() for word in (f"--{option}", value)]
     package = str(Path(__file__).resolve().parents[2])
@@ -218,7 +218,7 @@ def _start_host(place: Path, name: str, options: dict[str, str]) -> subprocess.P
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The host's process. Not for people: the worker starts it."""
+    """Runs the host's process. The worker starts it; it is not for people."""
     parser = argparse.ArgumentParser(prog="python -m confide.blind.ipc", description=main.__doc__)
     for option in ("place", "name", "folder", "device", "parameters", "protect", "mode"):
         parser.add_argument(f"--{option}", required=True)
@@ -311,7 +311,7 @@ def _answer_all(host: AdapterHost, session: Any, lane: Lane, wait: Callable[[], 
 def _answer(
     host: AdapterHost, session: Any, lane: Lane, request: Request, state: dict[str, Any]
 ) -> tuple[int, int | None]:
-    """One operation; what it answers with is in the lane's words."""
+    """Does one operation; gives its detail and the budget left. Its words are left in the lane."""
     if request.group >= len(session.adapter.groups):
         raise Refusal("not-offered")
     terms, context = session.adapter.groups[request.group].terms, host.context

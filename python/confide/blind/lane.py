@@ -98,7 +98,7 @@ class Lane:
         self._ring(_ASKER_SLEEPS)
 
     def close(self) -> None:
-        """Ends it for both sides."""
+        """Ends the lane for both sides."""
         self.bell.close()
 
     def free(self) -> None:

@@ -24,52 +24,52 @@ class Fields:
         self.message, self._rest = message, memoryview(payload)
 
     def field_error(self, field: str, wanted: str) -> FieldError:
-        """The error for a field."""
+        """Makes the error for a field of this message."""
         return FieldError(self.message, field, wanted)
 
     def take(self, field: str, count: int) -> bytes:
-        """That many bytes."""
+        """Reads `count` bytes."""
         if count > len(self._rest):
             raise self.field_error(field, "all of its bytes")
         taken, self._rest = self._rest[:count], self._rest[count:]
         return bytes(taken)
 
     def number(self, field: str, form: str) -> int:
-        """A little-endian integer of a struct form: B, H, I or Q."""
+        """Reads a little-endian integer of a struct form: B, H, I or Q."""
         return struct.unpack("<" + form, self.take(field, struct.calcsize("<" + form)))[0]
 
     def magnitude(self, field: str) -> float:
-        """A finite number that is not below zero."""
+        """Reads a finite number that is not below zero."""
         value = struct.unpack("<d", self.take(field, 8))[0]
         if not math.isfinite(value) or value < 0:
             raise self.field_error(field, "a finite number of at least 0")
         return value
 
     def short(self, field: str) -> bytes:
-        """A length of one byte, then that many."""
+        """Reads a length of one byte, then as many bytes."""
         return self.take(field, self.number(field, "B"))
 
     def name(self, field: str) -> str:
-        """1 to 128 visible ASCII characters."""
+        """Reads a name of 1 to 128 visible ASCII characters."""
         raw = self.short(field)
         if not is_name(raw):
             raise self.field_error(field, "1 to 128 visible ASCII characters")
         return raw.decode("ascii")
 
     def word(self, field: str, words: tuple[str, ...], first: int) -> str:
-        """A code as the word that it stands for."""
+        """Reads a code and gives the word that it stands for."""
         at = self.number(field, "B") - first
         if not 0 <= at < len(words):
             raise self.field_error(field, "a known code")
         return words[at]
 
     def remainder(self) -> bytes:
-        """All that is left."""
+        """Reads all that is left."""
         taken, self._rest = self._rest, self._rest[:0]
         return bytes(taken)
 
     def end(self) -> None:
-        """Nothing may follow the last field."""
+        """Raises `FieldError` where bytes follow the last field."""
         if len(self._rest):
             raise self.field_error("end", "nothing after the last field")
 
@@ -96,7 +96,7 @@ def _check_opening(fields: Fields) -> None:
 
 @dataclass(frozen=True)
 class Hello:
-    """Opens a session."""
+    """The message that opens a session."""
 
     adapter: str
     scheme: str
@@ -107,7 +107,7 @@ class Hello:
     public_key: bytes
 
     def encode(self) -> bytes:
-        """Its bytes."""
+        """Encodes the message."""
         protect = 0 if self.protect is None else PROTECTS.index(self.protect) + 1
         return b"".join(
             (
@@ -125,7 +125,7 @@ class Hello:
 
     @staticmethod
     def decode(payload: bytes) -> Hello:
-        """From its bytes; a foreign version is a refusal that names this end's."""
+        """Reads a hello; a foreign version is a refusal that names this end's."""
         fields = Fields("hello", payload)
         _check_opening(fields)
         adapter, scheme = fields.name("adapter"), fields.word("scheme", SCHEMES, 1)
@@ -143,19 +143,19 @@ class Hello:
 
 @dataclass(frozen=True, repr=False)
 class Attach:
-    """Joins a session. The token lets its bearer use up the session's masks: it is not shown."""
+    """The message that joins a session. The token lets its bearer use up the session's masks, so repr omits it."""
 
     client: bytes
     epoch: bytes
     token: bytes
 
     def encode(self) -> bytes:
-        """Its bytes."""
+        """Encodes the message."""
         return MAGIC + struct.pack("<H", VERSION) + self.client + self.epoch + self.token
 
     @staticmethod
     def decode(payload: bytes) -> Attach:
-        """From its bytes."""
+        """Reads the message. Raises `FieldError`."""
         fields = Fields("attach", payload)
         _check_opening(fields)
         attach = Attach(
@@ -167,7 +167,7 @@ class Attach:
 
 @dataclass(frozen=True, repr=False)
 class Welcome:
-    """What a session is, from the host."""
+    """The host's answer to a hello: what the session is."""
 
     epoch: bytes
     token: bytes
@@ -178,7 +178,7 @@ class Welcome:
     groups: int
 
     def encode(self) -> bytes:
-        """Its bytes."""
+        """Encodes the message."""
         flags = self.simulated | self.trusted << 1 | self.can_be_learned << 2
         return (
             struct.pack("<H", VERSION)
@@ -189,7 +189,7 @@ class Welcome:
 
     @staticmethod
     def decode(payload: bytes) -> Welcome:
-        """From its bytes."""
+        """Reads the message. Raises `FieldError`."""
         fields = Fields("welcome", payload)
         if fields.number("version", "H") != VERSION:
             raise fields.field_error("version", "the one that was asked for")
@@ -207,12 +207,12 @@ class Welcome:
 
 
 def encode_group_terms(budget: int | None, left: int | None, terms: bytes) -> bytes:
-    """A terms frame: budget, budget left, then what terms.py writes."""
+    """Encodes a terms frame: budget, budget left, then what terms.py writes."""
     return struct.pack("<QQ", _budget(budget), _budget(left)) + terms
 
 
 def decode_group_terms(payload: bytes) -> tuple[int | None, int | None, bytes]:
-    """Budget, budget left and the bytes of the terms."""
+    """Gives the budget, the budget left and the bytes of the terms."""
     fields = Fields("terms", payload)
     budget, left = (
         None if n == NO_BUDGET else n
@@ -226,12 +226,12 @@ def decode_group_terms(payload: bytes) -> tuple[int | None, int | None, bytes]:
 
 
 def encode_part(first: int, count: int, ciphertexts: bytes) -> bytes:
-    """A block or a part of a prepared batch."""
+    """Encodes a block or a part of a prepared batch."""
     return struct.pack("<IH", first, count) + ciphertexts
 
 
 def decode_part(message: str, payload: bytes) -> tuple[int, int, bytes]:
-    """First row or column, count, and that many ciphertexts of one length."""
+    """Gives the first row or column, the count, and as many ciphertexts of one length."""
     fields = Fields(message, payload)
     first, count = fields.number("first", "I"), fields.number("count", "H")
     ciphertexts = fields.remainder()
@@ -241,7 +241,7 @@ def decode_part(message: str, payload: bytes) -> tuple[int, int, bytes]:
 
 
 def encode_place(layer: int, source: int) -> bytes:
-    """The head of prepare and apply: layer and the number of the input."""
+    """Encodes the head of prepare and apply: the layer and the number of the input."""
     return struct.pack("<IB", layer, source)
 
 
@@ -253,7 +253,7 @@ def _place(fields: Fields) -> tuple[int, int]:
 
 
 def decode_prepare(payload: bytes) -> tuple[int, int]:
-    """Layer and input."""
+    """Gives the layer and the number of the input."""
     fields = Fields("prepare", payload)
     place = _place(fields)
     fields.end()
@@ -261,7 +261,7 @@ def decode_prepare(payload: bytes) -> tuple[int, int]:
 
 
 def decode_credit(payload: bytes) -> tuple[int, int]:
-    """Blocks that may be sent, and the batch's number."""
+    """Gives how many blocks may be sent, and the batch's number."""
     fields = Fields("credit", payload)
     credit = fields.number("blocks", "H"), fields.number("batch", "Q")
     fields.end()
@@ -269,12 +269,12 @@ def decode_credit(payload: bytes) -> tuple[int, int]:
 
 
 def encode_apply(layer: int, source: int, counter: int, vectors: int, packed: bytes) -> bytes:
-    """Masked vectors, each packed by itself."""
+    """Encodes masked vectors, each packed by itself."""
     return struct.pack("<IBQH", layer, source, counter, vectors) + packed
 
 
 def decode_apply(payload: bytes) -> tuple[int, int, int, int, bytes]:
-    """Layer, input, first counter, vectors, and the packed vectors."""
+    """Gives the layer, the input, the first counter, the number of vectors and the packed vectors."""
     fields = Fields("apply", payload)
     layer, source = _place(fields)
     counter, vectors = fields.number("counter", "Q"), fields.number("vectors", "H")
@@ -286,24 +286,24 @@ def decode_apply(payload: bytes) -> tuple[int, int, int, int, bytes]:
 
 
 def encode_products(left: int | None, vectors: int, packed: bytes) -> bytes:
-    """Answers left, and the packed products."""
+    """Encodes the answers left and the packed products."""
     return struct.pack("<QH", _budget(left), vectors) + packed
 
 
 def decode_products(payload: bytes) -> tuple[int | None, int, bytes]:
-    """Answers left, vectors, and the packed products."""
+    """Gives the answers left, the number of vectors and the packed products."""
     fields = Fields("products", payload)
     left, vectors = fields.number("budget left", "Q"), fields.number("vectors", "H")
     return (None if left == NO_BUDGET else left), vectors, fields.remainder()
 
 
 def encode_error(refusal: Refusal) -> bytes:
-    """A refusal's code and detail."""
+    """Encodes a refusal's code and detail."""
     return struct.pack("<BQ", refusal.code, refusal.detail)
 
 
 def decode_error(payload: bytes) -> Refusal:
-    """The refusal."""
+    """Gives the refusal that an error frame holds."""
     fields = Fields("error", payload)
     code, detail = fields.number("code", "B"), fields.number("detail", "Q")
     if code not in REFUSALS:

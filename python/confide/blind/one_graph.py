@@ -119,7 +119,7 @@ class OneGraphBank:
         offset_of: Any,
         status: online.Status,
     ) -> None:
-        """Two kernels for one point."""
+        """Launches the two kernels of one point."""
         table = self.tables.get((layer, source))
         if table is None or table.rows_max == 0:
             return
@@ -146,7 +146,7 @@ class OneGraphBank:
         self._returned.append((status, done))
 
     def take_refusals(self, row: int) -> int:
-        """A row's status word, taken. To be called after the step's tokens were read."""
+        """Takes a row's status word. To be called after the step's tokens were read."""
         found = int(self.status.array[row])
         if found:
             self.status.array[row] = 0
@@ -276,7 +276,7 @@ class OneGraphAdapter:
             return (time.perf_counter() - began) * 1e3, self.context.n
 
     def announce(self, rows: int) -> None:
-        """A pass over so many rows follows. Waits for masks, if need be; a mask that is not there is never replaced."""
+        """Announces a pass over so many rows. Waits for masks if need be; a missing mask is never replaced."""
         with self._changed:
             if self._stopping:
                 # Its line in the tables is empty: rows would pass as they are.
@@ -392,7 +392,7 @@ class OneGraphDeltas:
         return "one-graph", id(self.grouped), self.grouped.version
 
     def add(self, layer: int, source: str, rows: Any, outputs: dict[str, Any]) -> None:
-        """A prefill's rows, all of this generation."""
+        """Adds the deltas of a prefill's rows, all of this generation."""
         bank, count, status = self.grouped, rows.shape[0], self.prefill_status
         if status is None:
             raise NotPrepared(f"adapter {self.adapter.name}: the generation is over")
@@ -444,7 +444,7 @@ class OneGraphDeltas:
         }
 
     def close(self) -> None:
-        """At the generation's end."""
+        """Leaves the row and gives the status words back, at the generation's end."""
         self.place(None)
         if self.prefill_status is not None:
             self.grouped.take_back(self.prefill_status)

@@ -6,7 +6,7 @@ import numpy
 
 
 def packed_bytes(count: int, bits: int) -> int:
-    """Bytes of `count` values of `bits` bits."""
+    """Gives the bytes that `count` values of `bits` bits take."""
     return (count * bits + 7) // 8
 
 

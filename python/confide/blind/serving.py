@@ -43,7 +43,7 @@ class Server:
         self._sweeper = threading.Thread(target=self._sweep, name="confide-expire", daemon=True)
 
     def run(self) -> None:
-        """Until `stop`."""
+        """Serves until `stop` is called."""
         self._sweeper.start()
         self.listener.settimeout(0.5)
         while not self.stopping.is_set():
@@ -127,7 +127,7 @@ class Connection:
             self.frames.close()
 
     def stop(self) -> None:
-        """From another thread: no more requests."""
+        """Ends the connection from another thread."""
         self._send_final_refusal(Refusal("stopping"))
         self.frames.close()
 
@@ -161,7 +161,7 @@ class Connection:
         return session
 
     def _serve_requests(self, session: Session) -> int:
-        """Until a goodbye; gives its id."""
+        """Answers requests until a goodbye; gives its id."""
         while True:
             frame = self.frames.next("a request", IDLE_DEADLINE_S)
             if frame.id == 0:

@@ -83,7 +83,7 @@ class Session:
                 raise refusal(f"terms of protect = {self.welcome.protect}", "others")
 
     def kill(self) -> None:
-        """Nothing more can come of it."""
+        """Wipes keys and masks; nothing more can be asked."""
         self.dead = True
         for pool in self.pools:
             pool.wipe()
@@ -92,7 +92,7 @@ class Session:
 
 @dataclass
 class Meter:
-    """What a generation took."""
+    """What a generation has taken: counts, bytes and milliseconds by step."""
 
     answered_vectors: int = 0
     round_trips: int = 0

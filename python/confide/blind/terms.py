@@ -39,7 +39,7 @@ class Part:
 
     @property
     def outputs(self) -> int:
-        """Width of the projection's output."""
+        """The width of the projection's output."""
         return self.rows if self.factor is None else self.factor.shape[0]
 
 
@@ -67,7 +67,7 @@ class Terms:
         return all(part.factor is None for part in self.parts)
 
     def encode(self) -> bytes:
-        """Its bytes."""
+        """Encodes the terms."""
         out = [
             struct.pack(
                 "<IBIBQdIB",
@@ -116,7 +116,7 @@ class Terms:
 
     @staticmethod
     def decode(payload: bytes) -> Terms:
-        """From its bytes."""
+        """Reads the terms. Raises `FieldError`."""
         fields = Fields("terms", payload)
         layer, source = fields.number("layer", "I"), fields.number("input", "B")
         if source > 4:

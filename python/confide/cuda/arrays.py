@@ -14,7 +14,7 @@ _SIGNED = {"uint64": "int64", "uint32": "int32", "uint16": "int16"}
 
 
 def zeros(shape: int | Sequence[int], dtype: str, device: str) -> Array:
-    """Zeros of a numpy dtype's name."""
+    """Makes zeros of a numpy dtype's name on the device."""
     if device == "cpu":
         return np.zeros(shape, dtype)
     import torch
@@ -26,7 +26,7 @@ def zeros(shape: int | Sequence[int], dtype: str, device: str) -> Array:
 
 
 def empty(shape: int | Sequence[int], dtype: str, device: str) -> Array:
-    """Memory that a kernel will write whole."""
+    """Takes memory that a kernel will write whole."""
     if device == "cpu":
         return np.empty(shape, dtype)
     import torch
@@ -67,17 +67,17 @@ def to_device(
 
 
 def to_host(values: Array) -> np.ndarray:
-    """The values as a numpy array: a copy from a device."""
+    """Gives the values as a numpy array: a copy from a device."""
     return values if isinstance(values, np.ndarray) else values.cpu().numpy()
 
 
 def as_words(values: Array) -> np.ndarray:
-    """The values as uint64 in numpy: a copy from a device, which is waited for."""
+    """Gives the values as uint64 in numpy: a copy from a device, which is waited for."""
     return to_host(values).view(np.uint64)
 
 
 def as_signed(values: Array) -> Array:
-    """The same words as int64, where torch would have them as uint64, of which it copies and joins few."""
+    """Gives the same words as int64, where torch would have uint64, which it hardly copies and joins."""
     if isinstance(values, np.ndarray):
         return values
     import torch
@@ -86,7 +86,7 @@ def as_signed(values: Array) -> Array:
 
 
 def upload(values: np.ndarray, device: str) -> Array:
-    """A copy of `values` on the device. Words of 64 bits keep their bits."""
+    """Copies `values` to the device. Words of 64 bits keep their bits."""
     if device == "cpu":
         return np.array(values, order="C")
     import torch
@@ -97,7 +97,7 @@ def upload(values: np.ndarray, device: str) -> Array:
 
 
 def address(values: Array) -> int:
-    """Where an array begins, for tables of addresses; whoever stores it keeps the array alive."""
+    """Gives where an array begins, for tables of addresses; whoever stores it keeps the array alive."""
     return int(values.ctypes.data) if isinstance(values, np.ndarray) else int(values.data_ptr())
 
 
@@ -113,7 +113,7 @@ def copy(target: Array, source: Array) -> None:
 
 
 def concatenate(parts: Sequence[Array]) -> Array:
-    """Arrays of words one below the other."""
+    """Joins arrays of words, one below the other."""
     if isinstance(parts[0], np.ndarray):
         return np.concatenate(parts)
     import torch
@@ -122,7 +122,7 @@ def concatenate(parts: Sequence[Array]) -> Array:
 
 
 def transpose_and_wipe(messages: Array) -> Array:
-    """A contiguous [tokens, rows] of messages [rows, tokens] as decrypted, which are wiped."""
+    """Gives messages [rows, tokens] as a contiguous [tokens, rows] and wipes them."""
     if isinstance(messages, np.ndarray):
         made = np.array(messages.T, order="C")
     else:

@@ -22,7 +22,7 @@ class Seeded:
 
     @staticmethod
     def wire_bytes(context: Context) -> int:
-        """Bytes that each has."""
+        """Gives the bytes of one wire form."""
         fixed = wire.HEADER_BYTES + wire.SEED_BYTES + 4
         return fixed + wire.packed_bytes(context, context.limbs, context.n)
 
@@ -77,7 +77,7 @@ class Small:
 
     @property
     def count(self) -> int:
-        """How many answers these are."""
+        """The number of answers."""
         return self.c1.shape[0]
 
     @staticmethod

@@ -91,7 +91,7 @@ class Ckks:
         return arrays.to_device(values, dtype, self.device, "table", values.shape)
 
     def kernel(self, name: str) -> runtime.Kernel:
-        """A kernel of ckks.cu."""
+        """Gives a kernel of ckks.cu."""
         return runtime.Module("ckks.cu", self.device).kernel(name)
 
     def encode(self, slots: Array) -> Array:
@@ -204,7 +204,7 @@ class SeedLayout:
         return self.dots[: self.rank]
 
     def encrypt(self, vector: Array) -> None:
-        """The vector, `copies` times, as (c0, c1)."""
+        """Encrypts the vector, `copies` times, as (c0, c1)."""
         one, key = self.ckks, self._rng.key
         given = (
             vector,
@@ -230,7 +230,7 @@ class SeedLayout:
         )
 
     def multiply(self) -> None:
-        """One product for each factor."""
+        """Multiplies the ciphertext by each factor."""
         one = self.ckks
         grid = (one.n // 256, one.limbs, self.packs)
         given = (self.c0, self.c1, self.factors, self.products, one.limb_table, one.n)

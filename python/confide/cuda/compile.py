@@ -32,7 +32,7 @@ class CompiledKernel(NamedTuple):
 
 
 def files() -> list[str]:
-    """The names of this package's kernel files."""
+    """Lists the names of this package's kernel files."""
     return sorted(path.name for path in source.FOLDER.glob("*.cu"))
 
 

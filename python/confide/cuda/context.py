@@ -70,7 +70,7 @@ class Context:
         return self.set.flood_bits
 
     def kernel(self, file: str, name: str) -> runtime.Kernel:
-        """A kernel for this context's words."""
+        """Gives a kernel for this context's words."""
         worded = file in ("ntt.cu", "encrypt.cu", "keys.cu", "products.cu")
         return runtime.Module(file, self.device, self._defines if worded else None).kernel(name)
 

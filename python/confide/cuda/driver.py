@@ -28,7 +28,7 @@ class _Attribute(ctypes.Structure):
 
 
 class _LaunchConfig(ctypes.Structure):
-    """CUlaunchConfig."""
+    """CUlaunchConfig of cuda.h."""
 
     _fields_ = [
         ("dims", ctypes.c_uint * 6),

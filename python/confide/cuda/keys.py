@@ -21,7 +21,7 @@ class SecretKey:
 
     @classmethod
     def random(cls, context: Context, rng: Rng | None = None) -> SecretKey:
-        """A fresh key."""
+        """Draws a fresh key."""
         secret = arrays.empty((context.limbs, context.n), "uint64", context.device)
         with generator(context, rng) as drawn:
             first = drawn.take(context.n)
@@ -94,7 +94,7 @@ class PublicKey:
         self.a = public_polynomials(context, [seed], [0])
 
     def to_bytes(self) -> bytes:
-        """Its wire form: header, seed, b."""
+        """Gives the wire form: header, seed, b."""
         return (
             wire.header(self.context, wire.PUBLIC_KEY)
             + self.seed

@@ -64,7 +64,7 @@ def _load_builtins(beside: Path) -> None:
 
 
 def version() -> tuple[int, int]:
-    """NVRTC's version, such as (13, 0)."""
+    """Gives NVRTC's version, such as (13, 0)."""
     major, minor = ctypes.c_int(), ctypes.c_int()
     _check(library().nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)), "nvrtcVersion")
     return major.value, minor.value

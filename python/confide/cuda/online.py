@@ -66,7 +66,7 @@ class InputOnDevice:
             self.matrix = arrays.upload(padded, device)
 
     def words(self, pool: Pool | None) -> numpy.ndarray:
-        """Its line of a table, uint64 [INPUT_WORDS]."""
+        """Gives its line of a table, uint64 [INPUT_WORDS]."""
         line = numpy.zeros(INPUT_WORDS, numpy.uint64)
         matrix = 0 if self.matrix is None else arrays.address(self.matrix)
         line[:PARTS] = (
@@ -119,7 +119,7 @@ class Pool:
         self.installed += 1
 
     def next(self) -> int:
-        """The next counter; waits for the device."""
+        """Gives the next counter; waits for the device."""
         return int(arrays.as_words(self.state[:1])[0])
 
     def write(self, at: int, words: numpy.ndarray) -> None:
@@ -169,7 +169,7 @@ class Status(HostBuffer):
 
 
 def refusal_text(status: int) -> str:
-    """What a status word says."""
+    """Describes a status word."""
     return "; ".join(text for bit, text in REFUSALS.items() if status & bit)
 
 
@@ -283,7 +283,7 @@ class Online:
         module.kernel("unmask_products")(count, 128, *given, *left)
 
     def add(self, table: Table, adapter_of: Array, outputs: Sequence[Array | None]) -> None:
-        """B onto `outputs`, of what `unmask` left."""
+        """Adds B times what `unmask` left to `outputs`."""
         vectors = next(output.shape[0] for output in outputs if output is not None)
         places = _places(outputs, vectors)
         kind = next(place[3] for place in places if place[3])

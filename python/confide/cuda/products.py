@@ -111,7 +111,7 @@ class ScalarProducts:
         self.added += count
 
     def add_seeded(self, first_column: int, seeded: Seeded) -> None:
-        """As `add`, from what arrived."""
+        """Adds as `add` does, from ciphertexts as they arrived."""
         self.add(first_column, *seeded.expand())
 
     def answers(self, public_key: PublicKey, plain: Array, rng: Rng | None = None) -> Small:

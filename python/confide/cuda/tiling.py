@@ -50,7 +50,7 @@ class Tiling:
     resident: int = 512
 
     def grid(self, product: Product) -> int:
-        """Blocks to launch."""
+        """Gives the number of blocks to launch."""
         held, width = self.rows, product.out
         if product.output == "SWIGLU":
             held, width = held // 2, width // 2
@@ -59,11 +59,11 @@ class Tiling:
         return min(wanted, self.blocks) if self.blocks else wanted
 
     def shared_bytes(self, product: Product) -> int:
-        """Bytes of dynamic shared memory."""
+        """Gives the bytes of dynamic shared memory."""
         return staged_bytes(product) if self.staged else 0
 
     def defines(self, product: Product, element: str) -> dict[str, str | int]:
-        """The macros of gemv.cu."""
+        """Gives the macros of gemv.cu."""
         return {
             "WEIGHT": product.weight, "ELEMENT": element, "NORMED": str(product.normed).lower(),
             "OUTPUT": product.output, "ROWS": self.rows, "SPLIT": self.split, "UNROLL": self.unroll,
@@ -141,7 +141,7 @@ def load_measured(device_name: str) -> dict[Product, Tiling]:
 
 
 def save_measured(device_name: str, chosen: dict[Product, Tiling]) -> None:
-    """Adds to what `load_measured` gives."""
+    """Adds tilings to those that `load_measured` gives."""
     whole = {**load_measured(device_name), **chosen}
     rows = [
         {"product": asdict(product), "tiling": asdict(tiling)} for product, tiling in whole.items()

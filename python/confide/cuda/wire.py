@@ -22,7 +22,7 @@ _THREADS = 256
 
 
 class Kind(NamedTuple):
-    """A type that travels."""
+    """A type that has a wire form: its name and number."""
 
     name: str
     number: int

@@ -18,7 +18,7 @@ STOP_SECONDS = 4.0
 
 
 def arguments(given: list[str] | None = None) -> argparse.Namespace:
-    """The command line."""
+    """Reads the command line."""
     from .setup import CONTEXT_TOKENS, DTYPES, SLOTS
 
     parser = argparse.ArgumentParser(
@@ -102,7 +102,7 @@ class Stop:
         self.action: Callable[[], None] | None = None
 
     def watch(self) -> None:
-        """Begins to listen for all three."""
+        """Begins to listen for all three ways to be stopped."""
         for number in (signal.SIGTERM, signal.SIGINT):
             # A handler runs in the middle of anything, so it only starts what asks.
             signal.signal(number, lambda *_: threading.Thread(target=self.ask, daemon=True).start())

@@ -54,7 +54,7 @@ class Adapters:
         self.in_use: Callable[[Adapter], bool] = lambda adapter: False
 
     def load(self, name: str, kind: str, spec: dict[str, Any]) -> Adapter:
-        """Makes and attaches one. Raises `AdapterError`."""
+        """Makes and attaches an adapter. Raises `AdapterError`."""
         return self.attach(name, self.make(name, kind, spec))
 
     def attach(self, name: str, adapter: Adapter) -> Adapter:
@@ -103,7 +103,7 @@ class Adapters:
             )
 
     def unload(self, name: str) -> None:
-        """Forgets one. Generations that run with it go on."""
+        """Forgets an adapter. Generations that run with it go on."""
         adapter = self.loaded.pop(name, None)
         if adapter is None:
             raise AdapterError(f"no adapter {name!r} is loaded")
@@ -121,7 +121,7 @@ class Adapters:
         return len(done)
 
     def clear(self) -> None:
-        """Forgets all."""
+        """Forgets all adapters."""
         for name in list(self.loaded):
             self.unload(name)
 
@@ -337,14 +337,14 @@ def join_neighbours(parts: list[Tensor]) -> Tensor | None:
 
 
 def sites_on_wire(sites: dict[Site, Width]) -> list[list[Any]]:
-    """[layer, projection, in, out] of each site, as the protocol has them."""
+    """Gives [layer, projection, in, out] of each site, as the protocol has them."""
     order = {projection: index for index, projection in enumerate(PROJECTIONS)}
     places = sorted(sites.items(), key=lambda item: (item[0][0], order[item[0][1]]))
     return [[layer, projection, *width] for (layer, projection), width in places]
 
 
 def sites_from_wire(listed: Any) -> dict[Site, Width]:
-    """The reverse. Raises `AdapterError`."""
+    """Reads sites from [layer, projection, in, out]. Raises `AdapterError`."""
     sites: dict[Site, Width] = {}
     try:
         for layer, projection, width, out in listed:

@@ -68,7 +68,7 @@ class Config:
         return self.kv_heads * self.head_dim
 
     def widths(self) -> dict[str, Width]:
-        """Input and output width of each projection."""
+        """Gives the input and output width of each projection."""
         hidden, ffn = self.hidden, self.ffn
         query, key = self.query_width, self.key_width
         return {
@@ -83,7 +83,7 @@ class Config:
         return self.widths().get(projection) if 0 <= layer < layers else None
 
     def parameters(self) -> int:
-        """Number of weights."""
+        """Gives the number of weights."""
         query, key = self.query_width, self.key_width
         attention = self.hidden * (2 * query + 2 * key) + (query + 2 * key if self.bias else 0)
         layer = attention + 3 * self.hidden * self.ffn + 2 * self.hidden
@@ -91,7 +91,7 @@ class Config:
 
 
 def read(folder: Path) -> Config:
-    """The shape of the model in `folder`."""
+    """Reads the shape of the model in `folder`."""
     path = folder / "config.json"
     try:
         with open(path, "rb") as file:
@@ -210,7 +210,7 @@ def with_exact_longrope(config: Config) -> Config:
 
 
 def number(raw: dict[str, Any], name: str, most: int) -> int:
-    """A whole number from 1 to `most`."""
+    """Reads a whole number from 1 to `most`."""
     value = raw.get(name)
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
         raise field_error(name, f"a whole number from 1 to {most}", value)
@@ -218,7 +218,7 @@ def number(raw: dict[str, Any], name: str, most: int) -> int:
 
 
 def field_error(name: str, wanted: str, got: object) -> ConfigError:
-    """The error for a field."""
+    """Makes the error for a field of config.json."""
     return ConfigError(f"config.json: {name}: wanted {wanted}, got {got!r}")
 
 

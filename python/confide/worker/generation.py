@@ -136,7 +136,7 @@ class Generation:
 
     @property
     def kind(self) -> str:
-        """How its tokens are chosen."""
+        """How the generation's tokens are chosen."""
         return choice_kind(self.request.temperature, self.request.top_p)
 
     @property
@@ -163,7 +163,7 @@ class Generation:
             offered(*arguments)
 
     def report(self) -> dict[str, Any] | None:
-        """What its adapter took."""
+        """Reports what the generation's adapter took; None without one."""
         if self.deltas is None:
             return None
         return {"guarantee": self.deltas.guarantee, **self.deltas.report()}

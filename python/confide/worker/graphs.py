@@ -164,7 +164,7 @@ class Stepper:
         return shape
 
     def step(self, shape: Shape, add: Add = refuse_point) -> TokenCopy:
-        """One step. `add` is called at each point while a shape is recorded, and at each step where it waits."""
+        """Runs one step. `add` is called at each point while a shape is recorded, and at each step where it waits."""
         self.counts.steps += 1
         if not self.graphs:
             with torch.inference_mode():
@@ -357,5 +357,5 @@ def can_record(device: torch.device) -> bool:
 
 
 def buckets(steps: tuple[int, ...], most: int) -> tuple[int, ...]:
-    """Those of `steps` below `most`, and `most`."""
+    """Gives those of `steps` below `most`, and `most`."""
     return (*tuple(step for step in steps if step < most), most)

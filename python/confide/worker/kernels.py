@@ -35,7 +35,7 @@ def is_supported(config: Config) -> bool:
 
 
 def shape_of(config: Config) -> decode.Shape:
-    """The sizes that the kernels ask for."""
+    """Gives the sizes that the kernels ask for."""
     names = (field.name for field in dataclasses.fields(decode.Shape))
     return decode.Shape(**{name: getattr(config, name) for name in names})
 

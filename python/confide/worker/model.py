@@ -179,7 +179,7 @@ class Model:
         return hidden.add_(output)
 
     def logits(self, normed: Tensor, points: Points) -> Pass:
-        """Logits of rows after the last norm."""
+        """Computes the logits of rows after the last norm."""
         if (0, "final_hidden") in points:
             output = normed.clone()
             yield Point(0, "final_hidden", normed, {"final_hidden": output})
@@ -218,7 +218,7 @@ class Model:
         return bias[:, None, None, :]
 
     def prefill_bias(self, positions: Tensor, length: int) -> Tensor:
-        """As `decode_bias`, [T, length]."""
+        """Makes a bias as `decode_bias` does, [T, length]."""
         seen = torch.arange(length, device=self.device)[None, :]
         hidden = seen > positions[:, None]
         if self.config.window is not None:

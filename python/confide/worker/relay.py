@@ -43,7 +43,7 @@ class Mailbox:
         self.send(payload)
 
     def put(self, payload: bytes) -> None:
-        """An answer's payload. One that nobody waits for is ignored; ValueError where it is malformed."""
+        """Takes an answer's payload. One that nobody waits for is ignored. Raises ValueError where it is malformed."""
         if len(payload) < 10:
             raise ValueError(f"deltas: wanted at least 10 bytes, got {len(payload)}")
         number, layer, source, error = struct.unpack_from("<IIBB", payload)
@@ -93,7 +93,7 @@ class Mailbox:
         raise AdapterError(message, CAUSES.get(error, "host_lost"))
 
     def close(self, reason: str) -> None:
-        """Nobody will answer any more."""
+        """Notes that nobody will answer any more."""
         with self.changed:
             self.gone = reason
             self.changed.notify_all()
@@ -132,7 +132,7 @@ class RelayDeltas:
         self.seconds = 0.0
 
     def belongs_to(self, number: int) -> None:
-        """The generation's id, which frames carry."""
+        """Takes the generation's id, which frames carry."""
         self.number = number
 
     def add(self, layer: int, source: str, rows: Tensor, outputs: dict[str, Tensor]) -> None:
@@ -181,7 +181,7 @@ class RelayDeltas:
         self.adapter.group.mailbox.ask(number, layer, kind, payload)
 
     def fetch(self, asked: dict[str, numpy.ndarray]) -> dict[str, numpy.ndarray]:
-        """The outputs as they come back. Raises `AdapterError`."""
+        """Gives the outputs as they come back. Raises `AdapterError`."""
         rest = self.adapter.group.mailbox.answer(self.number)
         self.bytes += len(rest)
         wanted = sum(output.size for output in asked.values()) * 4

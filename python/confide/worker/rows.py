@@ -37,7 +37,7 @@ class Rows:
         self.forbidden = zeros(slots, vocabulary, dtype=torch.bool)
 
     def bytes(self) -> int:
-        """Bytes taken."""
+        """Gives the bytes taken."""
         return sum(value.nbytes for value in vars(self).values() if isinstance(value, Tensor))
 
     def advance(self, batch: int, group: int, logits: Tensor, kind: str) -> None:
@@ -85,7 +85,7 @@ class Rows:
         self.active[group, slot].fill_(1)
 
     def release(self, slot: int) -> None:
-        """The slot takes part no more."""
+        """Takes the slot out of all further steps."""
         self.active[:, slot].zero_()
         self.position[:, slot].fill_(self.idle)
 

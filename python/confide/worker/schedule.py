@@ -29,13 +29,13 @@ UNREAD_MAX = RING - 2
 
 
 class Listener(Protocol):
-    """Who is told what generations give."""
+    """What receives the tokens and ends of generations."""
 
     def emit_tokens(self, told: list[tuple[int, int]]) -> None:
-        """Tokens of one step: generation and token."""
+        """Takes the tokens of one step, each with its generation's number."""
 
     def emit_end(self, generation: Generation) -> None:
-        """A generation ended; nothing follows for it."""
+        """Takes a generation that ended; nothing follows for it."""
 
 
 @dataclass
@@ -136,7 +136,7 @@ class Scheduler:
     # A turn.
 
     def turn(self) -> None:
-        """One round for everybody."""
+        """Runs one round for everybody."""
         self.drop_cancelled()
         self.admit()
         launched = self.launch(FAST)
@@ -146,7 +146,7 @@ class Scheduler:
         self.read(keep=1 if launched else 0)
 
     def pump(self) -> None:
-        """A round for those who need not wait, while a slow step or prefill does."""
+        """Runs a round for those who need not wait, while a slow step or prefill does."""
         self.drop_cancelled()
         self.admit()
         launched = self.launch(FAST)
@@ -191,7 +191,7 @@ class Scheduler:
             self.finish_opening(generation)
 
     def finish_opening(self, generation: Generation) -> None:
-        """The adapter is open, or is not."""
+        """Takes the deltas of an adapter that has opened, or ends the generation where it could not."""
         opening, adapter = generation.opening, generation.adapter
         if opening is None or adapter is None:
             return
@@ -258,7 +258,7 @@ class Scheduler:
         return self.stepper.shape(rows, tokens, kind, **more)
 
     def run_slow_step(self) -> bool:
-        """One step of those whose adapters have to be waited for; others take turns meanwhile."""
+        """Runs one step of those whose adapters have to be waited for; others take turns meanwhile."""
         if any(one is not None and one.is_decoding and one.group == SLOW for one in self.slots):
             # Nobody may leave a slot that a slow step, once begun, still writes.
             self.read(keep=0)
@@ -332,7 +332,7 @@ class Scheduler:
     # Prefill.
 
     def prefill(self) -> bool:
-        """One chunk of one prompt. Whatever goes wrong ends that generation alone."""
+        """Runs one chunk of one prompt. Whatever goes wrong ends that generation alone."""
         for _ in range(len(self.prefills)):
             generation = self.prefills.popleft()
             if not generation.is_prefilling:
@@ -397,7 +397,7 @@ class Scheduler:
             self.end(generation, reason)
 
     def take(self, generation: Generation, token: int, told: list[tuple[int, int]]) -> str | None:
-        """One token of a generation; gives the reason where it is the last."""
+        """Takes one token of a generation; gives the reason where it is the last."""
         if generation.failure is not None:
             return "failed"
         try:
@@ -426,7 +426,7 @@ class Scheduler:
         self.end(generation, "failed")
 
     def end(self, generation: Generation, reason: str) -> None:
-        """Frees the slot and tells. What of it is still on its way is not read."""
+        """Frees the slot and tells the listener. Tokens that are still on their way are not read."""
         if generation.ended:
             return
         if generation.cancelled and reason == "failed":

@@ -235,7 +235,7 @@ class Server:
             self.drop()
 
     def drop(self) -> None:
-        """The connection is over: cancels its generations, forgets its adapters, and lets the next one in."""
+        """Ends the connection: cancels its generations, forgets its adapters, and lets the next one in."""
         connection = self.connection
         if connection is None:
             return
@@ -252,7 +252,7 @@ class Server:
         self.greeted, self.connection = False, None
 
     def take(self, connection: Connection, kind: int, payload: bytes) -> None:
-        """One frame."""
+        """Does what one frame asks for."""
         if not self.greeted:
             if kind != protocol.HELLO:
                 raise Malformed(f"frame: wanted a hello first, got kind {kind:#04x}")

@@ -119,7 +119,7 @@ def build(options: argparse.Namespace | Options) -> BuiltWorker:
 
 
 def device_of(name: str) -> torch.device:
-    """The device, made current."""
+    """Gives the device and makes it current. Raises `ConfigError`."""
     device = torch.device(name)
     if device.type == "cuda":
         if not torch.cuda.is_available():
@@ -132,7 +132,7 @@ def device_of(name: str) -> torch.device:
 
 
 def shape_of(model: str) -> tuple[Config, Path | None]:
-    """The shape and the folder; a built-in shape has none."""
+    """Gives the shape and the folder; a built-in shape has none."""
     if model in shapes.SHAPES and not Path(model).is_dir():
         return shapes.SHAPES[model], None
     return shapes.read(Path(model)), Path(model)
@@ -164,7 +164,7 @@ def decoder_of(name: str, config: Config, device: torch.device) -> str:
 
 
 def welcome(name: str, scheduler: Scheduler, options: Any) -> dict[str, Any]:
-    """The welcome frame's object."""
+    """Gives the welcome frame's object."""
     model, cache = scheduler.model, scheduler.cache
     sites = {name: list(width) for name, width in model.config.widths().items()}
     return {
@@ -183,7 +183,7 @@ def welcome(name: str, scheduler: Scheduler, options: Any) -> dict[str, Any]:
 
 
 def device_name(device: torch.device) -> str:
-    """The device in words."""
+    """Describes the device."""
     return (
         f"{device} ({torch.cuda.get_device_name(device)})" if device.type == "cuda" else str(device)
     )

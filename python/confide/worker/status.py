@@ -113,7 +113,7 @@ class Nvml:
 
 
 def versions() -> dict[str, str]:
-    """Versions of what computes."""
+    """Gives the versions of Python, torch, numpy and CUDA."""
     import numpy
 
     found = {

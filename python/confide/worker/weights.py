@@ -36,7 +36,7 @@ class Layer:
     down: Matrix
 
     def matrices(self) -> tuple[Matrix, Matrix, Matrix, Matrix]:
-        """Its four matrices."""
+        """Gives the layer's four matrices."""
         return self.qkv, self.o, self.gate_up, self.down
 
 
@@ -182,7 +182,7 @@ def load(
 
 
 def names_in(folder: Path) -> dict[str, str]:
-    """Each tensor's file."""
+    """Gives each tensor's file by the tensor's name."""
     from safetensors import SafetensorError, safe_open
 
     single, index = folder / "model.safetensors", folder / "model.safetensors.index.json"
