@@ -144,7 +144,7 @@ class _Config:
         self.layers = _layers(fields)
         if self.layers and not isinstance(fields["target_modules"], list):
             raise _field(
-                "target_modules", "a list of names beside layers_to_transform", "a pattern"
+                "target_modules", "a list of names, as layers_to_transform is given", "a pattern"
             )
 
     def chooses(self, path: str) -> bool:
@@ -296,7 +296,7 @@ def _layers(fields: dict[str, Any]) -> _LayerFilter | None:
     patterns = [patterns] if isinstance(patterns, str) else patterns
     if listed is None or listed == []:
         if listed is None and patterns:
-            raise _field("layers_pattern", "layers_to_transform beside it", patterns[0])
+            raise _field("layers_pattern", "layers_to_transform as well", patterns[0])
         return None
     indices = listed if isinstance(listed, list) else [listed]
     if not all(isinstance(index, int) and 0 <= index < LAYERS_MAX for index in indices):
@@ -352,5 +352,5 @@ def _refuse_mixed_widths(pairs: dict[Site, Pair]) -> None:
         if wanted != pair.a.shape[1]:
             raise AdapterRefused(
                 f"layer {layer}: wanted one width for the readers of one vector, "
-                f"got {pair.a.shape[1]} beside {wanted}"
+                f"got {pair.a.shape[1]} and {wanted}"
             )

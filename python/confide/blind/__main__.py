@@ -20,8 +20,8 @@ from .errors import AdapterRefused
 from .host import BELOW_WIDTH, AdapterHost, HostOptions
 from .serving import Server
 
-_EPILOG = """The channel is plain TCP: whoever can listen to it sees masked vectors and ciphertexts, whoever can change
-it can spoil answers, and a key holder does not know who answers. So it listens on loopback only, unless
+_EPILOG = """The channel is plain TCP: an eavesdropper sees masked vectors and ciphertexts, an attacker on the path
+can spoil answers, and a key holder does not know who answers. So the host listens on loopback only, unless
 --dangerous-plain is given. The attested channel is `confide adapter host`: the same protocol within TLS that is bound
 to evidence (docs/channel.md)."""
 
@@ -130,7 +130,7 @@ def _run_host(given: argparse.Namespace) -> int:
         and not given.dangerous_answer_strangers
     ):
         raise ValueError(
-            f"--listen {given.listen}: wanted --clients beyond loopback, since whoever connects can learn "
+            f"--listen {given.listen}: wanted --clients beyond loopback, since anyone who connects can learn "
             "the adapter\nhint: give --clients FILE, or add --dangerous-answer-strangers"
         )
     check_device(given.device)

@@ -123,7 +123,7 @@ def translate_error(error: BlindError, host: str) -> BlindError:
     if isinstance(error, Refusal):
         if error.name == "no-session":
             return HostRestarted(
-                f"adapter host {host} was started anew: masks prepared before are thrown away"
+                f"adapter host {host} was restarted: the masks prepared before are lost"
             )
         if error.name == "budget":
             return BudgetExhausted(host, error.detail)

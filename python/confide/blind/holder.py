@@ -251,7 +251,7 @@ class RemoteAdapter:
         while True:
             if session.dead or self._stopping:
                 raise HostRestarted(
-                    f"adapter host {self.host} was started anew or is gone: nothing is prepared"
+                    f"adapter host {self.host} was restarted or is gone: no masks are prepared"
                 )
             if taken := session.pools[group].take(vectors):
                 with self._changed:

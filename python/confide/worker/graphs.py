@@ -86,7 +86,9 @@ Add = Callable[[Point, bool], None]
 
 def refuse_point(point: Point, rehearsal: bool) -> None:
     """Stands in for what adds where a step has no points."""
-    raise RuntimeError(f"a step stopped at {point.source} of layer {point.layer} and nobody adds")
+    raise RuntimeError(
+        f"a step stopped at {point.source} of layer {point.layer} and no adapter adds there"
+    )
 
 
 class Stepper:

@@ -38,7 +38,7 @@ def drive(run: Pass, add: Callable[[Point], None] | None = None) -> Tensor:
         except StopIteration as end:
             return end.value
         if add is None:
-            raise RuntimeError("a pass stopped at a point and nobody adds")
+            raise RuntimeError("a pass stopped at a point, and no adapter adds there")
         add(point)
 
 

@@ -108,7 +108,7 @@ class RelayAdapter:
         from .adapters import sites_from_wire
 
         if context.line is None:
-            raise AdapterError("adapter kind relay: nobody at the other end can be asked")
+            raise AdapterError("adapter kind relay: there is no connection to ask for deltas")
         self.name, self.sites = name, sites_from_wire(spec.get("sites"))
         self.points = points_of(self.sites)
         self.guarantee = str(spec.get("guarantee", "none"))

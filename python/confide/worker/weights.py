@@ -193,7 +193,7 @@ def names_in(folder: Path) -> dict[str, str]:
         if any(
             "/" in str(file) or not str(file).endswith(".safetensors") for file in files.values()
         ):
-            raise WeightsError(f"{index}: wanted safetensors beside it")
+            raise WeightsError(f"{index}: wanted only safetensors files of the same folder")
         return files
     if not single.is_file():
         raise WeightsError(
