@@ -86,12 +86,12 @@ class Bed:
 
     # What the scheduler tells.
 
-    def tokens(self, told: list[tuple[int, int]]) -> None:
+    def emit_tokens(self, told: list[tuple[int, int]]) -> None:
         for number, token in told:
             self._told[number].append(token)
         self._marks.append((time.perf_counter(), len(told)))
 
-    def ended(self, generation: Generation) -> None:
+    def emit_end(self, generation: Generation) -> None:
         self._ended[generation.request.number] = generation
 
     # Runs.

@@ -149,7 +149,7 @@ class Masked:
         self.device, self.config = device, shape_of(MODEL, device.cpu)
         self._folder = tempfile.TemporaryDirectory(prefix="confide-gpu-")
         path = made.write(Path(self._folder.name) / "lora", self.config, seed=13, layers=1)
-        self.bank = one_graph.Bank(device.name, 1)
+        self.bank = one_graph.OneGraphBank(device.name, 1)
         toy = {"set_name": TOY["parameters"], "dangerous_parameters": True} if device.cpu else {}
         self.adapter = one_graph.OneGraphAdapter(
             "masked", path, self.bank, mode="final-hidden", **toy

@@ -36,42 +36,20 @@ _STACKS = (
 )
 _PICKLES = ("adapter_model.bin", "adapter_model.pt", "adapter_model.pth", "pytorch_model.bin")
 # They steer the training, or say how the file came about; the output does not depend on them.
-_WITHOUT_EFFECT = {
-    "auto_mapping",
-    "corda_config",
-    "ensure_weight_tying",
-    "eva_config",
-    "fan_in_fan_out",
-    "inference_mode",
-    "loftq_config",
-    "lora_dropout",
-    "lora_ga_config",
-    "megatron_core",
-    "peft_version",
-    "qalora_group_size",
-    "revision",
-    "runtime_config",
-    "velora_config",
-}
-_KNOWN = {
-    "peft_type",
-    "task_type",
-    "base_model_name_or_path",
-    "r",
-    "lora_alpha",
-    "use_rslora",
-    "use_dora",
-    "lora_bias",
-    "bias",
-    "rank_pattern",
-    "alpha_pattern",
-    "target_modules",
-    "exclude_modules",
-    "layers_to_transform",
-    "layers_pattern",
-    "modules_to_save",
-    "init_lora_weights",
-}
+_WITHOUT_EFFECT = set(
+    (
+        "auto_mapping corda_config ensure_weight_tying eva_config fan_in_fan_out inference_mode "
+        "loftq_config lora_dropout lora_ga_config megatron_core peft_version qalora_group_size "
+        "revision runtime_config velora_config"
+    ).split()
+)
+_KNOWN = set(
+    (
+        "peft_type task_type base_model_name_or_path r lora_alpha use_rslora use_dora lora_bias "
+        "bias rank_pattern alpha_pattern target_modules exclude_modules layers_to_transform "
+        "layers_pattern modules_to_save init_lora_weights"
+    ).split()
+)
 _HARMLESS_STARTS = {"gaussian", "eva", "orthogonal", "mica", "true", "false"}
 
 
@@ -95,7 +73,7 @@ def load(folder: str | Path) -> tuple[str, dict[Site, Pair]]:
             f"{folder / pickle}: wanted safetensors, got a pickle, which is never opened"
         )
     tensors = read_tensors(path)
-    stack, modules = _sorted(tensors)
+    stack, modules = _sort_tensors(tensors)
     pairs = {}
     for site, parts in sorted(
         modules.items(), key=lambda item: (item[0][0], MODEL_PROJECTIONS.index(item[0][1]))
@@ -104,7 +82,7 @@ def load(folder: str | Path) -> tuple[str, dict[Site, Pair]]:
     if not pairs:
         raise AdapterRefused(f"{WEIGHTS_FILE}: any lora_A is missing")
     config.refuse_missing(stack, modules)
-    _one_width(pairs)
+    _refuse_mixed_widths(pairs)
     if sum(pair.a.size + pair.b.size for pair in pairs.values()) > ELEMENTS_MAX:
         raise AdapterRefused(f"elements of the adapter: wanted at most {ELEMENTS_MAX}, got more")
     return folder.resolve().name, pairs
@@ -138,7 +116,7 @@ def _field(name: str, wanted: str, got: Any) -> AdapterRefused:
     return AdapterRefused(f"{CONFIG_FILE}: {name}: wanted {wanted}, got {str(got)[:200]}")
 
 
-def _off(value: Any) -> bool:
+def _is_off(value: Any) -> bool:
     return value is None or value is False or value in ("", [], {})
 
 
@@ -147,7 +125,7 @@ class _Config:
 
     def __init__(self, raw: bytes) -> None:
         try:
-            fields = json.loads(raw, object_pairs_hook=_no_key_twice)
+            fields = json.loads(raw, object_pairs_hook=_refuse_duplicate_keys)
         except ValueError as error:
             raise AdapterRefused(f"{CONFIG_FILE}: {error}") from error
         if not isinstance(fields, dict):
@@ -162,11 +140,11 @@ class _Config:
         self.alphas = _patterns("alpha_pattern", fields.get("alpha_pattern"), _alpha)
         self.chosen = _names("target_modules", fields.get("target_modules"))
         excluded = fields.get("exclude_modules")
-        self.excluded = None if _off(excluded) else _names("exclude_modules", excluded)
+        self.excluded = None if _is_off(excluded) else _names("exclude_modules", excluded)
         self.layers = _layers(fields)
         if self.layers and not isinstance(fields["target_modules"], list):
             raise _field(
-                "target_modules", "a list of names beside layers_to_transform", "a pattern"
+                "target_modules", "a list of names, as layers_to_transform is given", "a pattern"
             )
 
     def chooses(self, path: str) -> bool:
@@ -210,7 +188,7 @@ class _Config:
                     )
 
 
-def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _refuse_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
         raise ValueError("wanted each key once, got one twice")
@@ -230,7 +208,7 @@ def _refuse_unsupported(fields: dict[str, Any]) -> None:
         raise _field(
             "use_dora", "false: the Rust host folds DoRA with the base model's weights", "true"
         )
-    if not _off(fields.get("modules_to_save")):
+    if not _is_off(fields.get("modules_to_save")):
         raise _field("modules_to_save", "no whole modules", fields["modules_to_save"])
     start = fields.get("init_lora_weights")
     if not (start is None or isinstance(start, bool) or str(start).lower() in _HARMLESS_STARTS):
@@ -238,7 +216,7 @@ def _refuse_unsupported(fields: dict[str, Any]) -> None:
             "init_lora_weights", "a start that leaves the base model's weights as they were", start
         )
     for name, value in fields.items():
-        if name not in _KNOWN and name not in _WITHOUT_EFFECT and not _off(value):
+        if name not in _KNOWN and name not in _WITHOUT_EFFECT and not _is_off(value):
             raise _field(name, "nothing, null, false or empty", value)
 
 
@@ -258,7 +236,7 @@ def _alpha(name: str, value: Any) -> float:
     return float(value)
 
 
-def _compiled(name: str, pattern: str, whole: str) -> re.Pattern[str]:
+def _compile(name: str, pattern: str, whole: str) -> re.Pattern[str]:
     try:
         length = len(pattern.encode())
     except UnicodeEncodeError as error:
@@ -279,7 +257,7 @@ def _patterns(name: str, value: Any, check: Any) -> list[tuple[Any, Any]]:
     if not isinstance(value, dict) or len(value) > PATTERNS_MAX:
         raise _field(name, f"at most {PATTERNS_MAX} patterns", type(value).__name__)
     return [
-        (_compiled(name, key, rf"(.*\.)?({key})$").match, check(name, entry))
+        (_compile(name, key, rf"(.*\.)?({key})$").match, check(name, entry))
         for key, entry in value.items()
     ]
 
@@ -289,7 +267,7 @@ def _names(name: str, value: Any) -> Any:
     if isinstance(value, str) and value.lower() == "all-linear":
         return lambda path: True
     if isinstance(value, str):
-        return _compiled(name, value, value).fullmatch
+        return _compile(name, value, value).fullmatch
     if (
         not isinstance(value, list)
         or len(value) > NAMES_MAX
@@ -302,7 +280,7 @@ def _names(name: str, value: Any) -> Any:
     )
 
 
-class _LayersChosen:
+class _LayerFilter:
     def __init__(self, indices: set[int], patterns: list[re.Pattern[str]]) -> None:
         self.indices, self.patterns, self.last = indices, patterns, max(indices)
 
@@ -313,12 +291,12 @@ class _LayersChosen:
         return False
 
 
-def _layers(fields: dict[str, Any]) -> _LayersChosen | None:
+def _layers(fields: dict[str, Any]) -> _LayerFilter | None:
     listed, patterns = fields.get("layers_to_transform"), fields.get("layers_pattern") or []
     patterns = [patterns] if isinstance(patterns, str) else patterns
     if listed is None or listed == []:
         if listed is None and patterns:
-            raise _field("layers_pattern", "layers_to_transform beside it", patterns[0])
+            raise _field("layers_pattern", "layers_to_transform as well", patterns[0])
         return None
     indices = listed if isinstance(listed, list) else [listed]
     if not all(isinstance(index, int) and 0 <= index < LAYERS_MAX for index in indices):
@@ -328,17 +306,17 @@ def _layers(fields: dict[str, Any]) -> _LayersChosen | None:
     forms = [rf"(?:^|.*?\.){pattern}\.(?P<idx>\d+)\." for pattern in patterns] or [
         r".*?\.[^.]*\.(?P<idx>\d+)\."
     ]
-    return _LayersChosen(set(indices), [_compiled("layers_pattern", form, form) for form in forms])
+    return _LayerFilter(set(indices), [_compile("layers_pattern", form, form) for form in forms])
 
 
-def _sorted(
+def _sort_tensors(
     tensors: dict[str, numpy.ndarray],
 ) -> tuple[str, dict[Site, dict[str, tuple[str, numpy.ndarray]]]]:
     """Every tensor at its site; all in one stack of layers, under one adapter's name."""
     modules: dict[Site, dict[str, tuple[str, numpy.ndarray]]] = {}
     one: tuple[str, str] | None = None
     for name in sorted(tensors):
-        stack, site, part, adapter = _taken_apart(name)
+        stack, site, part, adapter = _parse_tensor_name(name)
         if (one := one or (stack, adapter)) != (stack, adapter):
             raise AdapterRefused(
                 f"{WEIGHTS_FILE}: {name}: it is of another stack of layers or another adapter"
@@ -349,7 +327,7 @@ def _sorted(
     return (one or (_STACKS[0], ""))[0], modules
 
 
-def _taken_apart(name: str) -> tuple[str, Site, str, str]:
+def _parse_tensor_name(name: str) -> tuple[str, Site, str, str]:
     found = re.fullmatch(
         r"base_model\.model\.(?P<module>.+)\.lora_(?P<part>[AB])(\.(?P<adapter>[^.]+))?\.weight",
         name,
@@ -367,12 +345,12 @@ def _taken_apart(name: str) -> tuple[str, Site, str, str]:
     )
 
 
-def _one_width(pairs: dict[Site, Pair]) -> None:
+def _refuse_mixed_widths(pairs: dict[Site, Pair]) -> None:
     widths: dict[tuple[int, int], int] = {}
     for (layer, projection), pair in pairs.items():
         wanted = widths.setdefault((layer, source_of(projection)), pair.a.shape[1])
         if wanted != pair.a.shape[1]:
             raise AdapterRefused(
                 f"layer {layer}: wanted one width for the readers of one vector, "
-                f"got {pair.a.shape[1]} beside {wanted}"
+                f"got {pair.a.shape[1]} and {wanted}"
             )

@@ -196,10 +196,10 @@ def assemble(stream):
                 finished = True
             else:
                 chunks.append(strict_json(event.encode()))
-    return assembled(chunks), finished
+    return merge_chunks(chunks), finished
 
 
-def assembled(chunks):
+def merge_chunks(chunks):
     constant, differing, usage, choices, seen = {}, set(), None, {}, False
     for chunk in chunks:
         if not isinstance(chunk, dict):

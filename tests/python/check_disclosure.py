@@ -194,7 +194,7 @@ class Reader:
     def number(self, size):
         return int.from_bytes(self.raw(size))
 
-    def sized(self, size, limit):
+    def read_sized(self, size, limit):
         length = self.number(size)
         if length > limit:
             raise Refused("format")
@@ -202,7 +202,7 @@ class Reader:
 
     def text(self, limit):
         try:
-            return self.sized(2, limit).decode()
+            return self.read_sized(2, limit).decode()
         except UnicodeDecodeError:
             raise Refused("format") from None
 
@@ -267,7 +267,7 @@ def read_statement(data):
 def read_bytes(reader):
     leaves = []
     for _ in range(reader.count(1 << 18)):
-        leaves.append((reader.number(4), reader.raw(16), reader.sized(1, 64)))
+        leaves.append((reader.number(4), reader.raw(16), reader.read_sized(1, 64)))
     if any(one[0] >= two[0] for one, two in itertools.pairwise(leaves)):
         raise Refused("format")
     return leaves, reader.siblings()
@@ -280,7 +280,7 @@ def read_field(reader):
     field["path"] = reader.text(1024)
     field["commitment"] = reader.raw(32) if reader.flag() else None
     if reader.flag():
-        field["salt"], field["value"] = reader.raw(16), reader.sized(4, 16 << 20)
+        field["salt"], field["value"] = reader.raw(16), reader.read_sized(4, 16 << 20)
         if field["kind"] not in (OBJECT, OCTETS):
             try:
                 field["value"].decode()
@@ -299,7 +299,7 @@ TEXTS = (BYTES_CONTAIN, FIELD_CONTAINS, FIELD_SHA256)
 def read_claim(reader, nested):
     kind = reader.number(1)
     if kind == OTHER and not nested:
-        return {"kind": kind, "other": read_disclosure(reader.sized(4, 1 << 20), nested=True)}
+        return {"kind": kind, "other": read_disclosure(reader.read_sized(4, 1 << 20), nested=True)}
     claim = {"kind": kind}
     if kind == COMPARE:
         claim |= {"field": reader.number(4), "operator": reader.number(1)}
@@ -323,15 +323,15 @@ def read_claim(reader, nested):
         raise Refused("format")
     if claim.get("text") == "":
         raise Refused("format")
-    return claim | {"proof": reader.sized(4, 1 << 20)}
+    return claim | {"proof": reader.read_sized(4, 1 << 20)}
 
 
 def read_disclosure(data, nested=False):
     reader = Reader(data, b"confide disclosure v1\n")
-    encoded = reader.sized(4, 1024)
+    encoded = reader.read_sized(4, 1024)
     file = {"encoded": encoded, "statement": read_statement(encoded), "signature": reader.raw(64)}
     limits = (32 << 10, 1024, 94 << 10)
-    file["evidence"] = [reader.sized(4, limit) for limit in limits]
+    file["evidence"] = [reader.read_sized(4, limit) for limit in limits]
     for direction in (REQUEST, RESPONSE):
         opened = read_bytes(reader) if reader.flag() else None
         length = (reader.number(8), reader.raw(16)) if reader.flag() else None

@@ -24,7 +24,7 @@ class Refusal(Exception):
     """Why a proof is not believed."""
 
 
-def wanted(condition, why) -> None:
+def require(condition, why) -> None:
     if not condition:
         raise Refusal(why)
 
@@ -42,29 +42,29 @@ def challenge(tag, *parts):
 
 def tlv(data, tag):
     """The content of the element at the front, and what follows it."""
-    wanted(len(data) >= 2 and data[0] == tag, "malformed")
+    require(len(data) >= 2 and data[0] == tag, "malformed")
     length, start = data[1], 2
     if length & 0x80:
         start = 2 + (length & 0x7F)
         length = int.from_bytes(data[2:start], "big")
-    wanted(len(data) >= start + length, "malformed")
+    require(len(data) >= start + length, "malformed")
     return data[start : start + length], data[start + length :]
 
 
 def read_key(spki):
     body, rest = tlv(spki, 0x30)
-    wanted(rest == b"", "malformed")
+    require(rest == b"", "malformed")
     algorithm, bits = tlv(body, 0x30)
     bits, rest = tlv(bits, 0x03)
-    wanted(rest == b"" and bits[:1] == b"\0", "malformed")
+    require(rest == b"" and bits[:1] == b"\0", "malformed")
     name, parameters = tlv(algorithm, 0x06)
     if name.hex() == "2a864886f70d010101":
         numbers, _ = tlv(bits[1:], 0x30)
         modulus, exponent = tlv(numbers, 0x02)
         modulus, exponent = (int.from_bytes(x, "big") for x in (modulus, tlv(exponent, 0x02)[0]))
-        wanted(exponent == 65537, "exponent")
-        wanted(2048 <= modulus.bit_length() <= 4096, "modulus length")
-        wanted(modulus % 2 == 1, "modulus even")
+        require(exponent == 65537, "exponent")
+        require(2048 <= modulus.bit_length() <= 4096, "modulus length")
+        require(modulus % 2 == 1, "modulus even")
         return ("rsa", modulus)
     curve = CURVES[tlv(parameters, 0x06)[0].hex()]
     return ("ec", curve, curve.decode(bits[1:]))
@@ -80,18 +80,18 @@ class Curve:
         self.size, self.p, self.b, self.n, self.generator = size, p, b, n, generator
 
     def decode(self, data):
-        wanted(data[:1] in (b"\2", b"\3", b"\4"), "not on curve")
+        require(data[:1] in (b"\2", b"\3", b"\4"), "not on curve")
         x = int.from_bytes(data[1 : 1 + self.size], "big")
-        wanted(x < self.p, "not on curve")
+        require(x < self.p, "not on curve")
         square = (x**3 - 3 * x + self.b) % self.p
         if data[0] == 4:
-            wanted(len(data) == 1 + 2 * self.size, "not on curve")
+            require(len(data) == 1 + 2 * self.size, "not on curve")
             y = int.from_bytes(data[1 + self.size :], "big")
         else:
-            wanted(len(data) == 1 + self.size, "not on curve")
+            require(len(data) == 1 + self.size, "not on curve")
             y = pow(square, (self.p + 1) // 4, self.p)
             y = y if y & 1 == data[0] & 1 else self.p - y
-        wanted(y < self.p and y * y % self.p == square, "not on curve")
+        require(y < self.p and y * y % self.p == square, "not on curve")
         return (x, y)
 
     def encode(self, point, compressed=True):
@@ -166,24 +166,24 @@ CURVES = {"2a8648ce3d030107": P256, "2b81040022": P384}
 def check_signature(vector) -> None:
     spki, message = vector["key"], vector["message"]
     key, data = read_key(spki), vector["proof"]
-    wanted(data.startswith(MAGIC), "malformed")
+    require(data.startswith(MAGIC), "malformed")
     take = Reader(data[len(MAGIC) :])
     scheme, hash_ = take(1)[0], HASHES.get(take.last(1)[0])
-    wanted(scheme in (1, 2, 3) and hash_, "malformed")
+    require(scheme in (1, 2, 3) and hash_, "malformed")
     key_id = take(32)
     digest = take(hashlib.new(hash_).digest_size)
-    salt = take.counted(478) if scheme == 2 else None
-    claim = take.taken()
-    context = take.counted(1024)
-    wanted(key_id == hashlib.sha256(spki).digest(), "other key")
-    wanted(digest == hashlib.new(hash_, message).digest(), "other message")
-    wanted(context == vector["context"], "other context")
+    salt = take.read_counted(478) if scheme == 2 else None
+    claim = take.consumed_bytes()
+    context = take.read_counted(1024)
+    require(key_id == hashlib.sha256(spki).digest(), "other key")
+    require(digest == hashlib.new(hash_, message).digest(), "other message")
+    require(context == vector["context"], "other context")
     if key[0] == "rsa":
-        wanted(scheme in (1, 2), "unsupported")
-        check_rsa(key[1], hash_, digest, salt, claim, context, take.rest())
+        require(scheme in (1, 2), "unsupported")
+        check_rsa(key[1], hash_, digest, salt, claim, context, take.remaining_bytes())
     else:
-        wanted(scheme == 3, "unsupported")
-        check_ecdsa(key[1], key[2], digest, claim, context, take.rest())
+        require(scheme == 3, "unsupported")
+        check_ecdsa(key[1], key[2], digest, claim, context, take.remaining_bytes())
 
 
 class Reader:
@@ -193,38 +193,38 @@ class Reader:
         self.data, self.at = data, 0
 
     def __call__(self, count):
-        wanted(self.at + count <= len(self.data), "malformed")
+        require(self.at + count <= len(self.data), "malformed")
         self.at += count
         return self.data[self.at - count : self.at]
 
     last = __call__
 
-    def counted(self, most):
+    def read_counted(self, most):
         count = int.from_bytes(self(2), "big")
-        wanted(count <= most, "malformed")
+        require(count <= most, "malformed")
         return self(count)
 
-    def taken(self):
+    def consumed_bytes(self):
         return self.data[: self.at]
 
-    def rest(self):
+    def remaining_bytes(self):
         return self.data[self.at :]
 
 
 def check_rsa(modulus, hash_, digest, salt, claim, context, body) -> None:
     bits = modulus.bit_length()
     size = (bits + 7) // 8
-    wanted(len(body) == 16 + 8 * size, "malformed")
+    require(len(body) == 16 + 8 * size, "malformed")
     em = pkcs1(hash_, digest, size) if salt is None else pss(hash_, digest, salt, bits, size)
     root, commitments = int.from_bytes(em, "big"), b""
     for i in range(8):
         c = int.from_bytes(body[2 * i : 2 * i + 2], "big")
         z = int.from_bytes(body[16 + i * size : 16 + (i + 1) * size], "big")
-        wanted(0 < z < modulus, "malformed")
+        require(0 < z < modulus, "malformed")
         u = pow(z, 65537, modulus) * pow(root, c, modulus) % modulus
         commitments += u.to_bytes(size, "big")
     parts = (claim, modulus.to_bytes(size, "big"), (65537).to_bytes(4, "big"), em, context)
-    wanted(body[:16] == challenge("confide/sigma/v1/rsa", *parts, commitments), "refused")
+    require(body[:16] == challenge("confide/sigma/v1/rsa", *parts, commitments), "refused")
 
 
 def pkcs1(hash_, digest, size):
@@ -236,7 +236,7 @@ def pss(hash_, digest, salt, bits, size):
     length = (bits - 1 + 7) // 8
     h = hashlib.new(hash_, bytes(8) + digest + salt).digest()
     block = length - len(h) - 1
-    wanted(len(salt) <= block - 1, "malformed")
+    require(len(salt) <= block - 1, "malformed")
     plain = bytes(block - len(salt) - 1) + b"\1" + salt
     mask, counter = b"", 0
     while len(mask) < block:
@@ -249,17 +249,17 @@ def pss(hash_, digest, salt, bits, size):
 
 def check_ecdsa(curve, key, digest, claim, context, body) -> None:
     size = curve.size
-    wanted(len(body) == 1 + size + 16 + size, "malformed")
+    require(len(body) == 1 + size + 16 + size, "malformed")
     point = curve.decode(body[: 1 + size])
     c, z = body[1 + size : 17 + size], int.from_bytes(body[17 + size :], "big")
-    wanted(z < curve.n, "malformed")
+    require(z < curve.n, "malformed")
     h, r = int.from_bytes(digest[:size], "big") % curve.n, point[0] % curve.n
     target = curve.add(curve.times(h, curve.generator), curve.times(r, key))
     minus = curve.n - int.from_bytes(c, "big")
     nonce = curve.add(curve.times(z, point), curve.times(minus, target)) if target else None
-    wanted(r and target and nonce, "refused")
+    require(r and target and nonce, "refused")
     parts = (claim, curve.encode(key, False), context, curve.encode(point), curve.encode(nonce))
-    wanted(c == challenge("confide/sigma/v1/ecdsa", *parts), "refused")
+    require(c == challenge("confide/sigma/v1/ecdsa", *parts), "refused")
 
 
 # --------------------------------------------------------- ristretto255 (RFC 9496)
@@ -303,13 +303,13 @@ def encode(point):
 
 def decode(data):
     s = int.from_bytes(data, "little")
-    wanted(len(data) == 32 and s < P and s & 1 == 0, "malformed")
+    require(len(data) == 32 and s < P and s & 1 == 0, "malformed")
     u1, u2 = (1 - s * s) % P, (1 + s * s) % P
     v = (-D * u1 * u1 - u2 * u2) % P
     square, inverse = root_ratio(1, v * u2 * u2)
     x = absolute(2 * s * inverse * u2 % P)
     y = u1 * inverse * inverse * u2 * v % P
-    wanted(square and x * y % P & 1 == 0 and y, "malformed")
+    require(square and x * y % P & 1 == 0 and y, "malformed")
     return (x, y, 1, x * y % P)
 
 
@@ -370,7 +370,7 @@ def combine(pairs):
 
 def scalar(data):
     number = int.from_bytes(data, "little")
-    wanted(len(data) == 32 and number < ORDER, "malformed")
+    require(len(data) == 32 and number < ORDER, "malformed")
     return number
 
 
@@ -384,7 +384,7 @@ BLINDING_BASE = from_uniform(hashlib.sha3_512(BASE_ENCODED).digest())
 
 def check_relation(vector) -> None:
     proof = vector["proof"]
-    wanted(len(proof) == 48, "malformed")
+    require(len(proof) == 48, "malformed")
     c, z = proof[:16], scalar(proof[16:])
     terms = [(term["weight"], bytes.fromhex(term["commitment"])) for term in vector["terms"]]
     constant = int(vector["constant"])
@@ -396,7 +396,7 @@ def check_relation(vector) -> None:
     difference = combine([*pairs, (-constant, BASE)])
     nonce = combine([(z, BLINDING_BASE), (-int.from_bytes(c, "big"), difference)])
     expected = challenge("confide/sigma/v1/linear", encoded, vector["context"], encode(nonce))
-    wanted(c == expected, "refused")
+    require(c == expected, "refused")
 
 
 def check_range(vector) -> None:
@@ -404,7 +404,7 @@ def check_range(vector) -> None:
     n = next(n for n in (8, 16, 32, 64) if high - low < 2**n)
     m = 1 if high - low == 2**n - 1 else 2
     rounds = (n * m).bit_length() - 1
-    wanted(len(proof) == 32 * (9 + 2 * rounds), "malformed")
+    require(len(proof) == 32 * (9 + 2 * rounds), "malformed")
     words = [proof[i : i + 32] for i in range(0, len(proof), 32)]
     t, t_blinding, e_blinding, a, b = map(scalar, words[4:7] + words[-2:])
     commitment = decode(vector["commitment"])
@@ -424,7 +424,7 @@ def check_range(vector) -> None:
         transcript.append(b"V", encode(point))
 
     def append_point(label, word) -> None:
-        wanted(any(word), "refused")
+        require(any(word), "refused")
         transcript.append(label, word)
 
     append_point(b"A", words[0])
@@ -450,7 +450,7 @@ def check_range(vector) -> None:
     delta = (z - z * z) * powers - sum(pow(z, 3 + p, ORDER) * (2**n - 1) for p in range(m))
     first = [(t - delta, BASE), (t_blinding, BLINDING_BASE), (-x, points[2]), (-x * x, points[3])]
     first += [(-pow(z, 2 + p, ORDER), point) for p, point in enumerate(shifted)]
-    wanted(is_neutral(combine(first)), "refused")
+    require(is_neutral(combine(first)), "refused")
 
     second = [(1, points[0]), (x, points[1]), (-e_blinding, BLINDING_BASE), (w * (t - a * b), BASE)]
     for j, u in enumerate(folds):
@@ -465,7 +465,7 @@ def check_range(vector) -> None:
         g, h = bases(b"G", p)[k], bases(b"H", p)[k]
         second.append((-z - a * s, g))
         second.append((z + pow(inverse, i, ORDER) * (binary - b * pow(s, -1, ORDER)), h))
-    wanted(is_neutral(combine(second)), "refused")
+    require(is_neutral(combine(second)), "refused")
 
 
 def decode_part(word):
@@ -557,12 +557,12 @@ def keccak(state) -> None:
     register = 1
     for _ in range(24):
         columns = [a[0] ^ a[1] ^ a[2] ^ a[3] ^ a[4] for a in lanes]
-        mixed = [columns[(x + 4) % 5] ^ rotated(columns[(x + 1) % 5], 1) for x in range(5)]
+        mixed = [columns[(x + 4) % 5] ^ rotate_left(columns[(x + 1) % 5], 1) for x in range(5)]
         lanes = [[lane ^ mixed[x] for lane in lanes[x]] for x in range(5)]
         x, y, current = 1, 0, lanes[1][0]
         for t in range(24):
             x, y = y, (2 * x + 3 * y) % 5
-            current, lanes[x][y] = lanes[x][y], rotated(current, (t + 1) * (t + 2) // 2)
+            current, lanes[x][y] = lanes[x][y], rotate_left(current, (t + 1) * (t + 2) // 2)
         for y in range(5):
             row = [lanes[x][y] for x in range(5)]
             for x in range(5):
@@ -577,7 +577,7 @@ def keccak(state) -> None:
             state[8 * (x + 5 * y) : 8 * (x + 5 * y) + 8] = lane.to_bytes(8, "little")
 
 
-def rotated(lane, count):
+def rotate_left(lane, count):
     lane, count = lane & (2**64 - 1), count % 64
     return (lane << count | lane >> (64 - count)) & (2**64 - 1)
 

@@ -190,7 +190,7 @@ class Checks:
     def agrees(self, fields, dtype=torch.float32, linear=None, adapter="default"):
         """Our delta of every adapted module is PEFT's, adapted less base."""
         with tempfile.TemporaryDirectory() as folder:
-            base, model = adapted(fields, dtype, linear, adapter)
+            base, model = make_adapted(fields, dtype, linear, adapter)
             model.save_pretrained(folder)
             if adapter != "default":
                 folder = os.path.join(folder, adapter)
@@ -204,7 +204,7 @@ class Checks:
             base = Model(linear_layer)
             for parameter in base.parameters():
                 parameter.data.zero_()
-            model = randomised(get_peft_model(base, LoraConfig(target_modules=ALL)))
+            model = randomise(get_peft_model(base, LoraConfig(target_modules=ALL)))
             model = model.to(torch.bfloat16)
             model.save_pretrained(folder)
             inputs, wanted = deltas(model, torch.bfloat16)
@@ -221,7 +221,7 @@ class Checks:
             start, end = os.path.join(folder, "start"), os.path.join(folder, "end")
             model.save_pretrained(start)
             model.peft_config["default"].init_lora_weights = init
-            randomised(model, spread=0.1)
+            randomise(model, spread=0.1)
             model.save_pretrained(end, path_initial_model_for_weight_conversion=start)
             inputs, wanted = deltas(model.double(), original=original)
             # The start and the end are float32 and nearly cancel.
@@ -230,7 +230,7 @@ class Checks:
     def is_loaded_by_peft(self, fields):
         """An adapter that we wrote gives in PEFT what ours gives, with no key missing or left."""
         with tempfile.TemporaryDirectory() as folder:
-            base, model = adapted(fields)
+            base, model = make_adapted(fields)
             state = {name: value.clone() for name, value in base.state_dict().items()}
             theirs, ours = os.path.join(folder, "theirs"), os.path.join(folder, "ours")
             model.save_pretrained(theirs)
@@ -249,7 +249,7 @@ class Checks:
     def notices_another_alpha(self) -> None:
         """That the comparison compares."""
         with tempfile.TemporaryDirectory() as folder:
-            _, model = adapted({"target_modules": ALL, "lora_alpha": 8})
+            _, model = make_adapted({"target_modules": ALL, "lora_alpha": 8})
             model.peft_config["default"].lora_alpha = 8.001
             model.save_pretrained(folder)
             inputs, wanted = deltas(model.double())
@@ -262,7 +262,7 @@ class Checks:
 
     def refuses(self, word, fields, dtype=torch.float32) -> None:
         with tempfile.TemporaryDirectory() as folder:
-            base, model = adapted(fields, dtype)
+            base, model = make_adapted(fields, dtype)
             model.save_pretrained(folder)
             answer = self.call(folder, {}, base_folder(base, folder))
             assert answer.returncode == 2, f"it was accepted: {answer.stdout[:200]}"
@@ -317,13 +317,13 @@ def conv1d(wide, long, bias):
     return layer
 
 
-def adapted(fields, dtype=torch.float32, linear=None, adapter="default"):
+def make_adapted(fields, dtype=torch.float32, linear=None, adapter="default"):
     base = Model(linear or linear_layer).to(dtype)
     model = get_peft_model(base, LoraConfig(**fields), adapter, autocast_adapter_dtype=False)
-    return base, randomised(model.to(dtype)).eval()
+    return base, randomise(model.to(dtype)).eval()
 
 
-def randomised(model, spread=1.0):
+def randomise(model, spread=1.0):
     for name, parameter in model.named_parameters():
         if "lora_magnitude" in name:
             parameter.data *= 1 + 0.5 * torch.rand(parameter.shape).to(parameter.dtype)

@@ -137,7 +137,7 @@ def check_division_by_the_last_prime_is_equal(ring) -> None:
     context = context_of("CKKS", 8192, [60, 40, 40, 60])
     n, primes = 8192, [q.value() for q in seal.CoeffModulus.Create(8192, [60, 40, 40, 60])][:3]
     keys, plain = seal.KeyGenerator(context), seal.Plaintext()
-    seal.CKKSEncoder(context).encode(drawn(n // 2, 3.0), 2.0**80, plain)
+    seal.CKKSEncoder(context).encode(draw(n // 2, 3.0), 2.0**80, plain)
     encrypted, rescaled = seal.Ciphertext(), seal.Ciphertext()
     seal.Encryptor(context, keys.secret_key()).encrypt_symmetric(plain, encrypted)
     seal.Evaluator(context).rescale_to_next(encrypted, rescaled)
@@ -154,7 +154,7 @@ def check_slots_are_encoded_alike(ring) -> None:
         n, first = ours["n"], ours["primes"][0]
         context = context_of("CKKS", n, [60, 40, 40, 60])
         encoder, plain = seal.CKKSEncoder(context), seal.Plaintext()
-        slots = drawn(n // 2, 60.0)
+        slots = draw(n // 2, 60.0)
         encoder.encode(slots, 2.0**40, plain)
         values = words(plain, 3 * n)
         table = util.NTTTables(n.bit_length() - 1, seal.CoeffModulus.Create(n, [60, 40, 40, 60])[0])
@@ -175,7 +175,7 @@ def check_a_rotated_product_has_the_same_slots(ring) -> None:
     for name in CKKS_SETS:
         n, steps = ring("primes", set=name)["n"], 5
         context = context_of("CKKS", n, [60, 40, 40, 60])
-        slots, factor = drawn(n // 2, 3.0), drawn(n // 2, 0.05)
+        slots, factor = draw(n // 2, 3.0), draw(n // 2, 0.05)
         keys, encoder = seal.KeyGenerator(context), seal.CKKSEncoder(context)
         galois, evaluator = seal.GaloisKeys(), seal.Evaluator(context)
         keys.create_galois_keys([pow(3, steps, 2 * n)], galois)
@@ -222,7 +222,7 @@ def polynomial(coefficients, t):
 def plaintext_of(context, values, scale):
     """A plaintext in NTT form from its residues, through SEAL's file format without compression."""
 
-    def framed(body, minor):
+    def frame(body, minor):
         # Magic, header size, version, compression: none; size of all.
         return struct.pack("<HBBBBHQ", 0xA15E, 16, 4, minor, 0, 0, 16 + len(body)) + body
 
@@ -232,10 +232,10 @@ def plaintext_of(context, values, scale):
         seal.Plaintext("1").save(path)
         with open(path, "rb") as file:
             minor = file.read(5)[4]
-        data = framed(struct.pack(f"<Q{len(values)}Q", len(values), *values), minor)
+        data = frame(struct.pack(f"<Q{len(values)}Q", len(values), *values), minor)
         body = parms + struct.pack("<Qd", len(values), scale) + data
         with open(path, "wb") as file:
-            file.write(framed(body, minor))
+            file.write(frame(body, minor))
         plain = seal.Plaintext()
         plain.load(context, path)
     return plain
@@ -245,7 +245,7 @@ def words(thing, count):
     return [thing[at] for at in range(count)]
 
 
-def drawn(count, size):
+def draw(count, size):
     return [SOURCE.uniform(-size, size) for _ in range(count)]
 
 

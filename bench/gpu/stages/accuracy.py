@@ -121,8 +121,8 @@ def in_double(weights: Weights) -> Weights:
 
 def wrong_integers(device: Device, seed: int) -> int:
     """Of A·y + s mod 2^k as the host's kernel gives it, those that differ from exact integers on this CPU."""
-    from confide.blind import masks
-    from confide.cuda import online
+    from confide.blind.tests import reference
+    from confide.cuda import arrays, online
 
     generator = numpy.random.default_rng(seed)
     matrix = generator.integers(-2047, 2048, (ROWS, COLUMNS)).astype(numpy.int16)
@@ -135,11 +135,11 @@ def wrong_integers(device: Device, seed: int) -> int:
     jobs = numpy.zeros((VECTORS, 6), numpy.uint64)
     jobs[:, 1:5] = numpy.frombuffer(key, "<u8")
     jobs[:, 5] = numpy.arange(VECTORS)
-    answers = online.zeros(device.name, (VECTORS, ROWS), "int64")
+    answers = arrays.zeros((VECTORS, ROWS), "int64", device.name)
     online.Online(device.name, 1, 1).answer(
-        table, online.upload(device.name, jobs), online.upload(device.name, words), None, answers
+        table, arrays.upload(jobs, device.name), arrays.upload(words, device.name), None, answers
     )
     low = numpy.uint64((1 << BITS) - 1)
     products = words @ matrix.T.astype(numpy.int64).view(numpy.uint64)
-    right = (products + masks.rows(key, 0, VECTORS, ROWS, BITS)) & low
-    return int(numpy.count_nonzero(online.words_of(answers) != right))
+    right = (products + reference.mask_rows(key, 0, VECTORS, ROWS, BITS)) & low
+    return int(numpy.count_nonzero(arrays.as_words(answers) != right))

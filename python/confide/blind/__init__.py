@@ -13,6 +13,6 @@ def open_adapter(kind: str, spec: dict[str, Any], context: Any) -> Any:
     """An adapter of `confide.worker.deltas`, of a kind and spec that docs/worker.md has. May take as long as preparing
     the first batch of masks.
     """
-    from .adapter import opened
+    from .adapter import make_adapter
 
-    return opened(kind, spec, context)
+    return make_adapter(kind, spec, context)

@@ -12,22 +12,22 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from ..cuda import parameters
 from ..cuda.runtime import DeviceMissing, check_device
-from . import parameters
 from .accounts import BUDGET_FILE_NAME, CLIENTS_BYTES_MAX, Clients, default_budget_file
 from .audit import AuditLog
 from .errors import AdapterRefused
 from .host import BELOW_WIDTH, AdapterHost, HostOptions
 from .serving import Server
 
-_EPILOG = """The channel is plain TCP: whoever can listen to it sees masked vectors and ciphertexts, whoever can change
-it can spoil answers, and a key holder does not know who answers. So it listens on loopback only, unless
+_EPILOG = """The channel is plain TCP: an eavesdropper sees masked vectors and ciphertexts, an attacker on the path
+can spoil answers, and a key holder does not know who answers. So the host listens on loopback only, unless
 --dangerous-plain is given. The attested channel is `confide adapter host`: the same protocol within TLS that is bound
 to evidence (docs/channel.md)."""
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The program."""
+    """Runs the program; gives its exit status."""
     parser = argparse.ArgumentParser(prog="python -m confide.blind", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     host = commands.add_parser(
@@ -35,99 +35,88 @@ def main(arguments: list[str] | None = None) -> int:
         help="answer key holders about adapters that never leave this process",
         epilog=_EPILOG,
     )
-    _host_arguments(host)
+    _add_host_arguments(host)
     given = parser.parse_args(arguments)
     try:
-        return _host(given)
+        return _run_host(given)
     except (AdapterRefused, DeviceMissing, ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
 
 
-def _host_arguments(host: argparse.ArgumentParser) -> None:
-    host.add_argument(
+def _add_host_arguments(host: argparse.ArgumentParser) -> None:
+    add = host.add_argument
+    add(
         "adapters",
         metavar="DIR",
         nargs="+",
         help="folders as PEFT writes them; called as their folder",
     )
-    host.add_argument(
-        "--listen", metavar="ADDR:PORT", required=True, help="port 0 takes any free one"
-    )
-    host.add_argument(
+    add("--listen", metavar="ADDR:PORT", required=True, help="port 0 takes any free one")
+    add(
         "--device",
         default="cpu",
         help="cuda:N, or cpu in a checkout of the repository (default: cpu)",
     )
-    host.add_argument(
+    add(
         "--protect", choices=("a", "ba"), default="a", help="what never leaves: A alone, or A and B"
     )
-    host.add_argument("--parameters", metavar="NAME", default=parameters.DEFAULT)
-    host.add_argument(
-        "--dangerous-parameters", action="store_true", help="also take a set below 128 bits"
-    )
-    host.add_argument(
+    add("--parameters", metavar="NAME", default=parameters.DEFAULT)
+    add("--dangerous-parameters", action="store_true", help="also take a set below 128 bits")
+    add(
         "--final-hidden",
         action="store_true",
         help="offer only q_proj of layer 0, as a delta on the last hidden state",
     )
-    host.add_argument(
+    add(
         "--budget",
         type=int,
         metavar="N",
         help="answers for each client, adapter and input; else one fewer than the input is wide",
     )
-    _budget_file_arguments(host)
-    host.add_argument(
+    _add_budget_file_arguments(host)
+    add(
         "--clients",
         type=Path,
         metavar="FILE",
         help="lines of a name and the SHA-256 of its credential; without it all share one budget",
     )
-    host.add_argument(
+    add(
         "--noise-sigma",
         type=float,
         default=0.0,
         metavar="S",
         help="standard deviation of noise on each answer, in units of its integers",
     )
-    host.add_argument(
-        "--max-rank", type=int, default=256, metavar="N", help="refuse adapters of a greater rank"
-    )
-    host.add_argument(
-        "--audit-log", type=Path, metavar="FILE", help="append who was answered how often"
-    )
-    host.add_argument(
-        "--dangerous-plain", action="store_true", help="listen beyond loopback, in the clear"
-    )
-    host.add_argument(
+    add("--max-rank", type=int, default=256, metavar="N", help="refuse adapters of a greater rank")
+    add("--audit-log", type=Path, metavar="FILE", help="append who was answered how often")
+    add("--dangerous-plain", action="store_true", help="listen beyond loopback, in the clear")
+    add(
         "--dangerous-answer-strangers",
         action="store_true",
         help="answer key holders beyond loopback that show no credential: any can learn the adapter",
     )
 
 
-def _budget_file_arguments(host: argparse.ArgumentParser) -> None:
-    """Where the counts of answers are kept."""
-    kept = host.add_mutually_exclusive_group()
-    kept.add_argument(
-        "--budget-file", type=Path, metavar="FILE", help="keep the counts of answers in this file"
-    )
-    kept.add_argument(
+def _add_budget_file_arguments(host: argparse.ArgumentParser) -> None:
+    """Adds the three ways to say where the counts of answers are kept."""
+    add = host.add_mutually_exclusive_group().add_argument
+    add("--budget-file", type=Path, metavar="FILE", help="keep the counts of answers in this file")
+    add(
         "--state",
         type=Path,
         metavar="DIR",
         help="keep the counts of answers in this folder; else in $XDG_STATE_HOME/confide, or "
         "~/.local/state/confide",
     )
-    kept.add_argument(
+    add(
         "--dangerous-forget-budgets",
         action="store_true",
         help="keep the counts of answers in memory only: every restart makes all budgets new",
     )
 
 
-def _host(given: argparse.Namespace) -> int:
+def _run_host(given: argparse.Namespace) -> int:
     address, _, port = given.listen.rpartition(":")
     address = address.strip("[]")
     if not ipaddress.ip_address(address).is_loopback and not given.dangerous_plain:
@@ -141,7 +130,7 @@ def _host(given: argparse.Namespace) -> int:
         and not given.dangerous_answer_strangers
     ):
         raise ValueError(
-            f"--listen {given.listen}: wanted --clients beyond loopback, since whoever connects can learn "
+            f"--listen {given.listen}: wanted --clients beyond loopback, since anyone who connects can learn "
             "the adapter\nhint: give --clients FILE, or add --dangerous-answer-strangers"
         )
     check_device(given.device)
@@ -154,7 +143,7 @@ def _host(given: argparse.Namespace) -> int:
     server = Server(server_host, listener)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: server.stopping.set())
-    print(json.dumps(_ready(server_host, listener)), flush=True)
+    print(json.dumps(_ready_line(server_host, listener)), flush=True)
     try:
         server.run()
     finally:
@@ -166,7 +155,6 @@ def _host(given: argparse.Namespace) -> int:
 
 
 def _options(given: argparse.Namespace) -> HostOptions:
-    chosen = parameters.dangerous_named if given.dangerous_parameters else parameters.named
     clients = Clients()
     if given.clients:
         with given.clients.open() as file:
@@ -176,7 +164,7 @@ def _options(given: argparse.Namespace) -> HostOptions:
             raise ValueError(f"{given.clients}: wanted 1 to 4096 clients")
     allowance = BELOW_WIDTH if given.budget is None else given.budget
     return HostOptions(
-        chosen(given.parameters),
+        parameters.find_set(given.parameters, given.dangerous_parameters),
         given.protect,
         allowance,
         given.noise_sigma,
@@ -201,7 +189,7 @@ def _budget_file(given: argparse.Namespace) -> Path | None:
     return found
 
 
-def _ready(host: AdapterHost, listener: socket.socket) -> dict[str, Any]:
+def _ready_line(host: AdapterHost, listener: socket.socket) -> dict[str, Any]:
     address, port = listener.getsockname()[:2]
     shown = f"[{address}]" if ":" in address else address
     adapters = [

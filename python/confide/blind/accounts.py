@@ -10,6 +10,7 @@ import stat
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TextIO
 
 from .errors import AdapterRefused, Refusal
 
@@ -33,7 +34,7 @@ class Slot:
 
 @dataclass(frozen=True)
 class Account:
-    """What answers are counted for."""
+    """The account that answers are counted for: its digest and its name."""
 
     id: bytes
     name: str
@@ -87,7 +88,8 @@ class Budgets:
     """Answers that accounts have had. None is ever forgotten: a forgotten budget is a fresh one."""
 
     def __init__(self, path: Path | None = None) -> None:
-        self._lock, self._used = threading.Lock(), {}
+        self._lock = threading.Lock()
+        self._used: dict[Slot, int] = {}
         self._file = None if path is None else _BudgetFile(path, self._used)
 
     def take(self, slot: Slot, limit: int | None, vectors: int) -> int | None:
@@ -113,15 +115,10 @@ class Budgets:
             if self._file is not None:
                 self._file.settle(self._used)
 
-    def left(self, slot: Slot, limit: int | None) -> int | None:
+    def remaining(self, slot: Slot, limit: int | None) -> int | None:
         """Answers left; None where there is no budget."""
         with self._lock:
             return None if limit is None else max(limit - self._used.get(slot, 0), 0)
-
-    def used(self, slot: Slot) -> int:
-        """Answers that were given."""
-        with self._lock:
-            return self._used.get(slot, 0)
 
 
 class _BudgetFile:
@@ -163,7 +160,7 @@ class _BudgetFile:
         self._file = self._rewrite(counts)
         self._written = dict(counts)
 
-    def _rewrite(self, counts: dict[Slot, int]):
+    def _rewrite(self, counts: dict[Slot, int]) -> TextIO:
         beside = self._path.with_name(self._path.name + ".new")
         with beside.open("w") as file:
             file.write("".join(_line(slot, used) for slot, used in counts.items()))

@@ -6,7 +6,7 @@ import ipaddress
 import threading
 from typing import Any
 
-from . import parameters
+from ..cuda import parameters
 from .channel import dial_tcp
 from .errors import Abandoned, AdapterRefused
 from .holder import RemoteAdapter
@@ -23,7 +23,7 @@ _MORE = {
 _LOCK = threading.Lock()
 
 
-def opened(kind: str, spec: dict[str, Any], context: Any) -> Any:
+def make_adapter(kind: str, spec: dict[str, Any], context: Any) -> Any:
     """Makes or reaches an adapter. Raises `AdapterRefused` for a spec that is not one."""
     if kind not in _MORE:
         raise AdapterRefused(f"adapter kind: wanted {', '.join(_MORE)}, got {kind!r}")
@@ -32,10 +32,8 @@ def opened(kind: str, spec: dict[str, Any], context: Any) -> Any:
         raise AdapterRefused(f"adapter spec: {', '.join(unknown)}: no word for the kind {kind}")
     name = str(spec.get("adapter") or spec.get("name") or "adapter")
     device = _device(context)
-    settings = {
-        "set_name": str(spec.get("parameters") or parameters.DEFAULT),
-        "dangerous_parameters": spec.get("dangerous_parameters") is True,
-    }
+    set_name = str(spec.get("parameters") or parameters.DEFAULT)
+    dangerous = spec.get("dangerous_parameters") is True
     protect, mode = spec.get("protect"), spec.get("mode") or "full"
     if protect not in (None, *PROTECTS):
         raise AdapterRefused(f"protect: wanted a or ba, got {protect!r}")
@@ -45,37 +43,38 @@ def opened(kind: str, spec: dict[str, Any], context: Any) -> Any:
         if kind == "one-graph":
             from .one_graph import OneGraphAdapter
 
+            bank = _shared_bank(context, device)
             return OneGraphAdapter(
-                name,
-                _path(spec),
-                _bank(context, device),
-                protect=protect or "a",
-                mode=mode,
-                **settings,
+                name, _path(spec), bank, set_name, protect or "a", mode, dangerous
             )
         if kind == "ipc":
             from .ipc import IpcAdapter
 
-            return _idle(
-                IpcAdapter(
-                    name,
-                    _path(spec),
-                    device,
-                    protect=protect or "a",
-                    mode=mode,
-                    budget=spec.get("budget"),
-                    **settings,
-                ),
-                context,
+            made = IpcAdapter(
+                name,
+                _path(spec),
+                device,
+                set_name,
+                protect or "a",
+                mode,
+                spec.get("budget"),
+                dangerous,
             )
-        return _idle(_remote(name, spec, device, protect, settings), context)
+            return _step_others_meanwhile(made, context)
+        options = HolderOptions(
+            str(spec.get("name") or name),
+            set_name,
+            protect,
+            bytes.fromhex(str(spec.get("credential_hex") or "")),
+            device,
+            dangerous_parameters=dangerous,
+        )
+        return _step_others_meanwhile(_reach(name, spec, options), context)
     except ValueError as error:
         raise AdapterRefused(f"adapter {name}: {error}") from error
 
 
-def _remote(
-    name: str, spec: dict[str, Any], device: str, protect: str | None, settings: dict[str, Any]
-) -> RemoteAdapter:
+def _reach(name: str, spec: dict[str, Any], options: HolderOptions) -> RemoteAdapter:
     host, _, port = str(spec.get("address", "")).rpartition(":")
     host = host.strip("[]")
     if not host or not port.isdigit():
@@ -85,21 +84,12 @@ def _remote(
             f"address {host}: wanted loopback, since the channel is plain; hint: let `confide serve` reach the host "
             "over its attested channel (kind relay), or say dangerous_plain"
         )
-    credential = bytes.fromhex(str(spec.get("credential_hex") or ""))
-    options = HolderOptions(
-        str(spec.get("name") or name),
-        settings["set_name"],
-        protect,
-        credential,
-        device,
-        dangerous_parameters=settings["dangerous_parameters"],
-    )
     return RemoteAdapter(name, dial_tcp(host, int(port)), f"{host}:{port}", options)
 
 
-def _idle(adapter: RemoteAdapter, context: Any) -> RemoteAdapter:
+def _step_others_meanwhile(adapter: RemoteAdapter, context: Any) -> RemoteAdapter:
     """While a host computes or is silent, the worker's other generations step."""
-    line = getattr(context, "line", None)
+    line: Any = getattr(context, "line", None)
 
     def idle() -> None:
         line.pump()
@@ -137,12 +127,12 @@ def _device(context: Any) -> str:
     )
 
 
-def _bank(context: Any, device: str) -> Any:
+def _shared_bank(context: Any, device: str) -> Any:
     """One bank for each worker: rows of all its one-graph adapters share launches."""
-    from .one_graph import Bank
+    from .one_graph import OneGraphBank
 
     with _LOCK:
         bank = getattr(context, "one_graph_bank", None)
         if bank is None:
-            bank = context.one_graph_bank = Bank(device, int(context.slots))
+            bank = context.one_graph_bank = OneGraphBank(device, int(context.slots))
         return bank

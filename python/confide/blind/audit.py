@@ -75,7 +75,7 @@ class AuditLog:
                 "adapter": session.adapter.name,
             }
         text = json.dumps(line | fields, separators=(",", ":"))
-        if self._file is None:
+        if self._file is None or self._path is None:
             self.lines.append(text)
             return
         if self._file.tell() + len(text) > FILE_BYTES_MAX:

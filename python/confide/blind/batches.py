@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
+from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy
 
-from ..cuda import online, ring
-from . import masks
+from ..cuda import arrays, ring
+from ..cuda.arrays import Array
+from ..cuda.mask_stream import TILE
 from .channel import Channel
 from .errors import ProtocolError
 from .frames import STEP_DEADLINE_S, Kind
@@ -22,7 +23,7 @@ from .terms import Terms
 class Batch:
     """N tokens of one input: the mask key, and what was decrypted for each, uint64 [tokens, rows]."""
 
-    def __init__(self, device: str, number: int, key: bytes, prepared: Any) -> None:
+    def __init__(self, device: str, number: int, key: bytes, prepared: Array) -> None:
         self.device, self.number, self.key, self.prepared = device, number, key, prepared
         self.tokens, self.rows = prepared.shape
         self.next = 0
@@ -30,13 +31,13 @@ class Batch:
         counts = numpy.arange(self.tokens, dtype=numpy.uint64)
         lines = numpy.empty((self.tokens, 5), numpy.uint64)
         lines[:, :4], lines[:, 4] = numpy.frombuffer(key, "<u8"), counts
-        self.lines = lines if device == "cpu" else online.upload(device, lines)
-        places = numpy.uint64(online.address(prepared)) + counts * numpy.uint64(8 * self.rows)
-        self.places = places if device == "cpu" else online.upload(device, places)
+        self.lines = lines if device == "cpu" else arrays.upload(lines, device)
+        places = numpy.uint64(arrays.address(prepared)) + counts * numpy.uint64(8 * self.rows)
+        self.places = places if device == "cpu" else arrays.upload(places, device)
 
     @property
-    def left(self) -> int:
-        """Tokens that can still be masked."""
+    def remaining(self) -> int:
+        """The number of tokens that can still be masked."""
         return self.tokens - self.next
 
     def wipe(self) -> None:
@@ -44,11 +45,11 @@ class Batch:
         self.next, self.key = self.tokens, bytes(32)
         # What was launched on this stream may still read them.
         for words in (self.prepared, self.lines, self.places):
-            online.retire(words)
+            arrays.retire(words)
 
 
 @dataclass(frozen=True)
-class Taken:
+class CounterRange:
     """Counters that are used from here on, or lost."""
 
     batch: Batch
@@ -66,33 +67,32 @@ class Pool:
 
     def __init__(self) -> None:
         self._batches: deque[Batch] = deque()
-        self.preparing, self.finished = False, 0
+        self.preparing = False
         self.lock = threading.Lock()
 
     @property
-    def left(self) -> int:
-        """Vectors that can be asked about."""
-        return sum(batch.left for batch in self._batches)
+    def remaining(self) -> int:
+        """The number of vectors that the host can still be asked about."""
+        return sum(batch.remaining for batch in self._batches)
 
     @property
     def batches(self) -> int:
-        """Batches with counters left."""
+        """The number of batches with counters left."""
         return len(self._batches)
 
     def put(self, batch: Batch) -> None:
-        """A preparation came to its end."""
+        """Takes a batch whose preparation has ended."""
         with self.lock:
-            self.finished += 1
             self._batches.append(batch)
 
-    def take(self, vectors: int) -> Taken | None:
+    def take(self, vectors: int) -> CounterRange | None:
         """As many counters as the oldest batch has, at most `vectors`; None where nothing is prepared."""
         with self.lock:
             while self._batches:
                 batch = self._batches[0]
-                count = min(vectors, batch.left)
+                count = min(vectors, batch.remaining)
                 if count:
-                    taken = Taken(batch, batch.next, count)
+                    taken = CounterRange(batch, batch.next, count)
                     batch.next += count
                     return taken
                 # Its last answers may still be on their way through the device: the wiping comes after them there.
@@ -100,30 +100,32 @@ class Pool:
         return None
 
     def wipe(self) -> None:
-        """Throws all away."""
+        """Wipes every batch."""
         with self.lock:
             while self._batches:
                 self._batches.popleft().wipe()
 
 
-def encrypted_masks(context: Any, secret: Any, terms: Terms, key: bytes):
+def encrypted_masks(
+    context: ring.Context, secret: ring.SecretKey, terms: Terms, key: bytes
+) -> Generator[tuple[int, int, ring.Seeded], None, None]:
     """Yields (first column, count, `ring.Seeded`) of one batch's masks, a tile of 32 columns at a time."""
     device = context.device
     stream, encryptor = ring.MaskStream(key, device), ring.Encryptor(secret)
     try:
-        for tile in range(-(-terms.columns // masks.TILE)):
-            first = tile * masks.TILE
-            count = min(masks.TILE, terms.columns - first)
+        for tile in range(-(-terms.columns // TILE)):
+            first = tile * TILE
+            count = min(TILE, terms.columns - first)
             columns = stream.columns(tile, 0, context.n, terms.bits)
             seeded = encryptor.encrypt(columns[:count])
-            online.wipe(columns)
+            arrays.wipe(columns)
             yield first, count, seeded
     finally:
         stream.wipe()
         encryptor.wipe()
 
 
-def prepare(channel: Channel, context: Any, secret: Any, terms: Terms) -> Batch:
+def prepare(channel: Channel, context: ring.Context, secret: ring.SecretKey, terms: Terms) -> Batch:
     """Has the host prepare the next batch of an input."""
     request = channel.begin(Kind.PREPARE, encode_place(terms.layer, terms.source))
     blocks, number = decode_credit(channel.expect(request, Kind.CREDIT, STEP_DEADLINE_S))
@@ -134,7 +136,7 @@ def prepare(channel: Channel, context: Any, secret: Any, terms: Terms) -> Batch:
             blocks, _ = decode_credit(channel.expect(request, Kind.CREDIT, STEP_DEADLINE_S))
         blocks -= 1
         channel.send(Kind.BLOCK, request, encode_part(first, count, raw))
-    rows: list[Any] = []
+    rows: list[Array] = []
     done = 0
     while done < terms.rows:
         frame = channel.receive(request, "a prepared batch", STEP_DEADLINE_S)
@@ -154,11 +156,11 @@ def prepare(channel: Channel, context: Any, secret: Any, terms: Terms) -> Batch:
             raise ProtocolError(f"prepared: ciphertexts: {error}") from error
         rows.append(secret.decrypt(answers))
         done += count
-    whole = online.joined(rows)
+    whole = arrays.concatenate(rows)
     for part in rows:
-        online.wipe(part)
+        arrays.wipe(part)
     if whole.shape[1] != context.n:
         raise ProtocolError(
             f"prepared: wanted all {context.n} messages of a row, got {whole.shape[1]}"
         )
-    return Batch(context.device, number, key, online.by_token(whole))
+    return Batch(context.device, number, key, arrays.transpose_and_wipe(whole))

@@ -8,12 +8,12 @@ from collections.abc import Callable
 
 from .errors import (
     BlindError,
-    BudgetUsedUp,
+    BudgetExhausted,
     HostLost,
     HostRefused,
+    HostRestarted,
     ProtocolError,
     Refusal,
-    StartedAnew,
 )
 from .frames import (
     ANSWER_DEADLINE_S,
@@ -37,7 +37,7 @@ def dial_tcp(host: str, port: int) -> Dial:
 def dial_unix(path: str) -> Dial:
     """Opens a Unix stream socket."""
 
-    def opened() -> socket.socket:
+    def connect() -> socket.socket:
         stream = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             stream.settimeout(CONNECT_DEADLINE_S)
@@ -47,7 +47,7 @@ def dial_unix(path: str) -> Dial:
             raise
         return stream
 
-    return opened
+    return connect
 
 
 class Channel:
@@ -61,8 +61,8 @@ class Channel:
             raise HostLost(f"adapter host {name}: {error}") from error
 
     @property
-    def bytes(self) -> int:
-        """Sent and received."""
+    def byte_count(self) -> int:
+        """The bytes sent and received until now."""
         return self.frames.bytes_sent + self.frames.bytes_received
 
     def begin(self, kind: Kind, payload: bytes) -> int:
@@ -73,7 +73,7 @@ class Channel:
         return request
 
     def send(self, kind: Kind, request: int, payload: bytes) -> None:
-        """One more frame of a request."""
+        """Sends one more frame of a request."""
         self.frames.send(kind, request, payload, ANSWER_DEADLINE_S)
 
     def receive(self, request: int, what: str, seconds: float) -> Frame:
@@ -118,15 +118,15 @@ class Channel:
         self.frames.close()
 
 
-def named(error: BlindError, host: str) -> BlindError:
+def translate_error(error: BlindError, host: str) -> BlindError:
     """What a refusal or a broken stream means to a key holder."""
     if isinstance(error, Refusal):
         if error.name == "no-session":
-            return StartedAnew(
-                f"adapter host {host} was started anew: masks prepared before are thrown away"
+            return HostRestarted(
+                f"adapter host {host} was restarted: the masks prepared before are lost"
             )
         if error.name == "budget":
-            return BudgetUsedUp(host, error.detail)
+            return BudgetExhausted(host, error.detail)
         if error.name == "stopping":
             return HostLost(f"adapter host {host}: stopping: the host is going down")
         return HostRefused(f"adapter host {host}: {error}")

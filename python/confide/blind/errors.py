@@ -80,7 +80,7 @@ class Refusal(BlindError):
 
     @property
     def code(self) -> int:
-        """Its byte on the wire."""
+        """The refusal's byte on the wire."""
         return _CODES[self.name]
 
 
@@ -90,7 +90,7 @@ class HostLost(BlindError):
     KIND = "host_lost"
 
 
-class StartedAnew(HostLost):
+class HostRestarted(HostLost):
     """The host was started anew or forgot the session: what was prepared with it is worthless."""
 
 
@@ -100,7 +100,7 @@ class HostRefused(BlindError):
     KIND = "refused"
 
 
-class BudgetUsedUp(HostRefused):
+class BudgetExhausted(HostRefused):
     """As many vectors were answered as this client may have."""
 
     KIND = "budget"
@@ -122,7 +122,3 @@ class ActivationRefused(BlindError):
     """An activation cannot be sent: not finite, or too coarse under the adapter's norm limit."""
 
     KIND = "activation"
-
-
-class OutOfOrder(BlindError):
-    """A step of the masked scheme came twice, early, or after its batch was dropped."""

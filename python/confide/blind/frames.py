@@ -77,7 +77,7 @@ PAYLOAD_MAX = {
 
 
 class Side(enum.Enum):
-    """Who receives."""
+    """The side that receives a frame."""
 
     HOST = "host"
     HOLDER = "holder"
@@ -89,7 +89,7 @@ class Side(enum.Enum):
 
 @dataclass(frozen=True)
 class Frame:
-    """A whole frame."""
+    """A whole frame: its kind, the request's id and the payload."""
 
     kind: Kind
     id: int
@@ -105,7 +105,7 @@ def encode(kind: Kind, request: int, payload: bytes | bytearray = b"") -> bytes:
     return HEADER.pack(len(payload) + COUNTED_BYTES, kind, request) + payload
 
 
-def checked_header(header: bytes, side: Side) -> tuple[Kind, int, int]:
+def parse_header(header: bytes, side: Side) -> tuple[Kind, int, int]:
     """Kind, request id and payload bytes of a header that `side` received."""
     counted, number, request = HEADER.unpack(header)
     if counted < COUNTED_BYTES:
@@ -159,7 +159,7 @@ class FrameStream:
         until = time.monotonic() + FRAME_DEADLINE_S
         while len(self._held) < HEADER.size:
             self._read("the rest of a frame", until, FRAME_DEADLINE_S, within=True)
-        kind, request, count = checked_header(bytes(self._held[: HEADER.size]), self.side)
+        kind, request, count = parse_header(bytes(self._held[: HEADER.size]), self.side)
         end = HEADER.size + count
         while len(self._held) < end:
             self._read("the rest of a frame", until, FRAME_DEADLINE_S, within=True)
@@ -179,10 +179,6 @@ class FrameStream:
                     raise
                 idle()
 
-    def waiting(self) -> bool:
-        """Whether bytes of another frame were read already."""
-        return bool(self._held)
-
     def close(self) -> None:
         """Ends both directions."""
         with contextlib.suppress(OSError):
@@ -191,7 +187,7 @@ class FrameStream:
         self._out.close()
 
     def _read(self, what: str, until: float, seconds: float, within: bool) -> None:
-        """Takes what came. Memory grows with what comes, never with what a length announces."""
+        """Reads what has arrived. Memory grows with what arrives, never with what a length announces."""
         left = until - time.monotonic()
         if left <= 0:
             raise Deadline(what, seconds)

@@ -11,21 +11,22 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
+from ..cuda.parameters import SECURITY_BITS_MIN
 from ..sites import source_number
-from .batches import Batch, Taken, prepare
-from .channel import Channel, Dial, named
+from .batches import Batch, CounterRange, prepare
+from .channel import Channel, Dial, translate_error
 from .errors import (
     Abandoned,
     BlindError,
-    BudgetUsedUp,
+    BudgetExhausted,
     HostRefused,
+    HostRestarted,
     NotPrepared,
     ProtocolError,
     Refusal,
-    StartedAnew,
 )
 from .frames import Kind
 from .guarantee import Guarantee
@@ -33,9 +34,8 @@ from .host import BATCHES_MAX
 from .messages import VECTORS_MAX, decode_products, encode_apply
 from .online_step import OnlineStep
 from .pack import packed_bytes
-from .parameters import SECURITY_BITS_MIN
 from .session import HolderOptions, Meter, Session
-from .terms import Terms
+from .terms import Terms, sites_of
 
 _LOOK_EVERY_S, _RETRY_S, _MASK_SLICE_S = 2.0, 0.5, 0.002
 
@@ -53,10 +53,9 @@ class RemoteAdapter:
         self.idle: Callable[[], None] = lambda: None
         self.asking: list[int] = []
         self._online: Channel | None = Channel(dial, host)
-        with self._as_holder():
-            self.session = _opened(self._online, options)
-        self.sites = self.session.sites()
-        self.offline_bytes = 0
+        with self._translate_errors():
+            self.session = _open_session(self._online, options)
+        self.sites = sites_of(self.session.terms)
         self._offline: tuple[float, int] | None = None
         self._changed = threading.Condition()
         self._lock, self._stopping = threading.RLock(), False
@@ -98,11 +97,11 @@ class RemoteAdapter:
         """
         if self._offline is None:
             session = self.session
-            with self._as_holder(), side_stream(self.options.device) as wait:
-                channel = self._attached(session)
+            with self._translate_errors(), side_stream(self.options.device) as wait:
+                channel = self._attach_channel(session)
                 began = time.perf_counter()
                 made = [
-                    self._prepared_batch(session, group, channel)
+                    self._prepare_batch(session, group, channel)
                     for group in range(len(session.terms))
                 ]
                 wait()
@@ -118,7 +117,7 @@ class RemoteAdapter:
         until = time.monotonic() + seconds
         with self._changed:
             self._changed.notify_all()
-            while (least := min(pool.left for pool in self.session.pools)) < vectors:
+            while (least := min(pool.remaining for pool in self.session.pools)) < vectors:
                 if self.session.dead or time.monotonic() >= until:
                     raise NotPrepared(
                         f"adapter host {self.host}: no prepared masks within {seconds:.0f} s"
@@ -146,13 +145,11 @@ class RemoteAdapter:
         deltas: list[RemoteDeltas | None],
     ) -> None:
         """A decode batch: row i belongs to `deltas[i]`. All rows of this adapter are one request."""
-        mine = [index for index, one in enumerate(deltas) if one is not None]
-        for session in {
-            id(deltas[index].session): deltas[index].session for index in mine
-        }.values():
-            chosen = [index for index in mine if deltas[index].session is session]
-            meter = Meter()
-            self.asking = [deltas[index].number for index in chosen]
+        mine = [(index, one) for index, one in enumerate(deltas) if one is not None]
+        for session in {id(one.session): one.session for _, one in mine}.values():
+            members = [(index, one) for index, one in mine if one.session is session]
+            chosen, meter = [index for index, _ in members], Meter()
+            self.asking = [one.number for _, one in members]
             # A recorded step may have more rows than there are generations.
             if len(chosen) == rows.shape[0]:
                 self.add_rows(session, layer, source, rows, outputs, meter)
@@ -161,8 +158,8 @@ class RemoteAdapter:
                 self.add_rows(session, layer, source, rows[chosen], some, meter)
                 for name, output in outputs.items():
                     output[chosen] = some[name]
-            for index in chosen:
-                deltas[index].meter.share(meter, len(chosen))
+            for _, one in members:
+                one.meter.share(meter, len(chosen))
 
     def add_rows(
         self,
@@ -180,12 +177,14 @@ class RemoteAdapter:
         if not any(part.projection in outputs for part in session.terms[group].parts):
             return
         with self._lock:
-            step = self._products(session, group, rows, meter)
+            step = self._request_products(session, group, rows, meter)
             began = time.perf_counter()
             step.add(outputs)
             meter.add_ms("b_ms", began)
 
-    def _products(self, session: Session, group: int, rows: Any, meter: Meter) -> OnlineStep:
+    def _request_products(
+        self, session: Session, group: int, rows: Any, meter: Meter
+    ) -> OnlineStep:
         """Asks about all rows; what has to be added is left in the step."""
         step = self._step(session, group)
         step.begin(rows)
@@ -194,7 +193,7 @@ class RemoteAdapter:
             at_once = min(
                 rows.shape[0] - done, VECTORS_MAX, self._vectors_of_a_frame(session.terms[group])
             )
-            with self._as_holder():
+            with self._translate_errors():
                 taken = self._take(session, group, at_once)
                 try:
                     self._ask(session, group, step, taken, done, meter)
@@ -207,15 +206,21 @@ class RemoteAdapter:
         return step
 
     def _ask(
-        self, session: Session, group: int, step: OnlineStep, taken: Taken, done: int, meter: Meter
+        self,
+        session: Session,
+        group: int,
+        step: OnlineStep,
+        taken: CounterRange,
+        done: int,
+        meter: Meter,
     ) -> None:
         terms = session.terms[group]
         began = time.perf_counter()
-        packed = step.masked(taken, done)
+        packed = step.mask(taken, done)
         meter.add_ms("mask_ms", began)
         if self._online is None:
             raise ProtocolError("the connection is gone")
-        began, before = time.perf_counter(), self._online.bytes
+        began, before = time.perf_counter(), self._online.byte_count
         payload = encode_apply(terms.layer, terms.source, taken.counter, taken.count, packed)
         left, vectors, raw = decode_products(
             self._online.ask(Kind.APPLY, payload, Kind.PRODUCTS, self.idle)
@@ -223,15 +228,15 @@ class RemoteAdapter:
         if vectors != taken.count or len(raw) != taken.count * packed_bytes(terms.rows, terms.bits):
             raise ProtocolError("products: vectors: wanted as many as were asked about")
         meter.add_ms("network_ms", began)
-        meter.online_bytes += self._online.bytes - before
-        step.opened(taken, done, raw)
+        meter.online_bytes += self._online.byte_count - before
+        step.unmask(taken, done, raw)
         self._count(session, group, taken, left, meter)
 
     def _count(
-        self, session: Session, group: int, taken: Taken, left: int | None, meter: Meter
+        self, session: Session, group: int, taken: CounterRange, left: int | None, meter: Meter
     ) -> None:
         terms = session.terms[group]
-        session.left[group] = left
+        session.budget_left[group] = left
         meter.round_trips += 1
         meter.answered_vectors += taken.count
         meter.budget_left = (
@@ -241,19 +246,19 @@ class RemoteAdapter:
         of_batch = terms.columns + terms.rows * terms.columns + terms.rows
         meter.he_operations += -(-of_batch * taken.count // session.context.n)
 
-    def _take(self, session: Session, group: int, vectors: int) -> Taken:
+    def _take(self, session: Session, group: int, vectors: int) -> CounterRange:
         until = time.monotonic() + self.options.mask_deadline_s
         while True:
             if session.dead or self._stopping:
-                raise StartedAnew(
-                    f"adapter host {self.host} was started anew or is gone: nothing is prepared"
+                raise HostRestarted(
+                    f"adapter host {self.host} was restarted or is gone: no masks are prepared"
                 )
             if taken := session.pools[group].take(vectors):
                 with self._changed:
                     self._changed.notify_all()
                 return taken
-            if session.left[group] == 0:
-                raise BudgetUsedUp(self.host, session.budgets[group] or 0)
+            if session.budget_left[group] == 0:
+                raise BudgetExhausted(self.host, session.budgets[group] or 0)
             if time.monotonic() >= until:
                 raise NotPrepared(
                     f"adapter host {self.host}: no prepared masks within {self.options.mask_deadline_s:.0f} s"
@@ -282,13 +287,13 @@ class RemoteAdapter:
         )
 
     def _reconnect(self, session: Session) -> None:
-        """The same session on a new connection."""
+        """Attaches the same session over a new connection."""
         if self._online is not None:
             self._online.frames.close()
             self._online = None
-        self._online = self._attached(session)
+        self._online = self._attach_channel(session)
 
-    def _attached(self, session: Session) -> Channel:
+    def _attach_channel(self, session: Session) -> Channel:
         channel = Channel(self._dial, self.host)
         try:
             channel.attach(session.attach)
@@ -300,41 +305,40 @@ class RemoteAdapter:
         return channel
 
     def _begin_anew(self) -> None:
-        with self._as_holder():
+        with self._translate_errors():
             channel = Channel(self._dial, self.host)
-            fresh = _opened(channel, self.options)
-        if fresh.sites() != self.sites:
+            fresh = _open_session(channel, self.options)
+        if sites_of(fresh.terms) != self.sites:
             channel.goodbye(session=True)
             raise HostRefused(f"adapter host {self.host} offers other projections than before")
         self._online, self.session = channel, fresh
 
     @contextlib.contextmanager
-    def _as_holder(self):
+    def _translate_errors(self) -> Iterator[None]:
         try:
             yield
         except BlindError as error:
-            if (
-                isinstance(error, Refusal)
-                and error.name == "no-session"
-                and hasattr(self, "session")
-            ):
-                self.session.kill()
+            # Neither is there before the first session is.
+            session: Session | None = getattr(self, "session", None)
+            online: Channel | None = getattr(self, "_online", None)
+            if isinstance(error, Refusal) and error.name == "no-session" and session is not None:
+                session.kill()
             if not isinstance(error, (Refusal, ProtocolError, Abandoned)):
                 raise
-            if not isinstance(error, Refusal) and self.__dict__.get("_online") is not None:
+            if not isinstance(error, Refusal) and online is not None:
                 # An answer may still be on its way: nothing more is asked there.
-                self._online.frames.close()
+                online.frames.close()
                 self._online = None
             if isinstance(error, Abandoned):
                 raise
-            raise named(error, self.host) from error
+            raise translate_error(error, self.host) from error
 
     def _prepare_ahead(self) -> None:
         channel, held = None, None
         with side_stream(self.options.device) as wait:
             while not self._stopping:
                 session = self.session
-                group = None if session.dead else self._short(session)
+                group = None if session.dead else self._next_to_prepare(session)
                 if group is None:
                     with self._changed:
                         self._changed.wait(_RETRY_S if session.dead else _LOOK_EVERY_S)
@@ -342,11 +346,9 @@ class RemoteAdapter:
                 pool = session.pools[group]
                 try:
                     if channel is None or held is not session:
-                        channel, held = self._attached(session), session
-                    before = channel.bytes
-                    batch = self._prepared_batch(session, group, channel)
+                        channel, held = self._attach_channel(session), session
+                    batch = self._prepare_batch(session, group, channel)
                     wait()
-                    self.offline_bytes += channel.bytes - before
                     if session.dead:
                         batch.wipe()
                     else:
@@ -367,24 +369,24 @@ class RemoteAdapter:
         if channel is not None:
             channel.goodbye(session=False)
 
-    def _prepared_batch(self, session: Session, group: int, channel: Channel) -> Batch:
+    def _prepare_batch(self, session: Session, group: int, channel: Channel) -> Batch:
         return prepare(channel, session.context, session.secret, session.terms[group])
 
-    def _short(self, session: Session) -> int | None:
+    def _next_to_prepare(self, session: Session) -> int | None:
         """The input that has fewest vectors left, if any has too few. What no budget allows is not prepared."""
         best = None
         for group, pool in enumerate(session.pools):
-            left, budget = pool.left, session.left[group]
+            left, budget = pool.remaining, session.budget_left[group]
             wanted = self.wanted if budget is None else min(self.wanted, budget)
             short = not pool.preparing and left < wanted and pool.batches < BATCHES_MAX
-            if short and (best is None or left < session.pools[best].left):
+            if short and (best is None or left < session.pools[best].remaining):
                 best = group
         if best is not None:
             session.pools[best].preparing = True
         return best
 
 
-def _opened(channel: Channel, options: HolderOptions) -> Session:
+def _open_session(channel: Channel, options: HolderOptions) -> Session:
     try:
         return Session(channel, options)
     except BaseException:
@@ -393,7 +395,7 @@ def _opened(channel: Channel, options: HolderOptions) -> Session:
 
 
 @contextlib.contextmanager
-def side_stream(device: str, first: bool = False):
+def side_stream(device: str, first: bool = False) -> Iterator[Callable[[], None]]:
     """Work inside goes to a CUDA stream of its own, before others' with `first`; yields what waits for it."""
     if device == "cpu":
         yield lambda: None
@@ -419,7 +421,7 @@ class RemoteDeltas:
         self.grouped, self.number = adapter, 0
 
     def belongs_to(self, number: int) -> None:
-        """The generation's number."""
+        """Takes the generation's number."""
         self.number = number
 
     def add(self, layer: int, source: str, rows: Any, outputs: dict[str, Any]) -> None:
@@ -428,7 +430,7 @@ class RemoteDeltas:
         self.adapter.add_rows(self.session, layer, source, rows, outputs, self.meter)
 
     def report(self) -> dict[str, Any]:
-        """What it took until now."""
+        """Reports what the generation has taken until now."""
         meter = self.meter
         return {
             "he_operations": meter.he_operations,
@@ -441,4 +443,4 @@ class RemoteDeltas:
         }
 
     def close(self) -> None:
-        """Nothing is held for a generation alone."""
+        """Does nothing: nothing is held for one generation alone."""

@@ -7,6 +7,7 @@ masked scheme is offered; the direct one, DoRA and attestation are `confide adap
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import hmac
 import os
@@ -20,7 +21,10 @@ from typing import Any
 import numpy
 
 from .. import peft
-from ..cuda import online, ring
+from ..cuda import arrays, online, ring
+from ..cuda.arrays import Array
+from ..cuda.mask_stream import TILE
+from ..cuda.parameters import SECURITY_BITS_MIN, ParameterSet
 from ..peft import Pair
 from ..sites import PROJECTIONS, source_of
 from . import masks
@@ -28,9 +32,8 @@ from .accounts import Account, Budgets, Clients, Slot
 from .errors import AdapterRefused, Refusal
 from .guarantee import Guarantee
 from .messages import GROUPS_MAX, Attach, Hello, Welcome, is_name
-from .parameters import SECURITY_BITS_MIN, ParameterSet
 from .peers import HostLimits, Preparations, room_for_session
-from .terms import Weights, noise_headroom, quantised
+from .terms import Terms, Weights, noise_headroom, quantise_pairs
 
 ADAPTERS_MAX, CONNECTIONS_MAX, BATCHES_MAX = 64, 64, 4
 SESSION_IDLE_S = 600.0
@@ -78,50 +81,30 @@ class Group:
         self.weights_digest = digest
         self.terms_bytes = self.terms.encode()
         self._lock = threading.Lock()
-        if device == "cpu":
-            # Words in two digits of 17 and 16 bits: every sum stays below 2^53, so a float64 product is exact.
-            self._wide = weights.matrix.astype(numpy.float64)
-        else:
-            line = online.InputOnDevice(
-                device,
-                weights.matrix,
-                self.terms.columns,
-                self.terms.bits,
-                self.terms.norm_limit,
-                1,
-                {},
-            )
-            self._table = online.Table(device, 1)
-            self._table.put(0, line)
-            self._online = online.Online(device, 1, 1)
 
-    def answers(self, words: Any, key: bytes, first: int) -> Any:
+    @functools.cached_property
+    def _kernel(self) -> tuple[online.Online, online.Table]:
+        """The launch and its table on the device, made when a vector is first answered."""
+        table = online.Table(self.device, 1)
+        table.put(0, self.terms.to_device(self.device, self.weights.matrix))
+        return online.Online(self.device, 1, 1), table
+
+    def answer(self, words: Array, key: bytes, first: int) -> Array:
         """A·y + s mod 2^k: uint64 [vectors, columns] -> [vectors, rows], where the words are."""
-        count, low = words.shape[0], (1 << self.terms.bits) - 1
-        if self.device != "cpu":
-            return self._on_device(words, key, first)
-        digits = numpy.concatenate(
-            (words & numpy.uint64(0x1FFFF), words >> numpy.uint64(17))
-        ).astype(numpy.float64)
-        parts = (digits @ self._wide.T).astype(numpy.int64).astype(numpy.uint64)
-        product = parts[:count] + (parts[count:] << numpy.uint64(17))
-        share = masks.rows(key, first, count, self.terms.rows, self.terms.bits)
-        return (product + share) & numpy.uint64(low)
-
-    def _on_device(self, words: Any, key: bytes, first: int) -> Any:
-        count = words.shape[0]
+        count, in_host = words.shape[0], isinstance(words, numpy.ndarray)
         jobs = numpy.zeros((count, 6), numpy.uint64)
         jobs[:, 1:5] = numpy.frombuffer(key, "<u8")
         jobs[:, 5] = numpy.arange(first, first + count)
-        answers = online.zeros(self.device, (count, self.terms.rows), "int64")
-        given = words if not isinstance(words, numpy.ndarray) else online.upload(self.device, words)
+        answers = arrays.zeros((count, self.terms.rows), "int64", self.device)
+        given = arrays.upload(words, self.device) if in_host else words
         with self._lock:
-            self._online.answer(self._table, online.upload(self.device, jobs), given, None, answers)
+            kernel, table = self._kernel
+            kernel.answer(table, arrays.upload(jobs, self.device), given, None, answers)
         jobs.fill(0)
-        return online.words_of(answers) if isinstance(words, numpy.ndarray) else answers
+        return arrays.as_words(answers) if in_host else answers
 
 
-class Hosted:
+class HostedAdapter:
     """A loaded adapter: a group for each input, in the order of layers and inputs."""
 
     def __init__(self, name: str, pairs: dict[tuple[int, str], Pair], options: HostOptions) -> None:
@@ -142,9 +125,10 @@ class Hosted:
             inputs.setdefault((layer, source_of(projection)), []).append((projection, pair))
         if not 1 <= len(inputs) <= GROUPS_MAX:
             raise AdapterRefused(f"adapted inputs: wanted 1 to {GROUPS_MAX}, got {len(inputs)}")
-        self.groups, self.by_input = [], {}
+        self.groups: list[Group] = []
+        self.by_input: dict[tuple[int, int], int] = {}
         for place in sorted(inputs):
-            weights = quantised(
+            weights = quantise_pairs(
                 place[0], inputs[place], options.protect, options.parameters, options.noise_sigma
             )
             if weights.terms.norm_limit == 0:
@@ -201,19 +185,14 @@ class Sequence:
         with self.lock:
             self._live.pop(counter // self.tokens, None)
 
-    @property
-    def live(self) -> int:
-        """Batches with counters left."""
-        return len(self._live)
-
 
 @dataclass
 class Session:
-    """What a hello opened."""
+    """A key holder's session, opened by its hello."""
 
     client: bytes
     token: bytes
-    adapter: Hosted
+    adapter: HostedAdapter
     account: Account
     public_key: Any
     sequences: list[Sequence]
@@ -225,12 +204,12 @@ class Session:
     peer: str = ""
 
     def note_use(self) -> None:
-        """Something was asked."""
+        """Notes that the session was used just now."""
         self.last_used, self.is_used = time.monotonic(), True
 
 
-class Preparing:
-    """A batch whose ciphertexts arrive."""
+class BatchPreparation:
+    """A batch whose ciphertexts are arriving."""
 
     def __init__(self, host: AdapterHost, session: Session, group: int, batch: int) -> None:
         self.host, self.session, self.index, self.batch = host, session, group, batch
@@ -239,7 +218,7 @@ class Preparing:
         self._products = ring.ScalarProducts(host.context, self.group.weights.matrix)
 
     def push(self, seeded: Any, count: int) -> None:
-        """The ciphertexts of the next columns."""
+        """Takes the ciphertexts of the next `count` columns. Raises `Refusal` beyond the last."""
         if self.pushed + count > self.group.terms.columns:
             raise Refusal("malformed")
         self._products.add_seeded(self.pushed, seeded)
@@ -250,20 +229,24 @@ class Preparing:
         if self.pushed != self.group.terms.columns:
             raise Refusal("malformed")
         key = self.host.answer_key(self.session, self.index, self.batch)
-        stream = ring.MaskStream(key, self.host.options.device)
-        terms, tokens = self.group.terms, self.host.context.n
-        # What is encrypted is −s, [rows, tokens].
-        tiles = [
-            stream.columns(tile, 0, tokens, terms.bits, negated=True)
-            for tile in range(-(-terms.rows // masks.TILE))
-        ]
-        shares = online.joined(tiles)
-        answers = self._products.answers(self.session.public_key, shares[: terms.rows])
-        for secret in (*tiles, shares):
-            online.wipe(secret)
-        stream.wipe()
+        answers = answer_products(self._products, self.session.public_key, key, self.group.terms)
         self.session.sequences[self.index].finish(self.batch, key)
         return answers
+
+
+def answer_products(
+    products: ring.ScalarProducts, public_key: ring.PublicKey, key: bytes, terms: Terms
+) -> ring.Small:
+    """Enc(A·r − s) of every row, fresh under the key holder's public key; `key` is that of the answers' masks s."""
+    context = products.context
+    stream = ring.MaskStream(key, context.device)
+    # What is encrypted is −s, [rows, tokens].
+    tiles = -(-terms.rows // TILE)
+    shares = stream.columns(0, 0, context.n, terms.bits, negated=True, tiles=tiles)
+    answers = products.answers(public_key, shares[: terms.rows])
+    arrays.wipe(shares)
+    stream.wipe()
+    return answers
 
 
 class AdapterHost:
@@ -277,9 +260,9 @@ class AdapterHost:
                 f"{options.parameters.name}: wanted a set whose answers are flooded"
             )
         self.options, self.log = options, log
-        self.context = ring.Context.dangerous_named(options.parameters.name, None, options.device)
+        self.context = ring.Context(options.parameters, options.device)
         self._key, self.epoch = os.urandom(32), os.urandom(16)
-        self.adapters: dict[str, Hosted] = {}
+        self.adapters: dict[str, HostedAdapter] = {}
         self.budgets = Budgets(options.budget_file)
         self._sessions: dict[bytes, Session] = {}
         self._lock = threading.Lock()
@@ -289,14 +272,14 @@ class AdapterHost:
 
     def load(
         self, folder: str | Path, final_hidden: bool = False, name: str | None = None
-    ) -> Hosted:
+    ) -> HostedAdapter:
         """Quantises the adapter in a PEFT folder and offers it under the folder's name, or another."""
         found, pairs = peft.load(folder)
         return self.offer(name or found, peft.into_final_hidden(pairs) if final_hidden else pairs)
 
-    def offer(self, name: str, pairs: dict[tuple[int, str], Pair]) -> Hosted:
-        """As `load`, from pairs."""
-        hosted = Hosted(name, pairs, self.options)
+    def offer(self, name: str, pairs: dict[tuple[int, str], Pair]) -> HostedAdapter:
+        """Offers an adapter as `load` does, from pairs."""
+        hosted = HostedAdapter(name, pairs, self.options)
         if len(self.adapters) >= ADAPTERS_MAX or name in self.adapters:
             raise AdapterRefused(
                 f"adapters: wanted at most {ADAPTERS_MAX} of different names, got {name} as well"
@@ -316,7 +299,7 @@ class AdapterHost:
         )
 
     def open(self, hello: Hello, peer: str = "") -> tuple[Session, Welcome]:
-        """A new session, with its first connection, which came from `peer`."""
+        """Opens a session with its first connection, which came from `peer`."""
         account = self.options.clients.account(hello.credential)
         adapter = self.adapters.get(hello.adapter)
         if adapter is None:
@@ -357,14 +340,14 @@ class AdapterHost:
         )
 
     def attach(self, attach: Attach) -> tuple[Session, int]:
-        """One more connection of a session. Whatever is wrong, the answer is one and the same."""
+        """Adds a connection to a session; gives the session and its connections. One refusal covers every fault."""
         with self._lock:
             session = self._sessions.get(attach.client)
             if (
                 session is None
                 or not hmac.compare_digest(attach.token, session.token)
                 or attach.epoch != self.epoch
-                or self._expired(session)
+                or self._is_expired(session)
             ):
                 raise Refusal("no-session")
             if session.connections >= CONNECTIONS_MAX:
@@ -374,7 +357,7 @@ class AdapterHost:
             return session, session.connections
 
     def leave(self, session: Session) -> None:
-        """A connection ended; the session lives on."""
+        """Notes that a connection ended; the session lives on."""
         with self._lock:
             session.connections -= 1
             session.last_used = time.monotonic()
@@ -393,22 +376,22 @@ class AdapterHost:
             self.log("expired", session=session)
 
     def group(self, session: Session, layer: int, source: int) -> int:
-        """The place of an input among the adapter's."""
+        """Gives the index of an input among the adapter's. Raises `Refusal` where the adapter does not read it."""
         found = session.adapter.by_input.get((layer, source))
         if found is None:
             raise Refusal("not-offered")
         return found
 
     def budget(self, session: Session, group: int) -> tuple[int, int]:
-        """The budget of an input, and what is left of it."""
+        """Gives the budget of an input, and how much of it is left."""
         limit = self.options.limit(session.adapter.groups[group].terms.columns)
-        left = self.budgets.left(self._count_slot(session, group), limit)
+        left = self.budgets.remaining(self._count_slot(session, group), limit)
         return limit, 0 if left is None else left
 
-    def prepare(self, session: Session, group: int) -> Preparing:
+    def prepare(self, session: Session, group: int) -> BatchPreparation:
         """Begins the next batch of an input. Whoever calls holds a place of `room` until it is answered."""
         session.note_use()
-        return Preparing(self, session, group, session.sequences[group].begin())
+        return BatchPreparation(self, session, group, session.sequences[group].begin())
 
     def apply(
         self, session: Session, group: int, counter: int, words: Any
@@ -422,8 +405,8 @@ class AdapterHost:
         limit = self.options.limit(terms.columns)
         left = self.budgets.take(self._count_slot(session, group), limit, words.shape[0])
         key, first = session.sequences[group].use(counter, words.shape[0])
-        answers = session.adapter.groups[group].answers(words, key, first)
-        return _noised(answers, terms.noise_sigma, terms.bits), left
+        answers = session.adapter.groups[group].answer(words, key, first)
+        return _add_noise(answers, terms.noise_sigma, terms.bits), left
 
     def answer_key(self, session: Session, group: int, batch: int) -> bytes:
         """The key of one batch's answer masks: bound to the client id, not to the account."""
@@ -441,7 +424,7 @@ class AdapterHost:
 
     @property
     def sessions(self) -> int:
-        """Sessions that live."""
+        """The number of sessions that live."""
         return len(self._sessions)
 
     def _count_slot(self, session: Session, group: int) -> Slot:
@@ -453,21 +436,21 @@ class AdapterHost:
             terms.source,
         )
 
-    def _expired(self, session: Session) -> bool:
+    def _is_expired(self, session: Session) -> bool:
         return session.connections == 0 and time.monotonic() - session.last_used >= SESSION_IDLE_S
 
     def _expire_locked(self) -> list[Session]:
-        expired = [session for session in self._sessions.values() if self._expired(session)]
+        expired = [session for session in self._sessions.values() if self._is_expired(session)]
         for session in expired:
             del self._sessions[session.client]
         return expired
 
 
-def _noised(answers: Any, sigma: float, bits: int) -> Any:
+def _add_noise(answers: Any, sigma: float, bits: int) -> Any:
     """Rounded Gaussian noise on answers mod 2^k, cut at the headroom of the norm limit."""
     if sigma == 0.0:
         return answers
-    words = online.words_of(answers)
+    words = arrays.as_words(answers)
     most = noise_headroom(sigma)
     unit = numpy.frombuffer(os.urandom(16 * words.size), "<u8").reshape(2, *words.shape)
     first, second = ((half >> numpy.uint64(11)).astype(numpy.float64) for half in unit)
@@ -478,5 +461,5 @@ def _noised(answers: Any, sigma: float, bits: int) -> Any:
     )
     noised = (words + noise) & numpy.uint64((1 << bits) - 1)
     return (
-        noised if isinstance(answers, numpy.ndarray) else online.upload(str(answers.device), noised)
+        noised if isinstance(answers, numpy.ndarray) else arrays.upload(noised, str(answers.device))
     )

@@ -22,10 +22,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ..cuda import online, ring
+from ..cuda import arrays, parameters, ring
+from ..cuda.mask_stream import TILE
 from ..cuda.shared import SharedWords
-from . import masks, parameters
-from .batches import Batch, Taken, encrypted_masks
+from .batches import Batch, CounterRange, encrypted_masks
 from .channel import dial_unix
 from .errors import BlindError, HostLost, ProtocolError, Refusal
 from .frames import ANSWER_DEADLINE_S, STEP_DEADLINE_S
@@ -61,9 +61,11 @@ class IpcAdapter(RemoteAdapter):
         self._lanes: list[Lane] = []
         self._offline_turn, self._ended = threading.Lock(), False
         try:
-            self._child = _started(
-                self._place, name, folder, device, set_name, protect, mode, budget
-            )
+            host_options = {
+                "folder": folder, "device": device, "parameters": set_name, "protect": protect, "mode": mode,
+                "budget": str(UNLIMITED if budget is None else budget),
+            }  # fmt: skip
+            self._child = _start_host(self._place, name, host_options)
             options = HolderOptions(
                 name, set_name, protect, device=device, dangerous_parameters=dangerous_parameters
             )
@@ -77,9 +79,9 @@ class IpcAdapter(RemoteAdapter):
             terms = self.session.terms
             columns, rows = max(each.columns for each in terms), max(each.rows for each in terms)
             context = self.session.context
-            self._online_lane = self._lane("online", VECTORS_MAX * columns, VECTORS_MAX * rows)
-            self._offline_lane = self._lane(
-                "offline", masks.TILE * context.limbs * context.n, 2 * rows * context.n
+            self._online_lane = self._make_lane("online", VECTORS_MAX * columns, VECTORS_MAX * rows)
+            self._offline_lane = self._make_lane(
+                "offline", TILE * context.limbs * context.n, 2 * rows * context.n
             )
             threading.Thread(
                 target=self._prepare_ahead, name="confide-prepare", daemon=True
@@ -122,7 +124,7 @@ class IpcAdapter(RemoteAdapter):
                 self._lanes.pop().free()
         shutil.rmtree(self._place, ignore_errors=True)
 
-    def _lane(self, name: str, request_words: int, answer_words: int) -> Lane:
+    def _make_lane(self, name: str, request_words: int, answer_words: int) -> Lane:
         device = self.options.device
         request = SharedWords(device, self._place / f"{name}.request", request_words)
         answer = SharedWords(device, self._place / f"{name}.answer", answer_words)
@@ -145,34 +147,34 @@ class IpcAdapter(RemoteAdapter):
         return made
 
     def _ask(
-        self, session: Session, group: int, step: Any, taken: Taken, done: int, meter: Meter
+        self, session: Session, group: int, step: Any, taken: CounterRange, done: int, meter: Meter
     ) -> None:
         if self._ended:
             raise ProtocolError("the host was ended")
         terms, lane = session.terms[group], self._online_lane
         lane.idle = self.idle
-        step.masked_into(taken, done, lane.request.words)
+        step.mask_into(taken, done, lane.request.words)
         _, left = lane.ask(Request(APPLY, group, taken.counter, taken.count), ANSWER_DEADLINE_S)
         answers = lane.answer.words[: taken.count * terms.rows].reshape(taken.count, terms.rows)
-        step.opened_words(taken, done, answers)
+        step.unmask_words(taken, done, answers)
         self._count(session, group, taken, left, meter)
 
-    def _prepared_batch(self, session: Session, group: int, channel: Any) -> Batch:
-        """As `batches.prepare`, through memory that both see. The channel is not used."""
+    def _prepare_batch(self, session: Session, group: int, channel: Any) -> Batch:
+        """Prepares a batch as `batches.prepare` does, through memory that both see, without the channel."""
         # A lane has one asker at a time.
         with self._offline_turn:
             if self._ended:
                 raise ProtocolError("the host was ended")
-            return self._prepared_in_turn(session, group)
+            return self._prepare_in_turn(session, group)
 
-    def _prepared_in_turn(self, session: Session, group: int) -> Batch:
+    def _prepare_in_turn(self, session: Session, group: int) -> Batch:
         terms, context, lane = session.terms[group], session.context, self._offline_lane
         number, _ = lane.ask(Request(BEGIN, group, 0, 0), STEP_DEADLINE_S)
         key = os.urandom(32)
         for first, count, seeded in encrypted_masks(context, session.secret, terms, key):
             words = count * context.limbs * context.n
-            online.copy(lane.request.words[:words], seeded.c0)
-            online.wait(self.options.device)
+            arrays.copy(lane.request.words[:words], seeded.c0)
+            arrays.synchronize(self.options.device)
             if len(set(seeded.seeds)) != 1 or seeded.indices != list(range(first, first + count)):
                 raise ProtocolError(
                     "encryptor: wanted one seed and indices in the order of the columns"
@@ -186,43 +188,15 @@ class IpcAdapter(RemoteAdapter):
         parts = [
             lane.answer.words[at : at + half].reshape(terms.rows, context.n) for at in (0, half)
         ]
-        prepared = online.by_token(session.secret.decrypt(ring.Small(context, *parts)))
-        online.wait(self.options.device)
+        prepared = arrays.transpose_and_wipe(session.secret.decrypt(ring.Small(context, *parts)))
+        arrays.synchronize(self.options.device)
         return Batch(context.device, number, key, prepared)
 
 
-def _started(
-    place: Path,
-    name: str,
-    folder: str,
-    device: str,
-    set_name: str,
-    protect: str,
-    mode: str,
-    budget: int | None,
-) -> subprocess.Popen:
-    """The host's process, once it listens."""
-    line = [
-        sys.executable,
-        "-m",
-        "confide.blind.ipc",
-        "--place",
-        str(place),
-        "--name",
-        name,
-        "--folder",
-        folder,
-        "--device",
-        device,
-        "--parameters",
-        set_name,
-        "--protect",
-        protect,
-        "--mode",
-        mode,
-        "--budget",
-        str(UNLIMITED if budget is None else budget),
-    ]
+def _start_host(place: Path, name: str, options: dict[str, str]) -> subprocess.Popen[bytes]:
+    """Starts the host's process and gives it once it listens; `options` are those of `main` by name."""
+    line = [sys.executable, "-m", "confide.blind.ipc", "--place", str(place), "--name", name]
+    line += [word for option, value in options.items() for word in (f"--{option}", value)]
     package = str(Path(__file__).resolve().parents[2])
     path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))
     child = subprocess.Popen(
@@ -231,7 +205,7 @@ def _started(
     timer = threading.Timer(_START_S, child.kill)
     timer.start()
     try:
-        ready = child.stdout.readline()
+        ready = child.stdout.readline() if child.stdout else b""
     finally:
         timer.cancel()
     if not ready.startswith(b'{"ready":true'):
@@ -244,19 +218,19 @@ def _started(
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The host's process. Not for people: the worker starts it."""
+    """Runs the host's process. The worker starts it; it is not for people."""
     parser = argparse.ArgumentParser(prog="python -m confide.blind.ipc", description=main.__doc__)
     for option in ("place", "name", "folder", "device", "parameters", "protect", "mode"):
         parser.add_argument(f"--{option}", required=True)
     parser.add_argument("--budget", type=int, required=True)
     given = parser.parse_args(arguments)
-    chosen = parameters.dangerous_named(given.parameters)
+    chosen = parameters.find_set(given.parameters, dangerous=True)
     host = AdapterHost(
         HostOptions(chosen, given.protect, given.budget, rank_max=1024, device=given.device)
     )
     host.load(given.folder, given.mode == "final-hidden", given.name)
     place = Path(given.place)
-    listeners = [_listening(place / name) for name in ("blind", "lanes")]
+    listeners = [_listen(place / name) for name in ("blind", "lanes")]
     server = Server(host, listeners[0])
     threading.Thread(target=server.run, daemon=True).start()
     threading.Thread(target=_accept_lanes, args=(host, listeners[1], place), daemon=True).start()
@@ -269,7 +243,7 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def _listening(path: Path) -> socket.socket:
+def _listen(path: Path) -> socket.socket:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(str(path))
     listener.listen(16)
@@ -323,7 +297,7 @@ def _answer_all(host: AdapterHost, session: Any, lane: Lane, wait: Callable[[], 
     while True:
         request = lane.next()
         try:
-            detail, left = _answered(host, session, lane, request, state)
+            detail, left = _answer(host, session, lane, request, state)
             wait()
         except Refusal as refusal:
             lane.reply(refusal=refusal)
@@ -334,10 +308,10 @@ def _answer_all(host: AdapterHost, session: Any, lane: Lane, wait: Callable[[], 
             lane.reply(detail, left)
 
 
-def _answered(
+def _answer(
     host: AdapterHost, session: Any, lane: Lane, request: Request, state: dict[str, Any]
 ) -> tuple[int, int | None]:
-    """One operation; what it answers with is in the lane's words."""
+    """Does one operation; gives its detail and the budget left. Its words are left in the lane."""
     if request.group >= len(session.adapter.groups):
         raise Refusal("not-offered")
     terms, context = session.adapter.groups[request.group].terms, host.context
@@ -348,7 +322,7 @@ def _answered(
             request.count, terms.columns
         )
         answers, left = host.apply(session, request.group, request.first, words)
-        online.copy(lane.answer.words[: request.count * terms.rows], answers)
+        arrays.copy(lane.answer.words[: request.count * terms.rows], answers)
         return 0, left
     if request.operation == BEGIN:
         state["preparing"] = host.prepare(session, request.group)
@@ -357,7 +331,7 @@ def _answered(
     if preparing is None or preparing.index != request.group:
         raise Refusal("malformed")
     if request.operation == PUSH:
-        if not 1 <= request.count <= masks.TILE or request.first != preparing.pushed:
+        if not 1 <= request.count <= TILE or request.first != preparing.pushed:
             raise Refusal("malformed")
         words = lane.request.words[: request.count * context.limbs * context.n]
         c0 = words.reshape(request.count, context.limbs, context.n)
@@ -370,7 +344,7 @@ def _answered(
         small = state.pop("preparing").finish()
         half = terms.rows * context.n
         for at, part in ((0, small.c0), (half, small.c1)):
-            online.copy(lane.answer.words[at : at + half], part)
+            arrays.copy(lane.answer.words[at : at + half], part)
         return 0, None
     raise Refusal("malformed")
 

@@ -6,7 +6,6 @@ socket that rings. Nothing on a device ever spins: without MPS two processes sha
 
 from __future__ import annotations
 
-import mmap
 import socket
 import time
 from collections.abc import Callable
@@ -49,12 +48,9 @@ class Lane:
         self, path: Path, bell: socket.socket, request: SharedWords, answer: SharedWords, make: bool
     ) -> None:
         self.bell, self.request, self.answer = bell, request, answer
-        if make:
-            with path.open("xb") as file:
-                file.truncate(8 * HEADER_WORDS)
-        with path.open("r+b") as file:
-            self._map = mmap.mmap(file.fileno(), 8 * HEADER_WORDS)
-        self._head = numpy.frombuffer(self._map, numpy.uint64)
+        # In the host's memory, wherever the words are.
+        self._shared_head = SharedWords("cpu", path, HEADER_WORDS, make=make)
+        self._head = self._shared_head.words
         self._number = 0
         # What the asker does meanwhile, where it has something to do.
         self.idle: Callable[[], None] = lambda: None
@@ -98,7 +94,7 @@ class Lane:
         self._ring(_ASKER_SLEEPS)
 
     def close(self) -> None:
-        """Ends it for both sides."""
+        """Ends the lane for both sides."""
         self.bell.close()
 
     def free(self) -> None:

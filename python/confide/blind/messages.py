@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import math
 import struct
 from dataclasses import dataclass
@@ -24,55 +23,55 @@ class Fields:
     def __init__(self, message: str, payload: bytes) -> None:
         self.message, self._rest = message, memoryview(payload)
 
-    def wrong(self, field: str, wanted: str) -> FieldError:
-        """The error for a field."""
+    def field_error(self, field: str, wanted: str) -> FieldError:
+        """Makes the error for a field of this message."""
         return FieldError(self.message, field, wanted)
 
-    def bytes(self, field: str, count: int) -> bytes:
-        """That many bytes."""
+    def take(self, field: str, count: int) -> bytes:
+        """Reads `count` bytes."""
         if count > len(self._rest):
-            raise self.wrong(field, "all of its bytes")
+            raise self.field_error(field, "all of its bytes")
         taken, self._rest = self._rest[:count], self._rest[count:]
         return bytes(taken)
 
     def number(self, field: str, form: str) -> int:
-        """A little-endian integer of a struct form: B, H, I or Q."""
-        return struct.unpack("<" + form, self.bytes(field, struct.calcsize("<" + form)))[0]
+        """Reads a little-endian integer of a struct form: B, H, I or Q."""
+        return struct.unpack("<" + form, self.take(field, struct.calcsize("<" + form)))[0]
 
     def magnitude(self, field: str) -> float:
-        """A finite number that is not below zero."""
-        value = struct.unpack("<d", self.bytes(field, 8))[0]
+        """Reads a finite number that is not below zero."""
+        value = struct.unpack("<d", self.take(field, 8))[0]
         if not math.isfinite(value) or value < 0:
-            raise self.wrong(field, "a finite number of at least 0")
+            raise self.field_error(field, "a finite number of at least 0")
         return value
 
-    def short(self, field: str) -> builtins.bytes:
-        """A length of one byte, then that many."""
-        return self.bytes(field, self.number(field, "B"))
+    def short(self, field: str) -> bytes:
+        """Reads a length of one byte, then as many bytes."""
+        return self.take(field, self.number(field, "B"))
 
     def name(self, field: str) -> str:
-        """1 to 128 visible ASCII characters."""
+        """Reads a name of 1 to 128 visible ASCII characters."""
         raw = self.short(field)
         if not is_name(raw):
-            raise self.wrong(field, "1 to 128 visible ASCII characters")
+            raise self.field_error(field, "1 to 128 visible ASCII characters")
         return raw.decode("ascii")
 
     def word(self, field: str, words: tuple[str, ...], first: int) -> str:
-        """A code as the word that it stands for."""
+        """Reads a code and gives the word that it stands for."""
         at = self.number(field, "B") - first
         if not 0 <= at < len(words):
-            raise self.wrong(field, "a known code")
+            raise self.field_error(field, "a known code")
         return words[at]
 
-    def rest(self) -> builtins.bytes:
-        """All that is left."""
+    def remainder(self) -> bytes:
+        """Reads all that is left."""
         taken, self._rest = self._rest, self._rest[:0]
         return bytes(taken)
 
     def end(self) -> None:
-        """Nothing may follow the last field."""
+        """Raises `FieldError` where bytes follow the last field."""
         if len(self._rest):
-            raise self.wrong("end", "nothing after the last field")
+            raise self.field_error("end", "nothing after the last field")
 
 
 def is_name(raw: bytes) -> bool:
@@ -88,16 +87,16 @@ def _budget(value: int | None) -> int:
     return NO_BUDGET if value is None else value
 
 
-def _opening(fields: Fields) -> None:
-    if fields.bytes("magic", 8) != MAGIC:
-        raise fields.wrong("magic", "CFDBLIND")
+def _check_opening(fields: Fields) -> None:
+    if fields.take("magic", 8) != MAGIC:
+        raise fields.field_error("magic", "CFDBLIND")
     if fields.number("version", "H") != VERSION:
         raise Refusal("version", VERSION)
 
 
 @dataclass(frozen=True)
 class Hello:
-    """Opens a session."""
+    """The message that opens a session."""
 
     adapter: str
     scheme: str
@@ -108,7 +107,7 @@ class Hello:
     public_key: bytes
 
     def encode(self) -> bytes:
-        """Its bytes."""
+        """Encodes the message."""
         protect = 0 if self.protect is None else PROTECTS.index(self.protect) + 1
         return b"".join(
             (
@@ -126,39 +125,41 @@ class Hello:
 
     @staticmethod
     def decode(payload: bytes) -> Hello:
-        """From its bytes; a foreign version is a refusal that names this end's."""
+        """Reads a hello; a foreign version is a refusal that names this end's."""
         fields = Fields("hello", payload)
-        _opening(fields)
+        _check_opening(fields)
         adapter, scheme = fields.name("adapter"), fields.word("scheme", SCHEMES, 1)
         parameters, protect = fields.name("parameters"), fields.number("protect", "B")
         if protect > 2:
-            raise fields.wrong("protect", "0, 1 or 2")
-        client, credential = fields.bytes("client", 32), fields.short("credential")
+            raise fields.field_error("protect", "0, 1 or 2")
+        client, credential = fields.take("client", 32), fields.short("credential")
         if len(credential) > CREDENTIAL_MAX:
-            raise fields.wrong("credential", "at most 64 bytes")
+            raise fields.field_error("credential", "at most 64 bytes")
         protect_name = None if protect == 0 else PROTECTS[protect - 1]
-        return Hello(adapter, scheme, parameters, protect_name, client, credential, fields.rest())
+        return Hello(
+            adapter, scheme, parameters, protect_name, client, credential, fields.remainder()
+        )
 
 
 @dataclass(frozen=True, repr=False)
 class Attach:
-    """Joins a session. The token lets its bearer use up the session's masks: it is not shown."""
+    """The message that joins a session. The token lets its bearer use up the session's masks, so repr omits it."""
 
     client: bytes
     epoch: bytes
     token: bytes
 
     def encode(self) -> bytes:
-        """Its bytes."""
+        """Encodes the message."""
         return MAGIC + struct.pack("<H", VERSION) + self.client + self.epoch + self.token
 
     @staticmethod
     def decode(payload: bytes) -> Attach:
-        """From its bytes."""
+        """Reads the message. Raises `FieldError`."""
         fields = Fields("attach", payload)
-        _opening(fields)
+        _check_opening(fields)
         attach = Attach(
-            fields.bytes("client", 32), fields.bytes("epoch", 16), fields.bytes("token", 32)
+            fields.take("client", 32), fields.take("epoch", 16), fields.take("token", 32)
         )
         fields.end()
         return attach
@@ -166,7 +167,7 @@ class Attach:
 
 @dataclass(frozen=True, repr=False)
 class Welcome:
-    """What a session is, from the host."""
+    """The host's answer to a hello: what the session is."""
 
     epoch: bytes
     token: bytes
@@ -177,7 +178,7 @@ class Welcome:
     groups: int
 
     def encode(self) -> bytes:
-        """Its bytes."""
+        """Encodes the message."""
         flags = self.simulated | self.trusted << 1 | self.can_be_learned << 2
         return (
             struct.pack("<H", VERSION)
@@ -188,20 +189,17 @@ class Welcome:
 
     @staticmethod
     def decode(payload: bytes) -> Welcome:
-        """From its bytes."""
+        """Reads the message. Raises `FieldError`."""
         fields = Fields("welcome", payload)
         if fields.number("version", "H") != VERSION:
-            raise fields.wrong("version", "the one that was asked for")
-        epoch, token, flags = (
-            fields.bytes("epoch", 16),
-            fields.bytes("token", 32),
-            fields.number("flags", "B"),
-        )
+            raise fields.field_error("version", "the one that was asked for")
+        epoch, token = fields.take("epoch", 16), fields.take("token", 32)
+        flags = fields.number("flags", "B")
         if flags > 7:
-            raise fields.wrong("flags", "three bits")
+            raise fields.field_error("flags", "three bits")
         protect, groups = fields.word("protect", PROTECTS, 1), fields.number("groups", "H")
         if not 1 <= groups <= GROUPS_MAX:
-            raise fields.wrong("groups", "1 to 1024")
+            raise fields.field_error("groups", "1 to 1024")
         fields.end()
         return Welcome(
             epoch, token, bool(flags & 1), bool(flags & 2), bool(flags & 4), protect, groups
@@ -209,54 +207,53 @@ class Welcome:
 
 
 def encode_group_terms(budget: int | None, left: int | None, terms: bytes) -> bytes:
-    """A terms frame: budget, budget left, then what terms.py writes."""
+    """Encodes a terms frame: budget, budget left, then what terms.py writes."""
     return struct.pack("<QQ", _budget(budget), _budget(left)) + terms
 
 
 def decode_group_terms(payload: bytes) -> tuple[int | None, int | None, bytes]:
-    """Budget, budget left and the bytes of the terms."""
+    """Gives the budget, the budget left and the bytes of the terms."""
     fields = Fields("terms", payload)
     budget, left = (
         None if n == NO_BUDGET else n
         for n in (fields.number("budget", "Q"), fields.number("left", "Q"))
     )
-    if (budget is None) != (left is None) or (budget is not None and left > budget):
-        raise fields.wrong("budget left", "no more than the budget")
-    return budget, left, fields.rest()
+    if (budget is None) != (left is None) or (
+        budget is not None and left is not None and left > budget
+    ):
+        raise fields.field_error("budget left", "no more than the budget")
+    return budget, left, fields.remainder()
 
 
 def encode_part(first: int, count: int, ciphertexts: bytes) -> bytes:
-    """A block or a part of a prepared batch."""
+    """Encodes a block or a part of a prepared batch."""
     return struct.pack("<IH", first, count) + ciphertexts
 
 
 def decode_part(message: str, payload: bytes) -> tuple[int, int, bytes]:
-    """First row or column, count, and that many ciphertexts of one length."""
+    """Gives the first row or column, the count, and as many ciphertexts of one length."""
     fields = Fields(message, payload)
-    first, count, ciphertexts = (
-        fields.number("first", "I"),
-        fields.number("count", "H"),
-        fields.rest(),
-    )
+    first, count = fields.number("first", "I"), fields.number("count", "H")
+    ciphertexts = fields.remainder()
     if count == 0 or not ciphertexts or len(ciphertexts) % count:
-        raise fields.wrong("ciphertexts", "at least one, all of one length")
+        raise fields.field_error("ciphertexts", "at least one, all of one length")
     return first, count, ciphertexts
 
 
 def encode_place(layer: int, source: int) -> bytes:
-    """The head of prepare and apply: layer and the number of the input."""
+    """Encodes the head of prepare and apply: the layer and the number of the input."""
     return struct.pack("<IB", layer, source)
 
 
 def _place(fields: Fields) -> tuple[int, int]:
     layer, source = fields.number("layer", "I"), fields.number("input", "B")
     if source > 4:
-        raise fields.wrong("input", "a known code")
+        raise fields.field_error("input", "a known code")
     return layer, source
 
 
 def decode_prepare(payload: bytes) -> tuple[int, int]:
-    """Layer and input."""
+    """Gives the layer and the number of the input."""
     fields = Fields("prepare", payload)
     place = _place(fields)
     fields.end()
@@ -264,7 +261,7 @@ def decode_prepare(payload: bytes) -> tuple[int, int]:
 
 
 def decode_credit(payload: bytes) -> tuple[int, int]:
-    """Blocks that may be sent, and the batch's number."""
+    """Gives how many blocks may be sent, and the batch's number."""
     fields = Fields("credit", payload)
     credit = fields.number("blocks", "H"), fields.number("batch", "Q")
     fields.end()
@@ -272,44 +269,44 @@ def decode_credit(payload: bytes) -> tuple[int, int]:
 
 
 def encode_apply(layer: int, source: int, counter: int, vectors: int, packed: bytes) -> bytes:
-    """Masked vectors, each packed by itself."""
+    """Encodes masked vectors, each packed by itself."""
     return struct.pack("<IBQH", layer, source, counter, vectors) + packed
 
 
 def decode_apply(payload: bytes) -> tuple[int, int, int, int, bytes]:
-    """Layer, input, first counter, vectors, and the packed vectors."""
+    """Gives the layer, the input, the first counter, the number of vectors and the packed vectors."""
     fields = Fields("apply", payload)
     layer, source = _place(fields)
     counter, vectors = fields.number("counter", "Q"), fields.number("vectors", "H")
     if not 1 <= vectors <= VECTORS_MAX:
-        raise fields.wrong("vectors", "1 to 64")
+        raise fields.field_error("vectors", "1 to 64")
     if counter + vectors >= 1 << 64:
-        raise fields.wrong("counter", "one that can be counted on from")
-    return layer, source, counter, vectors, fields.rest()
+        raise fields.field_error("counter", "one that can be counted on from")
+    return layer, source, counter, vectors, fields.remainder()
 
 
 def encode_products(left: int | None, vectors: int, packed: bytes) -> bytes:
-    """Answers left, and the packed products."""
+    """Encodes the answers left and the packed products."""
     return struct.pack("<QH", _budget(left), vectors) + packed
 
 
 def decode_products(payload: bytes) -> tuple[int | None, int, bytes]:
-    """Answers left, vectors, and the packed products."""
+    """Gives the answers left, the number of vectors and the packed products."""
     fields = Fields("products", payload)
     left, vectors = fields.number("budget left", "Q"), fields.number("vectors", "H")
-    return (None if left == NO_BUDGET else left), vectors, fields.rest()
+    return (None if left == NO_BUDGET else left), vectors, fields.remainder()
 
 
 def encode_error(refusal: Refusal) -> bytes:
-    """A refusal's code and detail."""
+    """Encodes a refusal's code and detail."""
     return struct.pack("<BQ", refusal.code, refusal.detail)
 
 
 def decode_error(payload: bytes) -> Refusal:
-    """The refusal."""
+    """Gives the refusal that an error frame holds."""
     fields = Fields("error", payload)
     code, detail = fields.number("code", "B"), fields.number("detail", "Q")
     if code not in REFUSALS:
-        raise fields.wrong("code", "a known one")
+        raise fields.field_error("code", "a known one")
     fields.end()
     return Refusal(REFUSALS[code], detail)

@@ -20,14 +20,14 @@ from typing import Any
 import numpy
 
 from .. import peft
-from ..cuda import online, ring
-from ..sites import READERS, Site, Width, source_number
-from . import guarantee, masks, parameters
+from ..cuda import arrays, online, parameters, ring
+from ..sites import READERS, source_number
+from . import guarantee, masks
 from .batches import encrypted_masks
 from .errors import ActivationRefused, NotPrepared
 from .holder import side_stream
-from .host import AdapterHost, Hosted, HostOptions
-from .terms import Terms
+from .host import AdapterHost, HostedAdapter, HostOptions, answer_products
+from .terms import Terms, sites_of
 
 ADAPTERS_MAX = 16
 PREFILL_ROWS_MAX = 1024
@@ -37,7 +37,7 @@ _LOOK_EVERY_S = 0.02
 _END_S = 10.0
 
 
-class Bank:
+class OneGraphBank:
     """All adapters of this kind that a worker has loaded: a table for each point of the model, a line for each adapter.
 
     The worker's `Grouped`: a decode batch is one pair of launches for each point, whoever its rows belong to.
@@ -48,14 +48,14 @@ class Bank:
         self.members: list[OneGraphAdapter | None] = [None] * ADAPTERS_MAX
         self.tables: dict[tuple[int, int], online.Table] = {}
         self.rows: list[int] = [-1] * slots
-        self.adapter_of = online.zeros(device, slots, "int32")
-        self.offset_of = online.zeros(device, slots, "int32")
+        self.adapter_of = arrays.zeros(slots, "int32", device)
+        self.offset_of = arrays.zeros(slots, "int32", device)
         self._rows_max = 0
         self._steps: list[online.Online] = []
         self.status = online.Status(device, slots)
         self._returned: list[tuple[online.Status, Any]] = []
         # Rows of a prefill in the order of their counters.
-        self.in_order = online.upload(device, numpy.arange(PREFILL_ROWS_MAX, dtype=numpy.int32))
+        self.in_order = arrays.upload(numpy.arange(PREFILL_ROWS_MAX, dtype=numpy.int32), device)
         self._write_rows()
 
     def take(self, adapter: OneGraphAdapter) -> int:
@@ -119,12 +119,12 @@ class Bank:
         offset_of: Any,
         status: online.Status,
     ) -> None:
-        """Two kernels for one point."""
+        """Launches the two kernels of one point."""
         table = self.tables.get((layer, source))
         if table is None or table.rows_max == 0:
             return
         chosen = [outputs.get(name) for name in READERS[source]]
-        self._steps[-1].fused(table, adapter_of, offset_of, rows, chosen, status)
+        self._steps[-1].run_fused(table, adapter_of, offset_of, rows, chosen, status)
 
     def lend(self) -> online.Status:
         """Status words for one generation's prefills; one that was returned, once no kernel writes it any more."""
@@ -145,8 +145,8 @@ class Bank:
             done.record(torch.cuda.current_stream(self.device))
         self._returned.append((status, done))
 
-    def refusals(self, row: int) -> int:
-        """A row's status word, taken. To be called after the step's tokens were read."""
+    def take_refusals(self, row: int) -> int:
+        """Takes a row's status word. To be called after the step's tokens were read."""
         found = int(self.status.array[row])
         if found:
             self.status.array[row] = 0
@@ -159,11 +159,11 @@ class Bank:
             offsets.append(seen.get(index, 0))
             seen[index] = offsets[-1] + 1
         for target, values in ((self.adapter_of, self.rows), (self.offset_of, offsets)):
-            fresh = online.upload(self.device, numpy.array(values, numpy.int32))
+            fresh = arrays.upload(numpy.array(values, numpy.int32), self.device)
             if self.device == "cpu":
                 target[:] = fresh
             else:
-                online.copy(target, fresh)
+                arrays.copy(target, fresh)
 
     def _rehearse(self) -> None:
         """Loads the kernels outside any recording: a launch for nobody."""
@@ -179,25 +179,18 @@ class Bank:
                 outputs = {READERS[source][0]: torch.zeros(1, 1, dtype=dtype, device=self.device)}
                 self.launch(layer, source, rows, outputs, nobody, self.offset_of[:1], self.status)
         # This stream alone: beside it the steps' own may be recorded, and a device in that state cannot be waited for.
-        online.wait(self.device)
+        arrays.synchronize(self.device)
 
 
 class InputState:
     """One input of one adapter: what the device multiplies with, its pool, and the host's counters of batches."""
 
-    def __init__(self, device: str, hosted: Hosted, index: int, tokens: int) -> None:
+    def __init__(self, device: str, hosted: HostedAdapter, index: int, tokens: int) -> None:
         group = hosted.groups[index]
         self.terms: Terms = group.terms
         self.matrix = group.weights.matrix
-        self.line = online.InputOnDevice(
-            device,
-            self.matrix,
-            self.terms.columns,
-            self.terms.bits,
-            self.terms.norm_limit,
-            tokens,
-            online.parts_on_device(device, self.terms, READERS[self.terms.source]),
-        )
+        readers = READERS[self.terms.source]
+        self.line = self.terms.to_device(device, self.matrix, tokens, readers)
         self.pool = online.Pool(device, tokens, SLOTS)
         # Used by the host at the last exact reading.
         self.exact = 0
@@ -218,21 +211,19 @@ class OneGraphAdapter:
         self,
         name: str,
         folder: str | Path,
-        bank: Bank,
+        bank: OneGraphBank,
         set_name: str = parameters.DEFAULT,
         protect: str = "a",
         mode: str = "full",
         dangerous_parameters: bool = False,
     ) -> None:
-        chosen = (parameters.dangerous_named if dangerous_parameters else parameters.named)(
-            set_name
-        )
+        chosen = parameters.find_set(set_name, dangerous_parameters)
         self.name, self.bank, self.device = name, bank, bank.device
         _, pairs = peft.load(folder)
         pairs = peft.into_final_hidden(pairs) if mode == "final-hidden" else pairs
-        # The host's role, with a device of its own choice for products that nobody asks for here.
-        self.host = AdapterHost(HostOptions(chosen, protect, allowance=1 << 62, device=self.device))
-        hosted = Hosted(name, pairs, HostOptions(chosen, protect, rank_max=1024, device="cpu"))
+        options = HostOptions(chosen, protect, 1 << 62, rank_max=1024, device=self.device)
+        self.host = AdapterHost(options)
+        hosted = self.host.offer(name, pairs)
         self.context = self.host.context
         self.secret = ring.SecretKey.random(self.context)
         self.public_key = ring.PublicKey.from_bytes(
@@ -241,11 +232,7 @@ class OneGraphAdapter:
         self.inputs = [
             InputState(self.device, hosted, at, self.context.n) for at in range(len(hosted.groups))
         ]
-        self.sites: dict[Site, Width] = {
-            (state.terms.layer, part.projection): (state.terms.columns, part.outputs)
-            for state in self.inputs
-            for part in state.terms.parts
-        }
+        self.sites = sites_of(state.terms for state in self.inputs)
         self._key, self._client = os.urandom(32), os.urandom(32)
         self._changed, self._stopping = threading.Condition(), False
         self._since = self._least = 0
@@ -254,8 +241,8 @@ class OneGraphAdapter:
             for state in self.inputs:
                 self._install(state, wait)
         self.index = bank.take(self)
-        self.mine = online.upload(
-            self.device, numpy.full(PREFILL_ROWS_MAX, self.index, numpy.int32)
+        self.mine = arrays.upload(
+            numpy.full(PREFILL_ROWS_MAX, self.index, numpy.int32), self.device
         )
         self._preparer = threading.Thread(
             target=self._prepare_ahead, name="confide-one-graph", daemon=True
@@ -284,12 +271,12 @@ class OneGraphAdapter:
         with side_stream(self.device) as wait:
             began = time.perf_counter()
             for state in self.inputs:
-                online.wipe(self._prepared(state, os.urandom(32), os.urandom(32)))
+                arrays.wipe(self._prepare_products(state, os.urandom(32), os.urandom(32)))
             wait()
             return (time.perf_counter() - began) * 1e3, self.context.n
 
     def announce(self, rows: int) -> None:
-        """A pass over so many rows follows. Waits for masks, if need be; a mask that is not there is never replaced."""
+        """Announces a pass over so many rows. Waits for masks if need be; a missing mask is never replaced."""
         with self._changed:
             if self._stopping:
                 # Its line in the tables is empty: rows would pass as they are.
@@ -302,11 +289,11 @@ class OneGraphAdapter:
 
     def _wait_for(self, rows: int) -> None:
         """Rows were announced that took no counter, or masks are short: the device says which."""
-        online.wait(self.device)
+        arrays.synchronize(self.device)
         for state in self.inputs:
             state.exact = state.pool.next()
         self._since = 0
-        self._count()
+        self._update_least()
         until = time.monotonic() + MASK_DEADLINE_S
         while rows > self._least:
             if (
@@ -322,7 +309,7 @@ class OneGraphAdapter:
             self._changed.notify_all()
             self._changed.wait(_LOOK_EVERY_S)
 
-    def _count(self) -> None:
+    def _update_least(self) -> None:
         self._least = min(state.end - state.exact for state in self.inputs)
 
     def _prepare_ahead(self) -> None:
@@ -354,16 +341,16 @@ class OneGraphAdapter:
     def _install(self, state: InputState, wait: Any) -> None:
         number = state.pool.installed
         mask_key, share_key = os.urandom(32), self._share_key(state, number)
-        prepared = self._prepared(state, mask_key, share_key)
+        prepared = self._prepare_products(state, mask_key, share_key)
         wait()
         with self._changed:
             if self._stopping:
                 # What was there is wiped; this would stay.
-                online.wipe(prepared)
+                arrays.wipe(prepared)
                 return
             state.pool.install(number, prepared, mask_key, share_key)
             wait()
-            self._count()
+            self._update_least()
             self._changed.notify_all()
 
     def _share_key(self, state: InputState, batch: int) -> bytes:
@@ -378,22 +365,13 @@ class OneGraphAdapter:
             batch,
         )
 
-    def _prepared(self, state: InputState, mask_key: bytes, share_key: bytes) -> Any:
+    def _prepare_products(self, state: InputState, mask_key: bytes, share_key: bytes) -> Any:
         """A·r − s of one batch, [tokens, rows]: encrypted, multiplied, made fresh and decrypted."""
         products = ring.ScalarProducts(self.context, state.matrix)
         for first, _, seeded in encrypted_masks(self.context, self.secret, state.terms, mask_key):
             products.add_seeded(first, seeded)
-        stream = ring.MaskStream(share_key, self.device)
-        tiles = [
-            stream.columns(tile, 0, self.context.n, state.terms.bits, negated=True)
-            for tile in range(-(-state.terms.rows // masks.TILE))
-        ]
-        shares = online.joined(tiles)
-        answers = products.answers(self.public_key, shares[: state.terms.rows])
-        for secret in (*tiles, shares):
-            online.wipe(secret)
-        stream.wipe()
-        return online.by_token(self.secret.decrypt(answers))
+        answers = answer_products(products, self.public_key, share_key, state.terms)
+        return arrays.transpose_and_wipe(self.secret.decrypt(answers))
 
 
 class OneGraphDeltas:
@@ -414,8 +392,10 @@ class OneGraphDeltas:
         return "one-graph", id(self.grouped), self.grouped.version
 
     def add(self, layer: int, source: str, rows: Any, outputs: dict[str, Any]) -> None:
-        """A prefill's rows, all of this generation."""
-        bank, count = self.grouped, rows.shape[0]
+        """Adds the deltas of a prefill's rows, all of this generation."""
+        bank, count, status = self.grouped, rows.shape[0], self.prefill_status
+        if status is None:
+            raise NotPrepared(f"adapter {self.adapter.name}: the generation is over")
         for first in range(0, count, PREFILL_ROWS_MAX):
             here = min(PREFILL_ROWS_MAX, count - first)
             some = {name: output[first : first + here] for name, output in outputs.items()}
@@ -426,7 +406,7 @@ class OneGraphDeltas:
                 some,
                 self.adapter.mine[:here],
                 bank.in_order[:here],
-                self.prefill_status,
+                status,
             )
 
     def before_step(self, rows: int) -> None:
@@ -438,7 +418,7 @@ class OneGraphDeltas:
         """Fails the generation where the device refused a vector of its prefill or its row."""
         found = self.prefill_status.take() if self.prefill_status is not None else 0
         if self.row is not None:
-            found |= self.grouped.refusals(self.row)
+            found |= self.grouped.take_refusals(self.row)
         if found:
             raise ActivationRefused(f"activation cannot be sent: {online.refusal_text(found)}")
 
@@ -464,7 +444,7 @@ class OneGraphDeltas:
         }
 
     def close(self) -> None:
-        """At the generation's end."""
+        """Leaves the row and gives the status words back, at the generation's end."""
         self.place(None)
         if self.prefill_status is not None:
             self.grouped.take_back(self.prefill_status)

@@ -1,4 +1,4 @@
-"""Integers modulo 2^k in k bits each, least significant bit first: the slow reference, in numpy."""
+"""Integers modulo 2^k in k bits each, least significant bit first: the host's end of the wire, in numpy."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy
 
 
 def packed_bytes(count: int, bits: int) -> int:
-    """Bytes of `count` values of `bits` bits."""
+    """Gives the bytes that `count` values of `bits` bits take."""
     return (count * bits + 7) // 8
 
 
@@ -27,11 +27,10 @@ def unpack(packed: bytes, bits: int, vectors: int, count: int) -> numpy.ndarray 
     each = packed_bytes(count, bits)
     if not 1 <= bits <= 64 or len(packed) != each * vectors:
         return None
-    planes = numpy.unpackbits(
-        numpy.frombuffer(packed, numpy.uint8).reshape(vectors, each), axis=1, bitorder="little"
-    )
-    if planes[:, count * bits :].any():
+    rows = numpy.frombuffer(packed, numpy.uint8).reshape(vectors, each)
+    if has_stray_bits(rows, bits, count):
         return None
+    planes = numpy.unpackbits(rows, axis=1, bitorder="little")
     whole = numpy.zeros((vectors, count, 64), numpy.uint8)
     whole[:, :, :bits] = planes[:, : count * bits].reshape(vectors, count, bits)
     return (
@@ -40,3 +39,9 @@ def unpack(packed: bytes, bits: int, vectors: int, count: int) -> numpy.ndarray 
         .reshape(vectors, count)
         .astype(numpy.uint64)
     )
+
+
+def has_stray_bits(rows: numpy.ndarray, bits: int, count: int) -> bool:
+    """Whether a bit beyond the last of `count` values is set in any of uint8 [vectors, bytes]."""
+    last = count * bits % 8
+    return bool(last and (rows[:, -1] >> last).any())

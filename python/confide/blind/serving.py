@@ -10,7 +10,7 @@ import threading
 from ..cuda import ring
 from .errors import BlindError, Deadline, FieldError, ProtocolError, Refusal, StreamEnded
 from .frames import BLOCK_DEADLINE_S, HELLO_DEADLINE_S, IDLE_DEADLINE_S, FrameStream, Kind, Side
-from .host import AdapterHost, Preparing, Session
+from .host import AdapterHost, BatchPreparation, Session
 from .messages import (
     Attach,
     Hello,
@@ -43,7 +43,7 @@ class Server:
         self._sweeper = threading.Thread(target=self._sweep, name="confide-expire", daemon=True)
 
     def run(self) -> None:
-        """Until `stop`."""
+        """Serves until `stop` is called."""
         self._sweeper.start()
         self.listener.settimeout(0.5)
         while not self.stopping.is_set():
@@ -102,7 +102,7 @@ class Connection:
         try:
             session = self._greet()
             try:
-                goodbye = self._requests(session)
+                goodbye = self._serve_requests(session)
             except BlindError as error:
                 self._note(session, error)
                 raise
@@ -114,21 +114,21 @@ class Connection:
         except StreamEnded:
             pass
         except Refusal as refusal:
-            self._last_word(refusal)
+            self._send_final_refusal(refusal)
         except Deadline:
-            self._last_word(Refusal("deadline"))
+            self._send_final_refusal(Refusal("deadline"))
         except ProtocolError as error:
             if not str(error).startswith("stream:"):
-                self._last_word(Refusal("malformed"))
+                self._send_final_refusal(Refusal("malformed"))
         except Exception:
-            self._last_word(Refusal("internal"))
+            self._send_final_refusal(Refusal("internal"))
             raise
         finally:
             self.frames.close()
 
     def stop(self) -> None:
-        """From another thread: no more requests."""
-        self._last_word(Refusal("stopping"))
+        """Ends the connection from another thread."""
+        self._send_final_refusal(Refusal("stopping"))
         self.frames.close()
 
     def send(self, kind: Kind, request: int, payload: bytes = b"") -> None:
@@ -136,7 +136,7 @@ class Connection:
         with self._writing:
             self.frames.send(kind, request, payload)
 
-    def _last_word(self, refusal: Refusal) -> None:
+    def _send_final_refusal(self, refusal: Refusal) -> None:
         # The id 0 belongs to no request: nothing comes after it.
         with contextlib.suppress(ProtocolError):
             self.send(Kind.ERROR, 0, encode_error(refusal))
@@ -160,8 +160,8 @@ class Connection:
             raise
         return session
 
-    def _requests(self, session: Session) -> int:
-        """Until a goodbye; gives its id."""
+    def _serve_requests(self, session: Session) -> int:
+        """Answers requests until a goodbye; gives its id."""
         while True:
             frame = self.frames.next("a request", IDLE_DEADLINE_S)
             if frame.id == 0:
@@ -172,7 +172,7 @@ class Connection:
                 elif frame.kind is Kind.PREPARE:
                     self._prepare(session, frame.id, frame.payload)
                 elif frame.kind is Kind.BLOCK:
-                    self._block(frame.id, frame.payload)
+                    self._take_block(frame.id, frame.payload)
                 elif frame.kind is Kind.DIRECT:
                     raise Refusal("not-offered")
                 elif frame.kind is Kind.GOODBYE:
@@ -213,7 +213,7 @@ class Connection:
             raise
         self._upload = Upload(self, preparing, request)
 
-    def _block(self, request: int, payload: bytes) -> None:
+    def _take_block(self, request: int, payload: bytes) -> None:
         first, count, ciphertexts = decode_part("block", payload)
         if self._upload is None or self._upload.request != request:
             raise Refusal("malformed")
@@ -235,7 +235,7 @@ class Connection:
 class Upload:
     """A batch on its way in: blocks go through a bounded queue to a thread of their own."""
 
-    def __init__(self, connection: Connection, preparing: Preparing, request: int) -> None:
+    def __init__(self, connection: Connection, preparing: BatchPreparation, request: int) -> None:
         self.connection, self.preparing, self.request = connection, preparing, request
         self.ended, self._next, self._holds_room = False, 0, True
         self._blocks: queue.Queue[tuple[int, bytes] | None] = queue.Queue(WINDOW)
@@ -280,7 +280,7 @@ class Upload:
 
     def _work(self) -> None:
         host, columns = self.connection.host, self.preparing.group.terms.columns
-        self._credit(WINDOW)
+        self._grant_credit(WINDOW)
         while self.preparing.pushed < columns:
             try:
                 block = self._blocks.get(timeout=BLOCK_DEADLINE_S)
@@ -297,7 +297,7 @@ class Upload:
             except ValueError as error:
                 raise Refusal("malformed") from error
             if self.preparing.pushed < columns:
-                self._credit(1)
+                self._grant_credit(1)
         with host.turn:
             answers = self.preparing.finish().all_bytes()
         terms = self.preparing.group.terms
@@ -319,7 +319,7 @@ class Upload:
                 Kind.PREPARED, self.request, encode_part(first, len(part), b"".join(part))
             )
 
-    def _credit(self, blocks: int) -> None:
+    def _grant_credit(self, blocks: int) -> None:
         credit = blocks.to_bytes(2, "little") + self.preparing.batch.to_bytes(8, "little")
         self.connection.send(Kind.CREDIT, self.request, credit)
 

@@ -6,9 +6,7 @@ import os
 import time
 from dataclasses import dataclass, field
 
-from ..cuda import ring
-from ..sites import Site, Width
-from . import parameters
+from ..cuda import parameters, ring
 from .batches import Pool
 from .channel import Channel
 from .errors import HostRefused
@@ -35,11 +33,8 @@ class Session:
     """Everything that is worthless once the host is started anew."""
 
     def __init__(self, channel: Channel, options: HolderOptions) -> None:
-        self._named = (
-            parameters.dangerous_named if options.dangerous_parameters else parameters.named
-        )
-        self.parameters = self._named(options.parameters)
-        self.context = ring.Context.dangerous_named(options.parameters, None, options.device)
+        self.parameters = parameters.find_set(options.parameters, options.dangerous_parameters)
+        self.context = ring.Context(self.parameters, options.device)
         self.secret = ring.SecretKey.random(self.context)
         client = os.urandom(32)
         hello = Hello(
@@ -55,12 +50,12 @@ class Session:
         self.welcome = Welcome.decode(channel.expect(request, Kind.WELCOME))
         self.terms: list[Terms] = []
         self.budgets: list[int | None] = []
-        self.left: list[int | None] = []
+        self.budget_left: list[int | None] = []
         for _ in range(self.welcome.groups):
             budget, left, raw = decode_group_terms(channel.expect(request, Kind.TERMS))
             self.terms.append(Terms.decode(raw))
             self.budgets.append(budget)
-            self.left.append(left)
+            self.budget_left.append(left)
         self.attach = Attach(client, self.welcome.epoch, self.welcome.token)
         self.pools = [Pool() for _ in self.terms]
         self.by_input = {
@@ -72,31 +67,23 @@ class Session:
     def _check(self, host: str, options: HolderOptions) -> None:
         """Whether the offer holds together and is what was asked for."""
 
-        def refused(wanted: str, got: str) -> HostRefused:
+        def refusal(wanted: str, got: str) -> HostRefused:
             return HostRefused(f"adapter host {host} offers {got}, wanted {wanted}")
 
         if options.protect not in (None, self.welcome.protect):
-            raise refused(f"protect = {options.protect}", f"protect = {self.welcome.protect}")
+            raise refusal(f"protect = {options.protect}", f"protect = {self.welcome.protect}")
         if len(self.by_input) != len(self.terms):
-            raise refused("each input once", "one twice")
+            raise refusal("each input once", "one twice")
         for terms in self.terms:
             if terms.bits != self.parameters.plaintext_bits:
-                raise refused(
+                raise refusal(
                     f"words of {self.parameters.plaintext_bits} bits", f"words of {terms.bits}"
                 )
-            if terms.merged != (self.welcome.protect == "ba"):
-                raise refused(f"terms of protect = {self.welcome.protect}", "others")
-
-    def sites(self) -> dict[Site, Width]:
-        """Every projection that the adapter changes, with its widths."""
-        return {
-            (terms.layer, part.projection): (terms.columns, part.outputs)
-            for terms in self.terms
-            for part in terms.parts
-        }
+            if terms.is_merged != (self.welcome.protect == "ba"):
+                raise refusal(f"terms of protect = {self.welcome.protect}", "others")
 
     def kill(self) -> None:
-        """Nothing more can come of it."""
+        """Wipes keys and masks; nothing more can be asked."""
         self.dead = True
         for pool in self.pools:
             pool.wipe()
@@ -105,7 +92,7 @@ class Session:
 
 @dataclass
 class Meter:
-    """What a generation took."""
+    """What a generation has taken: counts, bytes and milliseconds by step."""
 
     answered_vectors: int = 0
     round_trips: int = 0

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy
 
+from ..cuda import arrays, online
+from ..cuda.parameters import ParameterSet
 from ..peft import Pair
-from ..sites import PROJECTIONS, source_of
+from ..sites import PROJECTIONS, Site, Width, source_of
 from .errors import AdapterRefused
 from .messages import Fields
-from .parameters import ParameterSet
-from .quantise import ENTRY_MAX, VECTOR_BITS_MAX, norm_limit, quantise_rows, quantise_whole
+from .quantise import VECTOR_BITS_MAX, norm_limit, quantise_rows, quantise_whole
 
 WIDTH_MAX = 1 << 16
 RANK_MAX = 1024
@@ -37,7 +39,7 @@ class Part:
 
     @property
     def outputs(self) -> int:
-        """Width of the projection's output."""
+        """The width of the projection's output."""
         return self.rows if self.factor is None else self.factor.shape[0]
 
 
@@ -60,12 +62,12 @@ class Terms:
         return sum(part.rows for part in self.parts)
 
     @property
-    def merged(self) -> bool:
+    def is_merged(self) -> bool:
         """Whether the products are the deltas themselves, so that B stays too."""
         return all(part.factor is None for part in self.parts)
 
     def encode(self) -> bytes:
-        """Its bytes."""
+        """Encodes the terms."""
         out = [
             struct.pack(
                 "<IBIBQdIB",
@@ -89,54 +91,65 @@ class Terms:
                 )
         return b"".join(out)
 
+    def to_device(
+        self,
+        device: str,
+        matrix: numpy.ndarray | None = None,
+        tokens: int = 1,
+        places: Sequence[str] = (),
+    ) -> online.InputOnDevice:
+        """The input as the kernels read it: with `matrix` int16 [rows, columns] where the role has one, and with its
+        parts, by the place of their projection in `places`, where the role adds them.
+        """
+        parts, first = {}, 0
+        for part in self.parts if places else ():
+            factor = None
+            if part.factor is not None:
+                factor = arrays.upload(numpy.ascontiguousarray(part.factor.T), device)
+            parts[places.index(part.projection)] = online.PartOnDevice(
+                first, part.rows, part.outputs, factor, part.scale
+            )
+            first += part.rows
+        return online.InputOnDevice(
+            device, matrix, self.columns, self.bits, self.norm_limit, tokens, parts
+        )
+
     @staticmethod
     def decode(payload: bytes) -> Terms:
-        """From its bytes."""
+        """Reads the terms. Raises `FieldError`."""
         fields = Fields("terms", payload)
         layer, source = fields.number("layer", "I"), fields.number("input", "B")
         if source > 4:
-            raise fields.wrong("input", "a known code")
-        columns, bits = _side(fields, "width", WIDTH_MAX), fields.number("bits", "B")
+            raise fields.field_error("input", "a known code")
+        columns, bits = _decode_side(fields, "width", WIDTH_MAX), fields.number("bits", "B")
         if not 2 <= bits <= VECTOR_BITS_MAX:
-            raise fields.wrong("bits", f"2 to {VECTOR_BITS_MAX}")
+            raise fields.field_error("bits", f"2 to {VECTOR_BITS_MAX}")
         limit = fields.number("norm limit", "Q")
         if not 1 <= limit <= NORM_LIMIT_WIRE_MAX:
-            raise fields.wrong("norm limit", "1 to 2^62")
+            raise fields.field_error("norm limit", "1 to 2^62")
         sigma, outputs_max = fields.magnitude("noise sigma"), fields.number("rows of a tile", "I")
         count = fields.number("parts", "B")
         if not 1 <= count <= PARTS_MAX:
-            raise fields.wrong("parts", "1 to 8")
+            raise fields.field_error("parts", "1 to 8")
         parts: list[Part] = []
         for _ in range(count):
             part = _decode_part(fields)
             if source_of(part.projection) != source:
-                raise fields.wrong("projection", "one that reads the input")
+                raise fields.field_error("projection", "one that reads the input")
             if any(other.projection == part.projection for other in parts):
-                raise fields.wrong("projection", "each once")
+                raise fields.field_error("projection", "each once")
             parts.append(part)
         fields.end()
         return Terms(layer, source, columns, bits, limit, sigma, outputs_max, tuple(parts))
 
-    def add(
-        self,
-        projection: str,
-        products: numpy.ndarray,
-        scales: numpy.ndarray,
-        outputs: numpy.ndarray,
-    ) -> bool:
-        """Adds what products mean: uint64 [vectors, rows], float64 [vectors], float32 [vectors, width] in place."""
-        first = 0
-        for part in self.parts:
-            if part.projection == projection:
-                words = centred(products[:, first : first + part.rows], self.bits)
-                real = (words.astype(numpy.float64) * scales[:, None]).astype(numpy.float32)
-                if part.factor is None:
-                    outputs += (real.astype(numpy.float64) * part.scale).astype(numpy.float32)
-                else:
-                    outputs += real @ part.factor.T
-                return True
-            first += part.rows
-        return False
+
+def sites_of(inputs: Iterable[Terms]) -> dict[Site, Width]:
+    """Every projection that an adapter with these inputs changes, with its widths."""
+    return {
+        (terms.layer, part.projection): (terms.columns, part.outputs)
+        for terms in inputs
+        for part in terms.parts
+    }
 
 
 @dataclass(frozen=True)
@@ -147,13 +160,12 @@ class Weights:
     terms: Terms
 
 
-def quantised(
+def quantise_pairs(
     layer: int,
     pairs: list[tuple[str, Pair]],
     protect: str,
     parameters: ParameterSet,
     noise_sigma: float = 0.0,
-    entry_max: int = ENTRY_MAX,
 ) -> Weights:
     """The projections that read one vector, stacked and rounded."""
     if not 1 <= len(pairs) <= PARTS_MAX:
@@ -167,13 +179,13 @@ def quantised(
     for projection, pair in pairs:
         _check(projection, pair, source, columns)
         if protect == "a":
-            matrix, scales = quantise_rows(pair.a, parameters.row_l1_max, entry_max)
+            matrix, scales = quantise_rows(pair.a, parameters.row_l1_max)
             factor = ((pair.b.astype(numpy.float64) * pair.scale) * scales[None, :]).astype(
                 numpy.float32
             )
             parts.append(Part(projection, matrix.shape[0], factor=factor))
         else:
-            matrix, scale = quantise_whole(merged(pair), parameters.row_l1_max, entry_max)
+            matrix, scale = quantise_whole(merge(pair), parameters.row_l1_max)
             parts.append(Part(projection, matrix.shape[0], scale=scale))
         matrices.append(matrix)
     matrix = numpy.ascontiguousarray(numpy.concatenate(matrices))
@@ -192,7 +204,7 @@ def quantised(
     return Weights(matrix, terms)
 
 
-def merged(pair: Pair) -> numpy.ndarray:
+def merge(pair: Pair) -> numpy.ndarray:
     """Returns scale · b · a in float64, summed rank after rank."""
     total = numpy.zeros((pair.b.shape[0], pair.a.shape[1]))
     for rank in range(pair.a.shape[0]):
@@ -219,12 +231,6 @@ def noise_headroom(sigma: float) -> int:
     return 0 if sigma == 0.0 else math.ceil(8.0 * sigma) + 1
 
 
-def centred(words: numpy.ndarray, bits: int) -> numpy.ndarray:
-    """Words mod 2^bits as the integers of least magnitude, int64."""
-    shift = numpy.uint64(64 - bits)
-    return (words << shift).view(numpy.int64) >> shift.astype(numpy.int64)
-
-
 def _check(projection: str, pair: Pair, source: int, columns: int) -> None:
     rank, width, outputs = pair.a.shape[0], pair.a.shape[1], pair.b.shape[0]
     reasons = (
@@ -244,23 +250,23 @@ def _check(projection: str, pair: Pair, source: int, columns: int) -> None:
 def _decode_part(fields: Fields) -> Part:
     number, rows = fields.number("projection", "B"), 0
     if number >= len(PROJECTIONS):
-        raise fields.wrong("projection", "a known code")
-    rows, effect = _side(fields, "rows", WIDTH_MAX), fields.number("effect", "B")
+        raise fields.field_error("projection", "a known code")
+    rows, effect = _decode_side(fields, "rows", WIDTH_MAX), fields.number("effect", "B")
     if effect == 0:
         return Part(PROJECTIONS[number], rows, scale=fields.magnitude("scale"))
     if effect != 1 or rows > RANK_MAX:
-        raise fields.wrong("effect", "0, or 1 with at most 1024 rows")
-    outputs = _side(fields, "outputs", WIDTH_MAX)
-    factor = numpy.frombuffer(fields.bytes("factor", outputs * rows * 4), "<f4").reshape(
+        raise fields.field_error("effect", "0, or 1 with at most 1024 rows")
+    outputs = _decode_side(fields, "outputs", WIDTH_MAX)
+    factor = numpy.frombuffer(fields.take("factor", outputs * rows * 4), "<f4").reshape(
         outputs, rows
     )
     if not numpy.isfinite(factor).all():
-        raise fields.wrong("factor", "finite numbers")
+        raise fields.field_error("factor", "finite numbers")
     return Part(PROJECTIONS[number], rows, factor=factor.astype(numpy.float32))
 
 
-def _side(fields: Fields, field: str, limit: int) -> int:
+def _decode_side(fields: Fields, field: str, limit: int) -> int:
     side = fields.number(field, "I")
     if not 1 <= side <= limit:
-        raise fields.wrong(field, "1 to its limit")
+        raise fields.field_error(field, "1 to its limit")
     return side

@@ -21,7 +21,7 @@ __device__ inline void append_token(ELEMENT *keys, ELEMENT *values, const float 
                                     const float *sine, uint32_t half, uint32_t at, uint32_t kv_heads) {
     const float *value = key + kv_heads * HEAD_DIM;
     for (int d = threadIdx.x; d < HEAD_DIM; d += blockDim.x) {
-        keys[size_t(at) * HEAD_DIM + d] = from_float<ELEMENT>(turned(key, cosine, sine, int(half), d));
+        keys[size_t(at) * HEAD_DIM + d] = from_float<ELEMENT>(rotate(key, cosine, sine, int(half), d));
         values[size_t(at) * HEAD_DIM + d] = from_float<ELEMENT>(value[d]);
     }
 }
@@ -70,7 +70,7 @@ extern "C" __global__ void __launch_bounds__(128)
     const float *cosine = cosines + size_t(at) * half, *sine = sines + size_t(at) * half;
     for (int i = threadIdx.x; i < GROUP * HEAD_DIM; i += blockDim.x) {
         const float *query = token + (head * GROUP + i / HEAD_DIM) * HEAD_DIM;
-        queries[i] = turned(query, cosine, sine, int(half), i % HEAD_DIM) * (scale * LOG2_E);
+        queries[i] = rotate(query, cosine, sine, int(half), i % HEAD_DIM) * (scale * LOG2_E);
     }
     size_t base = (size_t(row) * kv_heads + head) * length * HEAD_DIM;
     keys += base, values += base;

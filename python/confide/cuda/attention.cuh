@@ -28,7 +28,7 @@ struct Stretch {
 };
 
 // Element `d` of a head after its turn: pairs (d, d + half) turn together, elements from 2·half on stay.
-__device__ inline float turned(const float *head, const float *cosines, const float *sines, int half, int d) {
+__device__ inline float rotate(const float *head, const float *cosines, const float *sines, int half, int d) {
     if (d >= 2 * half) return head[d];
     int pair = d < half ? d : d - half;
     float other = d < half ? -head[d + half] : head[d - half];

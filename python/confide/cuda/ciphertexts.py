@@ -22,20 +22,15 @@ class Seeded:
 
     @staticmethod
     def wire_bytes(context: Context) -> int:
-        """Bytes that each has."""
+        """Gives the bytes of one wire form."""
         fixed = wire.HEADER_BYTES + wire.SEED_BYTES + 4
         return fixed + wire.packed_bytes(context, context.limbs, context.n)
 
-    def to_bytes(self, index: int) -> bytes:
-        """The wire form of one: header, seed, index, c0."""
-        one = slice(index, index + 1)
-        return Seeded(self.context, self.c0[one], self.seeds[one], self.indices[one]).all_bytes()[0]
-
     def all_bytes(self) -> list[bytes]:
-        """The wire forms of all: one copy from the device."""
+        """The wire forms, each of header, seed, index and c0: one copy from the device."""
         if not self.seeds:
             return []
-        start, bodies = wire.header(self.context, wire.SEEDED), wire.packed(self.context, self.c0)
+        start, bodies = wire.header(self.context, wire.SEEDED), wire.pack(self.context, self.c0)
         parts = zip(self.seeds, self.indices, bodies)
         return [start + seed + struct.pack("<I", index) + body for seed, index, body in parts]
 
@@ -43,9 +38,9 @@ class Seeded:
     def from_bytes(cls, context: Context, forms: Sequence[bytes]) -> Seeded:
         """From wire forms; whatever is not that form raises WireError."""
         length, end = cls.wire_bytes(context), wire.SEED_BYTES
-        opened = [wire.opened(context, wire.SEEDED, bytes(form), length) for form in forms]
+        opened = [wire.read_body(context, wire.SEEDED, bytes(form), length) for form in forms]
         bodies = [form[end + 4 :] for form in opened]
-        c0 = wire.unpacked(context, wire.SEEDED, bodies, context.limbs, context.n)
+        c0 = wire.unpack(context, wire.SEEDED, bodies, context.limbs, context.n)
         indices = [struct.unpack("<I", form[end : end + 4])[0] for form in opened]
         return cls(context, c0, [form[:end] for form in opened], indices)
 
@@ -61,8 +56,8 @@ def public_polynomials(context: Context, seeds: list[bytes], indices: list[int])
     if count == 0:
         return values
     words = np.frombuffer(b"".join(seeds), "<u4").reshape(count, 8).copy()
-    given = arrays.on_device(words, "uint32", context.device, "seeds", (count, 8))
-    places = arrays.on_device(
+    given = arrays.to_device(words, "uint32", context.device, "seeds", (count, 8))
+    places = arrays.to_device(
         np.array(indices, np.uint32), "uint32", context.device, "indices", (count,)
     )
     kernel = context.kernel("encrypt.cu", "public_polynomials")
@@ -82,21 +77,8 @@ class Small:
 
     @property
     def count(self) -> int:
-        """How many answers these are."""
+        """The number of answers."""
         return self.c1.shape[0]
-
-    def select(self, positions: Sequence[int]) -> Small:
-        """Keeps of c0 only the coefficients at the positions, which are ascending and below n."""
-        kept, n = tuple(int(position) for position in positions), self.context.n
-        if self.positions is not None:
-            raise ValueError(f"answer to select from: wanted {n} messages, got {self.c0.shape[1]}")
-        if any(a >= b for a, b in itertools.pairwise(kept)) or not all(
-            0 <= place < n for place in kept
-        ):
-            raise ValueError(f"positions: wanted ascending ones below {n}")
-        if len(kept) == n:
-            return self
-        return Small(self.context, arrays.take_columns(self.c0, kept), self.c1, kept)
 
     @staticmethod
     def wire_bytes(context: Context, count: int) -> int:
@@ -105,21 +87,16 @@ class Small:
         places = 0 if count == n else 2 * count
         return wire.HEADER_BYTES + 4 + places + -(-count * bits // 8) + n * bits // 8
 
-    def to_bytes(self, index: int) -> bytes:
-        """The wire form of one: header, count, positions where not all are there, c0, c1."""
-        one = slice(index, index + 1)
-        return Small(self.context, self.c0[one], self.c1[one], self.positions).all_bytes()[0]
-
     def all_bytes(self) -> list[bytes]:
-        """The wire forms of all: one copy from the device for each part."""
+        """The wire forms, each of header, count, positions where not all are there, c0 and c1: two copies."""
         if self.count == 0:
             return []
         context = self.context
         start = wire.header(context, wire.SMALL) + struct.pack("<I", self.c0.shape[1])
         if self.positions is not None:
             start += struct.pack(f"<{len(self.positions)}H", *self.positions)
-        first = wire.packed(context, self.c0.reshape(self.count, 1, -1))
-        second = wire.packed(context, self.c1.reshape(self.count, 1, -1))
+        first = wire.pack(context, self.c0.reshape(self.count, 1, -1))
+        second = wire.pack(context, self.c1.reshape(self.count, 1, -1))
         return [start + c0 + c1 for c0, c1 in zip(first, second)]
 
     @classmethod
@@ -127,13 +104,13 @@ class Small:
         """From wire forms, all with the same positions; whatever is not that form raises WireError."""
         n, heads, firsts, seconds = context.n, set(), [], []
         for form in forms:
-            rest = wire.opened(context, wire.SMALL, bytes(form))
+            rest = wire.read_body(context, wire.SMALL, bytes(form))
             if len(rest) < 4:
                 raise WireError("answer: ends early")
             count = struct.unpack("<I", rest[:4])[0]
             if count > n:
                 raise WireError("answer: more messages than coefficients")
-            wire.opened(context, wire.SMALL, bytes(form), cls.wire_bytes(context, count))
+            wire.read_body(context, wire.SMALL, bytes(form), cls.wire_bytes(context, count))
             end = 4 + (0 if count == n else 2 * count)
             heads.add(rest[:end])
             middle = end + -(-count * context.primes[0].bit_length() // 8)
@@ -148,6 +125,6 @@ class Small:
             ascending = all(a < b for a, b in itertools.pairwise(positions))
             if not ascending or (positions and positions[-1] >= n):
                 raise WireError("answer: positions are not ascending below N")
-        c0 = wire.unpacked(context, wire.SMALL, firsts, 1, count)
-        c1 = wire.unpacked(context, wire.SMALL, seconds, 1, n)
+        c0 = wire.unpack(context, wire.SMALL, firsts, 1, count)
+        c1 = wire.unpack(context, wire.SMALL, seconds, 1, n)
         return cls(context, c0.reshape(len(firsts), count), c1.reshape(len(firsts), n), positions)

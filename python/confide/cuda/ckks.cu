@@ -15,11 +15,11 @@
 
 constexpr uint32_t HEAD_LOG = 3, HEAD = 1u << HEAD_LOG;
 
-__device__ inline Folded folded(double *shared, uint32_t n) { return Folded{shared, shared + padded(n)}; }
+__device__ inline Folded folded_view(double *shared, uint32_t n) { return Folded{shared, shared + padded_double(n)}; }
 
 // To an integer, halves away from zero. A value that is not below 2^62 sets the status; one that is not finite too, as
 // it makes the comparison false.
-__device__ inline int64_t rounded(double value, uint32_t *status) {
+__device__ inline int64_t round_checked(double value, uint32_t *status) {
     if (!(fabs(value) < 4611686018427387904.0)) {
         atomicOr(status, 1u);
         value = 0.0;
@@ -28,13 +28,14 @@ __device__ inline int64_t rounded(double value, uint32_t *status) {
 }
 
 // Weights, before any step: slots [messages, given], the rest of the n/2 slots zero; coefficients [messages, n] = the
-// embedding times factor, rounded; status [messages]. grid (messages), block 512, shared 2 * padded(n/2) doubles.
+// embedding times factor, rounded; status [messages]. grid (messages), block 512, shared 2 * padded_double(n/2)
+// doubles.
 extern "C" __global__ void __launch_bounds__(512, 1)
     ckks_encode(const double *slots, uint32_t given, const uint32_t *slot_of_leaf, const Complex *roots, double factor,
                 int64_t *coefficients, uint32_t *status, uint32_t log_n) {
     extern __shared__ double shared_doubles[];
     uint32_t n = 1u << log_n, half = n / 2;
-    Folded x = folded(shared_doubles, half);
+    Folded x = folded_view(shared_doubles, half);
     for (uint32_t i = threadIdx.x; i < half; i += blockDim.x) {
         uint32_t slot = slot_of_leaf[i];
         x.set(i, {slot < given ? __dmul_rn(slots[size_t(blockIdx.x) * given + slot], factor) : 0.0, 0.0});
@@ -42,28 +43,28 @@ extern "C" __global__ void __launch_bounds__(512, 1)
     embed_inverse(x, log_n - 1, Turns{roots, roots + half});
     int64_t *own = coefficients + size_t(blockIdx.x) * n;
     for (uint32_t i = threadIdx.x; i < n; i += blockDim.x) {
-        own[i] = rounded(i < half ? x.re[padded(i)] : x.im[padded(i - half)], &status[blockIdx.x]);
+        own[i] = round_checked(i < half ? x.re[padded_double(i)] : x.im[padded_double(i - half)], &status[blockIdx.x]);
     }
 }
 
 // A step begins: the vector [width] `copies` times in the slots, times factor, through the embedding's stages of each
 // part; waves [2, n/2], real and imaginary. The step's public seed [8] is drawn too: words place + n to + 4 of the
-// generator. n = 4 * 4^k. grid (8), shared 2 * padded(n/16) doubles.
+// generator. n = 4 * 4^k. grid (8), shared 2 * padded_double(n/16) doubles.
 extern "C" __global__ void __launch_bounds__(256)
     ckks_encode_tail(const double *vector, uint32_t width, uint32_t copies, const uint32_t *slot_of_leaf,
                      const Complex *roots, double factor, double *waves, const uint32_t *key, const uint64_t *place,
                      uint32_t *seed, uint32_t log_n) {
     extern __shared__ double shared_doubles[];
     uint32_t n = 1u << log_n, half = n / 2, part = half / HEAD, start = blockIdx.x * part;
-    Folded x = folded(shared_doubles, part);
+    Folded x = folded_view(shared_doubles, part);
     for (uint32_t i = threadIdx.x; i < part; i += blockDim.x) {
         uint32_t slot = slot_of_leaf[start + i];
         x.set(i, {slot < width * copies ? __dmul_rn(vector[slot % width], factor) : 0.0, 0.0});
     }
     embed_part_inverse(x, log_n - 1 - HEAD_LOG, HEAD + blockIdx.x, Turns{roots, roots + half});
     for (uint32_t i = threadIdx.x; i < part; i += blockDim.x) {
-        waves[start + i] = x.re[padded(i)];
-        waves[half + start + i] = x.im[padded(i)];
+        waves[start + i] = x.re[padded_double(i)];
+        waves[half + start + i] = x.im[padded_double(i)];
     }
     if (blockIdx.x == 0) {
         each_word(stream_of(key), *place + n, 4, [&](uint32_t i, uint64_t word) {
@@ -151,7 +152,7 @@ extern "C" __global__ void __launch_bounds__(ENCRYPT_THREADS)
 #pragma unroll
         for (uint32_t k = 0; k < HEAD; k++) {
             const Complex &of = wave[(2 * k) % HEAD + odd];
-            int64_t message = rounded(k < HEAD / 2 ? of.re : of.im, status);
+            int64_t message = round_checked(k < HEAD / 2 ? of.re : of.im, status);
             x[k] = reduce_signed(message + errors[2 * k + odd][threadIdx.x], limb);
         }
         forward_butterflies<HEAD_LOG>(x, roots_of(roots, of_limb, n, false), 1, limb.q);
@@ -161,7 +162,7 @@ extern "C" __global__ void __launch_bounds__(ENCRYPT_THREADS)
     }
 }
 
-// The other stages of each part, then c0 - c1*s. grid (8, limbs), shared at(n/8) words.
+// The other stages of each part, then c0 - c1*s. grid (8, limbs), shared padded_index(n/8) words.
 extern "C" __global__ void __launch_bounds__(256)
     ckks_encrypt_tail(uint64_t *c0, const uint64_t *c1, const uint64_t *secret, const Limb *limbs, const Shoup *roots,
                       uint32_t log_n) {
@@ -169,11 +170,11 @@ extern "C" __global__ void __launch_bounds__(256)
     uint32_t n = 1u << log_n, part = n / HEAD, of_limb = blockIdx.y;
     const Limb limb = limbs[of_limb];
     size_t start = size_t(of_limb) * n + blockIdx.x * part;
-    for (uint32_t i = threadIdx.x; i < part; i += blockDim.x) shared[at(i)] = c0[start + i];
+    for (uint32_t i = threadIdx.x; i < part; i += blockDim.x) shared[padded_index(i)] = c0[start + i];
     forward(shared, log_n - HEAD_LOG, roots_of(roots, of_limb, n, false), limb, HEAD + blockIdx.x);
     for (uint32_t i = threadIdx.x; i < part; i += blockDim.x) {
         uint64_t product = mul_mod(c1[start + i], secret[start + i], limb);
-        c0[start + i] = sub_mod(shared[at(i)], product, limb.q);
+        c0[start + i] = sub_mod(shared[padded_index(i)], product, limb.q);
     }
 }
 
@@ -192,7 +193,7 @@ extern "C" __global__ void ckks_products(const uint64_t *c0, const uint64_t *c1,
 }
 
 // phases [packs, limbs, n] = products' c0 + c1*s through all but the last three stages of the inverse transform, below
-// 2q. grid (8, limbs, packs), shared at(n/8) words.
+// 2q. grid (8, limbs, packs), shared padded_index(n/8) words.
 extern "C" __global__ void __launch_bounds__(256)
     ckks_decrypt_tail(const uint64_t *products, const uint64_t *secret, uint64_t *phases, const Limb *limbs,
                       const Shoup *roots, uint32_t log_n) {
@@ -202,10 +203,11 @@ extern "C" __global__ void __launch_bounds__(256)
     size_t whole = size_t(gridDim.y) * n, start = size_t(of_limb) * n + blockIdx.x * part;
     const uint64_t *own = products + 2 * blockIdx.z * whole + start;
     for (uint32_t i = threadIdx.x; i < part; i += blockDim.x) {
-        shared[at(i)] = add_mod(own[i], mul_mod(own[whole + i], secret[start + i], limb), limb.q);
+        shared[padded_index(i)] = add_mod(own[i], mul_mod(own[whole + i], secret[start + i], limb), limb.q);
     }
     inverse<false>(shared, log_n - HEAD_LOG, roots_of(roots, of_limb, n, true), limb, HEAD + blockIdx.x);
-    for (uint32_t i = threadIdx.x; i < part; i += blockDim.x) phases[blockIdx.z * whole + start + i] = shared[at(i)];
+    uint64_t *phase = phases + blockIdx.z * whole + start;
+    for (uint32_t i = threadIdx.x; i < part; i += blockDim.x) phase[i] = shared[padded_index(i)];
 }
 
 // The last three stages, in place, the residues' real numbers and the embedding's first levels: waves
@@ -230,7 +232,7 @@ extern "C" __global__ void __launch_bounds__(64)
     auto number = [&](uint32_t k) {
         const uint64_t *residue = own + size_t(k) * apart;
         uint64_t y = limb_count > 1 ? residue[n] : 0, z = limb_count > 2 ? residue[2 * size_t(n)] : 0;
-        return recombined(centred(residue[0], p0), y, z, double(p0), steps, limb_count);
+        return recombine(centre(residue[0], p0), y, z, double(p0), steps, limb_count);
     };
     Complex wave[HEAD];
 #pragma unroll
@@ -246,24 +248,24 @@ extern "C" __global__ void __launch_bounds__(64)
 
 // The embedding's other stages of each part; slots [packs, n/2] (or null), times factor, and partial
 // [packs, rows, 8]: the part's share of the sums of `rows` segments of `width` slots. grid (8, packs), shared
-// 2 * padded(n/16) doubles.
+// 2 * padded_double(n/16) doubles.
 extern "C" __global__ void __launch_bounds__(256)
     ckks_decode_tail(const double *waves, const uint32_t *slot_of_leaf, const Complex *roots, double factor,
                      double *slots, double *partial, uint32_t rows, uint32_t width, uint32_t log_n) {
     extern __shared__ double shared_doubles[];
     __shared__ double sums[256 / WARP];
     uint32_t n = 1u << log_n, half = n / 2, part = half / HEAD, start = blockIdx.x * part;
-    Folded x = folded(shared_doubles, part);
+    Folded x = folded_view(shared_doubles, part);
     const double *own = waves + size_t(blockIdx.y) * n + start;
     for (uint32_t i = threadIdx.x; i < part; i += blockDim.x) x.set(i, {own[i], own[half + i]});
     embed_part_forward(x, log_n - 1 - HEAD_LOG, HEAD + blockIdx.x, Turns{roots, roots + half});
     for (uint32_t i = threadIdx.x; slots && i < part; i += blockDim.x) {
-        slots[size_t(blockIdx.y) * half + slot_of_leaf[start + i]] = __dmul_rn(x.re[padded(i)], factor);
+        slots[size_t(blockIdx.y) * half + slot_of_leaf[start + i]] = __dmul_rn(x.re[padded_double(i)], factor);
     }
     for (uint32_t row = 0; row < rows; row++) {
         double sum = 0.0;
         for (uint32_t i = threadIdx.x; i < part; i += blockDim.x) {
-            if (slot_of_leaf[start + i] / width == row) sum += x.re[padded(i)];
+            if (slot_of_leaf[start + i] / width == row) sum += x.re[padded_double(i)];
         }
         for (uint32_t lanes = WARP / 2; lanes > 0; lanes /= 2) sum += __shfl_down_sync(ALL_LANES, sum, lanes);
         if (threadIdx.x % WARP == 0) sums[threadIdx.x / WARP] = sum;

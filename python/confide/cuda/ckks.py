@@ -88,10 +88,10 @@ class Ckks:
         return self._table(np.array(values, np.uint64), "uint64")
 
     def _table(self, values: np.ndarray, dtype: str) -> Array:
-        return arrays.on_device(values, dtype, self.device, "table", values.shape)
+        return arrays.to_device(values, dtype, self.device, "table", values.shape)
 
     def kernel(self, name: str) -> runtime.Kernel:
-        """A kernel of ckks.cu."""
+        """Gives a kernel of ckks.cu."""
         return runtime.Module("ckks.cu", self.device).kernel(name)
 
     def encode(self, slots: Array) -> Array:
@@ -99,7 +99,7 @@ class Ckks:
         count, given = slots.shape
         if given > self.n // 2:
             raise ValueError(f"slots: wanted at most {self.n // 2}, got {given}")
-        values = arrays.on_device(slots, "float64", self.device, "slots", (count, given))
+        values = arrays.to_device(slots, "float64", self.device, "slots", (count, given))
         coefficients = arrays.empty((count, self.n), "int64", self.device)
         status = arrays.zeros(count, "uint32", self.device)
         taken = (
@@ -113,7 +113,7 @@ class Ckks:
             self.log_n,
         )
         self.kernel("ckks_encode")(count, _THREADS, *taken, shared=self.shared_slots)
-        if arrays.host(status).any():
+        if arrays.to_host(status).any():
             raise ValueError(
                 "message: wanted finite values whose scaled coefficients stay below 2^62"
             )
@@ -204,7 +204,7 @@ class SeedLayout:
         return self.dots[: self.rank]
 
     def encrypt(self, vector: Array) -> None:
-        """The vector, `copies` times, as (c0, c1)."""
+        """Encrypts the vector, `copies` times, as (c0, c1)."""
         one, key = self.ckks, self._rng.key
         given = (
             vector,
@@ -230,7 +230,7 @@ class SeedLayout:
         )
 
     def multiply(self) -> None:
-        """One product for each factor."""
+        """Multiplies the ciphertext by each factor."""
         one = self.ckks
         grid = (one.n // 256, one.limbs, self.packs)
         given = (self.c0, self.c1, self.factors, self.products, one.limb_table, one.n)

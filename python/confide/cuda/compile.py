@@ -21,7 +21,7 @@ ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
 _WARNING = re.compile(r"\bwarning\b(?! can be suppressed)")
 
 
-class Built(NamedTuple):
+class CompiledKernel(NamedTuple):
     """One kernel of one file, variant and architecture."""
 
     file: str
@@ -32,22 +32,26 @@ class Built(NamedTuple):
 
 
 def files() -> list[str]:
-    """The names of this package's kernel files."""
+    """Lists the names of this package's kernel files."""
     return sorted(path.name for path in source.FOLDER.glob("*.cu"))
 
 
-def build(file: str, arch: str) -> Iterator[Built]:
+def build(file: str, arch: str) -> Iterator[CompiledKernel]:
     """Compiles each variant of `file`; yields its kernels with ptxas's figures (None where the log has none)."""
     for defines in source.variants(file):
         yield from _kernels(file, defines, arch)[0]
 
 
-def _kernels(file: str, defines: dict[str, str], arch: str) -> tuple[list[Built], list[str]]:
+def _kernels(
+    file: str, defines: dict[str, str], arch: str
+) -> tuple[list[CompiledKernel], list[str]]:
     """One variant's kernels, and what is wrong beside them: the compiler's warnings, kernels that were overlooked."""
     read = source.read(file, defines)
-    _, log = nvrtc.built(read, arch)
+    _, log = nvrtc.build_cubin(read, arch)
     figures, name = nvrtc.figures(log), Path(file).name
-    found = [Built(name, defines, arch, kernel, figures.get(kernel)) for kernel in read.kernels]
+    found = [
+        CompiledKernel(name, defines, arch, kernel, figures.get(kernel)) for kernel in read.kernels
+    ]
     wrong = [line for line in log.splitlines() if _WARNING.search(line)]
     wrong += [
         f"{name}: kernel {kernel} is not among those read"
@@ -74,11 +78,13 @@ def main(arguments: list[str] | None = None) -> int:
               for defines in source.variants(file)]  # fmt: skip
     # ctypes lets go of the interpreter while NVRTC works.
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        wrong = sum(pool.map(lambda one: _told(*one, given.check), wanted))
+        wrong = sum(
+            pool.map(lambda one: _compile_and_print(one[0], one[1], one[2], given.check), wanted)
+        )
     return 1 if wrong else 0
 
 
-def _told(file: str, defines: dict[str, str], arch: str, check: bool) -> int:
+def _compile_and_print(file: str, defines: dict[str, str], arch: str, check: bool) -> int:
     """Compiles one variant and prints what came of it; how much is wrong."""
     try:
         found, wrong = _kernels(file, defines, arch)
@@ -90,7 +96,7 @@ def _told(file: str, defines: dict[str, str], arch: str, check: bool) -> int:
     return sum(_print(built) for built in found) * check + len(wrong) * check
 
 
-def _print(built: Built) -> int:
+def _print(built: CompiledKernel) -> int:
     defines = " ".join(f"{name}={value}" for name, value in built.defines.items())
     shown = f"{built.arch:7} {built.file:16} {built.kernel:28} {defines:32}"
     figures = built.figures

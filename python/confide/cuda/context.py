@@ -16,42 +16,25 @@ from .parameters import ParameterSet
 class Context:
     """A parameter set at work on a device: `.n .primes .limbs .bits .device .set`."""
 
-    def __init__(
-        self, set_name: str, plaintext_bits: int | None = None, device: str = "cpu"
-    ) -> None:
-        """A set of at least 128 bits whose answers are flooded; `plaintext_bits` None: the set's own."""
-        self._make(parameters.named(set_name), plaintext_bits, device)
-
-    @classmethod
-    def dangerous_named(
-        cls, set_name: str, plaintext_bits: int | None = None, device: str = "cpu"
-    ) -> Context:
-        """Any set: also those below 128 bits, and those that are not flooded."""
-        made = object.__new__(cls)
-        made._make(parameters.dangerous_named(set_name), plaintext_bits, device)
-        return made
-
-    def _make(self, chosen: ParameterSet, plaintext_bits: int | None, device: str) -> None:
-        if plaintext_bits is not None and plaintext_bits != chosen.plaintext_bits:
-            chosen = chosen.with_plaintext_bits(plaintext_bits)
+    def __init__(self, chosen: ParameterSet, device: str = "cpu") -> None:
         self.set, self.device = chosen, "cuda:0" if device == "cuda" else device
-        self.n, self.primes, self.limbs, self.bits = (
-            chosen.n,
-            chosen.primes,
-            chosen.limbs,
-            chosen.plaintext_bits,
-        )
+        self.n, self.primes, self.limbs = chosen.n, chosen.primes, chosen.limbs
+        self.bits = chosen.plaintext_bits
         self.log_n = self.n.bit_length() - 1
-        self.message_mask = (1 << self.bits) - 1
         narrow = max(self.primes) < 1 << 30
         self._defines = {"RING_WORD": "uint32_t" if narrow else "uint64_t"}
-        # A word of padding after as many as there are banks: `at(n)` of ntt.cuh.
+        # A word of padding after as many as there are banks: `padded_index(n)` of ntt.cuh.
         words = self.n + (self.n >> (5 if narrow else 4))
         self.transform = {
             "block": min(512, max(32, self.n // 16)),
             "shared": words * (4 if narrow else 8),
         }
         self._fill_tables()
+
+    @classmethod
+    def dangerous_named(cls, set_name: str, device: str = "cpu") -> Context:
+        """Any set: also those below 128 bits, and those that are not flooded."""
+        return cls(parameters.find_set(set_name, dangerous=True), device)
 
     def _fill_tables(self) -> None:
         one, n = self.set, self.n
@@ -74,7 +57,7 @@ class Context:
         self.encoding = self._table(np.array(encoding, np.uint64))
 
     def _table(self, values: np.ndarray) -> Array:
-        return arrays.on_device(values, "uint64", self.device, "table", values.shape)
+        return arrays.to_device(values, "uint64", self.device, "table", values.shape)
 
     @property
     def row_l1_max(self) -> int:
@@ -87,7 +70,7 @@ class Context:
         return self.set.flood_bits
 
     def kernel(self, file: str, name: str) -> runtime.Kernel:
-        """A kernel for this context's words."""
+        """Gives a kernel for this context's words."""
         worded = file in ("ntt.cu", "encrypt.cu", "keys.cu", "products.cu")
         return runtime.Module(file, self.device, self._defines if worded else None).kernel(name)
 
@@ -98,28 +81,7 @@ class Context:
 
     def residues(self, values: Array, what: str = "values") -> Array:
         """An array [count, limbs, n] as kernels take it."""
-        return arrays.on_device(values, "uint64", self.device, what, (None, self.limbs, self.n))
-
-    def ntt_forward(self, values: Array) -> Array:
-        """[count, limbs, n] in coefficient form to NTT form, a new array."""
-        return self._transformed("ntt_forward", values)
-
-    def ntt_inverse(self, values: Array) -> Array:
-        """The inverse of `ntt_forward`."""
-        return self._transformed("ntt_inverse", values)
-
-    def transform_in_place(self, name: str, values: Array) -> None:
-        """`ntt_forward` or `ntt_inverse` on an array whose last two axes are [limbs, n]."""
-        count = int(np.prod(tuple(values.shape))) // self.n
-        self.launch(
-            "ntt.cu", name, count, values, self.limb_table, self.roots, self.limbs, self.log_n
-        )
-
-    def _transformed(self, name: str, values: Array) -> Array:
-        given = self.residues(values)
-        made = given.copy() if isinstance(given, np.ndarray) else given.clone()
-        self.transform_in_place(name, made)
-        return made
+        return arrays.to_device(values, "uint64", self.device, what, (None, self.limbs, self.n))
 
 
 @contextmanager

@@ -2,9 +2,8 @@
 
     step = DecodeStep(config, weights, cache.values, cosines, sines, rows=1, device="cuda:0")
     logits = step.logits(tokens, positions)
-    sampler.choose(logits, tokens, positions)
 
-Everything that changes from step to step lies in device memory, so both calls can be recorded in one CUDA graph and
+Everything that changes from step to step lies in device memory, so a step can be recorded in a CUDA graph and
 replayed without the host. Activations and the residual stream are float32, weights and the cache bf16 or float32.
 Row i is slot i of the cache. For 1 to 8 rows; larger batches want tensor cores, which these kernels do not use.
 """
@@ -12,12 +11,12 @@ Row i is slot i of the cache. For 1 to 8 rows; larger batches want tensor cores,
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from . import runtime, tiling
-from .four_bit import FourBitTiles
 from .tiling import Product, Tiling
 
 ROWS_MAX = 8
@@ -25,10 +24,10 @@ ROWS_MAX = 8
 GROUP_MAX = 9
 # Positions that a block of the attention takes at least, and blocks for each row and key head at most.
 ATTENTION_LEAST, ATTENTION_SPLITS = 64, 32
-BEST_BLOCKS = 32
 
 
-class Shape(Protocol):
+@dataclass(frozen=True)
+class Shape:
     """Sizes of a decoder in elements; `window` is the length of sliding attention, None for all."""
 
     hidden: int
@@ -39,7 +38,7 @@ class Shape(Protocol):
     ffn: int
     vocabulary: int
     norm_epsilon: float
-    window: int | None
+    window: int | None = None
 
 
 class Point(NamedTuple):
@@ -58,9 +57,9 @@ class DecodeStep:
     """The kernels of a step for `rows` rows, with their buffers.
 
     weights: `embedding`, `layers` of `attention_norm`, `qkv`, `o`, `ffn_norm`, `gate_up`, `down`, then `final_norm` and
-    `head`; a matrix has `weight` [out, in] and `bias` ([out] or None), or is a FourBitTiles. torch tensors on the
-    device; on "cpu" numpy arrays too. cache: [layers, 2, slots, kv_heads, length, head_dim]. cosines, sines: float32
-    [positions, turned elements / 2]. A row whose position is not below `limit` (default: length) is idle.
+    `head`; a matrix has `weight` [out, in] and `bias` ([out] or None). torch tensors on the device; on "cpu" numpy
+    arrays too. cache: [layers, 2, slots, kv_heads, length, head_dim]. cosines, sines: float32 [positions, turned
+    elements / 2]. A row whose position is not below `limit` (default: length) is idle.
     overlap: let each kernel take its places while the one before still runs (sm_90 on; stream.cuh).
     """
 
@@ -92,22 +91,21 @@ class DecodeStep:
             raise ValueError(
                 f"decode step: wanted at most {GROUP_MAX} query heads for each key head, got {got}"
             )
-        self.config, self.weights, self.cache, self.rows, self.device = (
-            config,
-            weights,
-            cache,
-            rows,
-            device,
-        )
+        self.config, self.weights, self.cache = config, weights, cache
+        self.rows, self.device = rows, device
         self.cosines, self.sines, self.overlap = cosines, sines, overlap
         self.limit = cache.shape[4] if limit is None else limit
         self.element = "float" if "float32" in str(weights.embedding.dtype) else "bf16"
-        self._tilings = _measured(device) if tilings is None else tilings
+        self._tilings = _load_tilings(device) if tilings is None else tilings
         self._products: dict[Product, tuple[runtime.Kernel, Tiling, int]] = {}
         self._fresh = True
         self._take_buffers()
         group = config.heads // config.kv_heads
-        defines = {"ELEMENT": self.element, "GROUP": group, "HEAD_DIM": config.head_dim}
+        defines: dict[str, str | int] = {
+            "ELEMENT": self.element,
+            "GROUP": group,
+            "HEAD_DIM": config.head_dim,
+        }
         self._attention = runtime.Module("attention.cu", device, defines).kernel("attention")
         self._embed = runtime.Module("embed.cu", device, {"WEIGHT": self.element}).kernel("embed")
         norm = runtime.Module("norm.cu", device, {"ELEMENT": self.element})
@@ -152,10 +150,6 @@ class DecodeStep:
             self._product(weights.head, self.hidden, weights.final_norm, self.out, "STORE")
         return self.out
 
-    def launches(self) -> int:
-        """Kernels of a step without points, the sampler's two not counted."""
-        return 2 + 5 * self.config.layers
-
     def _project(self, layer: Any, index: int, stops: bool) -> Generator[Point, None, None]:
         config = self.config
         if not stops:
@@ -199,19 +193,16 @@ class DecodeStep:
         )  # fmt: skip
 
     def _product(self, matrix: Any, rows: Any, norm: Any, output: Any, kind: str) -> None:
-        tiles = isinstance(matrix, FourBitTiles)
-        out, columns = (matrix.out, matrix.columns) if tiles else matrix.weight.shape
-        weight = "four_bit" if tiles else self.element
-        product = Product(weight, kind, norm is not None, int(out), int(columns), self.rows)
+        out, columns = matrix.weight.shape
+        product = Product(self.element, kind, norm is not None, int(out), int(columns), self.rows)
         kernel, chosen, grid = self._kernel(product)
-        data, scales = (matrix.tiles, matrix.scales) if tiles else (matrix.weight, None)
         epsilon = self.config.norm_epsilon
-        self._launch(kernel, grid, chosen.warps * 32, data, scales, matrix.bias, rows, norm, output, product.out,
-                     product.columns, epsilon, shared=chosen.shared(product))  # fmt: skip
+        self._launch(kernel, grid, chosen.warps * 32, matrix.weight, matrix.bias, rows, norm, output, product.out,
+                     product.columns, epsilon, shared=chosen.shared_bytes(product))  # fmt: skip
 
     def _kernel(self, product: Product) -> tuple[runtime.Kernel, Tiling, int]:
         if product not in self._products:
-            chosen = self._tilings.get(product) or tiling.by_shape(product)
+            chosen = self._tilings.get(product) or tiling.choose_by_shape(product)
             module = runtime.Module("gemv.cu", self.device, chosen.defines(product, self.element))
             self._products[product] = (module.kernel("gemv"), chosen, chosen.grid(product))
         return self._products[product]
@@ -240,68 +231,17 @@ class DecodeStep:
         self._counters = self._zeros((rows, config.kv_heads), "int32")
 
     def _zeros(self, shape: tuple[int, ...], dtype: str = "float32") -> Any:
-        return zeros_like(self.weights.embedding, shape, dtype)
+        like = self.weights.embedding
+        if isinstance(like, np.ndarray):
+            return np.zeros(shape, dtype)
+        import torch
+
+        return torch.zeros(shape, dtype=getattr(torch, dtype), device=like.device)
 
 
-class Sampler:
-    """The last two kernels of a step, and each row's settings in device memory; fill them in before a generation.
-
-    temperatures, top_ps float32 [B]; seeds uint64 [B]; banned, stops int32 [B, most] with banned_count, stops_count
-    int32 [B]; remaining int32 [B], tokens that may still come. What it writes: ended int32 [B] (0 goes on, 1 a stop id,
-    2 length, 3 no logit was a number); emitted int32 [ring, B], at each row's `steps` modulo ring its token, -1 idle.
-    """
-
-    def __init__(
-        self, like: Any, rows: int, vocabulary: int, limit: int, device: str, *, stops: int = 16, banned: int = 64,
-        ring: int = 64, overlap: bool = False,
-    ) -> None:  # fmt: skip
-        self.rows, self.vocabulary, self.limit, self.ring, self.overlap = (
-            rows,
-            vocabulary,
-            limit,
-            ring,
-            overlap,
-        )
-        made = {
-            "temperatures": ((rows,), "float32"), "top_ps": ((rows,), "float32"), "seeds": ((rows,), "int64"),
-            "banned": ((rows, banned), "int32"), "banned_count": ((rows,), "int32"),
-            "stops": ((rows, stops), "int32"), "stops_count": ((rows,), "int32"), "remaining": ((rows,), "int32"),
-            "ended": ((rows,), "int32"), "emitted": ((ring, rows), "int32"), "steps": ((rows,), "int32"),
-            "_best": ((rows, BEST_BLOCKS), "float32"), "_ids": ((rows, BEST_BLOCKS), "int32"),
-        }  # fmt: skip
-        for name, (shape, dtype) in made.items():
-            setattr(self, name, zeros_like(like, shape, dtype))
-        module = runtime.Module("sample.cu", device)
-        self._first, self._second = module.kernel("best"), module.kernel("choose")
-
-    def choose(self, logits: Any, tokens: Any, positions: Any) -> None:
-        """From logits float32 [B, at least vocabulary] (banned ids are overwritten) to the next tokens and positions,
-        int64 [B], in place.
-        """
-        stride = logits.shape[1]
-        self._first(
-            (BEST_BLOCKS, self.rows), 256, logits, self.banned, self.banned_count, self._best, self._ids, stride,
-            self.vocabulary, self.banned.shape[1], overlap=self.overlap,
-        )  # fmt: skip
-        self._second(
-            self.rows, 1024, logits, self._best, self._ids, self.temperatures, self.top_ps, self.seeds, self.stops,
-            self.stops_count, self.remaining, tokens, positions, self.ended, self.emitted, self.steps, stride,
-            self.vocabulary, BEST_BLOCKS, self.stops.shape[1], self.limit, self.ring, overlap=self.overlap,
-        )  # fmt: skip
-
-
-def zeros_like(array: Any, shape: tuple[int, ...], dtype: str) -> Any:
-    """Zeros of numpy or torch, where `array` lies; dtype by its name in both."""
-    if isinstance(array, np.ndarray):
-        return np.zeros(shape, dtype)
-    import torch
-
-    return torch.zeros(shape, dtype=getattr(torch, dtype), device=array.device)
-
-
-def _measured(device: str) -> dict[Product, Tiling]:
+def _load_tilings(device: str) -> dict[Product, Tiling]:
     if device == "cpu":
         return {}
     import torch
 
-    return tiling.measured(torch.cuda.get_device_name(device))
+    return tiling.load_measured(torch.cuda.get_device_name(device))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
+from collections.abc import Sequence
 from typing import Any
 
 from . import nvrtc
@@ -27,7 +28,7 @@ class _Attribute(ctypes.Structure):
 
 
 class _LaunchConfig(ctypes.Structure):
-    """CUlaunchConfig."""
+    """CUlaunchConfig of cuda.h."""
 
     _fields_ = [
         ("dims", ctypes.c_uint * 6),
@@ -49,19 +50,6 @@ class CudaError(RuntimeError):
 def library() -> ctypes.CDLL:
     """Returns libcuda of the installed driver."""
     return ctypes.CDLL("libcuda.so.1")
-
-
-def present() -> bool:
-    """Whether a driver and at least one device are there; asks torch only where a driver is."""
-    try:
-        library()
-    except OSError:
-        return False
-    try:
-        import torch
-    except ImportError:
-        return False
-    return bool(torch.cuda.is_available())
 
 
 def check(status: int, call: str) -> None:
@@ -87,7 +75,7 @@ def context(ordinal: int) -> ctypes.c_void_p:
     return held
 
 
-class _Current:
+class CurrentContext:
     """The device's context made current for the calls inside."""
 
     def __init__(self, ordinal: int) -> None:
@@ -116,7 +104,7 @@ def architecture(ordinal: int) -> str:
 
 def cubin(source: Source, arch: str) -> bytes:
     """The cubin of `source`, from the cache where it was compiled before with the same options and NVRTC."""
-    return nvrtc.built(source, arch)[0]
+    return nvrtc.build_cubin(source, arch)[0]
 
 
 class DeviceModule:
@@ -126,7 +114,7 @@ class DeviceModule:
         self.ordinal = ordinal
         self._binary = cubin(source, architecture(ordinal))
         self._handle = ctypes.c_void_p()
-        with _Current(ordinal):
+        with CurrentContext(ordinal):
             check(
                 library().cuModuleLoadData(ctypes.byref(self._handle), self._binary),
                 f"load {source.path.name}",
@@ -135,7 +123,7 @@ class DeviceModule:
     def kernel(self, name: str) -> DeviceKernel:
         """The kernel `name`, loaded now: a first use inside a graph's capture must not load."""
         function = ctypes.c_void_p()
-        with _Current(self.ordinal):
+        with CurrentContext(self.ordinal):
             check(
                 library().cuModuleGetFunction(ctypes.byref(function), self._handle, name.encode()),
                 f"find {name}",
@@ -157,7 +145,7 @@ class DeviceKernel:
         self,
         dims: tuple[int, ...],
         shared: int,
-        values: list[ctypes._SimpleCData[Any]],
+        values: Sequence[ctypes._SimpleCData[Any]],
         overlap: bool = False,
     ) -> None:
         """dims: the grid's three, the block's three. With $CONFIDE_CUDA_SYNC=1 each launch waits and reports faults.
@@ -171,7 +159,7 @@ class DeviceKernel:
         pointers = (ctypes.c_void_p * max(1, len(values)))(
             *(ctypes.addressof(value) for value in values)
         )
-        with _Current(self._ordinal):
+        with CurrentContext(self._ordinal):
             if shared > self._shared_allowed:
                 status = library().cuFuncSetAttribute(
                     self._function, MAX_DYNAMIC_SHARED_SIZE_BYTES, shared

@@ -8,7 +8,7 @@
 #include "types.cuh"
 
 // One double of padding after 16, as in ntt.cuh.
-__device__ inline uint32_t padded(uint32_t i) { return i + (i >> 4); }
+__device__ inline uint32_t padded_double(uint32_t i) { return i + (i >> 4); }
 
 struct alignas(16) Complex {
     double re, im;
@@ -22,7 +22,7 @@ __device__ inline Complex times(Complex a, Complex b) {
     return {re, __dadd_rn(__dmul_rn(a.re, b.im), __dmul_rn(a.im, b.re))};
 }
 // a times the conjugate of b.
-__device__ inline Complex back(Complex a, Complex b) {
+__device__ inline Complex times_conjugate(Complex a, Complex b) {
     double re = __dadd_rn(__dmul_rn(a.re, b.re), __dmul_rn(a.im, b.im));
     return {re, minus(__dmul_rn(a.im, b.re), __dmul_rn(a.re, b.im))};
 }
@@ -30,8 +30,8 @@ __device__ inline Complex back(Complex a, Complex b) {
 // The complex numbers that a block holds: real parts, then imaginary parts, each n padded.
 struct Folded {
     double *re, *im;
-    __device__ Complex get(uint32_t i) const { return {re[padded(i)], im[padded(i)]}; }
-    __device__ void set(uint32_t i, Complex x) const { re[padded(i)] = x.re, im[padded(i)] = x.im; }
+    __device__ Complex get(uint32_t i) const { return {re[padded_double(i)], im[padded_double(i)]}; }
+    __device__ void set(uint32_t i, Complex x) const { re[padded_double(i)] = x.re, im[padded_double(i)] = x.im; }
 };
 
 // roots [n] of the nodes, then products [n/2] of a node's with its left child's.
@@ -55,9 +55,9 @@ __device__ inline void join(Complex x[4], const Turns &turns, uint32_t node) {
     Complex a = plus(x[0], x[1]), b = plus(x[2], x[3]), c = minus(x[0], x[1]), d = minus(x[2], x[3]);
     Complex turned = {d.im, -d.re};
     x[0] = plus(a, b);
-    x[1] = back(plus(c, turned), turns.roots[2 * node]);
-    x[2] = back(minus(a, b), turns.roots[node]);
-    x[3] = back(minus(c, turned), turns.products[node]);
+    x[1] = times_conjugate(plus(c, turned), turns.roots[2 * node]);
+    x[2] = times_conjugate(minus(a, b), turns.roots[node]);
+    x[3] = times_conjugate(minus(c, turned), turns.products[node]);
 }
 
 // One stage of radix 4 on blocks of 4 * 2^log_quarter numbers; the first block is node `first`.
@@ -105,7 +105,7 @@ __device__ inline void embed_inverse(Folded x, uint32_t log_n, Turns turns) {
     for (uint32_t i = threadIdx.x; i < n / 2; i += blockDim.x) {
         Complex a = x.get(i), b = x.get(i + n / 2);
         x.set(i, plus(a, b));
-        x.set(i + n / 2, back(minus(a, b), turns.roots[1]));
+        x.set(i + n / 2, times_conjugate(minus(a, b), turns.roots[1]));
     }
     __syncthreads();
 }
@@ -130,7 +130,7 @@ __device__ inline void embed_head_inverse(Complex x[8], const Turns &turns) {
     for (uint32_t k = 0; k < 4; k++) {
         Complex a = x[k], b = x[k + 4];
         x[k] = plus(a, b);
-        x[k + 4] = back(minus(a, b), turns.roots[1]);
+        x[k + 4] = times_conjugate(minus(a, b), turns.roots[1]);
     }
 }
 
@@ -148,24 +148,24 @@ __device__ inline int64_t nearest(double x) {
 __device__ inline double real(int64_t x) { return minus(__longlong_as_double(__double_as_longlong(SHIFT) + x), SHIFT); }
 
 // x - digit modulo q, of magnitude below 2q.
-__device__ inline int64_t less(const GarnerStep &step, uint64_t x, int64_t digit) {
+__device__ inline int64_t subtract_digit(const GarnerStep &step, uint64_t x, int64_t digit) {
     int64_t quotient = nearest(__dmul_rn(double(digit), step.inverse_q));
     return int64_t(x) - (digit - quotient * int64_t(step.q));
 }
 
 // x times a factor modulo q, centred, for |x| below 4q.
-__device__ inline int64_t scaled(const GarnerStep &step, int64_t x, double value, double ratio) {
+__device__ inline int64_t scale_mod(const GarnerStep &step, int64_t x, double value, double ratio) {
     int64_t quotient = nearest(__dmul_rn(real(x), ratio));
     return int64_t(uint64_t(x) * uint64_t(int64_t(value)) - uint64_t(quotient) * uint64_t(int64_t(step.q)));
 }
 
 // The real number in (-Q/2, Q/2) of a coefficient's residues, the first one centred already.
-__device__ inline double recombined(int64_t d0, uint64_t y, uint64_t z, double p0, const GarnerStep *steps,
+__device__ inline double recombine(int64_t d0, uint64_t y, uint64_t z, double p0, const GarnerStep *steps,
                                     uint32_t limb_count) {
     if (limb_count == 1) return double(d0);
     const GarnerStep &b = steps[0], &c = steps[1];
-    int64_t d1 = scaled(b, less(b, y, d0), b.value0, b.ratio0);
+    int64_t d1 = scale_mod(b, subtract_digit(b, y, d0), b.value0, b.ratio0);
     if (limb_count == 2) return __dadd_rn(__dmul_rn(real(d1), p0), double(d0));
-    int64_t d2 = scaled(c, scaled(c, less(c, z, d0), c.value0, c.ratio0) - d1, c.value1, c.ratio1);
+    int64_t d2 = scale_mod(c, scale_mod(c, subtract_digit(c, z, d0), c.value0, c.ratio0) - d1, c.value1, c.ratio1);
     return __dadd_rn(__dmul_rn(__dadd_rn(__dmul_rn(real(d2), b.q), real(d1)), p0), double(d0));
 }

@@ -52,11 +52,11 @@ extern "C" __global__ void __launch_bounds__(512, 1)
     uint32_t n = 1u << log_n, index = blockIdx.x;
     const Limb limb = limbs[index];
     each_word(stream_of(key), first, n,
-              [&](uint32_t i, uint64_t word) { shared[at(i)] = Word(lifted(ternary(word), limb.q)); });
+              [&](uint32_t i, uint64_t word) { shared[padded_index(i)] = Word(lift(ternary(word), limb.q)); });
     forward(shared, log_n, roots_of(roots, index, n, false), limb);
     for (uint32_t i = threadIdx.x; i < n; i += blockDim.x) {
-        secret[size_t(index) * n + i] = shared[at(i)];
-        shared[at(i)] = 0;
+        secret[size_t(index) * n + i] = shared[padded_index(i)];
+        shared[padded_index(i)] = 0;
     }
 }
 
@@ -73,23 +73,23 @@ extern "C" __global__ void __launch_bounds__(512, 1)
     const Limb limb = limbs[of_limb];
     const uint64_t *own = messages ? messages + size_t(index) * n : nullptr;
     each_word(stream_of(key), first + uint64_t(index) * n, n, [&](uint32_t i, uint64_t word) {
-        uint64_t value = lifted(binomial(word), limb.q);
-        if (own) value = add_mod(value, encoded(own[i], *encoding, limb), limb.q);
-        shared[at(i)] = Word(value);
+        uint64_t value = lift(binomial(word), limb.q);
+        if (own) value = add_mod(value, encode(own[i], *encoding, limb), limb.q);
+        shared[padded_index(i)] = Word(value);
     });
     forward(shared, log_n, roots_of(roots, of_limb, n, false), limb);
     uint64_t *out = c0 + (size_t(index) * gridDim.y + of_limb) * n;
     const uint64_t *s = secret + size_t(of_limb) * n;
     Stream stream = public_stream(seed, first_index + index, of_limb);
     fill_uniform(stream, 0, limb, n, scan, [&](uint32_t i, uint64_t a) {
-        out[i] = sub_mod(shared[at(i)], mul_mod(a, s[i], limb), limb.q);
-        shared[at(i)] = 0;
+        out[i] = sub_mod(shared[padded_index(i)], mul_mod(a, s[i], limb), limb.q);
+        shared[padded_index(i)] = 0;
     });
 }
 
 // The upper part of the flooding modulo one prime, uniform in [-B, B) times 2^flood_bits, from two words.
 __device__ inline uint64_t flooding(uint64_t low, uint64_t high, uint64_t bound, const Limb &limb) {
-    uint64_t upper = mul_shoup(below(low, high, 2 * bound), limb.flood_shift, limb.q);
+    uint64_t upper = mul_shoup(scale_to_bound(low, high, 2 * bound), limb.flood_shift, limb.q);
     return sub_mod(upper, limb.flood_middle, limb.q);
 }
 
@@ -108,16 +108,19 @@ extern "C" __global__ void __launch_bounds__(512, 1)
     Stream stream = stream_of(key);
     uint64_t row = first + uint64_t(blockIdx.x) * 6 * n;
     each_word(stream, row + 4 * n, n,
-              [&](uint32_t i, uint64_t word) { shared[at(i)] = Word(lifted(ternary(word), limb.q)); });
+              [&](uint32_t i, uint64_t word) { shared[padded_index(i)] = Word(lift(ternary(word), limb.q)); });
     forward(shared, log_n, roots_of(roots, of_limb, n, false), limb);
     uint64_t *own = parts + (size_t(blockIdx.x) * gridDim.y + blockIdx.y) * n;
     const uint64_t *factor = (part ? a : b) + size_t(of_limb) * n;
     for (uint32_t i = threadIdx.x; i < n; i += blockDim.x) {
-        shared[at(i)] = Word(add_mod(own[i], mul_mod(shared[at(i)], factor[i], limb), limb.q));
+        shared[padded_index(i)] = Word(add_mod(own[i], mul_mod(shared[padded_index(i)], factor[i], limb), limb.q));
     }
     inverse(shared, log_n, roots_of(roots, of_limb, n, true), limb);
-    auto add = [&](uint32_t i, uint64_t value) { shared[at(i)] = Word(add_mod(shared[at(i)], value, limb.q)); };
-    auto add_error = [&](uint32_t i, uint64_t word) { add(i, lifted(binomial(word), limb.q)); };
+    auto add = [&](uint32_t i, uint64_t value) {
+        Word &place = shared[padded_index(i)];
+        place = Word(add_mod(place, value, limb.q));
+    };
+    auto add_error = [&](uint32_t i, uint64_t word) { add(i, lift(binomial(word), limb.q)); };
     each_word(stream, row + (part ? 5 : 3) * uint64_t(n), n, add_error);
     if (part == 0) {
         // The pair of a coefficient lies in one block as every row begins at an even word; then the fine words.
@@ -139,11 +142,11 @@ extern "C" __global__ void __launch_bounds__(512, 1)
             uint64_t value = reduce(word >> (64 - encoding->flood_bits), limb);
             if (plain) {
                 uint64_t message = plain[size_t(blockIdx.x) * n + i];
-                value = add_mod(value, encoded(message, *encoding, limb), limb.q);
+                value = add_mod(value, encode(message, *encoding, limb), limb.q);
             }
             add(i, value);
         });
     }
     __syncthreads();
-    for (uint32_t i = threadIdx.x; i < n; i += blockDim.x) own[i] = shared[at(i)];
+    for (uint32_t i = threadIdx.x; i < n; i += blockDim.x) own[i] = shared[padded_index(i)];
 }

@@ -12,8 +12,6 @@
 // compile with: WEIGHT=bf16 NORMED=true OUTPUT=SWIGLU ROWS=2 UNROLL=6 WARPS=4 BATCH=1 STAGED=true
 // compile with: WEIGHT=bf16 NORMED=true OUTPUT=STORE ROWS=4 UNROLL=3 WARPS=8 BATCH=1 STAGED=true
 // compile with: WEIGHT=bf16 NORMED=true OUTPUT=SWIGLU ROWS=4 UNROLL=2 WARPS=4 BATCH=8 STAGED=true RESIDENT=2
-// compile with: WEIGHT=four_bit NORMED=true OUTPUT=SWIGLU ROWS=4 UNROLL=2 WARPS=4 BATCH=1 RESIDENT=3
-// compile with: WEIGHT=four_bit NORMED=false OUTPUT=ADD ROWS=2 SPLIT=4 UNROLL=1 WARPS=4 BATCH=8 RESIDENT=2
 // compile with: WEIGHT=float ELEMENT=float NORMED=true OUTPUT=SWIGLU ROWS=2 UNROLL=4 WARPS=4 BATCH=1 STAGED=true
 #include "gemv.cuh"
 
@@ -31,14 +29,14 @@
 #define STAGED false
 #endif
 
-// weights: float or bf16 [out, columns], or 4-bit in tiles (decode.py, FourBitTiles). bias [out] or null.
+// weights: float or bf16 [out, columns]. bias [out] or null.
 // input float32 [BATCH, columns]; norm [columns] (null unless NORMED). output float32 [BATCH, out]: stored, added to,
 // or with SWIGLU silu(gate)·up [BATCH, out / 2] of a matrix that stacks gate on up. block WARPS x 32, any grid;
 // shared BATCH x columns x 4 bytes where STAGED.
 extern "C" __global__ void __launch_bounds__(WARPS * 32, RESIDENT)
-    gemv(const void *weights, const ELEMENT *scales, const ELEMENT *bias, const float *input, const ELEMENT *norm,
-         float *output, uint32_t out, uint32_t columns, float epsilon) {
-    Matrix<ELEMENT> matrix = {static_cast<const uint4 *>(weights), scales, bias, out, columns};
+    gemv(const void *weights, const ELEMENT *bias, const float *input, const ELEMENT *norm, float *output, uint32_t out,
+         uint32_t columns, float epsilon) {
+    Matrix<ELEMENT> matrix = {static_cast<const uint4 *>(weights), bias, out, columns};
     Vectors<ELEMENT> vectors = {input, norm, epsilon};
     extern __shared__ __align__(16) float staged[];
     using Product = Gemv<WEIGHT, ELEMENT, ROWS, SPLIT, UNROLL, BATCH, WARPS, NORMED, OUTPUT, STAGED>;

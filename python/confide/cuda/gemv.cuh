@@ -10,14 +10,12 @@
 
 #include "stream.cuh"
 
-// How 16 bytes hold weights. `spread`: the columns of a lane's quads lie 128 apart, so that lanes read neighbours.
-struct four_bit {};
+// How 16 bytes hold weights.
 template <class Weight>
 struct Packing;
 template <>
 struct Packing<float> {
     static constexpr int QUADS = 1;
-    static constexpr bool SPREAD = false;
     __device__ static float4 quad(uint4 words, int) {
         return make_float4(__uint_as_float(words.x), __uint_as_float(words.y), __uint_as_float(words.z),
                            __uint_as_float(words.w));
@@ -26,35 +24,18 @@ struct Packing<float> {
 template <>
 struct Packing<bf16> {
     static constexpr int QUADS = 2;
-    static constexpr bool SPREAD = false;
     __device__ static float4 quad(uint4 words, int at) {
         uint32_t low = at ? words.z : words.x, high = at ? words.w : words.y;
         return make_float4(bf16_low(low), bf16_high(low), bf16_low(high), bf16_high(high));
     }
 };
-template <>
-struct Packing<four_bit> {
-    static constexpr int QUADS = 8;
-    static constexpr bool SPREAD = true;
-    // A code c, moved to the top of the mantissa of 16.0, reads as 16 + c: no conversion.
-    __device__ static float code(uint32_t word, int nibble) {
-        uint32_t moved = nibble <= 4 ? word << (19 - 4 * nibble) : word >> (4 * nibble - 19);
-        return __uint_as_float((moved & 0x00780000u) | 0x41800000u);
-    }
-    __device__ static float4 quad(uint4 words, int at) {
-        uint32_t word = at < 2 ? words.x : at < 4 ? words.y : at < 6 ? words.z : words.w;
-        int first = at % 2 * 4;
-        return make_float4(code(word, first), code(word, first + 1), code(word, first + 2), code(word, first + 3));
-    }
-};
-
 enum Output { STORE, ADD, SWIGLU };
 
-// weights [out, packs x 16 bytes]; scales of 4-bit weights [out, chunks x 8, 2], scale and offset; bias [out] or null.
+// weights [out, packs x 16 bytes]; bias [out] or null.
 template <class Element>
 struct Matrix {
     const uint4 *weights;
-    const Element *scales, *bias;
+    const Element *bias;
     uint32_t out, columns;
 };
 
@@ -95,7 +76,7 @@ struct Gemv {
 
     // Where a vector's columns from `column` on, a multiple of 4, lie: so that lanes read neighbouring 16 bytes.
     __device__ static uint32_t staged_at(uint32_t column, uint32_t columns) {
-        if (Packed::SPREAD || QUADS == 1) return column;
+        if (QUADS == 1) return column;
         return column / 4 % QUADS * (columns / QUADS) + column / (4 * QUADS) * 4;
     }
 
@@ -157,25 +138,14 @@ struct Gemv {
 
     // The products of one chunk: 16 bytes of each row with the columns they stand for. INSIDE: none is past the end.
     template <bool INSIDE>
-    __device__ void add_chunk(const uint4 words[Rows], const uint32_t scales[Rows], const Vectors<Element> &vectors,
-                              uint32_t chunk, uint32_t lane, uint32_t columns) {
+    __device__ void add_chunk(const uint4 words[Rows], const Vectors<Element> &vectors, uint32_t chunk, uint32_t lane,
+                              uint32_t columns) {
 #pragma unroll
         for (int q = 0; q < QUADS; q++) {
-            uint32_t column = Packed::SPREAD ? chunk * (128 * QUADS) + q * 128 + lane * 4
-                                             : ((chunk * WARP + lane) * QUADS + q) * 4;
+            uint32_t column = ((chunk * WARP + lane) * QUADS + q) * 4;
             bool inside = INSIDE || column < columns;
             float4 gain = make_float4(1, 1, 1, 1);
             if (Normed && !Staged && inside) gain = load_four(vectors.norm + column);
-            float of_x[Rows], of_one[Rows];
-#pragma unroll
-            for (int r = 0; r < Rows; r++) {
-                of_x[r] = 1, of_one[r] = 0;
-                if (Packed::SPREAD) {
-                    uint32_t pair = __shfl_sync(ALL_LANES, scales[r], q);
-                    of_x[r] = bf16_low(pair);
-                    of_one[r] = bf16_high(pair) - 24.0f * of_x[r];
-                }
-            }
 #pragma unroll
             for (int b = 0; b < Batch; b++) {
                 float4 x = make_float4(0, 0, 0, 0);
@@ -188,19 +158,13 @@ struct Gemv {
                     squares[b] += x.x * x.x + x.y * x.y + x.z * x.z + x.w * x.w;
                     x.x *= gain.x, x.y *= gain.y, x.z *= gain.z, x.w *= gain.w;
                 }
-                float whole = x.x + x.y + x.z + x.w;
 #pragma unroll
                 for (int r = 0; r < Rows; r++) {
                     float4 w = Packed::quad(words[r], q);
-                    if (Packed::SPREAD) {
-                        float product = w.x * x.x + w.y * x.y + w.z * x.z + w.w * x.w;
-                        sums[r][b] += of_x[r] * product + of_one[r] * whole;
-                    } else {
-                        sums[r][b] = fmaf(w.x, x.x, sums[r][b]);
-                        sums[r][b] = fmaf(w.y, x.y, sums[r][b]);
-                        sums[r][b] = fmaf(w.z, x.z, sums[r][b]);
-                        sums[r][b] = fmaf(w.w, x.w, sums[r][b]);
-                    }
+                    sums[r][b] = fmaf(w.x, x.x, sums[r][b]);
+                    sums[r][b] = fmaf(w.y, x.y, sums[r][b]);
+                    sums[r][b] = fmaf(w.z, x.z, sums[r][b]);
+                    sums[r][b] = fmaf(w.w, x.w, sums[r][b]);
                 }
             }
         }
@@ -213,35 +177,29 @@ struct Gemv {
                               uint32_t first, uint32_t lane, uint32_t packs) {
         uint32_t chunks = (packs + WARP - 1) / WARP;
         uint4 words[Unroll][Rows];
-        uint32_t scales[Unroll][Rows];
 #pragma unroll
         for (int r = 0; r < Rows; r++) {
             size_t row = row_at(group, r, matrix.out);
             const uint4 *packed = matrix.weights + row * packs + lane;
-            // Lane q holds the pair of group q.
-            const uint32_t *pairs = reinterpret_cast<const uint32_t *>(matrix.scales) + row * chunks * 8 + lane % 8;
 #pragma unroll
             for (int u = 0; u < Unroll; u++) {
                 uint32_t chunk = first + u * Split;
-                words[u][r] = make_uint4(0, 0, 0, 0), scales[u][r] = 0;
+                words[u][r] = make_uint4(0, 0, 0, 0);
                 if (WHOLE || chunk * WARP + lane < packs) words[u][r] = load_stream(packed + chunk * WARP);
-                if (Packed::SPREAD && (WHOLE || chunk < chunks)) scales[u][r] = pairs[chunk * 8];
             }
         }
         begin(vectors, matrix.columns);
 #pragma unroll
         for (int u = 0; u < Unroll; u++) {
             uint32_t chunk = first + u * Split;
-            if (WHOLE || chunk < chunks) {
-                add_chunk<WHOLE && !Packed::SPREAD>(words[u], scales[u], vectors, chunk, lane, matrix.columns);
-            }
+            if (WHOLE || chunk < chunks) add_chunk<WHOLE>(words[u], vectors, chunk, lane, matrix.columns);
         }
     }
 
     // This warp's part of a row group.
     __device__ void accumulate(const Matrix<Element> &matrix, const Vectors<Element> &vectors, uint32_t group,
                                uint32_t part, uint32_t lane) {
-        uint32_t packs = Packed::SPREAD ? (matrix.columns + 1023) / 1024 * WARP : matrix.columns / (QUADS * 4);
+        uint32_t packs = matrix.columns / (QUADS * 4);
         uint32_t whole = packs / WARP;
         for (uint32_t first = part; first * WARP < packs; first += Split * Unroll) {
             if (first + (Unroll - 1) * Split < whole) {

@@ -25,13 +25,13 @@ class Rng:
 
     @classmethod
     def from_os(cls, device: str) -> Rng:
-        """Seeded by the operating system."""
+        """Makes a generator seeded by the operating system."""
         return cls.from_seed(os.urandom(32), device)
 
     @classmethod
     def from_seed(cls, seed: bytes, device: str) -> Rng:
-        """The generator of 32 bytes."""
-        return cls(key_on_device(seed, device), device)
+        """Makes the generator of 32 bytes."""
+        return cls(upload_key(seed, device), device)
 
     @property
     def key(self) -> Array:
@@ -61,7 +61,7 @@ class Rng:
         return first
 
     def words(self, count: int) -> Array:
-        """The next words, uint64 [count]."""
+        """Draws the next words, uint64 [count]."""
         drawn = arrays.empty(count, "uint64", self.device)
         first = self.take(count)
         blocks = -(-count // 8) + 1
@@ -72,12 +72,8 @@ class Rng:
         return drawn
 
     def seed(self) -> Array:
-        """A fresh seed, uint32 [8]."""
+        """Draws a fresh seed, uint32 [8]."""
         return _as_seed(self.words(4))
-
-    def fork(self) -> Rng:
-        """A generator of its own, seeded from this one."""
-        return Rng(self.seed(), self.device)
 
     def wipe(self) -> None:
         """Zeroes the key; no draw is possible afterwards."""
@@ -86,8 +82,8 @@ class Rng:
             self._key = None
 
 
-def key_on_device(key: bytes, device: str) -> Array:
-    """32 bytes as uint32 [8]."""
+def upload_key(key: bytes, device: str) -> Array:
+    """Copies 32 bytes to the device as uint32 [8]."""
     if len(key) != 32:
         raise ValueError(f"key: wanted 32 bytes, got {len(key)}")
     words = np.frombuffer(key, "<u4").copy()

@@ -52,6 +52,6 @@ __device__ inline uint64_t warp_sum(uint64_t sum) {
 }
 
 // A word mod 2^bits as the integer of least magnitude.
-__device__ inline int64_t centred(uint64_t word, uint32_t bits) {
+__device__ inline int64_t centre(uint64_t word, uint32_t bits) {
     return int64_t(word << (64 - bits)) >> (64 - bits);
 }

@@ -15,17 +15,18 @@ extern "C" __global__ void __launch_bounds__(512, 1)
     extern __shared__ Word shared[];
     uint32_t n = 1u << log_n;
     const Limb limb = limbs[0];
-    for (uint32_t i = threadIdx.x; i < n; i += blockDim.x) shared[at(i)] = Word(c1[size_t(blockIdx.x) * n + i]);
+    const uint64_t *given = c1 + size_t(blockIdx.x) * n;
+    for (uint32_t i = threadIdx.x; i < n; i += blockDim.x) shared[padded_index(i)] = Word(given[i]);
     forward(shared, log_n, roots_of(roots, 0, n, false), limb);
     for (uint32_t i = threadIdx.x; i < n; i += blockDim.x) {
-        shared[at(i)] = Word(mul_mod(shared[at(i)], secret[i], limb));
+        shared[padded_index(i)] = Word(mul_mod(shared[padded_index(i)], secret[i], limb));
     }
     inverse(shared, log_n, roots_of(roots, 0, n, true), limb);
     for (uint32_t i = threadIdx.x; i < kept; i += blockDim.x) {
         size_t place = size_t(blockIdx.x) * kept + i;
-        uint64_t product = shared[at(positions ? positions[i] : i)];
-        messages[place] = decoded(add_mod(c0[place], product, limb.q), *encoding, limb.q);
+        uint64_t product = shared[padded_index(positions ? positions[i] : i)];
+        messages[place] = decode(add_mod(c0[place], product, limb.q), *encoding, limb.q);
     }
     __syncthreads();
-    for (uint32_t i = threadIdx.x; i < n; i += blockDim.x) shared[at(i)] = 0;
+    for (uint32_t i = threadIdx.x; i < n; i += blockDim.x) shared[padded_index(i)] = 0;
 }

@@ -21,21 +21,12 @@ class SecretKey:
 
     @classmethod
     def random(cls, context: Context, rng: Rng | None = None) -> SecretKey:
-        """A fresh key."""
+        """Draws a fresh key."""
         secret = arrays.empty((context.limbs, context.n), "uint64", context.device)
         with generator(context, rng) as drawn:
             first = drawn.take(context.n)
-            tables = (context.limb_table, context.roots)
-            context.launch(
-                "encrypt.cu",
-                "secret_key",
-                context.limbs,
-                drawn.key,
-                first,
-                *tables,
-                secret,
-                context.log_n,
-            )
+            given = (drawn.key, first, context.limb_table, context.roots, secret)
+            context.launch("encrypt.cu", "secret_key", context.limbs, *given, context.log_n)
         return cls(context, secret)
 
     @property
@@ -49,12 +40,8 @@ class SecretKey:
         """The public key that goes with it; each call makes another one."""
         with generator(self.context, rng) as drawn:
             seed = drawn.seed()
-            b = self._encrypted(None, 1, drawn, seed, 0)
-        return PublicKey(self.context, arrays.host(seed).tobytes(), b)
-
-    def encryptor(self, rng: Rng | None = None) -> Encryptor:
-        """Encrypts many vectors of messages under one public seed."""
-        return Encryptor(self, rng)
+            b = self._encrypt(None, 1, drawn, seed, 0)
+        return PublicKey(self.context, arrays.to_host(seed).tobytes(), b)
 
     def decrypt(self, answers: Small) -> Array:
         """The messages of each answer, `[count, n]` or `[count, positions]`, in [0, 2^k)."""
@@ -69,7 +56,7 @@ class SecretKey:
         places = None
         if answers.positions is not None:
             given = np.array(answers.positions, np.uint32)
-            places = arrays.on_device(given, "uint32", context.device, "positions", (kept,))
+            places = arrays.to_device(given, "uint32", context.device, "positions", (kept,))
         tables = (context.limb_table, context.roots, context.encoding)
         parts = (answers.c0, answers.c1, places, self.secret)
         context.launch(
@@ -83,7 +70,7 @@ class SecretKey:
             arrays.wipe(self._secret)
             self._secret = None
 
-    def _encrypted(
+    def _encrypt(
         self, messages: Array | None, count: int, rng: Rng, seed: Array, first_index: int
     ) -> Array:
         """c0 of `count` encryptions; the errors are the generator's next words."""
@@ -107,11 +94,11 @@ class PublicKey:
         self.a = public_polynomials(context, [seed], [0])
 
     def to_bytes(self) -> bytes:
-        """Its wire form: header, seed, b."""
+        """Gives the wire form: header, seed, b."""
         return (
             wire.header(self.context, wire.PUBLIC_KEY)
             + self.seed
-            + wire.packed(self.context, self.b)[0]
+            + wire.pack(self.context, self.b)[0]
         )
 
     @classmethod
@@ -122,8 +109,8 @@ class PublicKey:
             + wire.SEED_BYTES
             + wire.packed_bytes(context, context.limbs, context.n)
         )
-        rest = wire.opened(context, wire.PUBLIC_KEY, bytes(data), length)
-        b = wire.unpacked(
+        rest = wire.read_body(context, wire.PUBLIC_KEY, bytes(data), length)
+        b = wire.unpack(
             context, wire.PUBLIC_KEY, [rest[wire.SEED_BYTES :]], context.limbs, context.n
         )
         return cls(context, rest[: wire.SEED_BYTES], b)
@@ -137,13 +124,13 @@ class Encryptor:
         self.key = key
         self._rng = Rng.from_os(key.context.device) if rng is None else rng
         self._seed = self._rng.seed()
-        self.seed = arrays.host(self._seed).tobytes()
+        self.seed = arrays.to_host(self._seed).tobytes()
         self._next = 0
 
     def encrypt(self, messages: Array) -> Seeded:
         """`messages`: [count, n], taken mod 2^k."""
         context = self.key.context
-        given = arrays.on_device(messages, "uint64", context.device, "messages", (None, context.n))
+        given = arrays.to_device(messages, "uint64", context.device, "messages", (None, context.n))
         count = given.shape[0]
         if self._next + count >= 1 << 32:
             raise ValueError(
@@ -151,7 +138,7 @@ class Encryptor:
             )
         indices = list(range(self._next, self._next + count))
         self._next += count
-        c0 = self.key._encrypted(given, count, self._rng, self._seed, indices[0]) if count else None
+        c0 = self.key._encrypt(given, count, self._rng, self._seed, indices[0]) if count else None
         if c0 is None:
             c0 = arrays.empty((0, context.limbs, context.n), "uint64", context.device)
         return Seeded(context, c0, [self.seed] * count, indices)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from . import arrays, runtime
 from .arrays import Array
-from .generator import key_on_device
+from .generator import upload_key
 
 TILE = 32
 _TOKENS_MAX = 1 << 30
@@ -17,7 +17,7 @@ class MaskStream:
     def __init__(self, key: bytes, device: str) -> None:
         """The key lives until `wipe()`."""
         self.device = device
-        self._key: Array | None = key_on_device(key, device)
+        self._key: Array | None = upload_key(key, device)
 
     @property
     def key(self) -> Array:

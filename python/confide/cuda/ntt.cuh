@@ -15,8 +15,8 @@ typedef RING_WORD Word;
 // One word of padding after as many as there are banks, so that strides of a power of two do not meet in one bank.
 constexpr uint32_t PAD_SHIFT = sizeof(Word) == 8 ? 4 : 5;
 
-// Where element i stands in shared memory; the host asks for `at(n)` words.
-__device__ inline uint32_t at(uint32_t i) { return i + (i >> PAD_SHIFT); }
+// Where element i stands in shared memory; the host asks for `padded_index(n)` words.
+__device__ inline uint32_t padded_index(uint32_t i) { return i + (i >> PAD_SHIFT); }
 
 // Roots of one limb: `[forward, inverse][n]`, powers in bit-reversed order.
 __device__ inline const Shoup *roots_of(const Shoup *roots, uint32_t limb, uint32_t n, bool inverse) {
@@ -37,7 +37,7 @@ __device__ inline void forward_butterflies(Word *x, const Shoup *roots, uint32_t
 #pragma unroll
             for (uint32_t k = 0; k < half; k++) {
                 Word &left = x[group * 2 * half + k], &right = x[group * 2 * half + half + k];
-                Word base = once(left, two_q), turned = mul_shoup_lazy(right, root, q);
+                Word base = subtract_once(left, two_q), turned = mul_shoup_lazy(right, root, q);
                 left = base + turned;
                 right = base + two_q - turned;
             }
@@ -61,14 +61,14 @@ __device__ inline void inverse_butterflies(Word *x, const Shoup *roots, uint32_t
             for (uint32_t k = 0; k < half; k++) {
                 Word &left = x[group * 2 * half + k], &right = x[group * 2 * half + half + k];
                 Word sum = left + right, difference = left + two_q - right;
-                left = last ? mul_shoup(sum, limb.scale, q) : once(sum, two_q);
+                left = last ? mul_shoup(sum, limb.scale, q) : subtract_once(sum, two_q);
                 right = last ? mul_shoup(difference, root, q) : mul_shoup_lazy(difference, root, q);
             }
         }
     }
 }
 
-__device__ inline Word reduced_once(Word x, Word q) { return once(once(x, 2 * q), q); }
+__device__ inline Word reduced_once(Word x, Word q) { return subtract_once(subtract_once(x, 2 * q), q); }
 
 // A pass over a part of 2^log_n values in shared memory, the part being group `node` of the whole transform (1: the
 // whole): LOG stages from the one with 2^log_groups groups in the part on. FINAL reduces.
@@ -83,11 +83,11 @@ __device__ inline void forward_pass(Word *values, uint32_t log_n, uint32_t log_g
         uint32_t base = (block << (log_stride + LOG)) + (item & ((1u << log_stride) - 1));
         Word x[RADIX];
 #pragma unroll
-        for (uint32_t k = 0; k < RADIX; k++) x[k] = values[at(base + (k << log_stride))];
+        for (uint32_t k = 0; k < RADIX; k++) x[k] = values[padded_index(base + (k << log_stride))];
         forward_butterflies<LOG>(x, roots, (node << log_groups) + block, q);
 #pragma unroll
         for (uint32_t k = 0; k < RADIX; k++) {
-            values[at(base + (k << log_stride))] = FINAL ? reduced_once(x[k], q) : x[k];
+            values[padded_index(base + (k << log_stride))] = FINAL ? reduced_once(x[k], q) : x[k];
         }
     }
     __syncthreads();
@@ -104,10 +104,10 @@ __device__ inline void inverse_pass(Word *values, uint32_t log_n, uint32_t log_s
         uint32_t base = (block << (log_stride + LOG)) + (item & ((1u << log_stride) - 1));
         Word x[RADIX];
 #pragma unroll
-        for (uint32_t k = 0; k < RADIX; k++) x[k] = values[at(base + (k << log_stride))];
+        for (uint32_t k = 0; k < RADIX; k++) x[k] = values[padded_index(base + (k << log_stride))];
         inverse_butterflies<LOG, LAST>(x, roots, (node << (log_n - log_stride - LOG)) + block, limb);
 #pragma unroll
-        for (uint32_t k = 0; k < RADIX; k++) values[at(base + (k << log_stride))] = x[k];
+        for (uint32_t k = 0; k < RADIX; k++) values[padded_index(base + (k << log_stride))] = x[k];
     }
     __syncthreads();
 }

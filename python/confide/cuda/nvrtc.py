@@ -64,7 +64,7 @@ def _load_builtins(beside: Path) -> None:
 
 
 def version() -> tuple[int, int]:
-    """NVRTC's version, such as (13, 0)."""
+    """Gives NVRTC's version, such as (13, 0)."""
     major, minor = ctypes.c_int(), ctypes.c_int()
     _check(library().nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)), "nvrtcVersion")
     return major.value, minor.value
@@ -100,7 +100,7 @@ def compile_cubin(source: Source, arch: str) -> tuple[bytes, str]:
         nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
 
 
-def built(source: Source, arch: str) -> tuple[bytes, str]:
+def build_cubin(source: Source, arch: str) -> tuple[bytes, str]:
     """As `compile_cubin`, from the cache where it was compiled before with the same options and NVRTC."""
     told = [source.digest, repr(version()), *options(source, arch)]
     key = hashlib.sha256("\0".join(told).encode()).hexdigest()

@@ -77,7 +77,7 @@ __device__ inline uint32_t finish_scan(Scan &scan, const Element *x, uint32_t co
     uint64_t norm = 0;
     for (uint32_t i = threadIdx.x; i < columns && scan.status == 0; i += THREADS) {
         float value = to_float(x[i]);
-        int32_t rounded = quantised(value, factor);
+        int32_t rounded = quantise(value, factor);
         double left = double(value) - scale * double(rounded);
         norm += uint64_t(int64_t(rounded) * rounded);
         error += left * left;
@@ -101,7 +101,7 @@ __device__ inline void masked_chunk(uint64_t *words, const Element *x, uint32_t 
 #pragma unroll
     for (uint32_t i = 0; i < 8; i++) {
         uint32_t column = chunk * 8 + i;
-        uint64_t value = column < columns ? uint64_t(int64_t(quantised(to_float(x[column]), factor))) : 0;
+        uint64_t value = column < columns ? uint64_t(int64_t(quantise(to_float(x[column]), factor))) : 0;
         words[i] = column < columns ? (value - masks[i]) & low_mask(bits) : 0;
     }
 }
@@ -185,12 +185,12 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         uint64_t answer = (sum + shares[warp]) & low_mask(bits);
         uint64_t product = (answer + *prepared) & low_mask(bits);
         *prepared = 0;
-        real[size_t(vector) * real_stride + row] = float(double(centred(product, bits)) * scan.scale);
+        real[size_t(vector) * real_stride + row] = float(double(centre(product, bits)) * scan.scale);
     }
 }
 
 // The value that an adapter's part adds to output `column`; `real` are the products of the part's rows.
-__device__ inline float added(const uint64_t *part, const float *real, uint32_t column) {
+__device__ inline float output_delta(const uint64_t *part, const float *real, uint32_t column) {
     if (part[PART_KIND] == SCALE_PART) {
         return float(double(real[column]) * __longlong_as_double(int64_t(part[PART_SCALE])));
     }
@@ -211,7 +211,7 @@ __device__ inline bool add_to(uint64_t output, uint32_t width, uint32_t stride, 
     const uint64_t *part = input + PARTS + place * PART_WORDS;
     if (part[PART_KIND] == NO_PART || column >= part[PART_WIDTH]) return true;
     OUTPUT *target = reinterpret_cast<OUTPUT *>(output) + size_t(vector) * stride + column;
-    *target = from_float<OUTPUT>(to_float(*target) + added(part, products + part[PART_FIRST], column));
+    *target = from_float<OUTPUT>(to_float(*target) + output_delta(part, products + part[PART_FIRST], column));
     return true;
 }
 
@@ -239,7 +239,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     add_to(third, third_width, third_stride, input, 2, vector, products, column);
 }
 
-__device__ inline uint64_t unpacked(const uint8_t *packed, uint32_t index, uint32_t bits) {
+__device__ inline uint64_t unpack_word(const uint8_t *packed, uint32_t index, uint32_t bits) {
     uint64_t at = uint64_t(index) * bits, word = 0;
     uint32_t shift = uint32_t(at & 7), bytes = (shift + bits + 7) / 8;
     for (uint32_t i = 0; i < bytes && i < 8; i++) word |= uint64_t(packed[(at >> 3) + i]) << (8 * i);
@@ -316,7 +316,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
                 uint32_t column = chunk * 8 + i;
                 if (column >= columns) out[i] = 0;
                 else if (words != nullptr) out[i] = words[size_t(vector) * y_stride + column] & low_mask(bits);
-                else out[i] = unpacked(packed + size_t(vector) * y_stride, column, bits);
+                else out[i] = unpack_word(packed + size_t(vector) * y_stride, column, bits);
             }
             store_digits(digits, listener, out);
         }
@@ -341,10 +341,10 @@ extern "C" __global__ void unmask_products(const uint64_t *prepared, const uint6
     for (uint32_t row = threadIdx.x; row < rows; row += blockDim.x) {
         const uint8_t *bytes = reinterpret_cast<const uint8_t *>(packed) + size_t(vector) * answer_stride;
         uint64_t answer = words != nullptr ? words[size_t(vector) * answer_stride + row] & low_mask(bits)
-                                           : unpacked(bytes, row, bits);
+                                           : unpack_word(bytes, row, bits);
         uint64_t product = (answer + own[row]) & low_mask(bits);
         own[row] = 0;
-        real[size_t(vector) * real_stride + row] = float(double(centred(product, bits)) * scales[vector]);
+        real[size_t(vector) * real_stride + row] = float(double(centre(product, bits)) * scales[vector]);
     }
     if (threadIdx.x == 0) used[vector] = 1;
 }

@@ -1,7 +1,7 @@
 """The online step of the masked scheme on a device: Python face of online.cu (crates/lora/src/masked.rs).
 
 Arrays are torch tensors on "cuda:N"; on "cpu" numpy arrays or torch CPU tensors. `Pool` and `Table` are what lives in
-device memory, so that a CUDA graph that recorded `fused` finds the batches of later tokens there.
+device memory, so that a CUDA graph that recorded `run_fused` finds the batches of later tokens there.
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy
 
-from . import runtime
-
-Array = Any
+from . import arrays, runtime
+from .arrays import Array
 
 NOT_FINITE, TOO_COARSE, NO_MASK = 1, 2, 4
 REFUSALS = {
@@ -24,112 +23,11 @@ REFUSALS = {
 }
 THREADS, ROWS_AT_ONCE = 256, 8
 INPUT_WORDS, PART_WORDS, PARTS_MAX, PARTS = 32, 6, 3, 8
-POOL_HEAD, SLOT_WORDS, PREPARED, MASK_KEY, SHARE_KEY = 4, 12, 1, 2, 6
+POOL_HEAD, SLOT_WORDS = 4, 12
 _NO_PART, _FACTOR_PART, _SCALE_PART = 0, 1, 2
+# Address, width, stride and type of an output; nothing where there is none.
+Place = tuple[int, int, int, str | None]
 _TYPES = {"float32": "float", "bfloat16": "bf16"}
-
-
-def zeros(device: str, shape: int | Sequence[int], dtype: str) -> Array:
-    """Returns numpy zeros on "cpu", a torch tensor elsewhere."""
-    if device == "cpu":
-        return numpy.zeros(shape, dtype)
-    import torch
-
-    return torch.zeros(shape, dtype=getattr(torch, dtype), device=device)
-
-
-def upload(device: str, values: numpy.ndarray) -> Array:
-    """A copy of `values` on the device. Words of 64 bits keep their bits."""
-    if device == "cpu":
-        return numpy.array(values, order="C")
-    import torch
-
-    signed = values.view(numpy.int64) if values.dtype == numpy.uint64 else values
-    # torch takes no array that cannot be written, such as bytes are.
-    return torch.from_numpy(numpy.require(signed, requirements=("C", "W"))).to(device)
-
-
-def address(array: Array) -> int:
-    """Where an array begins, for tables of addresses; whoever stores it keeps the array alive."""
-    return int(array.ctypes.data) if isinstance(array, numpy.ndarray) else int(array.data_ptr())
-
-
-def words_of(array: Array) -> numpy.ndarray:
-    """uint64 on the host; waits for the device."""
-    if isinstance(array, numpy.ndarray):
-        return array.view(numpy.uint64)
-    return array.cpu().numpy().view(numpy.uint64)
-
-
-def signed(array: Array) -> Array:
-    """The same words as int64, where torch would have them as uint64, of which it copies and joins few."""
-    if isinstance(array, numpy.ndarray):
-        return array
-    import torch
-
-    return array.view(torch.int64) if array.dtype == torch.uint64 else array
-
-
-def wipe(array: Array) -> None:
-    """Zeroes a buffer that held a secret."""
-    if isinstance(array, numpy.ndarray):
-        array.fill(0)
-        return
-    import torch
-
-    # A tensor that was made in this mode can be written in no other.
-    with torch.inference_mode():
-        signed(array).zero_()
-
-
-def retire(array: Array) -> None:
-    """Wipes a buffer after all that the current stream reads of it; its memory is nobody else's before that."""
-    wipe(array)
-    if not isinstance(array, numpy.ndarray) and array.is_cuda:
-        import torch
-
-        # The allocator knows only the stream that it was made on.
-        array.record_stream(torch.cuda.current_stream(array.device))
-
-
-def copy(target: Array, source: Array) -> None:
-    """Copies words into a flat target of as many, in the order of the current stream."""
-    if isinstance(target, numpy.ndarray):
-        target[:] = source.reshape(-1)
-        return
-    import torch
-
-    with torch.inference_mode():
-        target.copy_(signed(source).reshape(-1))
-
-
-def wait(device: str) -> None:
-    """Waits for what the current stream of a CUDA device has to do."""
-    if device != "cpu":
-        import torch
-
-        torch.cuda.current_stream(device).synchronize()
-
-
-def joined(parts: Sequence[Array]) -> Array:
-    """Arrays of words one below the other."""
-    if isinstance(parts[0], numpy.ndarray):
-        return numpy.concatenate(parts)
-    import torch
-
-    return torch.cat([signed(part) for part in parts])
-
-
-def by_token(messages: Array) -> Array:
-    """[rows, tokens] as decrypted -> a contiguous [tokens, rows]; the messages are wiped."""
-    if isinstance(messages, numpy.ndarray):
-        made = numpy.array(messages.T, order="C")
-    else:
-        import torch
-
-        made = signed(messages).T.clone(memory_format=torch.contiguous_format)
-    wipe(messages)
-    return made
 
 
 @dataclass(frozen=True)
@@ -157,25 +55,20 @@ class InputOnDevice:
         parts: dict[int, PartOnDevice],
     ) -> None:
         """`matrix`: int16 [rows, columns], None where this role has none; `parts` by their place among the outputs."""
-        self.columns, self.bits, self.norm_limit, self.tokens, self.parts = (
-            columns,
-            bits,
-            norm_limit,
-            tokens,
-            parts,
-        )
+        self.columns, self.bits, self.norm_limit = columns, bits, norm_limit
+        self.tokens, self.parts = tokens, parts
         self.rows = sum(part.rows for part in parts.values()) if matrix is None else matrix.shape[0]
         self.stride = -(-columns // 8) * 8
         self.matrix = None
         if matrix is not None:
             padded = numpy.zeros((self.rows, self.stride), numpy.int16)
             padded[:, :columns] = matrix
-            self.matrix = upload(device, padded)
+            self.matrix = arrays.upload(padded, device)
 
     def words(self, pool: Pool | None) -> numpy.ndarray:
-        """Its line of a table, uint64 [INPUT_WORDS]."""
+        """Gives its line of a table, uint64 [INPUT_WORDS]."""
         line = numpy.zeros(INPUT_WORDS, numpy.uint64)
-        matrix = 0 if self.matrix is None else address(self.matrix)
+        matrix = 0 if self.matrix is None else arrays.address(self.matrix)
         line[:PARTS] = (
             matrix,
             self.rows,
@@ -184,10 +77,10 @@ class InputOnDevice:
             self.bits,
             self.norm_limit,
             self.tokens,
-            0 if pool is None else address(pool.state),
+            0 if pool is None else arrays.address(pool.state),
         )
         for place, part in self.parts.items():
-            factor = 0 if part.factor is None else address(part.factor)
+            factor = 0 if part.factor is None else arrays.address(part.factor)
             kind = _SCALE_PART if part.factor is None else _FACTOR_PART
             scale = int(numpy.float64(part.scale).view(numpy.uint64))
             at = PARTS + place * PART_WORDS
@@ -195,26 +88,12 @@ class InputOnDevice:
         return line
 
 
-def parts_on_device(device: str, terms: Any, places: Sequence[str]) -> dict[int, PartOnDevice]:
-    """The parts of `confide.blind.terms.Terms`, by the place of their projection in `places`."""
-    found, first = {}, 0
-    for part in terms.parts:
-        factor = None
-        if part.factor is not None:
-            factor = upload(device, numpy.ascontiguousarray(part.factor.T))
-        found[places.index(part.projection)] = PartOnDevice(
-            first, part.rows, part.outputs, factor, part.scale
-        )
-        first += part.rows
-    return found
-
-
 class Pool:
     """The batches of one input that are ready, and the counter of the next token: all in device memory."""
 
     def __init__(self, device: str, tokens: int, slots: int = 2) -> None:
         self.device, self.tokens, self.slots = device, tokens, slots
-        self.state = zeros(device, POOL_HEAD + slots * SLOT_WORDS, "int64")
+        self.state = arrays.zeros(POOL_HEAD + slots * SLOT_WORDS, "int64", device)
         self._prepared: list[Array | None] = [None] * slots
         self.installed = 0
         self.write(1, numpy.array([slots], numpy.uint64))
@@ -228,7 +107,7 @@ class Pool:
         slot = batch % self.slots
         at = POOL_HEAD + slot * SLOT_WORDS
         words = numpy.zeros(SLOT_WORDS - 1, numpy.uint64)
-        words[0] = address(prepared)
+        words[0] = arrays.address(prepared)
         words[1:5] = numpy.frombuffer(mask_key, "<u8")
         words[5:9] = numpy.frombuffer(share_key, "<u8")
         # First nobody's, then filled, then named: a kernel beside sees a whole slot or none.
@@ -240,8 +119,8 @@ class Pool:
         self.installed += 1
 
     def next(self) -> int:
-        """The next counter; waits for the device."""
-        return int(words_of(self.state[:1])[0])
+        """Gives the next counter; waits for the device."""
+        return int(arrays.as_words(self.state[:1])[0])
 
     def write(self, at: int, words: numpy.ndarray) -> None:
         """Copies words into the state, in the order of the current stream."""
@@ -251,14 +130,14 @@ class Pool:
             import torch
 
             # Straight from the host, without a copy beside that would keep the keys.
-            copy(self.state[at : at + len(words)], torch.from_numpy(words.view(numpy.int64)))
+            arrays.copy(self.state[at : at + len(words)], torch.from_numpy(words.view(numpy.int64)))
 
     def wipe(self) -> None:
         """Zeroes keys and prepared words: nothing can be masked any more."""
         self.write(POOL_HEAD, numpy.zeros(self.slots * SLOT_WORDS, numpy.uint64))
         for prepared in self._prepared:
             if prepared is not None:
-                wipe(prepared)
+                arrays.wipe(prepared)
 
 
 class HostBuffer:
@@ -267,7 +146,7 @@ class HostBuffer:
     def __init__(self, device: str, shape: int | Sequence[int], dtype: str) -> None:
         if device == "cpu":
             self.array = numpy.zeros(shape, dtype)
-            self.address = address(self.array)
+            self.address = arrays.address(self.array)
         else:
             import torch
 
@@ -290,7 +169,7 @@ class Status(HostBuffer):
 
 
 def refusal_text(status: int) -> str:
-    """What a status word says."""
+    """Describes a status word."""
     return "; ".join(text for bit, text in REFUSALS.items() if status & bit)
 
 
@@ -298,7 +177,7 @@ class Table:
     """What the adapters are at one input, in device memory: a line for each."""
 
     def __init__(self, device: str, adapters: int) -> None:
-        self.device, self.words = device, zeros(device, (adapters, INPUT_WORDS), "int64")
+        self.device, self.words = device, arrays.zeros((adapters, INPUT_WORDS), "int64", device)
         self._kept: list[Any] = [None] * adapters
         self.rows_max = 0
 
@@ -308,7 +187,7 @@ class Table:
         if self.device == "cpu":
             self.words[index] = words.view(numpy.int64)
         else:
-            copy(self.words[index], upload(self.device, words))
+            arrays.copy(self.words[index], arrays.upload(words, self.device))
         self._kept[index] = (line, pool)
         self.rows_max = max((kept[0].rows for kept in self._kept if kept and kept[0]), default=0)
 
@@ -318,10 +197,10 @@ class Online:
 
     def __init__(self, device: str, vectors_max: int, rows_max: int) -> None:
         self.device, self.vectors_max, self.rows_max = device, vectors_max, rows_max
-        self.real = zeros(device, (vectors_max, rows_max), "float32")
-        self.used = zeros(device, vectors_max, "int32")
+        self.real = arrays.zeros((vectors_max, rows_max), "float32", device)
+        self.used = arrays.zeros(vectors_max, "int32", device)
 
-    def fused(
+    def run_fused(
         self,
         table: Table,
         adapter_of: Array,
@@ -336,36 +215,22 @@ class Online:
         """
         vectors, x, stride, kind = _matrix(rows)
         self._check(vectors, table.rows_max)
-        places = [_output(output, vectors) for output in outputs] + [(0, 0, 0, None)] * (
-            PARTS_MAX - len(outputs)
-        )
+        places = _places(outputs, vectors)
         output_kind = next((place[3] for place in places if place[3]), kind)
         if any(place[3] not in (None, output_kind) for place in places):
             raise TypeError("outputs: wanted one dtype, got several")
         module = runtime.Module("online.cu", self.device, {"INPUT": kind, "OUTPUT": output_kind})
         tiles = -(-table.rows_max // ROWS_AT_ONCE)
-        module.kernel("masked_products")(
-            (tiles, vectors),
-            THREADS,
-            table.words,
-            adapter_of,
-            offset_of,
-            x,
-            stride,
-            self.real,
-            self.rows_max,
-            self.used,
-            status.address,
-        )
+        given = (table.words, adapter_of, offset_of, x, stride)
+        left = (self.real, self.rows_max, self.used, status.address)
+        module.kernel("masked_products")((tiles, vectors), THREADS, *given, *left)
         self._add(module, table, adapter_of, vectors, places, advance=True)
 
     def mask(
         self,
         tokens: Array,
         rows: Array,
-        columns: int,
-        bits: int,
-        norm_limit: int,
+        line: InputOnDevice,
         masked: Array,
         packed: HostBuffer | None,
         scales: Array,
@@ -378,84 +243,51 @@ class Online:
         vectors, x, stride, kind = _matrix(rows)
         module = runtime.Module("online.cu", self.device, {"INPUT": kind, "OUTPUT": kind})
         there, packed_stride = (0, 0) if packed is None else (packed.address, packed.array.shape[1])
-        module.kernel("mask_vectors")(
-            vectors,
-            THREADS,
-            tokens,
-            x,
-            stride,
-            columns,
-            bits,
-            norm_limit,
-            masked,
-            there,
-            packed_stride,
-            scales,
-            status.address,
-        )
+        given = (tokens, x, stride, line.columns, line.bits, line.norm_limit)
+        left = (masked, there, packed_stride, scales, status.address)
+        module.kernel("mask_vectors")(vectors, THREADS, *given, *left)
 
     def answer(
-        self, table: Table, jobs: Array, words: Array | None, packed: Array | None, answers: Array
+        self, table: Table, jobs: Array, words: Array, packed: Array, answers: Array
     ) -> None:
         """The host's half: jobs int64 [T, 6] (line of the table, share key, token); answers int64 [T, stride]."""
-        given = packed if words is None else words
+        stride = (packed if words is None else words).shape[1]
         module = runtime.Module("online.cu", self.device, {"INPUT": "float", "OUTPUT": "float"})
         tiles = -(-table.rows_max // ROWS_AT_ONCE)
-        module.kernel("answer_vectors")(
-            (tiles, jobs.shape[0]),
-            THREADS,
-            table.words,
-            jobs,
-            words,
-            packed,
-            given.shape[1],
-            answers,
-            answers.shape[1],
-        )
+        given = (table.words, jobs, words, packed, stride)
+        grid = (tiles, jobs.shape[0])
+        module.kernel("answer_vectors")(grid, THREADS, *given, answers, answers.shape[1])
 
     def unmask(
         self,
         prepared: Array,
-        words: Array | None,
+        words: Array,
         packed: HostBuffer | None,
-        rows: int,
-        bits: int,
+        line: InputOnDevice,
         scales: Array,
         first: int = 0,
     ) -> None:
-        """The key holder again: prepared int64 [T] addresses of `rows` words each, which are wiped. What it makes is
-        for `add`, from vector `first` on.
+        """The key holder again: prepared int64 [T] addresses of as many words as the line has rows, which are wiped.
+        What it makes is for `add`, from vector `first` on.
 
         Answers are `words` int64 [T, rows] on the device, or `packed` uint8 [T, bytes] in a buffer of the host.
         """
-        self._check(first + prepared.shape[0], rows)
+        count = prepared.shape[0]
+        self._check(first + count, line.rows)
         there, stride = (
             (0, words.shape[1]) if packed is None else (packed.address, packed.array.shape[1])
         )
         module = runtime.Module("online.cu", self.device, {"INPUT": "float", "OUTPUT": "float"})
-        module.kernel("unmask_products")(
-            prepared.shape[0],
-            128,
-            prepared,
-            words,
-            there,
-            stride,
-            rows,
-            bits,
-            scales,
-            self.real[first:],
-            self.rows_max,
-            self.used[first:],
-        )
+        given = (prepared, words, there, stride, line.rows, line.bits, scales)
+        left = (self.real[first:], self.rows_max, self.used[first:])
+        module.kernel("unmask_products")(count, 128, *given, *left)
 
     def add(self, table: Table, adapter_of: Array, outputs: Sequence[Array | None]) -> None:
-        """B onto `outputs`, of what `unmask` left."""
-        places = [_output(output, None) for output in outputs] + [(0, 0, 0, None)] * (
-            PARTS_MAX - len(outputs)
-        )
+        """Adds B times what `unmask` left to `outputs`."""
+        vectors = next(output.shape[0] for output in outputs if output is not None)
+        places = _places(outputs, vectors)
         kind = next(place[3] for place in places if place[3])
         module = runtime.Module("online.cu", self.device, {"INPUT": kind, "OUTPUT": kind})
-        vectors = next(output.shape[0] for output in outputs if output is not None)
         self._add(module, table, adapter_of, vectors, places, advance=False)
 
     def _add(
@@ -464,22 +296,14 @@ class Online:
         table: Table,
         adapter_of: Array,
         vectors: int,
-        places: list[tuple],
+        places: list[Place],
         advance: bool,
     ) -> None:
         width = sum(place[1] for place in places)
         flat = [value for place in places for value in place[:3]]
-        module.kernel("add_outputs")(
-            (-(-width // THREADS), vectors),
-            THREADS,
-            table.words,
-            adapter_of,
-            self.real,
-            self.rows_max,
-            self.used,
-            *flat,
-            int(advance),
-        )
+        grid = (-(-width // THREADS), vectors)
+        given = (table.words, adapter_of, self.real, self.rows_max, self.used)
+        module.kernel("add_outputs")(grid, THREADS, *given, *flat, int(advance))
 
     def _check(self, vectors: int, rows: int) -> None:
         if vectors > self.vectors_max or rows > self.rows_max:
@@ -502,14 +326,18 @@ def _matrix(rows: Array) -> tuple[int, int, int, str]:
         stride, step = rows.stride()
     if step != 1 and rows.shape[1] > 1:
         raise TypeError("activations: wanted rows whose elements lie side by side")
-    return int(rows.shape[0]), address(rows), int(stride), _TYPES[dtype]
+    return int(rows.shape[0]), arrays.address(rows), int(stride), _TYPES[dtype]
 
 
-def _output(output: Array | None, vectors: int | None) -> tuple[int, int, int, str | None]:
-    """Address, width, stride, type."""
-    if output is None:
-        return 0, 0, 0, None
-    count, where, stride, kind = _matrix(output)
-    if vectors is not None and count != vectors:
-        raise ValueError(f"outputs: wanted {vectors} rows, got {count}")
-    return where, int(output.shape[1]), stride, kind
+def _places(outputs: Sequence[Array | None], vectors: int) -> list[Place]:
+    """Each output [vectors, width] as the kernel takes it, filled up to as many as it takes."""
+    places: list[Place] = []
+    for output in outputs:
+        if output is None:
+            places.append((0, 0, 0, None))
+            continue
+        count, where, stride, kind = _matrix(output)
+        if count != vectors:
+            raise ValueError(f"outputs: wanted {vectors} rows, got {count}")
+        places.append((where, int(output.shape[1]), stride, kind))
+    return places + [(0, 0, 0, None)] * (PARTS_MAX - len(outputs))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from .primes import ntt_primes_below
 
 ERROR_BOUND = 21
 SECURITY_BITS_MIN = 128
+# The one that both roles take by default.
+DEFAULT = "rlwe-4096-q100-flood40"
 _L1_LIMIT = 1 << 40
 # Greatest log2 q of 256, 192 and 128 bits: HomomorphicEncryption.org tables (2018), ternary secret, quantum row.
 _QUANTUM = {1024: (13, 17, 25), 2048: (27, 35, 51), 4096: (54, 70, 101), 8192: (109, 141, 202)}
@@ -70,15 +72,6 @@ class ParameterSet:
     def _zero_noise(self) -> int:
         return ERROR_BOUND * (2 * self.n + 1) + 1 if self.flood_bits else 0
 
-    def with_plaintext_bits(self, bits: int) -> ParameterSet:
-        """The same ring with another split of its room."""
-        changed = replace(self, plaintext_bits=bits)
-        if bits < 2 or changed.row_l1_max == 0:
-            raise ValueError(
-                f"{self.name}: wanted 2 plaintext bits or more that leave room for noise, got {bits}"
-            )
-        return changed
-
 
 SETS = {
     made.name: made
@@ -93,16 +86,13 @@ SETS = {
 }
 
 
-def dangerous_named(name: str) -> ParameterSet:
-    """Any set: also those below 128 bits, and those that are not flooded."""
+def find_set(name: str, dangerous: bool = False) -> ParameterSet:
+    """A set of at least 128 bits whose answers are flooded; with `dangerous` any set."""
     if name not in SETS:
         raise ValueError(f"parameter set: wanted one of {', '.join(SETS)}, got {name!r}")
-    return SETS[name]
-
-
-def named(name: str) -> ParameterSet:
-    """A set of at least 128 bits whose answers are flooded."""
-    found = dangerous_named(name)
+    found = SETS[name]
+    if dangerous:
+        return found
     if found.security_bits < SECURITY_BITS_MIN:
         raise ValueError(
             f"{name}: wanted at least {SECURITY_BITS_MIN} bits, it has {found.security_bits}"

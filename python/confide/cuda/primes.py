@@ -75,7 +75,7 @@ def roots(n: int, q: int) -> np.ndarray:
 
 
 def limb(n: int, q: int, plaintext_bits: int, flood_bits: int, product_noise: int) -> list[int]:
-    """The 12 words of `Limb` in modulus.cuh."""
+    """Gives the 12 words of `Limb` in modulus.cuh."""
     bits, inverse_n = q.bit_length(), pow(n, -1, q)
     turn = inverse_n * int(roots(n, q)[1, 1, 0]) % q
     factors = (pow(1 << plaintext_bits, -1, q), inverse_n, turn, (1 << flood_bits) % q)

@@ -1,4 +1,4 @@
-// Sums of products with what the adapter host knows: crates/rlwe/src/products.rs and its plaintext products.
+// Sums of products with what the adapter host knows: crates/rlwe/src/products.rs.
 //
 // Floor of the scalar products of rows x columns, 2 parts and L limbs of degree n: each word of a ciphertext read once
 // for each tile of rows, 2 multiply-adds of 32 x 32 + 64 bits for each word and row (one at 32 bits).
@@ -67,31 +67,4 @@ extern "C" __global__ void __launch_bounds__(128)
         }
         *sum = value;
     }
-}
-
-// weights [outputs, inputs, limbs, n], c0, c1 [inputs, limbs, n], NTT form; sums [outputs, 2, limbs, n] +=.
-// grid (n / block, 2 * limbs, outputs). Floor: inputs + 2 words moved for each product of a word.
-extern "C" __global__ void plaintext_products(const uint64_t *weights, const uint64_t *c0, const uint64_t *c1,
-                                              uint64_t *sums, const Limb *limbs, uint32_t inputs, uint32_t n) {
-    uint32_t limb_count = gridDim.y / 2, of_limb = blockIdx.y % limb_count;
-    uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= n) return;
-    const Limb limb = limbs[of_limb];
-    const uint64_t *source = (blockIdx.y < limb_count ? c0 : c1) + size_t(of_limb) * n + i;
-    const uint64_t *factors = weights + (size_t(blockIdx.z) * inputs * limb_count + of_limb) * n + i;
-    uint64_t *sum = sums + (size_t(blockIdx.z) * gridDim.y + blockIdx.y) * n + i;
-    uint64_t value = *sum;
-    for (uint32_t j = 0; j < inputs; j++) {
-        size_t place = size_t(j) * limb_count * n;
-        value = add_mod(value, mul_mod(source[place], factors[place], limb), limb.q);
-    }
-    *sum = value;
-}
-
-// Signed weights [count, n] to residues [count, limbs, n], coefficient form. grid (n / block, limbs, count).
-extern "C" __global__ void lift_weights(const int64_t *weights, uint64_t *residues, const Limb *limbs, uint32_t n) {
-    uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= n) return;
-    int64_t weight = weights[size_t(blockIdx.z) * n + i];
-    residues[(size_t(blockIdx.z) * gridDim.y + blockIdx.y) * n + i] = reduce_signed(weight, limbs[blockIdx.y]);
 }

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from . import arrays, runtime
@@ -34,7 +32,7 @@ def hide(
         )
     rows = parts.shape[0]
     if plain is not None:
-        plain = arrays.on_device(plain, "uint64", context.device, "plain", (rows, context.n))
+        plain = arrays.to_device(plain, "uint64", context.device, "plain", (rows, context.n))
     with generator(context, rng) as drawn:
         first = drawn.take(6 * context.n * rows)
         if first % 2:
@@ -47,23 +45,14 @@ def hide(
         )
 
 
-def switched_down(context: Context, parts: Array) -> Small:
+def switch_down(context: Context, parts: Array) -> Small:
     """Divides `parts` [rows, 2, limbs, n], in coefficient form, by all primes but the first."""
     rows = parts.shape[0]
     c0, c1 = (arrays.empty((rows, context.n), "uint64", context.device) for _ in range(2))
     grid = (-(-context.n // _THREADS), 2 * rows)
     kernel = context.kernel("switch.cu", "switch_down")
-    kernel(
-        grid,
-        _THREADS,
-        parts,
-        context.limb_table,
-        context.inverses,
-        c0,
-        c1,
-        context.limbs,
-        context.n,
-    )
+    given = (parts, context.limb_table, context.inverses)
+    kernel(grid, _THREADS, *given, c0, c1, context.limbs, context.n)
     return Small(context, c0, c1)
 
 
@@ -74,7 +63,7 @@ class ScalarProducts:
 
     def __init__(self, context: Context, matrix: Array) -> None:
         """`matrix`: int16 [rows, columns]; a row's magnitudes sum to at most the context's `row_l1_max`."""
-        values = arrays.host(matrix) if not isinstance(matrix, np.ndarray) else matrix
+        values = arrays.to_host(matrix) if not isinstance(matrix, np.ndarray) else matrix
         if values.dtype != np.int16 or values.ndim != 2:
             raise TypeError(
                 f"matrix: wanted int16 [rows, columns], got {values.dtype} {list(values.shape)}"
@@ -89,7 +78,7 @@ class ScalarProducts:
             )
         self.context, self.added = context, 0
         weights = np.ascontiguousarray(values.T)
-        self._weights = arrays.on_device(weights, "int16", context.device, "matrix", weights.shape)
+        self._weights = arrays.to_device(weights, "int16", context.device, "matrix", weights.shape)
         self.sums = arrays.zeros((self.rows, 2, context.limbs, context.n), "uint64", context.device)
 
     def add(self, first_column: int, c0: Array, c1: Array) -> None:
@@ -122,7 +111,7 @@ class ScalarProducts:
         self.added += count
 
     def add_seeded(self, first_column: int, seeded: Seeded) -> None:
-        """As `add`, from what arrived."""
+        """Adds as `add` does, from ciphertexts as they arrived."""
         self.add(first_column, *seeded.expand())
 
     def answers(self, public_key: PublicKey, plain: Array, rng: Rng | None = None) -> Small:
@@ -130,91 +119,10 @@ class ScalarProducts:
         if self.added != self.columns:
             raise ValueError(f"ciphertexts of a product: wanted {self.columns}, got {self.added}")
         hide(self.context, self.sums, plain, public_key, rng)
-        return self._finished()
+        return self._finish()
 
-    def dangerous_answers(self) -> Small:
-        """The sums themselves, switched down: they give the matrix to whoever holds the secret key."""
-        if self.added != self.columns:
-            raise ValueError(f"ciphertexts of a product: wanted {self.columns}, got {self.added}")
-        self.context.transform_in_place("ntt_inverse", self.sums)
-        return self._finished()
-
-    def _finished(self) -> Small:
-        made = switched_down(self.context, self.sums)
+    def _finish(self) -> Small:
+        made = switch_down(self.context, self.sums)
         arrays.wipe(self.sums)
         self.added = 0
         return made
-
-
-class PlaintextProducts:
-    """out_i = sum over j of weights_ij(X) * ct_j mod X^n + 1: the direct scheme."""
-
-    def __init__(self, context: Context, weights: Array) -> None:
-        """`weights`: int64 [outputs, inputs, n], small signed coefficients: the magnitudes in one answer sum to
-        at most the context's `row_l1_max`.
-        """
-        values = arrays.host(weights) if not isinstance(weights, np.ndarray) else weights
-        if (
-            values.dtype != np.int64
-            or values.ndim != 3
-            or values.shape[2] != context.n
-            or 0 in values.shape
-        ):
-            raise TypeError(
-                f"weights: wanted int64 [outputs, inputs, {context.n}], got {list(values.shape)}"
-            )
-        greatest = int(np.abs(values.astype(object)).sum(axis=(1, 2)).max()) if values.size else 0
-        if greatest > context.row_l1_max:
-            raise ValueError(
-                f"weights: wanted magnitudes that sum to {context.row_l1_max}, got {greatest}"
-            )
-        self.context, (self.outputs, self.inputs) = context, values.shape[:2]
-        count, n = self.outputs * self.inputs, context.n
-        given = arrays.on_device(
-            values.reshape(count, n), "int64", context.device, "weights", (count, n)
-        )
-        self._weights = arrays.empty((count, context.limbs, n), "uint64", context.device)
-        grid = (-(-n // _THREADS), context.limbs, count)
-        context.kernel("products.cu", "lift_weights")(
-            grid, _THREADS, given, self._weights, context.limb_table, n
-        )
-        context.transform_in_place("ntt_forward", self._weights)
-
-    def sums(self, c0: Array, c1: Array) -> Array:
-        """[outputs, 2, limbs, n] in NTT form, for c0, c1 [inputs, limbs, n]."""
-        context = self.context
-        c0, c1 = context.residues(c0, "c0"), context.residues(c1, "c1")
-        if (c0.shape[0], c1.shape[0]) != (self.inputs, self.inputs):
-            raise ValueError(
-                f"ciphertexts: wanted {self.inputs}, got {c0.shape[0]} and {c1.shape[0]}"
-            )
-        made = arrays.zeros((self.outputs, 2, context.limbs, context.n), "uint64", context.device)
-        grid = (-(-context.n // _THREADS), 2 * context.limbs, self.outputs)
-        given = (self._weights, c0, c1, made, context.limb_table, self.inputs, context.n)
-        context.kernel("products.cu", "plaintext_products")(grid, _THREADS, *given)
-        return made
-
-    def answers(
-        self,
-        c0: Array,
-        c1: Array,
-        public_key: PublicKey,
-        positions: Sequence[int] | None = None,
-        rng: Rng | None = None,
-    ) -> Small:
-        """c0, c1 [inputs, limbs, n]; a fresh flooded zero is added, then switched down and cut to `positions`."""
-        made = self.sums(c0, c1)
-        hide(self.context, made, None, public_key, rng)
-        return _cut(switched_down(self.context, made), positions)
-
-    def dangerous_answers(
-        self, c0: Array, c1: Array, positions: Sequence[int] | None = None
-    ) -> Small:
-        """Without the zero: the answers give the weights to whoever holds the secret key."""
-        made = self.sums(c0, c1)
-        self.context.transform_in_place("ntt_inverse", made)
-        return _cut(switched_down(self.context, made), positions)
-
-
-def _cut(answers: Small, positions: Sequence[int] | None) -> Small:
-    return answers if positions is None else answers.select(positions)

@@ -11,7 +11,7 @@ constexpr double QUANTISE_MAGIC = 6755399441055744.0;  // 1.5 · 2^52: the integ
 constexpr double ROUNDING_ERROR_MAX = 1.0 / 1024.0;
 
 // x · factor to the nearest integer, halves to even. No contraction: the Rust code has none.
-__device__ inline int16_t quantised(float x, double factor) {
+__device__ inline int16_t quantise(float x, double factor) {
     return int16_t(__double_as_longlong(__dadd_rn(__dmul_rn(double(x), factor), QUANTISE_MAGIC)));
 }
 

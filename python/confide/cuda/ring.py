@@ -19,10 +19,10 @@ from .context import Context
 from .generator import Rng
 from .keys import Encryptor, PublicKey, SecretKey
 from .mask_stream import MaskStream
-from .products import PlaintextProducts, ScalarProducts
+from .products import ScalarProducts
 from .wire import WireError
 
 __all__ = [
-    "Context", "Encryptor", "MaskStream", "PlaintextProducts", "PublicKey", "Rng", "ScalarProducts", "SecretKey",
+    "Context", "Encryptor", "MaskStream", "PublicKey", "Rng", "ScalarProducts", "SecretKey",
     "Seeded", "Small", "WireError",
 ]  # fmt: skip

@@ -15,13 +15,13 @@ struct Stream {
 // The stream of a seed itself (nonce zero), and of a seed for one purpose.
 __device__ inline Stream stream_of(const uint32_t *key) { return Stream{key, {0, 0, 0}}; }
 
-__device__ inline uint32_t rotated(uint32_t x, int by) { return x << by | x >> (32 - by); }
+__device__ inline uint32_t rotate_left(uint32_t x, int by) { return x << by | x >> (32 - by); }
 
 __device__ inline void quarter_round(uint32_t &a, uint32_t &b, uint32_t &c, uint32_t &d) {
-    a += b, d = rotated(d ^ a, 16);
-    c += d, b = rotated(b ^ c, 12);
-    a += b, d = rotated(d ^ a, 8);
-    c += d, b = rotated(b ^ c, 7);
+    a += b, d = rotate_left(d ^ a, 16);
+    c += d, b = rotate_left(b ^ c, 12);
+    a += b, d = rotate_left(d ^ a, 8);
+    c += d, b = rotate_left(b ^ c, 7);
 }
 
 // Block `number` of the stream as 8 words of 64 bits. Past 2^32 blocks, where crates/rlwe gives no more, the first word

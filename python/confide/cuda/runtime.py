@@ -11,7 +11,6 @@ pointer. A launch on a CUDA device goes to torch's current stream and waits for 
 from __future__ import annotations
 
 import ctypes
-import functools
 import importlib
 import os
 import re
@@ -47,16 +46,6 @@ _GRID_MAX = (2**31 - 1, 65535, 65535)
 _BLOCK_THREADS_MAX = 1024
 
 
-def devices() -> list[str]:
-    """The devices of this machine: "cpu", then each "cuda:N" that torch sees."""
-    found = ["cpu"]
-    if driver.present():
-        import torch
-
-        found += [f"cuda:{ordinal}" for ordinal in range(torch.cuda.device_count())]
-    return found
-
-
 def compile_ahead(file: str, device: str, defines: Mapping[str, str | int]) -> bool:
     """Fills the cache for `Module` with the same arguments, from any thread; whether it compiled."""
     try:
@@ -74,20 +63,24 @@ class DeviceMissing(RuntimeError):
 def check_device(device: str) -> None:
     """Refuses a name that no device has (ValueError), and a CPU without its form of the kernels (DeviceMissing)."""
     if device == "cpu":
-        _emulator()
+        _import_emulator()
     elif not re.fullmatch(r"cuda(:[0-9]+)?", device):
         raise ValueError(f'device {device}: wanted "cpu" or "cuda:N"')
 
 
-def _emulator() -> ModuleType:
-    """The kernels' CPU form (cpu.py and host/): a test tool of the checkout, which no wheel has."""
+def _import_emulator() -> ModuleType:
+    """Imports the kernels' CPU form, a test tool of the checkout, which no wheel has."""
     try:
-        return importlib.import_module(".cpu", __package__)
+        return importlib.import_module(".tests.emulator", __package__)
     except ModuleNotFoundError as error:
         raise DeviceMissing(
             "device cpu: the kernels' CPU form is for tests and is not in this package; hint: "
             "name a CUDA device, or run from a checkout of the repository"
         ) from error
+
+
+# Those of this process, by file, device and defines.
+_MODULES: dict[tuple[str, str, tuple[tuple[str, str], ...]], Module] = {}
 
 
 class Module:
@@ -102,17 +95,22 @@ class Module:
         file: str | os.PathLike[str],
         device: str,
         defines: Mapping[str, str | int] | None = None,
-    ):
+    ) -> Module:
         """Returns the one module of this process for the same file, device and defines, building it if need be."""
         given = tuple(sorted((name, str(value)) for name, value in (defines or {}).items()))
-        return _module(cls, str(file), "cuda:0" if str(device) == "cuda" else str(device), given)
+        key = (str(file), "cuda:0" if str(device) == "cuda" else str(device), given)
+        if key not in _MODULES:
+            made = object.__new__(cls)
+            made._build(key[0], key[1], dict(given))
+            _MODULES[key] = made
+        return _MODULES[key]
 
     def _build(self, file: str, device: str, defines: dict[str, str]) -> None:
         self.file, self.device = file, device
         self._source = source.read(file, defines)
         self._kernels: dict[str, Kernel] = {}
         if device == "cpu":
-            self._library: Any = _emulator().load(self._source)
+            self._library: Any = _import_emulator().load(self._source)
         elif device.startswith("cuda"):
             self._library = driver.DeviceModule(self._source, int(device.partition(":")[2] or 0))
         else:
@@ -137,7 +135,7 @@ class Module:
         parameters = self._source.kernels[name]
         if self.device != "cpu":
             return Kernel(name, parameters, self.device, self._library.kernel(name).launch)
-        found = _emulator().HostKernel(self._library, name)
+        found = _import_emulator().HostKernel(self._library, name)
         for parameter, size in zip(parameters, found.parameter_bytes, strict=True):
             known = _TYPES.get(parameter.type)
             if size != (8 if parameter.pointer else ctypes.sizeof(known[0]) if known else size):
@@ -145,15 +143,6 @@ class Module:
                     f"{name}: {parameter.name} has {size} bytes in the library, not those of its type"
                 )
         return Kernel(name, parameters, self.device, found.launch)
-
-
-@functools.cache
-def _module(
-    cls: type[Module], file: str, device: str, defines: tuple[tuple[str, str], ...]
-) -> Module:
-    made = object.__new__(cls)
-    made._build(file, device, dict(defines))
-    return made
 
 
 class Kernel:
@@ -177,7 +166,7 @@ class Kernel:
         overlap: bool = False,
     ) -> None:
         """Launches the kernel on `grid` blocks (at most three sizes) of `block` threads; waits for no device."""
-        dims = _three(grid) + _three(block)
+        dims = _to_three_sizes(grid) + _to_three_sizes(block)
         if not all(1 <= value <= most for value, most in zip(dims[:3], _GRID_MAX)):
             raise ValueError(f"{self.name}: grid {grid}, wanted 1 to {_GRID_MAX}")
         if min(dims[3:]) < 1 or dims[3] * dims[4] * dims[5] > _BLOCK_THREADS_MAX or dims[5] > 64:
@@ -194,7 +183,7 @@ class Kernel:
         ]
         self._launch(dims, int(shared), values, overlap)
 
-    def _pack(self, parameter: Parameter, value: Any) -> ctypes._SimpleCData:
+    def _pack(self, parameter: Parameter, value: Any) -> ctypes._SimpleCData[Any]:
         if parameter.pointer:
             return ctypes.c_void_p(self._address(parameter, value))
         known = _TYPES.get(parameter.type)
@@ -240,11 +229,11 @@ class Kernel:
         return TypeError(f"{self.name}: argument {parameter.name}: wanted {wanted}, got {got}")
 
 
-def _three(value: int | Sequence[int]) -> tuple[int, int, int]:
+def _to_three_sizes(value: int | Sequence[int]) -> tuple[int, int, int]:
     given = (value,) if isinstance(value, int) else tuple(int(part) for part in value)
     if not 1 <= len(given) <= 3:
         raise ValueError(f"grid or block {value}: wanted one to three numbers")
-    return (*given, 1, 1)[:3]
+    return given[0], given[1] if len(given) > 1 else 1, given[2] if len(given) > 2 else 1
 
 
 def _device_name(device: Any) -> str:

@@ -15,7 +15,7 @@ __device__ inline int64_t binomial(uint64_t word) {
 }
 
 // Below `bound`, within 2^-64: the upper 64 of the 192 bits of a 128-bit word times the bound.
-__device__ inline uint64_t below(uint64_t low, uint64_t high, uint64_t bound) {
+__device__ inline uint64_t scale_to_bound(uint64_t low, uint64_t high, uint64_t bound) {
     uint64_t carried = __umul64hi(low, bound), part = high * bound, sum = part + carried;
     return __umul64hi(high, bound) + (sum < part);
 }

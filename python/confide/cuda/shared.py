@@ -26,7 +26,7 @@ class _Handle(ctypes.Structure):
     _fields_ = [("bytes", ctypes.c_ubyte * HANDLE_BYTES)]
 
 
-class _Raw:
+class _DeviceMemory:
     """Device memory as torch takes it in without a copy."""
 
     def __init__(self, pointer: int, words: int) -> None:
@@ -58,7 +58,7 @@ class SharedWords:
 
         self._ordinal, library = int(device.partition(":")[2] or 0), driver.library()
         pointer = ctypes.c_uint64()
-        with driver._Current(self._ordinal):
+        with driver.CurrentContext(self._ordinal):
             if make:
                 whole = ctypes.c_size_t(-(-8 * count // BLOCK_BYTES) * BLOCK_BYTES)
                 driver.check(library.cuMemAlloc_v2(ctypes.byref(pointer), whole), "cuMemAlloc")
@@ -78,7 +78,7 @@ class SharedWords:
                 )
                 driver.check(opened, "cuIpcOpenMemHandle")
         self._pointer = pointer.value
-        self.words = torch.as_tensor(_Raw(self._pointer, count), device=device)
+        self.words = torch.as_tensor(_DeviceMemory(self._pointer, count), device=device)
         if make:
             self.words.zero_()
             # Before anybody else can write there.
@@ -93,7 +93,7 @@ class SharedWords:
                 self._map.close()
             return
         library, pointer = driver.library(), ctypes.c_uint64(self._pointer)
-        with driver._Current(self._ordinal):
+        with driver.CurrentContext(self._ordinal):
             if self._made:
                 driver.check(library.cuMemFree_v2(pointer), "cuMemFree")
             else:

@@ -17,10 +17,6 @@ _KERNEL = re.compile(
     r'extern\s+"C"\s+__global__\s+(?:__launch_bounds__\s*\([^)]*\)\s*)?void\s+'
     r"(?:__launch_bounds__\s*\([^)]*\)\s*)?(\w+)\s*\(([^)]*)\)"
 )
-_DYNAMIC_SHARED = re.compile(
-    r"extern\s+__shared__\s+(?:__align__\s*\(\s*\d+\s*\)\s*)?"
-    r"((?:unsigned\s+|signed\s+)?[\w:]+(?:\s+long)*)\s+(\w+)\s*\[\s*\]\s*;"
-)
 _VARIANT = re.compile(r"^// compile with:(.*)$", re.MULTILINE)
 
 
@@ -64,15 +60,6 @@ def variants(file: str | os.PathLike[str]) -> list[dict[str, str]]:
     return [dict(word.split("=", 1) for word in line.split()) for line in lines] or [{}]
 
 
-def for_host(source: Source) -> str:
-    """The text for a host compiler: dynamic shared memory becomes a pointer, each kernel gets its launcher."""
-    text = _DYNAMIC_SHARED.sub(
-        r"\1 *\2 = reinterpret_cast<\1 *>(confide_cpu::dynamic_shared);", source.text
-    )
-    launchers = "".join(f"CONFIDE_KERNEL({name})\n" for name in source.kernels)
-    return f'#line 1 "{source.path}"\n{text}\n{launchers}'
-
-
 def _closure(path: Path) -> list[Path]:
     """The file and, depth first and once each, what it includes from its own folder or this package's."""
     found: list[Path] = []
@@ -87,9 +74,7 @@ def _closure(path: Path) -> list[Path]:
                 if (folder / name).is_file():
                     waiting.append((folder / name).resolve())
                     break
-    # The CPU form is part of what every file means, where it is there: wheels leave it out.
-    host = sorted((FOLDER / "host").glob("*"))
-    return found + [header for header in host if header not in found]
+    return found
 
 
 def _kernels(text: str, defines: dict[str, str]) -> dict[str, tuple[Parameter, ...]]:

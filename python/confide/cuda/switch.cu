@@ -20,7 +20,7 @@ extern "C" __global__ void switch_down(const uint64_t *parts, const Limb *limbs,
 #pragma unroll
     for (uint32_t last = LIMBS_MAX - 1; last > 0; last--) {
         if (last >= limb_count) continue;
-        int64_t rest = centred(x[last], limbs[last].q);
+        int64_t rest = centre(x[last], limbs[last].q);
 #pragma unroll
         for (uint32_t limb = 0; limb < last; limb++) {
             uint64_t q = limbs[limb].q, less = reduce_signed(rest, limbs[limb]);

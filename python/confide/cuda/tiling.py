@@ -10,7 +10,7 @@ from pathlib import Path
 from . import cache, source
 
 # Columns that a warp takes at a time: 32 lanes of 16 bytes.
-CHUNK_COLUMNS = {"float": 128, "bf16": 256, "four_bit": 1024}
+CHUNK_COLUMNS = {"float": 128, "bf16": 256}
 SPLIT_MAX, RESULTS_MAX = 8, 32
 # Staged vectors larger than the first bound leave room for too few blocks; than the second, for none.
 STAGED_BYTES_USUAL, STAGED_BYTES_MAX = 48 << 10, 192 << 10
@@ -50,7 +50,7 @@ class Tiling:
     resident: int = 512
 
     def grid(self, product: Product) -> int:
-        """Blocks to launch."""
+        """Gives the number of blocks to launch."""
         held, width = self.rows, product.out
         if product.output == "SWIGLU":
             held, width = held // 2, width // 2
@@ -58,12 +58,12 @@ class Tiling:
         wanted = -(-groups // (self.warps // self.split))
         return min(wanted, self.blocks) if self.blocks else wanted
 
-    def shared(self, product: Product) -> int:
-        """Bytes of dynamic shared memory."""
+    def shared_bytes(self, product: Product) -> int:
+        """Gives the bytes of dynamic shared memory."""
         return staged_bytes(product) if self.staged else 0
 
     def defines(self, product: Product, element: str) -> dict[str, str | int]:
-        """The macros of gemv.cu."""
+        """Gives the macros of gemv.cu."""
         return {
             "WEIGHT": product.weight, "ELEMENT": element, "NORMED": str(product.normed).lower(),
             "OUTPUT": product.output, "ROWS": self.rows, "SPLIT": self.split, "UNROLL": self.unroll,
@@ -77,43 +77,30 @@ def staged_bytes(product: Product) -> int:
     return product.batch * product.columns * 4
 
 
-def by_shape(product: Product) -> Tiling:
+def choose_by_shape(product: Product) -> Tiling:
     """A tiling that keeps at least 8 words of 16 bytes in flight a lane and splits columns where rows are few."""
     pairs = product.output == "SWIGLU"
-    rows = (
-        2
-        if pairs
-        else 4
-        if product.out >= 16_384 or product.batch > 4
-        else 1
-        if product.batch == 1
-        else 2
-    )
-    if (pairs and product.batch > 1) or product.weight == "four_bit":
+    if pairs:
+        rows = 2 if product.batch == 1 else 4
+    elif product.out >= 16_384 or product.batch > 4:
         rows = 4
+    else:
+        rows = min(product.batch, 2)
     groups = product.out // rows
     split = 1
     while split < SPLIT_MAX and product.chunks > 8 * split and groups * split < 8192:
         split += 1
-    deep = (
-        12 if product.batch == 1 else 4 if product.batch > 4 and product.weight == "four_bit" else 8
-    )
+    deep = 12 if product.batch == 1 else 8
     unroll = max(1, min(-(-product.chunks // split), deep // rows, 8))
     staged = split == 1 and staged_bytes(product) <= STAGED_BYTES_USUAL
     # Many sums in registers: fewer threads, or they would spill.
-    resident = (
-        256
-        if product.batch > 4
-        else 512
-        if product.batch == 1 and product.weight != "four_bit"
-        else 384
-    )
+    resident = 256 if product.batch > 4 else 384 if product.batch > 1 else 512
     return Tiling(rows, split, unroll, split if split > 2 else 4, staged=staged, resident=resident)
 
 
 def candidates(product: Product) -> Iterator[Tiling]:
     """Tilings worth measuring for this product, the choice by shape first."""
-    first = by_shape(product)
+    first = choose_by_shape(product)
     yield first
     pairs = product.output == "SWIGLU"
     for rows in (2, 4) if pairs else (1, 2, 4):
@@ -143,7 +130,7 @@ def path(device_name: str) -> Path:
     return cache.folder() / f"tilings-{plain}-{source.read('gemv.cu').digest[:16]}.json"
 
 
-def measured(device_name: str) -> dict[Product, Tiling]:
+def load_measured(device_name: str) -> dict[Product, Tiling]:
     """The tilings that tune.py chose on a device of this name; none where it never ran."""
     file = path(device_name)
     if not file.is_file():
@@ -153,9 +140,9 @@ def measured(device_name: str) -> dict[Product, Tiling]:
     }
 
 
-def keep(device_name: str, chosen: dict[Product, Tiling]) -> None:
-    """Adds to what `measured` gives."""
-    whole = {**measured(device_name), **chosen}
+def save_measured(device_name: str, chosen: dict[Product, Tiling]) -> None:
+    """Adds tilings to those that `load_measured` gives."""
+    whole = {**load_measured(device_name), **chosen}
     rows = [
         {"product": asdict(product), "tiling": asdict(tiling)} for product, tiling in whole.items()
     ]

@@ -1,7 +1,7 @@
 """`python -m confide.cuda.tune SHAPE [--rows N]`: measures tilings of a step's products and keeps the fastest.
 
 Each candidate runs over all layers' own weights, so that they come from memory and not from L2, inside one CUDA graph.
-What was chosen serves every later DecodeStep on a device of this name (tiling.measured).
+What was chosen serves every later DecodeStep on a device of this name (tiling.load_measured).
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from typing import Any
 
 from . import runtime, tiling
 from .decode import DecodeStep
-from .four_bit import FourBitTiles
 from .tiling import Product, Tiling
 
 REPEATS = 5
@@ -30,7 +29,7 @@ def tune(step: DecodeStep, most: int = 24) -> dict[Product, tuple[Tiling, float,
     found = {}
     for product, matrices, arguments in _products(step):
         timed: dict[Tiling, float] = {}
-        candidates = _first(tiling.candidates(product), most)
+        candidates = _select_candidates(tiling.candidates(product), most)
         with ThreadPoolExecutor() as pool:
             defines = [candidate.defines(product, step.element) for candidate in candidates]
             list(pool.map(lambda one: runtime.compile_ahead("gemv.cu", step.device, one), defines))
@@ -43,10 +42,10 @@ def tune(step: DecodeStep, most: int = 24) -> dict[Product, tuple[Tiling, float,
                 f"{product}: wanted one tiling of {len(candidates)} that runs here, found none"
             )
         best = min(timed, key=timed.__getitem__)
-        found[product] = (best, timed[best], timed.get(tiling.by_shape(product), math.nan))
+        found[product] = (best, timed[best], timed.get(tiling.choose_by_shape(product), math.nan))
     import torch
 
-    tiling.keep(
+    tiling.save_measured(
         torch.cuda.get_device_name(step.device),
         {product: best for product, (best, _, _) in found.items()},
     )
@@ -71,9 +70,7 @@ def main(arguments: list[str] | None = None) -> int:
     step = random_step(given.shape, given.rows, given.layers, given.device)
     print(f"{'product':48} {'by shape':>20} {'best':>20}  tiling")
     for product, (tiles, best, by_shape) in tune(step, given.candidates).items():
-        size = (
-            product.out * product.columns * {"float": 4, "bf16": 2, "four_bit": 0.5}[product.weight]
-        )
+        size = product.out * product.columns * {"float": 4, "bf16": 2}[product.weight]
         name = f"{product.weight} {product.output} {product.out} x {product.columns}, {product.batch} rows"
         cells = " ".join(
             f"{took:8.2f} us {size / took / 1e3:4.0f} GB/s" for took in (by_shape, best)
@@ -91,6 +88,7 @@ def random_step(
     from confide.worker import config as shapes
     from confide.worker import rotary, weights
     from confide.worker.cache import Cache, Size
+    from confide.worker.kernels import shape_of
 
     config = dataclasses.replace(shapes.SHAPES[shape], layers=layers)
     target, kind = torch.device(device), getattr(torch, dtype)
@@ -98,7 +96,7 @@ def random_step(
     cosines, sines = (table.to(target) for table in rotary.angles(config.rope, cache.length))
     made = weights.random(config, 0, target, kind)
     return DecodeStep(
-        config,
+        shape_of(config),
         made,
         cache.values,
         cosines,
@@ -126,13 +124,11 @@ def _products(step: DecodeStep) -> Iterator[tuple[Product, list[Any], tuple[Any,
 
 
 def _product(step: DecodeStep, matrix: Any, output: str, norm: Any) -> Product:
-    if isinstance(matrix, FourBitTiles):
-        return Product("four_bit", output, norm is not None, matrix.out, matrix.columns, step.rows)
     out, columns = matrix.weight.shape
     return Product(step.element, output, norm is not None, int(out), int(columns), step.rows)
 
 
-def _first(candidates: Iterator[Tiling], most: int) -> list[Tiling]:
+def _select_candidates(candidates: Iterator[Tiling], most: int) -> list[Tiling]:
     """The choice by shape and an even selection of the others."""
     whole = list(candidates)
     return whole[:1] + whole[1 :: max(1, len(whole) // most)]
@@ -157,10 +153,8 @@ def _microseconds(
 
     def launch() -> None:
         for matrix in matrices:
-            packed = isinstance(matrix, FourBitTiles)
-            data, scales = (matrix.tiles, matrix.scales) if packed else (matrix.weight, None)
-            kernel(tiles.grid(product), tiles.warps * 32, data, scales, matrix.bias, rows, norm, target, product.out,
-                   product.columns, step.config.norm_epsilon, shared=tiles.shared(product))  # fmt: skip
+            kernel(tiles.grid(product), tiles.warps * 32, matrix.weight, matrix.bias, rows, norm, target, product.out,
+                   product.columns, step.config.norm_epsilon, shared=tiles.shared_bytes(product))  # fmt: skip
 
     with torch.cuda.device(step.device):
         try:

@@ -3,7 +3,7 @@
 #pragma once
 
 #ifndef __CUDACC__
-#include "host/cuda_on_cpu.h"
+#include "tests/emulator/cuda_on_cpu.h"
 #elif defined(__CUDACC_RTC__)
 // NVRTC has no headers of its own. uint64_t is `unsigned long long`, the type that the 64-bit atomics take.
 typedef signed char int8_t;

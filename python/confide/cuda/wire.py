@@ -22,7 +22,7 @@ _THREADS = 256
 
 
 class Kind(NamedTuple):
-    """A type that travels."""
+    """A type that has a wire form: its name and number."""
 
     name: str
     number: int
@@ -42,7 +42,7 @@ def header(context: Context, kind: Kind) -> bytes:
     return bytes([VERSION, kind.number, context.set.id, context.bits])
 
 
-def opened(context: Context, kind: Kind, form: bytes, length: int | None = None) -> bytes:
+def read_body(context: Context, kind: Kind, form: bytes, length: int | None = None) -> bytes:
     """What follows the header of a form, which is checked; `length`: the whole form's."""
     if len(form) < HEADER_BYTES:
         raise WireError(f"{kind.name}: ends early")
@@ -61,24 +61,24 @@ def packed_bytes(context: Context, limbs: int, count: int) -> int:
     return sum(-(-count * prime.bit_length() // 8) for prime in context.primes[:limbs])
 
 
-def packed(context: Context, values: Array) -> list[bytes]:
+def pack(context: Context, values: Array) -> list[bytes]:
     """Returns the bytes of each of `values` [count, limbs, n], modulo the first limbs."""
     count, limbs, n = values.shape
     starts, total = _layout(context, limbs, n)
     words = arrays.zeros((count, total), "uint64", context.device)
     if n > 0:
         grid = (-(-n // _THREADS), limbs, count)
-        given = arrays.on_device(starts, "uint32", context.device, "starts", (limbs,))
+        given = arrays.to_device(starts, "uint32", context.device, "starts", (limbs,))
         context.kernel("wire.cu", "pack")(
             grid, _THREADS, values, context.limb_table, given, words, total, n
         )
     size = packed_bytes(context, limbs, n)
-    rows = arrays.host(words).view(np.uint8).reshape(count, 8 * total)
+    rows = arrays.to_host(words).view(np.uint8).reshape(count, 8 * total)
     return [row[:size].tobytes() for row in rows]
 
 
-def unpacked(context: Context, kind: Kind, forms: Sequence[bytes], limbs: int, n: int) -> Array:
-    """The inverse of `packed`, [count, limbs, n]; refuses values that are not reduced and spare bits."""
+def unpack(context: Context, kind: Kind, forms: Sequence[bytes], limbs: int, n: int) -> Array:
+    """The inverse of `pack`, [count, limbs, n]; refuses values that are not reduced and spare bits."""
     starts, total = _layout(context, limbs, n)
     size = packed_bytes(context, limbs, n)
     # The kernel reads a word beyond the last.
@@ -94,12 +94,12 @@ def unpacked(context: Context, kind: Kind, forms: Sequence[bytes], limbs: int, n
     if n == 0:
         return values
     status = arrays.zeros(len(forms), "uint32", context.device)
-    words = arrays.on_device(rows, "uint64", context.device, "words", rows.shape)
-    given = arrays.on_device(starts, "uint32", context.device, "starts", (limbs,))
+    words = arrays.to_device(rows, "uint64", context.device, "words", rows.shape)
+    given = arrays.to_device(starts, "uint32", context.device, "starts", (limbs,))
     grid = (-(-n // _THREADS), limbs, len(forms))
     kernel = context.kernel("wire.cu", "unpack")
     kernel(grid, _THREADS, words, context.limb_table, given, values, status, total + 1, n)
-    if arrays.host(status).any():
+    if arrays.to_host(status).any():
         raise WireError(f"{kind.name}: a value is not below its modulus")
     return values
 

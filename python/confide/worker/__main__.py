@@ -18,53 +18,40 @@ STOP_SECONDS = 4.0
 
 
 def arguments(given: list[str] | None = None) -> argparse.Namespace:
-    """The command line."""
+    """Reads the command line."""
     from .setup import CONTEXT_TOKENS, DTYPES, SLOTS
 
     parser = argparse.ArgumentParser(
         prog="python -m confide.worker", description=__doc__.splitlines()[0]
     )
-    parser.add_argument(
-        "--socket", type=Path, required=True, help="path of the Unix socket to make"
-    )
-    parser.add_argument(
-        "--model", required=True, help="a folder with config.json, or a built-in shape's name"
-    )
-    parser.add_argument("--device", default="cuda:0", help="cuda:N or cpu")
-    parser.add_argument("--dtype", choices=sorted(DTYPES), default="bf16")
-    parser.add_argument("--slots", type=int, default=SLOTS, help="generations that run at once")
-    parser.add_argument(
+    add = parser.add_argument
+    add("--socket", type=Path, required=True, help="path of the Unix socket to make")
+    add("--model", required=True, help="a folder with config.json, or a built-in shape's name")
+    add("--device", default="cuda:0", help="cuda:N or cpu")
+    add("--dtype", choices=sorted(DTYPES), default="bf16")
+    add("--slots", type=int, default=SLOTS, help="generations that run at once")
+    add(
         "--context",
         type=int,
         default=CONTEXT_TOKENS,
         help="tokens of each, at most the model's own",
     )
-    parser.add_argument("--queue", type=int, default=64, help="generations that may wait")
-    parser.add_argument(
+    add("--queue", type=int, default=64, help="generations that may wait")
+    add(
         "--random-weights",
         type=int,
         metavar="SEED",
         help="serve the shape alone, with random weights",
     )
-    parser.add_argument(
-        "--layers", type=int, help="only so many layers; everything that is served says so"
-    )
-    parser.add_argument(
-        "--weight-bits", type=int, choices=[4], help="quantise the layers' matrices on the device"
-    )
-    parser.add_argument(
-        "--chunk", type=int, default=512, help="tokens of a prompt between two steps of others"
-    )
-    parser.add_argument("--cache-bytes", type=int, default=0, help="most that the cache may take")
-    parser.add_argument(
-        "--prefill-bytes", type=int, default=0, help="most that a chunk's activations may take"
-    )
-    parser.add_argument("--decoder", choices=["auto", "kernels", "torch"], default="auto")
-    parser.add_argument("--no-graphs", action="store_true", help="run steps as they stand")
-    parser.add_argument(
-        "--no-warm", action="store_true", help="record steps when they are first needed"
-    )
-    parser.add_argument("--name", help="the model's name in reports")
+    add("--layers", type=int, help="only so many layers; everything that is served says so")
+    add("--weight-bits", type=int, choices=[4], help="quantise the layers' matrices on the device")
+    add("--chunk", type=int, default=512, help="tokens of a prompt between two steps of others")
+    add("--cache-bytes", type=int, default=0, help="most that the cache may take")
+    add("--prefill-bytes", type=int, default=0, help="most that a chunk's activations may take")
+    add("--decoder", choices=["auto", "kernels", "torch"], default="auto")
+    add("--no-graphs", action="store_true", help="run steps as they stand")
+    add("--no-warm", action="store_true", help="record steps when they are first needed")
+    add("--name", help="the model's name in reports")
     return parser.parse_args(given)
 
 
@@ -89,7 +76,7 @@ def main() -> int:
             flush=True,
         )
         return 1
-    stop.then(server.stop)
+    stop.on_stop(server.stop)
     print(json.dumps({"ready": True, "protocol": 1, "pid": os.getpid()}), flush=True)
     try:
         server.run()
@@ -112,16 +99,16 @@ class Stop:
 
     def __init__(self) -> None:
         self.asked = threading.Event()
-        self.action = None
+        self.action: Callable[[], None] | None = None
 
     def watch(self) -> None:
-        """Begins to listen for all three."""
+        """Begins to listen for all three ways to be stopped."""
         for number in (signal.SIGTERM, signal.SIGINT):
             # A handler runs in the middle of anything, so it only starts what asks.
             signal.signal(number, lambda *_: threading.Thread(target=self.ask, daemon=True).start())
-        threading.Thread(target=self.until_input_ends, name="standard-input", daemon=True).start()
+        threading.Thread(target=self.watch_input, name="standard-input", daemon=True).start()
 
-    def until_input_ends(self) -> None:
+    def watch_input(self) -> None:
         """Reads standard input until its end, which is the end of `confide serve`."""
         with contextlib.suppress(OSError):
             # One that is not open has ended.
@@ -142,7 +129,7 @@ class Stop:
         time.sleep(STOP_SECONDS)
         os._exit(0)
 
-    def then(self, action: Callable[[], None]) -> None:
+    def on_stop(self, action: Callable[[], None]) -> None:
         """What stops cleanly, once there is something to stop."""
         self.action = action
         if self.asked.is_set():

@@ -48,14 +48,14 @@ class Adapters:
     def __init__(self, context: Context) -> None:
         self.context = context
         self.loaded: dict[str, Adapter] = {}
-        self.bank = Bank(context)
+        self.bank = PlainBank(context)
         # Unloaded, but generations run with them; `in_use` tells for how long.
         self.leaving: list[Adapter] = []
         self.in_use: Callable[[Adapter], bool] = lambda adapter: False
 
     def load(self, name: str, kind: str, spec: dict[str, Any]) -> Adapter:
-        """Makes and attaches one. Raises `AdapterError`."""
-        return self.attach(name, self.made(name, kind, spec))
+        """Makes and attaches an adapter. Raises `AdapterError`."""
+        return self.attach(name, self.make(name, kind, spec))
 
     def attach(self, name: str, adapter: Adapter) -> Adapter:
         """Takes an adapter that was made, between two steps."""
@@ -65,7 +65,7 @@ class Adapters:
             if len(self.loaded) >= ADAPTERS_MAX:
                 raise AdapterError(f"too many adapters: wanted at most {ADAPTERS_MAX}")
             for site, got in adapter.sites.items():
-                self.check(name, site, tuple(got))
+                self.check(name, site, got)
             if isinstance(adapter, PlainAdapter):
                 self.bank.take(adapter)
         except Exception:
@@ -74,7 +74,7 @@ class Adapters:
         self.loaded[name] = adapter
         return adapter
 
-    def made(self, name: str, kind: str, spec: dict[str, Any]) -> Adapter:
+    def make(self, name: str, kind: str, spec: dict[str, Any]) -> Adapter:
         """Reads or reaches an adapter; may take long, and may run beside steps."""
         if kind == "plain":
             _, pairs = peft.load(str(spec.get("path", "")))
@@ -103,7 +103,7 @@ class Adapters:
             )
 
     def unload(self, name: str) -> None:
-        """Forgets one. Generations that run with it go on."""
+        """Forgets an adapter. Generations that run with it go on."""
         adapter = self.loaded.pop(name, None)
         if adapter is None:
             raise AdapterError(f"no adapter {name!r} is loaded")
@@ -121,7 +121,7 @@ class Adapters:
         return len(done)
 
     def clear(self) -> None:
-        """Forgets all."""
+        """Forgets all adapters."""
         for name in list(self.loaded):
             self.unload(name)
 
@@ -150,7 +150,7 @@ class PlainAdapter:
     count = itertools.count()
 
     def __init__(
-        self, name: str, pairs: dict[Site, peft.Pair], bank: Bank, context: Context
+        self, name: str, pairs: dict[Site, peft.Pair], bank: PlainBank, context: Context
     ) -> None:
         self.name, self.bank = name, bank
         self.sites = {site: (pair.a.shape[1], pair.b.shape[0]) for site, pair in pairs.items()}
@@ -210,14 +210,14 @@ class PlainDeltas:
         self.adapter.open_count -= 1
 
 
-class Bank:
+class PlainBank:
     """All plain adapters side by side: one product with every A, a mask that leaves each row its own adapter's part,
     one product with every B. Which adapter a row has is data on the device, so that one recorded step serves all.
     """
 
     def __init__(self, context: Context) -> None:
-        self.context, self.members = context, []
-        self.version = 0
+        self.context, self.version = context, 0
+        self.members: list[PlainAdapter] = []
         self.stacked: dict[tuple[int, str], tuple[Tensor, Tensor, list[str]]] = {}
         self.copies: dict[tuple[int, str, torch.dtype], tuple[Tensor, Tensor, list[str]]] = {}
         self.shares = torch.zeros(context.slots, 0, device=context.device, dtype=context.dtype)
@@ -258,20 +258,18 @@ class Bank:
         self, members: list[PlainAdapter], layer: int, source: str
     ) -> tuple[Tensor, Tensor, list[str]]:
         """A [members · ranks, in] and B [outputs, members · ranks], ranks filled up to the largest."""
-        config, names = self.context.config, list(READS[source])
+        widths, names = self.context.config.widths(), list(READS[source])
         ranks = {name: rank_of(members, (layer, name)) for name in names}
         names = [name for name in names if ranks[name]]
-        width = config.width((layer, names[0]))[0]
+        width = widths[names[0]][0]
         total = sum(ranks[name] for name in names)
         kept = {"device": self.context.device, "dtype": self.context.dtype}
         a = torch.zeros(len(members), total, width, **kept)
-        b = torch.zeros(
-            sum(config.width((layer, name))[1] for name in names), len(members), total, **kept
-        )
+        b = torch.zeros(sum(widths[name][1] for name in names), len(members), total, **kept)
         for index, member in enumerate(members):
             row = column = 0
             for name in names:
-                out = config.width((layer, name))[1]
+                out = widths[name][1]
                 if (layer, name) in member.a:
                     one_a, one_b = member.a[layer, name], member.b[layer, name]
                     a[index, column : column + one_a.shape[0]] = one_a
@@ -279,7 +277,7 @@ class Bank:
                 row, column = row + out, column + ranks[name]
         return a.view(-1, width), b.view(b.shape[0], -1), names
 
-    def held(
+    def stacks_for(
         self, layer: int, source: str, dtype: torch.dtype
     ) -> tuple[Tensor, Tensor, list[str]] | None:
         """The stacks in the type of the rows: kernels of few rows keep activations in float32."""
@@ -305,13 +303,13 @@ class Bank:
         deltas: list[Deltas | None],
     ) -> None:
         """`deltas` are not asked: rows of others, and of none, have no share."""
-        found = self.held(layer, source, rows.dtype)
+        found = self.stacks_for(layer, source, rows.dtype)
         if found is None:
             return
         a, b, names = found
         count = rows.shape[0]
         inner = (rows @ a.t()).view(count, len(self.members), -1) * self.shares[:count, :, None]
-        target = neighbours([outputs[name] for name in names])
+        target = join_neighbours([outputs[name] for name in names])
         if target is not None:
             target.addmm_(inner.view(count, -1), b.t())
             return
@@ -327,7 +325,7 @@ def rank_of(members: list[PlainAdapter], site: Site) -> int:
     return max((member.a[site].shape[0] for member in members if site in member.a), default=0)
 
 
-def neighbours(parts: list[Tensor]) -> Tensor | None:
+def join_neighbours(parts: list[Tensor]) -> Tensor | None:
     """One view over tensors [T, width] that lie beside each other in the same rows; None where they do not."""
     first, width = parts[0], 0
     for part in parts:
@@ -339,14 +337,14 @@ def neighbours(parts: list[Tensor]) -> Tensor | None:
 
 
 def sites_on_wire(sites: dict[Site, Width]) -> list[list[Any]]:
-    """[layer, projection, in, out] of each site, as the protocol has them."""
+    """Gives [layer, projection, in, out] of each site, as the protocol has them."""
     order = {projection: index for index, projection in enumerate(PROJECTIONS)}
     places = sorted(sites.items(), key=lambda item: (item[0][0], order[item[0][1]]))
     return [[layer, projection, *width] for (layer, projection), width in places]
 
 
 def sites_from_wire(listed: Any) -> dict[Site, Width]:
-    """The reverse. Raises `AdapterError`."""
+    """Reads sites from [layer, projection, in, out]. Raises `AdapterError`."""
     sites: dict[Site, Width] = {}
     try:
         for layer, projection, width, out in listed:

@@ -29,7 +29,7 @@ class Size:
     context: int
 
     def bytes(self, config: Config, dtype: torch.dtype) -> int:
-        """Bytes of the whole cache."""
+        """Gives the bytes of the whole cache."""
         return self.slots * (self.context + SPARE) * token_bytes(config, dtype)
 
 
@@ -77,7 +77,7 @@ class Cache:
         self.idle_position = size.context
 
     def bytes(self) -> int:
-        """Bytes taken."""
+        """Gives the bytes taken."""
         return self.values.nbytes
 
     def flat(self, layer: int) -> Tensor:
@@ -85,11 +85,11 @@ class Cache:
         return self.values[layer].view(-1, self.values.shape[-1])
 
     def keys(self, layer: int, rows: int, context: int) -> Tensor:
-        """[rows, kv_heads, context, head_dim]."""
+        """Gives the keys of a layer, [rows, kv_heads, context, head_dim]."""
         return self.values[layer, 0, :rows, :, :context]
 
     def content(self, layer: int, rows: int, context: int) -> Tensor:
-        """Values, as `keys`."""
+        """Gives the values of a layer, [rows, kv_heads, context, head_dim]."""
         return self.values[layer, 1, :rows, :, :context]
 
     def clear(self, slot: int) -> None:

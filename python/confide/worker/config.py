@@ -68,7 +68,7 @@ class Config:
         return self.kv_heads * self.head_dim
 
     def widths(self) -> dict[str, Width]:
-        """Input and output width of each projection."""
+        """Gives the input and output width of each projection."""
         hidden, ffn = self.hidden, self.ffn
         query, key = self.query_width, self.key_width
         return {
@@ -83,7 +83,7 @@ class Config:
         return self.widths().get(projection) if 0 <= layer < layers else None
 
     def parameters(self) -> int:
-        """Number of weights."""
+        """Gives the number of weights."""
         query, key = self.query_width, self.key_width
         attention = self.hidden * (2 * query + 2 * key) + (query + 2 * key if self.bias else 0)
         layer = attention + 3 * self.hidden * self.ffn + 2 * self.hidden
@@ -91,7 +91,7 @@ class Config:
 
 
 def read(folder: Path) -> Config:
-    """The shape of the model in `folder`."""
+    """Reads the shape of the model in `folder`."""
     path = folder / "config.json"
     try:
         with open(path, "rb") as file:
@@ -113,8 +113,8 @@ def parse(raw: dict[str, Any]) -> Config:
     """The shape that a `config.json` describes, in the layout of transformers 4 or 5."""
     family = raw.get("model_type")
     if family not in FAMILIES:
-        raise refused("model_type", " or ".join(FAMILIES), family)
-    refuse_what_changes_the_output(raw, family)
+        raise field_error("model_type", " or ".join(FAMILIES), family)
+    refuse_unsupported(raw, family)
     heads = number(raw, "num_attention_heads", LAYERS_MAX)
     hidden = number(raw, "hidden_size", DIMENSION_MAX)
     head_dim = raw.get("head_dim") or hidden // heads
@@ -142,16 +142,16 @@ def parse(raw: dict[str, Any]) -> Config:
     return with_exact_longrope(config)
 
 
-def refuse_what_changes_the_output(raw: dict[str, Any], family: str) -> None:
+def refuse_unsupported(raw: dict[str, Any], family: str) -> None:
     """Refuses by name what the three families allow and this worker does not compute."""
     flags = ["mlp_bias", "use_sliding_window"] + ([] if family == "qwen2" else ["attention_bias"])
     for flag in flags:
         if raw.get(flag):
-            raise refused(flag, "false", raw[flag])
+            raise field_error(flag, "false", raw[flag])
     if raw.get("hidden_act", "silu") not in ("silu", "swish"):
-        raise refused("hidden_act", "silu", raw["hidden_act"])
+        raise field_error("hidden_act", "silu", raw["hidden_act"])
     if raw.get("quantization_config"):
-        raise refused("quantization_config", "plain weights", "quantised ones")
+        raise field_error("quantization_config", "plain weights", "quantised ones")
 
 
 def rope(raw: dict[str, Any], head_dim: int) -> Rope:
@@ -165,7 +165,7 @@ def rope(raw: dict[str, Any], head_dim: int) -> Rope:
         return plain
     if kind == "linear":
         return replace(plain, kind=kind, factor=float(given["factor"]))
-    original = given.get("original_max_position_embeddings") or raw.get(
+    original: Any = given.get("original_max_position_embeddings") or raw.get(
         "original_max_position_embeddings"
     )
     try:
@@ -181,7 +181,7 @@ def rope(raw: dict[str, Any], head_dim: int) -> Rope:
             )
     except (KeyError, TypeError) as error:
         raise ConfigError(f"config.json: rope_scaling: {kind}: {error} is missing") from error
-    raise refused("rope_type", "default, linear, llama3 or longrope", kind)
+    raise field_error("rope_type", "default, linear, llama3 or longrope", kind)
 
 
 def longrope(plain: Rope, given: dict[str, Any], original: int, context: int) -> Rope:
@@ -190,7 +190,7 @@ def longrope(plain: Rope, given: dict[str, Any], original: int, context: int) ->
 
     short = tuple(float(value) for value in given["short_factor"])
     if len(short) != plain.rotary // 2:
-        raise refused("short_factor", f"{plain.rotary // 2} numbers", len(short))
+        raise field_error("short_factor", f"{plain.rotary // 2} numbers", len(short))
     factor = given.get("factor") or context / original
     scale = given.get("attention_factor")
     if scale is None:
@@ -210,15 +210,15 @@ def with_exact_longrope(config: Config) -> Config:
 
 
 def number(raw: dict[str, Any], name: str, most: int) -> int:
-    """A whole number from 1 to `most`."""
+    """Reads a whole number from 1 to `most`."""
     value = raw.get(name)
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
-        raise refused(name, f"a whole number from 1 to {most}", value)
+        raise field_error(name, f"a whole number from 1 to {most}", value)
     return value
 
 
-def refused(name: str, wanted: str, got: object) -> ConfigError:
-    """The error for a field."""
+def field_error(name: str, wanted: str, got: object) -> ConfigError:
+    """Makes the error for a field of config.json."""
     return ConfigError(f"config.json: {name}: wanted {wanted}, got {got!r}")
 
 

@@ -39,8 +39,8 @@ class Deltas(Protocol):
     Where they are there: `before_step(rows)` is called on the host before each pass over so many rows of the
     generation, `after_step()` when that pass's tokens have been read (status words may be read then without waiting);
     both may raise `AdapterError`. `place(row)` tells which row of decode batches is the generation's from now on, None
-    at its end; `belongs_to(id)` the generation's number; `close()` is called at the end. `grouped` is a `Grouped` that
-    several deltas share: decode batches call it, prefills call `add`.
+    at its end; `belongs_to(id)` the generation's number; `close()` is called at the end. `grouped` is a `DeltasGroup`
+    that several deltas share: decode batches call it, prefills call `add`.
     """
 
     guarantee: str
@@ -75,7 +75,7 @@ class Adapter(Protocol):
 
 
 @runtime_checkable
-class Grouped(Protocol):
+class DeltasGroup(Protocol):
     """Applies the deltas of several generations at once."""
 
     def add(
@@ -115,16 +115,16 @@ def graph_key(deltas: Deltas | None) -> Hashable:
     return getattr(deltas, "graph_key", None) or ("generation", id(deltas))
 
 
-Failed = Callable[[int, Exception], None]
+OnFailure = Callable[[int, Exception], None]
 
 
-def add_each(point: Point, deltas: Sequence[Deltas | None], failed: Failed) -> None:
+def add_each(point: Point, deltas: Sequence[Deltas | None], on_failure: OnFailure) -> None:
     """Adds each row's own deltas: grouped ones together, the others one row after the other.
 
-    What goes wrong with one row is told to `failed` and leaves the others alone; what goes wrong with a group is told
-    for each of its rows. Grouped deltas may also keep an error of their own in `error`.
+    What goes wrong with one row goes to `on_failure` and leaves the others alone; what goes wrong with a group, for
+    each of its rows. Grouped deltas may also keep an error of their own in `error`.
     """
-    groups: dict[int, Grouped] = {}
+    groups: dict[int, DeltasGroup] = {}
     for one in deltas:
         grouped = getattr(one, "grouped", None)
         if grouped is not None:
@@ -134,17 +134,18 @@ def add_each(point: Point, deltas: Sequence[Deltas | None], failed: Failed) -> N
         rows = [row for row, one in enumerate(members) if one is not None]
         try:
             grouped.add(point.layer, point.source, point.rows, point.outputs, members)
-        except Exception as error:
+        except Exception as fault:
             for row in rows:
-                failed(row, error)
+                on_failure(row, fault)
         for row in rows:
-            if getattr(members[row], "error", None) is not None:
-                failed(row, members[row].error)
+            error: AdapterError | None = getattr(members[row], "error", None)
+            if error is not None:
+                on_failure(row, error)
     for row, one in enumerate(deltas):
         if one is None or getattr(one, "grouped", None) is not None:
             continue
         outputs = {name: output[row : row + 1] for name, output in point.outputs.items()}
         try:
             one.add(point.layer, point.source, point.rows[row : row + 1], outputs)
-        except Exception as error:
-            failed(row, error)
+        except Exception as fault:
+            on_failure(row, fault)

@@ -24,7 +24,7 @@ def is_out_of_memory(error: Exception) -> bool:
     return isinstance(error, RuntimeError) and any(words in str(error) for words in USED_UP)
 
 
-def of_adapter(error: Exception) -> AdapterError:
+def to_adapter_error(error: Exception) -> AdapterError:
     """What went wrong in an adapter, whoever raised it."""
     return (
         error

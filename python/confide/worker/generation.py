@@ -10,12 +10,14 @@ from typing import Any
 from .deltas import NO_POINTS, Adapter, AdapterError, Deltas, Points
 from .faults import is_out_of_memory
 from .rows import FAST, SLOW
-from .sample import kind_of
+from .sample import choice_kind
 
+# The place of a generation that waits for one.
+NO_SLOT = -1
 CAUSES = ("host_lost", "refused", "budget", "activation")
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """A generation that never began; `kind` as in the frame."""
 
     def __init__(self, kind: str, message: str) -> None:
@@ -39,25 +41,26 @@ class Request:
 
     @staticmethod
     def parse(raw: dict[str, Any], vocabulary: int, context: int) -> Request:
-        """Checks a frame's object. Raises `Refused`; a frame without an id raises ValueError."""
-        number = raw.get("id")
+        """Checks a frame's object. Raises `RequestRefused`; a frame without an id raises ValueError."""
+        number: Any = raw.get("id")
         if not is_whole(number, 0, (1 << 32) - 1):
             raise ValueError("generate: wanted an id")
-        ids, most = raw.get("ids"), raw.get("max_tokens")
+        ids: Any = raw.get("ids")
+        most: Any = raw.get("max_tokens")
         stops, banned = raw.get("stop_ids", []), raw.get("banned_ids", [])
         for name, listed in (("ids", ids), ("stop_ids", stops), ("banned_ids", banned)):
             if not isinstance(listed, list) or not all(
                 is_whole(one, 0, (1 << 32) - 1) for one in listed
             ):
-                raise Refused("malformed", f"{name}: wanted a list of token numbers")
+                raise RequestRefused("malformed", f"{name}: wanted a list of token numbers")
         if not ids or max(ids) >= vocabulary:
-            raise Refused("malformed", f"ids: wanted at least one, all below {vocabulary}")
+            raise RequestRefused("malformed", f"ids: wanted at least one, all below {vocabulary}")
         if len(ids) > context - 1:
-            raise Refused(
+            raise RequestRefused(
                 "prompt_too_long", f"prompt: wanted at most {context - 1} tokens, got {len(ids)}"
             )
         if not is_whole(most, 1, context - len(ids)):
-            raise Refused(
+            raise RequestRefused(
                 "malformed", f"max_tokens: wanted 1 to {context - len(ids)}, got {most!r}"
             )
         heat, share, seed = raw.get("temperature", 0.0), raw.get("top_p", 1.0), raw.get("seed", 0)
@@ -66,12 +69,12 @@ class Request:
             or not is_number(share, 0.0, 1.0)
             or not is_whole(seed, 0, (1 << 64) - 1)
         ):
-            raise Refused(
+            raise RequestRefused(
                 "malformed", "temperature, top_p, seed: wanted numbers within their bounds"
             )
         adapter = raw.get("adapter")
         if adapter is not None and not isinstance(adapter, str):
-            raise Refused("malformed", "adapter: wanted a name or null")
+            raise RequestRefused("malformed", "adapter: wanted a name or null")
         kept = [one for one in banned if one < vocabulary]
         return Request(
             number, ids, most, float(heat), float(share), seed, frozenset(stops), kept, adapter
@@ -99,7 +102,7 @@ class Failure:
     cause: str | None = None
 
     @staticmethod
-    def of(error: Exception) -> Failure:
+    def from_error(error: Exception) -> Failure:
         """The failure that an exception means for one generation."""
         if isinstance(error, AdapterError):
             return Failure("adapter", str(error), error.kind if error.kind in CAUSES else None)
@@ -114,9 +117,9 @@ class Generation:
 
     request: Request
     adapter: Adapter | None = None
-    slot: int | None = None
+    slot: int = NO_SLOT
     # The adapter's opening, where it takes time.
-    opening: Future | None = None
+    opening: Future[Deltas] | None = None
     deltas: Deltas | None = None
     points: Points = NO_POINTS
     prefilled: int = 0
@@ -133,8 +136,8 @@ class Generation:
 
     @property
     def kind(self) -> str:
-        """How its tokens are chosen."""
-        return kind_of(self.request.temperature, self.request.top_p)
+        """How the generation's tokens are chosen."""
+        return choice_kind(self.request.temperature, self.request.top_p)
 
     @property
     def is_decoding(self) -> bool:
@@ -145,7 +148,7 @@ class Generation:
     def is_prefilling(self) -> bool:
         """Whether part of its prompt is still to be read."""
         return (
-            self.slot is not None and self.opening is None and self.launched == 0 and not self.ended
+            self.slot != NO_SLOT and self.opening is None and self.launched == 0 and not self.ended
         )
 
     @property
@@ -153,19 +156,19 @@ class Generation:
         """Tokens in the cache once all that was launched has run."""
         return len(self.request.ids) + max(self.launched - 1, 0)
 
-    def hook(self, name: str, *arguments: Any) -> None:
+    def call_hook(self, name: str, *arguments: Any) -> None:
         """Calls what its deltas offer under this name, if anything."""
         offered: Callable[..., None] | None = getattr(self.deltas, name, None)
         if offered is not None:
             offered(*arguments)
 
     def report(self) -> dict[str, Any] | None:
-        """What its adapter took."""
+        """Reports what the generation's adapter took; None without one."""
         if self.deltas is None:
             return None
         return {"guarantee": self.deltas.guarantee, **self.deltas.report()}
 
-    def ended_frame(self) -> dict[str, Any]:
+    def end_frame(self) -> dict[str, Any]:
         """The object of the frame that ends it."""
         error = None
         if self.failure is not None:

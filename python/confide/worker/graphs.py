@@ -49,7 +49,7 @@ class Shape:
 
 
 @dataclass
-class Told:
+class TokenCopy:
     """Tokens that a step chose, on their way to the host."""
 
     values: Tensor
@@ -63,12 +63,11 @@ class Told:
 
 
 @dataclass
-class Recorded:
+class RecordedStep:
     """A chain of graphs with the points between them (one fewer)."""
 
     graphs: list[Any]
     points: list[Point]
-    replays: int = 0
 
 
 @dataclass
@@ -85,6 +84,13 @@ class Counts:
 Add = Callable[[Point, bool], None]
 
 
+def refuse_point(point: Point, rehearsal: bool) -> None:
+    """Stands in for what adds where a step has no points."""
+    raise RuntimeError(
+        f"a step stopped at {point.source} of layer {point.layer} and no adapter adds there"
+    )
+
+
 class Stepper:
     """Runs decode steps of a model over its cache and rows."""
 
@@ -97,13 +103,13 @@ class Stepper:
         self.batches = buckets(BATCHES, cache.size.slots)
         self.contexts = buckets(CONTEXTS, -(-cache.size.context // ROUND) * ROUND)
         self.counts = Counts()
-        self.recorded: OrderedDict[Shape, Recorded] = OrderedDict()
+        self.recorded: OrderedDict[Shape, RecordedStep] = OrderedDict()
         self.forms: dict[tuple[int, int], str] = {}
         self.shadow: Rows | None = None
         self.next = 0
         # Whether what adapters add is recorded now, to be replayed for others.
         self.is_recording = False
-        self.ring = [self.pinned() for _ in range(RING)]
+        self.ring = [self.make_pinned() for _ in range(RING)]
         self.kernels = None
         if decoder == "kernels":
             from .kernels import Attention, Kernels
@@ -111,18 +117,18 @@ class Stepper:
             self.kernels = Kernels(model, cache)
             model.kernel_attention = Attention(model, cache)
         if self.graphs:
-            # Recorded kernels keep the stream's priority: masks that are prepared beside give way to tokens.
+            # RecordedStep kernels keep the stream's priority: masks that are prepared beside give way to tokens.
             self.stream = torch.cuda.Stream(self.device, priority=-1)
             # A slow step waits between its graphs while fast ones run, so they share no memory.
             self.pools = {
                 FAST: torch.cuda.graph_pool_handle(),
                 SLOW: torch.cuda.graph_pool_handle(),
             }
-            self.anchors = [self.anchored(pool) for pool in self.pools.values()]
+            self.anchors = [self.make_anchor(pool) for pool in self.pools.values()]
             slots, width = cache.size.slots, rows.draws.shape[1]
             self.shadow = Rows(slots, width, rows.vocabulary, rows.idle, self.device)
 
-    def anchored(self, pool: Any) -> Any:
+    def make_anchor(self, pool: Any) -> Any:
         """A graph that keeps a pool: torch takes a pool without graphs for one that is over, though libraries may hold
         memory in it, and refuses the next graph.
         """
@@ -146,7 +152,7 @@ class Stepper:
                 for kind in kinds:
                     shape = self.shape(batch, context, kind)
                     if shape not in self.recorded:
-                        self.record(shape, None)
+                        self.record(shape, refuse_point)
         torch.cuda.synchronize(self.device)
 
     def shape(self, rows: int, tokens: int, kind: str, **more: Any) -> Shape:
@@ -154,13 +160,13 @@ class Stepper:
         batch = next(bucket for bucket in self.batches if bucket >= rows)
         context = next(bucket for bucket in self.contexts if bucket >= tokens)
         shape = Shape(batch, context, kind, **more)
-        if self.kernels is not None and self.kernels.takes(shape):
+        if self.kernels is not None and self.kernels.supports(shape):
             # These read each row's own length on the device: one shape serves all contexts.
             return replace(shape, context=self.contexts[-1])
         return shape
 
-    def step(self, shape: Shape, add: Add | None = None) -> Told:
-        """One step. `add` is called at each point while a shape is recorded, and at each step where it waits."""
+    def step(self, shape: Shape, add: Add = refuse_point) -> TokenCopy:
+        """Runs one step. `add` is called at each point while a shape is recorded, and at each step where it waits."""
         self.counts.steps += 1
         if not self.graphs:
             with torch.inference_mode():
@@ -170,54 +176,55 @@ class Stepper:
             recorded = self.recorded.get(shape) or self.record(shape, add)
             self.recorded.move_to_end(shape)
             self.replay(shape, recorded, add)
-        return self.tell(slice(0, shape.batch), shape.group)
+        return self.copy_chosen(slice(0, shape.batch), shape.group)
 
-    def tell(self, slots: slice, group: int) -> Told:
+    def copy_chosen(self, slots: slice, group: int) -> TokenCopy:
         """Starts the copy of what was chosen for these slots to the host."""
         source = self.rows.chosen[group, slots]
         target = self.ring[self.next][: source.shape[0]]
         self.next = (self.next + 1) % RING
-        return self.copied(source, target)
+        return self.start_copy(source, target)
 
-    def copied(self, source: Tensor, target: Tensor) -> Told:
+    def start_copy(self, source: Tensor, target: Tensor) -> TokenCopy:
         """Copies `source` into `target` without waiting and returns what can be read after its event."""
         target.copy_(source, non_blocking=True)
         if self.device.type != "cuda":
-            return Told(target.clone(), None)
+            return TokenCopy(target.clone(), None)
         event = torch.cuda.Event()
         event.record()
-        return Told(target, event)
+        return TokenCopy(target, event)
 
     def body(self, shape: Shape, rows: Rows) -> Generator[Point, None, None]:
         """The step itself, stopping at the shape's points."""
         batch, tokens = shape.batch, rows.token[shape.group, : shape.batch]
         positions = rows.position[shape.group, :batch]
-        if self.kernels is not None and self.kernels.takes(shape):
+        if self.kernels is not None and self.kernels.supports(shape):
             logits = yield from self.kernels.decode(tokens, positions, shape)
         else:
-            form = self.form(batch, shape.context)
+            form = self.attention_form(batch, shape.context)
             logits = yield from self.model.decode(
                 tokens, positions, self.cache, shape.context, shape.points, form
             )
         rows.advance(batch, shape.group, logits, shape.kind)
 
-    def replay(self, shape: Shape, recorded: Recorded, add: Add | None) -> None:
+    def replay(self, shape: Shape, recorded: RecordedStep, add: Add) -> None:
         """Replays the recorded graphs of a step, with what `add` does between them."""
-        recorded.replays += 1
         for index, graph in enumerate(recorded.graphs):
             graph.replay()
             if index < len(recorded.points):
                 add(recorded.points[index], False)
 
-    def record(self, shape: Shape, add: Add | None) -> Recorded:
+    def record(self, shape: Shape, add: Add) -> RecordedStep:
         """Records a shape. Nothing runs on the true rows; the one run that libraries need is on idle ones."""
-        began = time.monotonic()
-        if self.kernels is None or not self.kernels.takes(shape):
-            self.form(shape.batch, shape.context)
+        began, shadow = time.monotonic(), self.shadow
+        if shadow is None:
+            raise RuntimeError(f"device {self.device}: steps are not recorded there")
+        if self.kernels is None or not self.kernels.supports(shape):
+            self.attention_form(shape.batch, shape.context)
         self.is_recording = not shape.waits
         try:
             with torch.inference_mode():
-                for point in self.body(shape, self.shadow):
+                for point in self.body(shape, shadow):
                     if not shape.waits:
                         add(point, True)
                 self.stream.wait_stream(torch.cuda.current_stream(self.device))
@@ -227,16 +234,17 @@ class Stepper:
         finally:
             self.is_recording = False
         while len(self.recorded) >= GRAPHS_MAX:
-            self.forget_one()
+            self.forget_oldest()
         self.recorded[shape] = recorded
         self.counts.recorded += 1
         self.counts.seconds += time.monotonic() - began
         return recorded
 
-    def capture(self, shape: Shape, add: Add | None) -> Recorded:
+    def capture(self, shape: Shape, add: Add) -> RecordedStep:
         """Runs the body once under capture, cut at each point that has to be waited for."""
-        run, graphs, points = self.body(shape, self.rows), [], []
-        ended = False
+        run, ended = self.body(shape, self.rows), False
+        graphs: list[Any] = []
+        points: list[Point] = []
         # What the collector frees in the middle of a capture may be a graph or an event, which breaks the capture.
         gc.disable()
         try:
@@ -244,7 +252,7 @@ class Stepper:
                 ended = self.capture_part(run, shape, graphs, points, add)
         finally:
             gc.enable()
-        return Recorded(graphs, points)
+        return RecordedStep(graphs, points)
 
     def capture_part(
         self,
@@ -252,7 +260,7 @@ class Stepper:
         shape: Shape,
         graphs: list[Any],
         points: list[Point],
-        add: Add | None,
+        add: Add,
     ) -> bool:
         """Captures up to the next point that has to be waited for, or to the end; says whether it is the end."""
         graph, ended = torch.cuda.CUDAGraph(), False
@@ -275,7 +283,7 @@ class Stepper:
         graphs.append(graph)
         return ended
 
-    def forget_one(self) -> None:
+    def forget_oldest(self) -> None:
         """Drops the graph that was used longest ago, once the device has done with it."""
         torch.cuda.synchronize(self.device)
         self.recorded.popitem(last=False)
@@ -288,7 +296,7 @@ class Stepper:
         for shape in gone:
             del self.recorded[shape]
 
-    def form(self, batch: int, context: int) -> str:
+    def attention_form(self, batch: int, context: int) -> str:
         """How attention is computed at this size: on CUDA whichever form took less time when it was first asked."""
         if (batch, context) not in self.forms:
             forms = (
@@ -299,7 +307,7 @@ class Stepper:
             form = forms[0] if self.device.type != "cuda" else forms[-1]
             if self.graphs and self.device.type == "cuda":
                 times = {form: self.attention_ms(batch, context, form) for form in forms}
-                form = min(times, key=times.get)
+                form = min(times, key=lambda form: times[form])
                 told = ", ".join(f"{name} {ms * 1e3:.1f} us" for name, ms in times.items())
                 self.counts.forms[f"{batch}x{context}"] = f"{form} ({told})"
             self.forms[batch, context] = form
@@ -339,7 +347,7 @@ class Stepper:
             self.cache.values[0, :, :batch, :, place].copy_(kept)
         return first.elapsed_time(last) / TRIALS
 
-    def pinned(self) -> Tensor:
+    def make_pinned(self) -> Tensor:
         """Returns zeros int64 [slots] in host memory, pinned where the device is a CUDA device."""
         pin = self.device.type == "cuda"
         return torch.zeros(self.cache.size.slots, dtype=torch.int64, pin_memory=pin)
@@ -351,5 +359,5 @@ def can_record(device: torch.device) -> bool:
 
 
 def buckets(steps: tuple[int, ...], most: int) -> tuple[int, ...]:
-    """Those of `steps` below `most`, and `most`."""
+    """Gives those of `steps` below `most`, and `most`."""
     return (*tuple(step for step in steps if step < most), most)

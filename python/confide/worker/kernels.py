@@ -6,6 +6,7 @@ since a step of one group may run between two parts of another's.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
@@ -26,11 +27,17 @@ if TYPE_CHECKING:
 ROWS_MAX = decode.ROWS_MAX
 
 
-def suits(config: Config) -> bool:
+def is_supported(config: Config) -> bool:
     """Whether the kernels compute this shape."""
     widths = (config.hidden, config.query_width, config.ffn, config.head_dim)
     few = config.heads <= decode.GROUP_MAX * config.kv_heads
     return few and not any(width % 8 for width in widths) and config.head_dim <= 256
+
+
+def shape_of(config: Config) -> decode.Shape:
+    """Gives the sizes that the kernels ask for."""
+    names = (field.name for field in dataclasses.fields(decode.Shape))
+    return decode.Shape(**{name: getattr(config, name) for name in names})
 
 
 class Kernels:
@@ -42,7 +49,7 @@ class Kernels:
         self.cosines, self.sines = cosines.to(model.device), sines.to(model.device)
         self.steps: dict[tuple[int, int], Any] = {}
 
-    def takes(self, shape: Shape) -> bool:
+    def supports(self, shape: Shape) -> bool:
         """Whether a step of this shape runs here: few rows, and plain weights."""
         return shape.batch <= ROWS_MAX and not self.model.weights.bits
 
@@ -58,9 +65,16 @@ class Kernels:
         if key not in self.steps:
             device = str(self.model.device)
             self.steps[key] = decode.DecodeStep(
-                self.model.config, self.model.weights, self.cache.values, self.cosines, self.sines, shape.batch, device,
-                limit=self.cache.idle_position, overlap=device != "cpu" and overlaps(self.model.device),
-            )  # fmt: skip
+                shape_of(self.model.config),
+                self.model.weights,
+                self.cache.values,
+                self.cosines,
+                self.sines,
+                shape.batch,
+                device,
+                limit=self.cache.idle_position,
+                overlap=device != "cpu" and overlaps(self.model.device),
+            )
         return self.steps[key]
 
 
@@ -75,16 +89,20 @@ class Attention:
         cosines, sines = angles(config.rope, cache.length)
         self.cosines, self.sines = cosines.to(model.device), sines.to(model.device)
         element = "float" if "float32" in str(model.dtype) else "bf16"
-        defines = {"ELEMENT": element, "GROUP": model.groups, "HEAD_DIM": config.head_dim}
+        defines: dict[str, str | int] = {
+            "ELEMENT": element,
+            "GROUP": model.groups,
+            "HEAD_DIM": config.head_dim,
+        }
         self.kernel = runtime.Module("attention.cu", str(model.device), defines).kernel("attention")
         parts = -(-cache.idle_position // decode.ATTENTION_LEAST)
         self.splits = max(1, min(decode.ATTENTION_SPLITS, parts))
         self.buffers: dict[int, tuple[Tensor, ...]] = {}
 
-    def of(self, positions: Tensor, cache: Cache) -> Callable[[int, Tensor], Tensor]:
+    def decode_attention(self, positions: Tensor, cache: Cache) -> Callable[[int, Tensor], Tensor]:
         """As `Model.decode_attention`, for the cache that this was made for; all contexts are one shape here."""
         config, scale = self.model.config, self.model.config.head_dim**-0.5
-        fused, attended, partials, counters = self.taken(positions.shape[0])
+        fused, attended, partials, counters = self.buffers_for(positions.shape[0])
 
         def attend(layer: int, qkv: Tensor) -> Tensor:
             # The kernel's activations are float32.
@@ -99,7 +117,7 @@ class Attention:
 
         return attend
 
-    def taken(self, rows: int) -> tuple[Tensor, ...]:
+    def buffers_for(self, rows: int) -> tuple[Tensor, ...]:
         """Buffers for so many rows. Nothing is kept in them from one call to the next, but the counters' zeros."""
         if rows not in self.buffers:
             config, model = self.model.config, self.model

@@ -74,7 +74,7 @@ class FourBit:
     def __call__(self, rows: Tensor) -> Tensor:
         """Returns the product [T, out] with rows [T, in], bias added."""
         if self.packed is None:
-            return functional.linear(rows, self.dequantised(), self.bias)
+            return functional.linear(rows, self.dequantise(), self.bias)
         product = torch.ops.aten._weight_int4pack_mm(rows, self.packed, GROUP, self.scales)
         return product if self.bias is None else product.add_(self.bias)
 
@@ -82,7 +82,7 @@ class FourBit:
         """Adds the product to `target` [T, out] in place."""
         target.add_(self(rows))
 
-    def dequantised(self) -> Tensor:
+    def dequantise(self) -> Tensor:
         """The weight as the product takes it, [out, in] in the model's type."""
         high, low = self.codes >> 4, self.codes & 15
         values = torch.stack((high, low), dim=-1).reshape(self.out, self.width // GROUP, GROUP)
@@ -106,7 +106,7 @@ class FourBit:
                 -1, 1, self.width, device=packed.device, dtype=self.dtype
             ).unsqueeze(0)
             got = torch.ops.aten._weight_int4pack_mm(rows, packed, GROUP, self.scales).float()
-            wanted = rows.float() @ self.dequantised().float().t()
+            wanted = rows.float() @ self.dequantise().float().t()
             if (got - wanted).norm() > 0.02 * wanted.norm():
                 return
         except RuntimeError:
@@ -120,12 +120,12 @@ def quantise(weight: Tensor, bias: Tensor | None = None) -> FourBit:
     width = weight.shape[1]
     if width % GROUP:
         raise ValueError(f"4-bit weights: wanted inputs in groups of {GROUP}, got {width}")
-    parts = [quantised(rows) for rows in weight.split(ROWS_AT_ONCE)]
+    parts = [quantise_rows(rows) for rows in weight.split(ROWS_AT_ONCE)]
     codes, scales = (torch.cat(part) for part in zip(*parts))
     return FourBit(codes, scales.transpose(0, 1).contiguous(), bias, weight.dtype)
 
 
-def quantised(weight: Tensor) -> tuple[Tensor, Tensor]:
+def quantise_rows(weight: Tensor) -> tuple[Tensor, Tensor]:
     """Codes of some rows, two to a byte [rows, in / 2], and their scales and offsets [rows, groups, 2]."""
     out, width = weight.shape
     groups = weight.float().reshape(out, width // GROUP, GROUP)

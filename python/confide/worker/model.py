@@ -18,6 +18,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from .cache import Cache
 from .config import Config
 from .deltas import NO_POINTS, Point, Points
+from .linear import Matrix
 from .rotary import Rotary
 from .weights import Weights
 
@@ -37,7 +38,7 @@ def drive(run: Pass, add: Callable[[Point], None] | None = None) -> Tensor:
         except StopIteration as end:
             return end.value
         if add is None:
-            raise RuntimeError("a pass stopped at a point and nobody adds")
+            raise RuntimeError("a pass stopped at a point, and no adapter adds there")
         add(point)
 
 
@@ -86,14 +87,14 @@ class Model:
         keys and values. The form `kernel` is this package's own (kernels.py), the others are torch's.
         """
         if form == "kernel":
-            return self.kernel_attention.of(positions, cache)
+            return self.kernel_attention.decode_attention(positions, cache)
         rows = positions.shape[0]
-        table = self.rotary.at(positions)
+        table = self.rotary.tables_at(positions)
         places = self.places(cache, torch.arange(rows, device=self.device), positions)
         bias = self.decode_bias(positions, context)
 
         def attend(layer: int, qkv: Tensor) -> Tensor:
-            heads = self.turned(qkv, table)
+            heads = self.rotate_heads(qkv, table)
             cache.flat(layer).index_copy_(0, places, self.rows_to_keep(heads))
             query = heads[:, : self.config.heads].view(rows, self.config.kv_heads, self.groups, -1)
             keys, content = cache.keys(layer, rows, context), cache.content(layer, rows, context)
@@ -105,7 +106,7 @@ class Model:
         """Part of a prompt, `tokens` int64 [T] on the device; gives the logits of its last row [1, vocabulary]."""
         config, rows = self.config, span.rows
         positions = torch.arange(span.start, span.start + rows, device=self.device)
-        table = self.rotary.at(positions)
+        table = self.rotary.tables_at(positions)
         places = self.places(cache, torch.full_like(positions, span.slot), positions)
         whole = span.start == 0 and config.window is None
         length = (
@@ -114,7 +115,7 @@ class Model:
         bias = None if whole else self.prefill_bias(positions, length).repeat(self.groups, 1)
 
         def attend(layer: int, qkv: Tensor) -> Tensor:
-            heads = self.turned(qkv, table)
+            heads = self.rotate_heads(qkv, table)
             cache.flat(layer).index_copy_(0, places, self.rows_to_keep(heads))
             keys = cache.values[layer, 0, span.slot : span.slot + 1, :, :length]
             content = cache.values[layer, 1, span.slot : span.slot + 1, :, :length]
@@ -146,7 +147,7 @@ class Model:
                 parts = qkv.split((config.query_width, config.key_width, config.key_width), dim=-1)
                 yield Point(index, "attention", normed, dict(zip(("q", "k", "v"), parts)))
             attended = attend(index, qkv)
-            yield from self.back(
+            yield from self.add_projection(
                 hidden, attended, layer.o, (index, "attention_output", "o"), points
             )
             normed = functional.rms_norm(hidden, width, layer.ffn_norm, epsilon)
@@ -155,13 +156,18 @@ class Model:
             if (index, "feed_forward") in points:
                 yield Point(index, "feed_forward", normed, {"gate": gate, "up": up})
             inner = functional.silu(gate).mul_(up)
-            yield from self.back(
+            yield from self.add_projection(
                 hidden, inner, layer.down, (index, "feed_forward_inner", "down"), points
             )
         return functional.rms_norm(hidden, width, self.weights.final_norm, epsilon)
 
-    def back(
-        self, hidden: Tensor, rows: Tensor, matrix, place: tuple[int, str, str], points: Points
+    def add_projection(
+        self,
+        hidden: Tensor,
+        rows: Tensor,
+        matrix: Matrix,
+        place: tuple[int, str, str],
+        points: Points,
     ) -> Pass:
         """Adds a projection of `rows` to the residual `hidden` in place; one kernel where no adapter is between."""
         index, source, projection = place
@@ -173,14 +179,14 @@ class Model:
         return hidden.add_(output)
 
     def logits(self, normed: Tensor, points: Points) -> Pass:
-        """Logits of rows after the last norm."""
+        """Computes the logits of rows after the last norm."""
         if (0, "final_hidden") in points:
             output = normed.clone()
             yield Point(0, "final_hidden", normed, {"final_hidden": output})
             normed = output
         return self.weights.head(normed)
 
-    def turned(self, qkv: Tensor, table: tuple[Tensor, Tensor]) -> Tensor:
+    def rotate_heads(self, qkv: Tensor, table: tuple[Tensor, Tensor]) -> Tensor:
         """All heads of fused rows, positions applied: [T, heads + 2 · kv_heads, head_dim]."""
         heads = self.config.heads + 2 * self.config.kv_heads
         return self.rotary.turn(qkv.view(qkv.shape[0], heads, self.config.head_dim), table)
@@ -212,7 +218,7 @@ class Model:
         return bias[:, None, None, :]
 
     def prefill_bias(self, positions: Tensor, length: int) -> Tensor:
-        """As `decode_bias`, [T, length]."""
+        """Makes a bias as `decode_bias` does, [T, length]."""
         seen = torch.arange(length, device=self.device)[None, :]
         hidden = seen > positions[:, None]
         if self.config.window is not None:

@@ -38,7 +38,7 @@ def on_device(device: torch.device) -> Callable[[], None]:
 
 
 def immediate(call: Callable[[], Deltas]) -> Future[Deltas]:
-    """A future that is done."""
+    """Calls `call` and gives its result as a future that is done."""
     future: Future[Deltas] = Future()
     try:
         future.set_result(call())

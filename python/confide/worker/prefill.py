@@ -10,7 +10,7 @@ from torch import Tensor
 from .cache import Cache
 from .config import Config
 from .deltas import Point
-from .faults import OutOfMemory, is_fatal, is_out_of_memory, of_adapter
+from .faults import OutOfMemory, is_fatal, is_out_of_memory, to_adapter_error
 from .generation import Generation
 from .model import Model, Span, drive
 from .rows import Rows
@@ -36,17 +36,18 @@ def read_chunk(
     refuse_too_large(
         model.config, model.dtype.itemsize, len(part), start + len(part), limits.prefill_bytes
     )
-    generation.hook("before_step", len(part))
+    generation.call_hook("before_step", len(part))
     span = Span(generation.slot, start, len(part))
-    run = model.prefill(rows.sent(torch.tensor(part)), span, cache, generation.points)
+    run = model.prefill(rows.to_device(torch.tensor(part)), span, cache, generation.points)
 
     def add(point: Point) -> None:
         try:
-            generation.deltas.add(point.layer, point.source, point.rows, point.outputs)
+            if generation.deltas is not None:
+                generation.deltas.add(point.layer, point.source, point.rows, point.outputs)
         except Exception as error:
             if is_out_of_memory(error) or is_fatal(error):
                 raise
-            raise of_adapter(error) from error
+            raise to_adapter_error(error) from error
 
     logits = drive(run, add)
     generation.prefilled += len(part)

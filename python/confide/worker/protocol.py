@@ -65,8 +65,8 @@ def read_exactly(stream: socket.socket, count: int, may_end: bool = False) -> by
     return b"".join(pieces)
 
 
-def json_of(payload: bytes) -> dict[str, Any]:
-    """The object in a payload."""
+def parse_object(payload: bytes) -> dict[str, Any]:
+    """Reads the object in a payload. Raises `Malformed`."""
     try:
         found = json.loads(payload)
     except (ValueError, RecursionError) as error:
@@ -77,21 +77,21 @@ def json_of(payload: bytes) -> dict[str, Any]:
 
 
 def frame(kind: int, payload: bytes) -> bytes:
-    """A whole frame."""
+    """Encodes a whole frame."""
     return struct.pack("<IB", 1 + len(payload), kind) + payload
 
 
 def json_frame(kind: int, content: dict[str, Any]) -> bytes:
-    """A frame with an object."""
+    """Encodes a frame with an object."""
     return frame(kind, json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode())
 
 
 def tokens_frame(told: list[tuple[int, int]]) -> bytes:
-    """The tokens of one step."""
+    """Encodes the tokens of one step."""
     flat = [number for pair in told for number in pair]
     return frame(TOKENS, struct.pack(f"<H{len(flat)}I", len(told), *flat))
 
 
-def short(text: str) -> str:
-    """A message that fits a frame."""
+def shorten(text: str) -> str:
+    """Cuts a message to what a frame takes."""
     return text if len(text) <= TEXT_MAX else text[:TEXT_MAX] + " …"

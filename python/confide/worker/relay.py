@@ -6,7 +6,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import numpy
 import torch
@@ -19,13 +19,6 @@ ANSWER_SECONDS = 300.0
 TURN_SECONDS = 0.0005
 FRAME_BYTES_MAX = 16 << 20
 CAUSES = {1: "host_lost", 2: "refused", 3: "budget", 4: "activation"}
-
-
-class Line(Protocol):
-    """What a relay needs of the connection."""
-
-    def send_need(self, payload: bytes) -> None:
-        """Sends a need frame to `confide serve` (docs/worker.md)."""
 
 
 class Mailbox:
@@ -50,7 +43,7 @@ class Mailbox:
         self.send(payload)
 
     def put(self, payload: bytes) -> None:
-        """An answer's payload. One that nobody waits for is ignored; ValueError where it is malformed."""
+        """Takes an answer's payload. One that nobody waits for is ignored. Raises ValueError where it is malformed."""
         if len(payload) < 10:
             raise ValueError(f"deltas: wanted at least 10 bytes, got {len(payload)}")
         number, layer, source, error = struct.unpack_from("<IIBB", payload)
@@ -76,7 +69,7 @@ class Mailbox:
                     if self.gone is not None:
                         raise AdapterError(f"adapter host is lost: {self.gone}", "host_lost")
                 if found is not None:
-                    return self.opened(*found)
+                    return self.check_answer(*found)
                 if self.is_cancelled(number):
                     raise AdapterError("the generation was cancelled", "cancelled")
                 if time.monotonic() > end:
@@ -86,7 +79,7 @@ class Mailbox:
             with self.changed:
                 self.wanted.pop(number, None)
 
-    def opened(self, error: int, rest: bytes) -> bytes:
+    def check_answer(self, error: int, rest: bytes) -> bytes:
         """Returns the answer's rest, or raises `AdapterError` with the message that came in its stead."""
         if error == 0:
             return rest
@@ -100,7 +93,7 @@ class Mailbox:
         raise AdapterError(message, CAUSES.get(error, "host_lost"))
 
     def close(self, reason: str) -> None:
-        """Nobody will answer any more."""
+        """Notes that nobody will answer any more."""
         with self.changed:
             self.gone = reason
             self.changed.notify_all()
@@ -115,7 +108,7 @@ class RelayAdapter:
         from .adapters import sites_from_wire
 
         if context.line is None:
-            raise AdapterError("adapter kind relay: nobody at the other end can be asked")
+            raise AdapterError("adapter kind relay: there is no connection to ask for deltas")
         self.name, self.sites = name, sites_from_wire(spec.get("sites"))
         self.points = points_of(self.sites)
         self.guarantee = str(spec.get("guarantee", "none"))
@@ -139,12 +132,12 @@ class RelayDeltas:
         self.seconds = 0.0
 
     def belongs_to(self, number: int) -> None:
-        """The generation's id, which frames carry."""
+        """Takes the generation's id, which frames carry."""
         self.number = number
 
     def add(self, layer: int, source: str, rows: Tensor, outputs: dict[str, Tensor]) -> None:
         """Has the outputs [T, out] changed in place by what `confide serve` answers for rows [T, in]."""
-        mine = self.mine(layer, outputs)
+        mine = self.select_outputs(layer, outputs)
         if not mine:
             return
         started = time.monotonic()
@@ -163,7 +156,7 @@ class RelayDeltas:
             output.copy_(torch.from_numpy(whole))
         self.seconds += time.monotonic() - started
 
-    def mine(self, layer: int, outputs: dict[str, Tensor]) -> dict[str, Tensor]:
+    def select_outputs(self, layer: int, outputs: dict[str, Tensor]) -> dict[str, Tensor]:
         """The outputs that the adapter changes, in the order of their numbers."""
         return {
             name: outputs[name]
@@ -188,7 +181,7 @@ class RelayDeltas:
         self.adapter.group.mailbox.ask(number, layer, kind, payload)
 
     def fetch(self, asked: dict[str, numpy.ndarray]) -> dict[str, numpy.ndarray]:
-        """The outputs as they come back. Raises `AdapterError`."""
+        """Gives the outputs as they come back. Raises `AdapterError`."""
         rest = self.adapter.group.mailbox.answer(self.number)
         self.bytes += len(rest)
         wanted = sum(output.size for output in asked.values()) * 4
@@ -227,9 +220,12 @@ class RelayGroup:
         given = {name: output.float().cpu().numpy() for name, output in outputs.items()}
         asked = []
         for row, one in enumerate(deltas):
-            mine = one.mine(layer, outputs) if one is not None and one.error is None else {}
-            if mine:
-                parts = {name: given[name][row : row + 1] for name in mine}
+            if not isinstance(one, RelayDeltas) or one.error is not None:
+                continue
+            parts = {
+                name: given[name][row : row + 1] for name in one.select_outputs(layer, outputs)
+            }
+            if parts:
                 one.ask(layer, source, host[row : row + 1], parts)
                 asked.append((row, one, parts, time.monotonic()))
         for row, one, parts, started in asked:

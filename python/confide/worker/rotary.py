@@ -20,10 +20,10 @@ def frequencies(rope: Rope) -> Tensor:
     plain = 1.0 / (rope.theta**steps)
     if rope.kind == "linear":
         return plain / rope.factor
-    return llama3(plain, rope) if rope.kind == "llama3" else plain
+    return scale_llama3(plain, rope) if rope.kind == "llama3" else plain
 
 
-def llama3(plain: Tensor, rope: Rope) -> Tensor:
+def scale_llama3(plain: Tensor, rope: Rope) -> Tensor:
     """Llama 3.1: long waves are stretched, short ones stay, those between are mixed."""
     longest, shortest = rope.original_context / rope.low, rope.original_context / rope.high
     wave = 2 * math.pi / plain
@@ -66,7 +66,7 @@ class Rotary:
         self.half = half
         self.turning, self.still = config.heads + config.kv_heads, config.kv_heads
 
-    def at(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+    def tables_at(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Cosines and sines for rows at these positions, each [T, heads of q, k and v, head_dim].
 
         Values get cosine 1 and sine 0, so that one operation takes the whole row.

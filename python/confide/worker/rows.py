@@ -37,7 +37,7 @@ class Rows:
         self.forbidden = zeros(slots, vocabulary, dtype=torch.bool)
 
     def bytes(self) -> int:
-        """Bytes taken."""
+        """Gives the bytes taken."""
         return sum(value.nbytes for value in vars(self).values() if isinstance(value, Tensor))
 
     def advance(self, batch: int, group: int, logits: Tensor, kind: str) -> None:
@@ -51,11 +51,8 @@ class Rows:
 
     def pick(self, slots: slice, group: int, logits: Tensor, kind: str) -> None:
         """The choice for these slots: the next input, and what the host is told."""
-        token, best, chosen = (
-            self.token[group, slots],
-            self.best[group, slots],
-            self.chosen[group, slots],
-        )
+        token, best = self.token[group, slots], self.best[group, slots]
+        chosen = self.chosen[group, slots]
         if kind == "greedy":
             greedy(logits, self.forbidden[slots], best, token)
         else:
@@ -74,10 +71,10 @@ class Rows:
         self.forbidden[slot, : self.known].zero_()
         self.forbidden[slot, self.known :].fill_(True)
         if banned:
-            self.forbidden[slot].index_fill_(0, self.sent(torch.tensor(banned)), True)
+            self.forbidden[slot].index_fill_(0, self.to_device(torch.tensor(banned)), True)
         if temperature > 0:
             count = min(tokens, self.draws.shape[1])
-            self.draws[slot, :count].copy_(self.sent(torch.from_numpy(uniforms(seed, count))))
+            self.draws[slot, :count].copy_(self.to_device(torch.from_numpy(uniforms(seed, count))))
 
     def begin(self, slot: int, group: int, position: int, logits: Tensor, kind: str) -> None:
         """Chooses a slot's first token from its prompt's logits [1, V]; from the next step on it takes part."""
@@ -88,7 +85,7 @@ class Rows:
         self.active[group, slot].fill_(1)
 
     def release(self, slot: int) -> None:
-        """The slot takes part no more."""
+        """Takes the slot out of all further steps."""
         self.active[:, slot].zero_()
         self.position[:, slot].fill_(self.idle)
 
@@ -100,7 +97,7 @@ class Rows:
             tensor[:, target].copy_(tensor[:, source])
         self.release(source)
 
-    def sent(self, tensor: Tensor) -> Tensor:
+    def to_device(self, tensor: Tensor) -> Tensor:
         """A tensor of the host on the device, without waiting for it."""
         if self.device.type != "cuda":
             return tensor.to(self.device)

@@ -31,7 +31,7 @@ def uniforms(seed: int, count: int) -> numpy.ndarray:
     return (mixed >> numpy.uint64(11)).astype(numpy.float64) / float(1 << 53)
 
 
-def kind_of(temperature: float, top_p: float) -> str:
+def choice_kind(temperature: float, top_p: float) -> str:
     """The cheapest kind of choice that serves a request."""
     if temperature <= 0.0:
         return "greedy"
@@ -67,11 +67,11 @@ def choose(
     heat = temperature.masked_fill(temperature <= 0, 1.0)
     scaled = (admitted - best.clamp(min=-3e38)[:, None]) / heat[:, None]
     if kind == "nucleus":
-        scaled = scaled.masked_fill(scaled < bound(scaled, top_p)[:, None], least)
-    token.copy_(torch.where(temperature > 0, drawn(scaled.exp_(), draw), token))
+        scaled = scaled.masked_fill(scaled < nucleus_bound(scaled, top_p)[:, None], least)
+    token.copy_(torch.where(temperature > 0, draw_tokens(scaled.exp_(), draw), token))
 
 
-def bound(scaled: Tensor, top_p: Tensor) -> Tensor:
+def nucleus_bound(scaled: Tensor, top_p: Tensor) -> Tensor:
     """The least logit of the nucleus: that of the smallest set of likeliest tokens with a share of at least `top_p`.
 
     `scaled` [B, V] has 0 for the likeliest. Found by halving, since a sort of a whole vocabulary takes longer.
@@ -88,7 +88,7 @@ def bound(scaled: Tensor, top_p: Tensor) -> Tensor:
     return low.masked_fill(top_p >= 1.0, float("-inf"))
 
 
-def drawn(weights: Tensor, draw: Tensor) -> Tensor:
+def draw_tokens(weights: Tensor, draw: Tensor) -> Tensor:
     """The first token at which the running sum of `weights` [B, V] passes `draw` times their sum."""
     rows, vocabulary = weights.shape
     blocks = -(-vocabulary // BLOCK)

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from .cache import Cache
-from .deltas import Adapter, AdapterError, Point, add_each, graph_key, points_of
-from .faults import OutOfMemory, give_back, is_fatal, is_out_of_memory, of_adapter
-from .generation import Failure, Generation, Refused, Request
-from .graphs import RING, Shape, Stepper, Told
+from .deltas import Adapter, AdapterError, Deltas, Point, add_each, graph_key, points_of
+from .faults import OutOfMemory, give_back, is_fatal, is_out_of_memory, to_adapter_error
+from .generation import NO_SLOT, Failure, Generation, Request, RequestRefused
+from .graphs import RING, Shape, Stepper, TokenCopy
 from .model import Model
 from .opening import Openings, close_late
 from .prefill import Limits, read_chunk
@@ -29,24 +29,24 @@ UNREAD_MAX = RING - 2
 
 
 class Listener(Protocol):
-    """Who is told what generations give."""
+    """What receives the tokens and ends of generations."""
 
-    def tokens(self, told: list[tuple[int, int]]) -> None:
-        """Tokens of one step: generation and token."""
+    def emit_tokens(self, told: list[tuple[int, int]]) -> None:
+        """Takes the tokens of one step, each with its generation's number."""
 
-    def ended(self, generation: Generation) -> None:
-        """A generation ended; nothing follows for it."""
+    def emit_end(self, generation: Generation) -> None:
+        """Takes a generation that ended; nothing follows for it."""
 
 
 @dataclass
-class Unread:
+class UnreadStep:
     """A step whose tokens are on their way: (index in what is told, generation)."""
 
-    told: Told
+    told: TokenCopy
     rows: list[tuple[int, Generation]]
 
 
-class Spoilt(Exception):
+class RecordingFailed(Exception):
     """An adapter failed while a step was recorded, so the recording is thrown away."""
 
 
@@ -66,7 +66,7 @@ class Scheduler:
         self.listener, self.limits = listener, limits or Limits()
         self.waiting: deque[Generation] = deque()
         self.slots: list[Generation | None] = [None] * cache.size.slots
-        self.unread: deque[Unread] = deque()
+        self.unread: deque[UnreadStep] = deque()
         # Whose chunk is next; prompts take turns.
         self.prefills: deque[Generation] = deque()
         self.slow_runs = False
@@ -78,10 +78,10 @@ class Scheduler:
     # What the connection asks for.
 
     def submit(self, request: Request, adapter: Adapter | None = None) -> Generation:
-        """Takes a request. Raises `Refused` where as many wait as may."""
+        """Takes a request. Raises `RequestRefused` where as many wait as may."""
         idle = sum(slot is None for slot in self.slots)
         if len(self.waiting) >= self.limits.queue + idle:
-            raise Refused(
+            raise RequestRefused(
                 "queue_full",
                 f"queue is full: wanted at most {self.limits.queue} waiting generations",
             )
@@ -121,11 +121,11 @@ class Scheduler:
     @property
     def is_idle(self) -> bool:
         """Whether a turn would find nothing to do."""
-        opening = [slot for slot in self.slots if slot is not None and not self.only_opens(slot)]
+        opening = [slot for slot in self.slots if slot is not None and not self.is_opening(slot)]
         startable = bool(self.waiting) and any(slot is None for slot in self.slots)
         return not opening and not self.unread and not startable
 
-    def only_opens(self, generation: Generation) -> bool:
+    def is_opening(self, generation: Generation) -> bool:
         """Whether all that it does is to wait for its adapter to open."""
         return (
             generation.opening is not None
@@ -136,17 +136,17 @@ class Scheduler:
     # A turn.
 
     def turn(self) -> None:
-        """One round for everybody."""
+        """Runs one round for everybody."""
         self.drop_cancelled()
         self.admit()
         launched = self.launch(FAST)
         launched |= self.prefill()
         if not self.slow_runs:
-            launched |= self.slow_step()
+            launched |= self.run_slow_step()
         self.read(keep=1 if launched else 0)
 
     def pump(self) -> None:
-        """A round for those who need not wait, while a slow step or prefill does."""
+        """Runs a round for those who need not wait, while a slow step or prefill does."""
         self.drop_cancelled()
         self.admit()
         launched = self.launch(FAST)
@@ -169,7 +169,7 @@ class Scheduler:
                 self.place(self.waiting.popleft(), slot)
         for generation in filter(None, list(self.slots)):
             if generation.opening is not None and generation.opening.done():
-                self.opened(generation)
+                self.finish_opening(generation)
 
     def place(self, generation: Generation, slot: int) -> None:
         """Puts a generation into a slot and begins to open its adapter."""
@@ -188,17 +188,20 @@ class Scheduler:
             return
         generation.opening = self.openings.begin(generation.adapter)
         if generation.opening.done():
-            self.opened(generation)
+            self.finish_opening(generation)
 
-    def opened(self, generation: Generation) -> None:
-        """The adapter is open, or is not."""
-        opening, generation.opening = generation.opening, None
+    def finish_opening(self, generation: Generation) -> None:
+        """Takes the deltas of an adapter that has opened, or ends the generation where it could not."""
+        opening, adapter = generation.opening, generation.adapter
+        if opening is None or adapter is None:
+            return
+        generation.opening = None
         try:
             generation.deltas = opening.result()
-            generation.points = points_of(generation.adapter.sites)
-            generation.hook("belongs_to", generation.request.number)
+            generation.points = points_of(adapter.sites)
+            generation.call_hook("belongs_to", generation.request.number)
         except Exception as error:
-            self.fail(generation, of_adapter(error))
+            self.fail(generation, to_adapter_error(error))
             return
         self.prefills.append(generation)
 
@@ -210,7 +213,7 @@ class Scheduler:
         chosen = [
             one for one in self.slots if one is not None and one.is_decoding and one.group == group
         ]
-        chosen = [one for one in chosen if self.guarded(one, "before_step", 1)]
+        chosen = [one for one in chosen if self.try_hook(one, "before_step", 1)]
         if not chosen:
             return False
         while len(self.unread) >= UNREAD_MAX:
@@ -221,7 +224,7 @@ class Scheduler:
                 self.shape(chosen, group, deltas),
                 lambda point, rehearsal: self.add(point, deltas, rehearsal),
             )
-        except Spoilt:
+        except RecordingFailed:
             # Nothing has run. Those whose adapters failed end; the others step at the next turn.
             for one in chosen:
                 if one.failure is not None:
@@ -237,10 +240,10 @@ class Scheduler:
         for one in chosen:
             one.launched += 1
         self.totals["steps"] += 1
-        self.unread.append(Unread(told, [(one.slot, one) for one in chosen]))
+        self.unread.append(UnreadStep(told, [(one.slot, one) for one in chosen]))
         return True
 
-    def shape(self, chosen: list[Generation], group: int, deltas: list) -> Shape:
+    def shape(self, chosen: list[Generation], group: int, deltas: list[Deltas | None]) -> Shape:
         """What the step of these generations depends on."""
         # Where adapters are called between graphs, no graph depends on which they are.
         adapted = [one.deltas for one in chosen if one.deltas is not None and group == FAST]
@@ -254,8 +257,8 @@ class Scheduler:
         more = {"group": group, "points": points, "adapters": tuple(keys), "waits": group == SLOW}
         return self.stepper.shape(rows, tokens, kind, **more)
 
-    def slow_step(self) -> bool:
-        """One step of those whose adapters have to be waited for; others take turns meanwhile."""
+    def run_slow_step(self) -> bool:
+        """Runs one step of those whose adapters have to be waited for; others take turns meanwhile."""
         if any(one is not None and one.is_decoding and one.group == SLOW for one in self.slots):
             # Nobody may leave a slot that a slow step, once begun, still writes.
             self.read(keep=0)
@@ -265,14 +268,14 @@ class Scheduler:
         finally:
             self.slow_runs = False
 
-    def deltas_of(self, chosen: list[Generation]) -> list:
+    def deltas_of(self, chosen: list[Generation]) -> list[Deltas | None]:
         """Deltas by row; None for rows that take no part."""
-        deltas = [None] * (chosen[-1].slot + 1)
+        deltas: list[Deltas | None] = [None] * (chosen[-1].slot + 1)
         for one in chosen:
             deltas[one.slot] = one.deltas
         return deltas
 
-    def add(self, point: Point, deltas: list, rehearsal: bool) -> None:
+    def add(self, point: Point, deltas: list[Deltas | None], rehearsal: bool) -> None:
         """Adds what the adapters of a step give at a point. A row whose adapter fails goes on without it; its tokens
         are not read.
         """
@@ -280,33 +283,32 @@ class Scheduler:
             deltas = [one if getattr(one, "rehearsable", False) else None for one in deltas]
         here = (point.layer, point.source)
         chosen = [
-            one if one is not None and here in self.slots[row].points else None
-            for row, one in enumerate(deltas)
+            one if held is not None and here in held.points else None
+            for one, held in zip(deltas, self.slots)
         ]
-
         wrong: list[int] = []
 
-        def failed(row: int, error: Exception) -> None:
+        def note_failure(row: int, error: Exception) -> None:
             deltas[row] = None
             wrong.append(row)
             generation = self.slots[row]
-            if generation.failure is None:
-                generation.failure = Failure.of(
-                    error if is_out_of_memory(error) else of_adapter(error)
+            if generation is not None and generation.failure is None:
+                generation.failure = Failure.from_error(
+                    error if is_out_of_memory(error) else to_adapter_error(error)
                 )
 
-        add_each(point, chosen, failed)
+        add_each(point, chosen, note_failure)
         if wrong and self.stepper.is_recording:
             # A graph without an adapter's part would serve later generations without it.
-            raise Spoilt
+            raise RecordingFailed
 
-    def guarded(self, generation: Generation, hook: str, *arguments: object) -> bool:
+    def try_hook(self, generation: Generation, hook: str, *arguments: object) -> bool:
         """Calls a hook of the adapter; its failure ends the generation."""
         try:
-            generation.hook(hook, *arguments)
+            generation.call_hook(hook, *arguments)
             return True
         except Exception as error:
-            self.fail(generation, of_adapter(error))
+            self.fail(generation, to_adapter_error(error))
             return False
 
     def compact(self) -> None:
@@ -316,7 +318,7 @@ class Scheduler:
         held = [one for one in self.slots if one is not None]
         if not held or self.waiting:
             return
-        last = next(one for one in reversed(self.slots) if one is not None)
+        last = held[-1]
         free = next((slot for slot, one in enumerate(self.slots) if one is None), None)
         bucket = self.stepper.shape(len(held), 1, "greedy").batch
         if free is None or free > last.slot or last.slot < bucket or not last.is_decoding:
@@ -325,12 +327,12 @@ class Scheduler:
         self.rows.move(source, free)
         self.cache.move(source, free, last.tokens)
         self.slots[source], self.slots[free] = None, last
-        last.hook("place", free)
+        last.call_hook("place", free)
 
     # Prefill.
 
     def prefill(self) -> bool:
-        """One chunk of one prompt. Whatever goes wrong ends that generation alone."""
+        """Runs one chunk of one prompt. Whatever goes wrong ends that generation alone."""
         for _ in range(len(self.prefills)):
             generation = self.prefills.popleft()
             if not generation.is_prefilling:
@@ -360,14 +362,14 @@ class Scheduler:
         if generation.prefilled < len(generation.request.ids) or generation.cancelled:
             return
         slot = generation.slot
-        generation.hook("place", slot)
+        generation.call_hook("place", slot)
         self.rows.begin(slot, generation.group, generation.prefilled, logits, generation.kind)
         while len(self.unread) >= UNREAD_MAX:
             self.read_one()
         generation.launched = 1
         self.totals["prompt_tokens"] += generation.prefilled
-        told = self.stepper.tell(slice(slot, slot + 1), generation.group)
-        self.unread.append(Unread(told, [(0, generation)]))
+        told = self.stepper.copy_chosen(slice(slot, slot + 1), generation.group)
+        self.unread.append(UnreadStep(told, [(0, generation)]))
 
     # Results.
 
@@ -390,18 +392,18 @@ class Scheduler:
                 ended.append((generation, reason))
         if told:
             self.totals["completion_tokens"] += len(told)
-            self.listener.tokens(told)
+            self.listener.emit_tokens(told)
         for generation, reason in ended:
             self.end(generation, reason)
 
     def take(self, generation: Generation, token: int, told: list[tuple[int, int]]) -> str | None:
-        """One token of a generation; gives the reason where it is the last."""
+        """Takes one token of a generation; gives the reason where it is the last."""
         if generation.failure is not None:
             return "failed"
         try:
-            generation.hook("after_step")
+            generation.call_hook("after_step")
         except Exception as error:
-            generation.failure = Failure.of(of_adapter(error))
+            generation.failure = Failure.from_error(to_adapter_error(error))
             return "failed"
         if token == NOT_FOUND:
             generation.failure = Failure("internal", "no logit is a number")
@@ -420,18 +422,18 @@ class Scheduler:
         if not isinstance(error, (AdapterError, OutOfMemory)):
             told = f"generation {generation.request.number}: {type(error).__name__}: {error}"
             print(told, file=sys.stderr, flush=True)
-        generation.failure = Failure.of(error)
+        generation.failure = Failure.from_error(error)
         self.end(generation, "failed")
 
     def end(self, generation: Generation, reason: str) -> None:
-        """Frees the slot and tells. What of it is still on its way is not read."""
+        """Frees the slot and tells the listener. Tokens that are still on their way are not read."""
         if generation.ended:
             return
         if generation.cancelled and reason == "failed":
             reason, generation.failure = "cancelled", None
         generation.ended = reason
         self.totals["failed"] += reason == "failed"
-        if generation.slot is not None:
+        if generation.slot != NO_SLOT:
             if reason not in ("length", "stop"):
                 # What was not read may have been no number; masked places of the next text are multiplied by 0.
                 self.cache.clear(generation.slot)
@@ -439,16 +441,13 @@ class Scheduler:
             self.slots[generation.slot] = None
         if generation.opening is not None:
             generation.opening.add_done_callback(close_late)
-        self.listener.ended(generation)
+        self.listener.emit_end(generation)
         if generation.deltas is not None:
             try:
-                generation.hook("close")
+                generation.call_hook("close")
             except Exception as error:
-                print(
-                    f"adapter {generation.adapter.name}: close: {error}",
-                    file=sys.stderr,
-                    flush=True,
-                )
+                told = f"adapter {generation.request.adapter}: close: {error}"
+                print(told, file=sys.stderr, flush=True)
 
     def close(self) -> None:
         """Stops the helpers."""

@@ -18,10 +18,10 @@ import torch
 
 from . import protocol
 from .adapters import Adapters, Context, close, sites_on_wire
-from .deltas import AdapterError
-from .generation import Generation, Refused, Request
+from .deltas import Adapter, AdapterError
+from .generation import Generation, Request, RequestRefused
 from .opening import on_device
-from .protocol import Closed, Malformed, json_frame, json_of
+from .protocol import Closed, Malformed, json_frame, parse_object
 from .relay import Mailbox
 from .schedule import Scheduler
 
@@ -99,9 +99,9 @@ class Connection:
                 self.lost = reason
             self.changed.notify_all()
         self.mailbox.close(reason)
-        for end in (lambda: self.stream.shutdown(socket.SHUT_RDWR), self.stream.close):
-            with contextlib.suppress(OSError):
-                end()
+        with contextlib.suppress(OSError):
+            self.stream.shutdown(socket.SHUT_RDWR)
+        self.stream.close()
         self.wake()
 
 
@@ -120,7 +120,11 @@ class Server:
     """Listens, and turns the scheduler. Everything that touches the device happens in `run`."""
 
     def __init__(
-        self, path: Path, scheduler: Scheduler, welcome: dict[str, Any], status: Callable[[], dict]
+        self,
+        path: Path,
+        scheduler: Scheduler,
+        welcome: dict[str, Any],
+        status: Callable[[], dict[str, Any]],
     ) -> None:
         self.path, self.scheduler, self.told, self.status = path, scheduler, welcome, status
         scheduler.listener, scheduler.wake = self, self.wake
@@ -128,8 +132,8 @@ class Server:
         self.woken = self.stopping = False
         self.connection: Connection | None = None
         self.greeted = False
-        self.adapters = self.no_adapters(None)
-        self.loading: tuple[str, Future] | None = None
+        self.adapters = self.make_adapters(None)
+        self.loading: tuple[str, Future[Adapter]] | None = None
         self.loader = ThreadPoolExecutor(1, "load-adapter", on_device(scheduler.model.device))
         self.listener = self.listen()
 
@@ -231,7 +235,7 @@ class Server:
             self.drop()
 
     def drop(self) -> None:
-        """The connection is over: cancels its generations, forgets its adapters, and lets the next one in."""
+        """Ends the connection: cancels its generations, forgets its adapters, and lets the next one in."""
         connection = self.connection
         if connection is None:
             return
@@ -248,21 +252,21 @@ class Server:
         self.greeted, self.connection = False, None
 
     def take(self, connection: Connection, kind: int, payload: bytes) -> None:
-        """One frame."""
+        """Does what one frame asks for."""
         if not self.greeted:
             if kind != protocol.HELLO:
                 raise Malformed(f"frame: wanted a hello first, got kind {kind:#04x}")
-            self.greet(connection, json_of(payload))
+            self.greet(connection, parse_object(payload))
         elif kind == protocol.GENERATE:
-            self.generate(json_of(payload))
+            self.generate(parse_object(payload))
         elif kind == protocol.CANCEL:
             if len(payload) != 4:
                 raise Malformed(f"cancel: wanted 4 bytes, got {len(payload)}")
             self.scheduler.cancel(int.from_bytes(payload, "little"))
         elif kind == protocol.LOAD_ADAPTER:
-            self.load(json_of(payload))
+            self.load(parse_object(payload))
         elif kind == protocol.UNLOAD_ADAPTER:
-            self.unload(json_of(payload))
+            self.unload(parse_object(payload))
         elif kind == protocol.STATUS:
             connection.send(json_frame(protocol.STATUS_TOLD, self.status()))
         else:
@@ -279,7 +283,7 @@ class Server:
         if not isinstance(known, int) or known < 1:
             raise Malformed(f"hello: vocabulary: wanted at least 1, got {known!r}")
         self.scheduler.rows.known = min(known, vocabulary)
-        self.adapters = self.no_adapters(connection.mailbox)
+        self.adapters = self.make_adapters(connection.mailbox)
         connection.mailbox.pump = self.pump
         connection.mailbox.is_cancelled = self.is_cancelled
         self.greeted = True
@@ -287,12 +291,13 @@ class Server:
 
     def is_cancelled(self, number: int) -> bool:
         """For a generation that waits for deltas: cancels that came since are still in the inbox."""
-        for kind, payload in list(self.connection.inbox):
+        inbox = self.connection.inbox if self.connection is not None else ()
+        for kind, payload in list(inbox):
             if kind == protocol.CANCEL and payload == number.to_bytes(4, "little"):
                 self.scheduler.cancel(number)
         return self.scheduler.is_cancelled(number)
 
-    def no_adapters(self, mailbox: Mailbox | None) -> Adapters:
+    def make_adapters(self, mailbox: Mailbox | None) -> Adapters:
         """Returns an empty set of adapters for the model, over `mailbox`."""
         model, cache = self.scheduler.model, self.scheduler.cache
         made = Adapters(Context(model.config, model.device, model.dtype, cache.size.slots, mailbox))
@@ -309,14 +314,16 @@ class Server:
             if request.adapter is not None:
                 adapter = self.adapters.loaded.get(request.adapter)
                 if adapter is None:
-                    raise Refused("unknown_adapter", f"no adapter {request.adapter!r} is loaded")
+                    raise RequestRefused(
+                        "unknown_adapter", f"no adapter {request.adapter!r} is loaded"
+                    )
             if self.scheduler.is_running(request.number):
                 raise Malformed(
                     f"generate: id {request.number} is that of a generation that has not ended"
                 )
             self.scheduler.submit(request, adapter)
-        except Refused as error:
-            told = {"kind": error.kind, "message": protocol.short(str(error))}
+        except RequestRefused as error:
+            told = {"kind": error.kind, "message": protocol.shorten(str(error))}
             self.send(json_frame(protocol.REFUSED, {"id": raw["id"], "error": told}))
         except ValueError as error:
             raise Malformed(str(error)) from error
@@ -331,7 +338,7 @@ class Server:
         if self.loading is not None:
             self.answer(name, error="another adapter is being loaded")
             return
-        future = self.loader.submit(self.adapters.made, name, kind, spec)
+        future = self.loader.submit(self.adapters.make, name, kind, spec)
         self.loading = (name, future)
         future.add_done_callback(lambda _: self.wake())
 
@@ -379,7 +386,7 @@ class Server:
             **{key: value for key, value in more.items() if value is not None},
         }
         if error is not None:
-            told["error"] = protocol.short(error)
+            told["error"] = protocol.shorten(error)
         self.send(json_frame(protocol.ADAPTER, told))
 
     # Frames out.
@@ -389,19 +396,19 @@ class Server:
         if self.connection is not None:
             self.connection.send(frame)
 
-    def tokens(self, told: list[tuple[int, int]]) -> None:
+    def emit_tokens(self, told: list[tuple[int, int]]) -> None:
         """Sends the tokens of a step, each with its generation's number."""
         self.send(protocol.tokens_frame(told))
 
-    def ended(self, generation: Generation) -> None:
+    def emit_end(self, generation: Generation) -> None:
         """Sends the end of a generation, with its error cut to what a frame takes."""
-        told = generation.ended_frame()
+        told = generation.end_frame()
         if told["error"] is not None:
-            told["error"]["message"] = protocol.short(told["error"]["message"])
+            told["error"]["message"] = protocol.shorten(told["error"]["message"])
         self.send(json_frame(protocol.ENDED, told))
 
 
-def close_loaded(future: Future) -> None:
+def close_loaded(future: Future[Adapter]) -> None:
     """Closes an adapter that came after its connection had ended."""
     if not future.cancelled() and future.exception() is None:
         close(future.result())

@@ -33,18 +33,18 @@ class Silent:
         self.said: dict[int, list[int]] = {}
         self.over: dict[int, Generation] = {}
 
-    def tokens(self, told: list[tuple[int, int]]) -> None:
+    def emit_tokens(self, told: list[tuple[int, int]]) -> None:
         """Keeps tokens by their generation's number."""
         for number, token in told:
             self.said.setdefault(number, []).append(token)
 
-    def ended(self, generation: Generation) -> None:
+    def emit_end(self, generation: Generation) -> None:
         """Keeps a generation that ended by its number."""
         self.over[generation.request.number] = generation
 
 
 @dataclass
-class Built:
+class BuiltWorker:
     """A worker without its socket."""
 
     config: Config
@@ -75,13 +75,13 @@ class Options:
     name: str | None = None
 
 
-def build(options: argparse.Namespace | Options) -> Built:
+def build(options: argparse.Namespace | Options) -> BuiltWorker:
     """Loads everything that a worker needs. Errors say what is wrong in one line."""
     device, dtype = device_of(options.device), DTYPES[options.dtype]
     config, folder = shape_of(options.model)
-    cut = options.layers is not None and options.layers < config.layers
-    if cut:
-        config = replace(config, layers=max(options.layers, 1))
+    whole = config.layers
+    if options.layers is not None:
+        config = replace(config, layers=min(max(options.layers, 1), whole))
     context = min(options.context, config.context) // 8 * 8
     if (
         context < 8
@@ -102,7 +102,7 @@ def build(options: argparse.Namespace | Options) -> Built:
     fit(config, dtype, size, min(room, options.cache_bytes) if options.cache_bytes else room)
     with torch.inference_mode():
         loaded = weights_of(options, config, folder, device, dtype)
-        if cut:
+        if config.layers < whole:
             loaded.label += f", {config.layers} layers only"
         model = Model(config, loaded, context + SPARE)
         cache = Cache(config, size, device, dtype, options.cache_bytes)
@@ -115,11 +115,11 @@ def build(options: argparse.Namespace | Options) -> Built:
     limits = Limits(options.queue, options.chunk, options.prefill_bytes)
     scheduler = Scheduler(model, cache, rows, stepper, Silent(), limits)
     name = options.name or (folder.resolve().name if folder else options.model)
-    return Built(config, model, scheduler, welcome(name, scheduler, options))
+    return BuiltWorker(config, model, scheduler, welcome(name, scheduler, options))
 
 
 def device_of(name: str) -> torch.device:
-    """The device, made current."""
+    """Gives the device and makes it current. Raises `ConfigError`."""
     device = torch.device(name)
     if device.type == "cuda":
         if not torch.cuda.is_available():
@@ -132,7 +132,7 @@ def device_of(name: str) -> torch.device:
 
 
 def shape_of(model: str) -> tuple[Config, Path | None]:
-    """The shape and the folder; a built-in shape has none."""
+    """Gives the shape and the folder; a built-in shape has none."""
     if model in shapes.SHAPES and not Path(model).is_dir():
         return shapes.SHAPES[model], None
     return shapes.read(Path(model)), Path(model)
@@ -140,7 +140,7 @@ def shape_of(model: str) -> tuple[Config, Path | None]:
 
 def weights_of(
     options: Any, config: Config, folder: Path | None, device: torch.device, dtype: torch.dtype
-):
+) -> weights.Weights:
     """Weights from the folder, or random ones where they are asked for."""
     bits = options.weight_bits or 0
     if options.random_weights is not None:
@@ -160,11 +160,11 @@ def decoder_of(name: str, config: Config, device: torch.device) -> str:
         from . import kernels
     except ImportError:
         return "torch"
-    return "kernels" if device.type == "cuda" and kernels.suits(config) else "torch"
+    return "kernels" if device.type == "cuda" and kernels.is_supported(config) else "torch"
 
 
 def welcome(name: str, scheduler: Scheduler, options: Any) -> dict[str, Any]:
-    """The welcome frame's object."""
+    """Gives the welcome frame's object."""
     model, cache = scheduler.model, scheduler.cache
     sites = {name: list(width) for name, width in model.config.widths().items()}
     return {
@@ -183,7 +183,7 @@ def welcome(name: str, scheduler: Scheduler, options: Any) -> dict[str, Any]:
 
 
 def device_name(device: torch.device) -> str:
-    """The device in words."""
+    """Describes the device."""
     return (
         f"{device} ({torch.cuda.get_device_name(device)})" if device.type == "cuda" else str(device)
     )

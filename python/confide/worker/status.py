@@ -33,14 +33,9 @@ def memory(scheduler: Scheduler) -> dict[str, int | None]:
         "rows": scheduler.rows.bytes(),
     }
     if model.device.type != "cuda":
-        return {
-            **used,
-            "graphs": None,
-            "workspace": None,
-            "reserved": None,
-            "device_used": None,
-            "device_all": None,
-        }
+        return used | dict.fromkeys(
+            ("graphs", "workspace", "reserved", "device_used", "device_all")
+        )
     if stepper.shadow is not None:
         used["rows"] += stepper.shadow.bytes()
     free, whole = torch.cuda.mem_get_info(model.device)
@@ -71,7 +66,7 @@ def utilisation(device: torch.device) -> dict[str, Any] | None:
     if device.type != "cuda":
         return None
     try:
-        return Nvml.opened().read(torch.cuda.get_device_properties(device))
+        return Nvml.instance().read(torch.cuda.get_device_properties(device))
     except (OSError, AttributeError, ValueError):
         return None
 
@@ -91,7 +86,7 @@ class Nvml:
         self.check(self.library.nvmlInit_v2())
 
     @classmethod
-    def opened(cls) -> Nvml:
+    def instance(cls) -> Nvml:
         """Returns the one library of this process."""
         cls.one = cls.one or Nvml()
         return cls.one
@@ -99,8 +94,8 @@ class Nvml:
     def read(self, properties: Any) -> dict[str, Any]:
         """Of the device with these properties, found by its UUID."""
         handle = ctypes.c_void_p()
-        name = f"GPU-{properties.uuid}".encode()
-        self.check(self.library.nvmlDeviceGetHandleByUUID(name, ctypes.byref(handle)))
+        uuid = f"GPU-{properties.uuid}".encode()
+        self.check(self.library.nvmlDeviceGetHandleByUUID(uuid, ctypes.byref(handle)))
         rates, milliwatts, clock = self.Rates(), ctypes.c_uint(), ctypes.c_uint()
         self.check(self.library.nvmlDeviceGetUtilizationRates(handle, ctypes.byref(rates)))
         told: dict[str, Any] = {"gpu_percent": rates.gpu, "memory_percent": rates.memory}
@@ -118,7 +113,7 @@ class Nvml:
 
 
 def versions() -> dict[str, str]:
-    """Versions of what computes."""
+    """Gives the versions of Python, torch, numpy and CUDA."""
     import numpy
 
     found = {

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -35,7 +36,7 @@ class Layer:
     down: Matrix
 
     def matrices(self) -> tuple[Matrix, Matrix, Matrix, Matrix]:
-        """Its four matrices."""
+        """Gives the layer's four matrices."""
         return self.qkv, self.o, self.gate_up, self.down
 
 
@@ -142,7 +143,7 @@ def load(
     from safetensors import SafetensorError, safe_open
 
     names = names_in(folder)
-    opened: dict[str, object] = {}
+    opened: dict[str, Any] = {}
     used: set[str] = set()
 
     def tensor(name: str) -> Tensor:
@@ -181,7 +182,7 @@ def load(
 
 
 def names_in(folder: Path) -> dict[str, str]:
-    """Each tensor's file."""
+    """Gives each tensor's file by the tensor's name."""
     from safetensors import SafetensorError, safe_open
 
     single, index = folder / "model.safetensors", folder / "model.safetensors.index.json"
@@ -192,7 +193,7 @@ def names_in(folder: Path) -> dict[str, str]:
         if any(
             "/" in str(file) or not str(file).endswith(".safetensors") for file in files.values()
         ):
-            raise WeightsError(f"{index}: wanted safetensors beside it")
+            raise WeightsError(f"{index}: wanted only safetensors files of the same folder")
         return files
     if not single.is_file():
         raise WeightsError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy
 
@@ -35,12 +36,17 @@ def write_safetensors(path: Path, tensors: dict[str, numpy.ndarray]) -> None:
     path.write_bytes(len(text).to_bytes(8, "little") + text + body)
 
 
+# A [rank, columns] and B [outputs, rank] by layer and projection.
+Pairs = dict[tuple[int, str], tuple[numpy.ndarray, numpy.ndarray]]
+
+
 def write_adapter(
-    folder: Path, layers: int = 2, projections: str = "q v o", seed: int = 1, **config
-) -> dict:
+    folder: Path, layers: int = 2, projections: str = "q v o", seed: int = 1, **config: Any
+) -> Pairs:
     """Writes a folder; gives {(layer, projection): (a, b)}."""
     rng = numpy.random.default_rng(seed)
-    pairs, tensors = {}, {}
+    pairs: Pairs = {}
+    tensors: dict[str, numpy.ndarray] = {}
     for layer in range(layers):
         for projection in projections.split():
             columns, outputs = WIDTHS[projection]
@@ -52,7 +58,7 @@ def write_adapter(
     folder.mkdir(parents=True, exist_ok=True)
     write_safetensors(folder / "adapter_model.safetensors", tensors)
     names = [f"{projection}_proj" for projection in projections.split()]
-    settings = {
+    settings: dict[str, Any] = {
         "peft_type": "LORA",
         "task_type": "CAUSAL_LM",
         "r": RANK,
@@ -65,7 +71,7 @@ def write_adapter(
     return pairs
 
 
-def plain(pairs: dict, layer: int, projection: str, rows: numpy.ndarray) -> numpy.ndarray:
+def plain(pairs: Pairs, layer: int, projection: str, rows: numpy.ndarray) -> numpy.ndarray:
     """scale · B · A · x in float64."""
     a, b = (each.astype(numpy.float64) for each in pairs[(layer, projection)])
     return ALPHA / RANK * (rows.astype(numpy.float64) @ a.T) @ b.T

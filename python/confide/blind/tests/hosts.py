@@ -10,7 +10,9 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from confide.blind import channel, holder, session
 
@@ -55,6 +57,7 @@ class Running:
         self.process = subprocess.Popen(
             line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
         )
+        assert self.process.stdout
         first = self.process.stdout.readline()
         if not first:
             raise RuntimeError(f"{kind} host: {self.process.communicate(timeout=10)[1]}")
@@ -67,7 +70,7 @@ class Running:
         host, _, port = self.listen.rpartition(":")
         return channel.dial_tcp(host, int(port))
 
-    def adapter(self, name: str = "bank", **options) -> holder.RemoteAdapter:
+    def adapter(self, name: str = "bank", **options: Any) -> holder.RemoteAdapter:
         """A key holder of it."""
         chosen = session.HolderOptions(
             name, self.set_name, dangerous_parameters=self.set_name == TOY, **options
@@ -81,7 +84,9 @@ class Running:
 
 
 @contextlib.contextmanager
-def running(kind: str, folder: Path, *more: str, set_name: str = TOY, listen: str = "127.0.0.1:0"):
+def running(
+    kind: str, folder: Path, *more: str, set_name: str = TOY, listen: str = "127.0.0.1:0"
+) -> Iterator[Running]:
     """A host for as long as it is needed."""
     host = Running(kind, folder, listen, set_name, *more)
     try:
@@ -91,7 +96,7 @@ def running(kind: str, folder: Path, *more: str, set_name: str = TOY, listen: st
 
 
 @contextlib.contextmanager
-def folder():
+def folder() -> Iterator[Path]:
     """An empty folder called `bank`."""
     with tempfile.TemporaryDirectory() as parent:
         yield Path(parent) / "bank"

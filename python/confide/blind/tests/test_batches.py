@@ -1,12 +1,16 @@
 """What a key holder's batches leave behind when they are used up: nothing."""
 
+from __future__ import annotations
+
 import unittest
+from typing import Any
 from unittest import mock
 
 import numpy
 
 from confide.blind.batches import Batch, Pool, encrypted_masks
-from confide.cuda import online, ring
+from confide.blind.terms import Terms
+from confide.cuda import arrays, ring
 from confide.cuda.tests import Device, on_each_device
 
 
@@ -18,57 +22,65 @@ def batch_of(device: Device, number: int, tokens: int = 4, rows: int = 3) -> Bat
 class Batches(unittest.TestCase):
     @on_each_device
     def test_a_batch_is_wiped_when_its_counters_are_used_up_and_the_next_is_whole(
-        self, device
+        self, device: Device
     ) -> None:
         pool, batches = Pool(), [batch_of(device, number) for number in range(2)]
         for batch in batches:
             pool.put(batch)
-        self.assertEqual([pool.take(3).count, pool.take(3).count], [3, 1])
+        first, second = pool.take(3), pool.take(3)
+        assert first and second
+        self.assertEqual([first.count, second.count], [3, 1])
         self.assertTrue(
-            online.words_of(batches[0].prepared).any(), "its last answers may still be opened"
+            arrays.as_words(batches[0].prepared).any(), "its last answers may still be opened"
         )
         taken = pool.take(3)
+        assert taken
         self.assertEqual((taken.batch, taken.counter), (batches[1], 4))
         for words in (batches[0].prepared, batches[0].lines, batches[0].places):
-            self.assertFalse(online.words_of(words).any())
+            self.assertFalse(arrays.as_words(words).any())
         self.assertEqual(batches[0].key, bytes(32))
-        self.assertTrue(online.words_of(batches[1].prepared).all())
+        self.assertTrue(arrays.as_words(batches[1].prepared).all())
 
     @on_each_device
-    def test_masks_and_generators_are_wiped_also_where_the_caller_stops(self, device) -> None:
-        context = ring.Context.dangerous_named("toy-256-q100-flood40", None, device.name)
+    def test_masks_and_generators_are_wiped_also_where_the_caller_stops(
+        self, device: Device
+    ) -> None:
+        context = ring.Context.dangerous_named("toy-256-q100-flood40", device.name)
         secret = ring.SecretKey.random(context)
-        made, wiped = [], []
-        columns, encryptor = ring.MaskStream.columns, ring.Encryptor.wipe
+        made: list[Any] = []
+        wiped: list[ring.Encryptor] = []
+        columns, wipe = ring.MaskStream.columns, ring.Encryptor.wipe
 
-        def kept(*given, **named):
+        def record_columns(*given: Any, **named: Any) -> Any:
             made.append(columns(*given, **named))
             return made[-1]
 
+        def record_wipe(one: ring.Encryptor) -> None:
+            wiped.append(one)
+            wipe(one)
+
         with (
-            mock.patch.object(ring.MaskStream, "columns", kept),
-            mock.patch.object(
-                ring.Encryptor, "wipe", lambda one: (wiped.append(one), encryptor(one))
-            ),
+            mock.patch.object(ring.MaskStream, "columns", record_columns),
+            mock.patch.object(ring.Encryptor, "wipe", record_wipe),
         ):
-            terms = type("Terms", (), {"columns": 40, "bits": 33})
+            terms = Terms(0, 0, 40, 33, 1, 0.0, 1, ())
             running = encrypted_masks(context, secret, terms, bytes(32))
             self.assertEqual([next(running)[1] for _ in range(2)], [32, 8])
             running.close()
         self.assertEqual((len(made), len(wiped)), (2, 1))
         for words in made:
-            self.assertFalse(online.words_of(online.signed(words)).any())
+            self.assertFalse(arrays.as_words(arrays.as_signed(words)).any())
         with self.assertRaisesRegex(RuntimeError, "wiped"):
             wiped[0].encrypt(device.zeros((1, 256), numpy.uint64))
 
     @on_each_device
-    def test_messages_are_turned_and_wiped_one_row_or_many(self, device) -> None:
+    def test_messages_are_turned_and_wiped_one_row_or_many(self, device: Device) -> None:
         for rows in (1, 3):
             values = numpy.arange(1, rows * 5 + 1, dtype=numpy.uint64).reshape(rows, 5)
             messages = device.array(values)
-            turned = online.by_token(messages)
-            numpy.testing.assert_array_equal(online.words_of(online.signed(turned)), values.T)
-            self.assertFalse(online.words_of(online.signed(messages)).any())
+            turned = arrays.transpose_and_wipe(messages)
+            numpy.testing.assert_array_equal(arrays.as_words(arrays.as_signed(turned)), values.T)
+            self.assertFalse(arrays.as_words(arrays.as_signed(messages)).any())
 
 
 if __name__ == "__main__":

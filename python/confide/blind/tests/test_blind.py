@@ -1,9 +1,12 @@
 """Python's key holder against Python's adapter host and, where its program is found, Rust's."""
 
+from __future__ import annotations
+
 import json
 import subprocess
 import sys
 import unittest
+from typing import TYPE_CHECKING, Any
 
 import numpy
 
@@ -13,25 +16,29 @@ from confide.blind import (
     channel,
     frames,
     holder,
-    masks,
     messages,
     pack,
-    parameters,
     session,
     terms,
 )
 from confide.blind.errors import (
     ActivationRefused,
     AdapterRefused,
-    BudgetUsedUp,
+    BudgetExhausted,
     HostLost,
     HostRefused,
+    HostRestarted,
     Refusal,
-    StartedAnew,
 )
-from confide.blind.tests import adapters, hosts
+from confide.blind.tests import adapters, hosts, reference
+from confide.cuda import parameters
 
 WIDTH = 64
+if TYPE_CHECKING:
+    Base = unittest.TestCase
+else:
+    # The tests are the kinds' alone.
+    Base = object
 
 
 def rows_of(count: int, seed: int = 3) -> numpy.ndarray:
@@ -60,10 +67,12 @@ class Raw:
         _, _, raw = messages.decode_products(
             self.channel.ask(frames.Kind.APPLY, payload, frames.Kind.PRODUCTS)
         )
-        return pack.unpack(raw, terms_of.bits, 1, terms_of.rows)
+        products = pack.unpack(raw, terms_of.bits, 1, terms_of.rows)
+        assert products is not None
+        return products
 
 
-class HostTests:
+class HostTests(Base):
     """One test body for each kind of host."""
 
     kind = ""
@@ -74,7 +83,11 @@ class HostTests:
         self.addCleanup(entered.__exit__, None, None, None)
         self.pairs = adapters.write_adapter(self.folder)
 
-    def start(self, *more: str, **options) -> hosts.Running:
+    def pair(self, layer: int, projection: str, scale: float) -> peft.Pair:
+        a, b = self.pairs[(layer, projection)]
+        return peft.Pair(a, b, scale)
+
+    def start(self, *more: str, **options: Any) -> hosts.Running:
         host = hosts.Running(
             self.kind,
             self.folder,
@@ -95,12 +108,12 @@ class HostTests:
         self.addCleanup(stream.frames.close)
         return stream
 
-    def connect(self, host: hosts.Running, **options) -> holder.RemoteAdapter:
+    def connect(self, host: hosts.Running, **options: Any) -> holder.RemoteAdapter:
         adapter = host.adapter(**options)
         self.addCleanup(adapter.close)
         return adapter
 
-    def check_deltas(self, deltas, layer: int, count: int) -> None:
+    def check_deltas(self, deltas: holder.RemoteDeltas, layer: int, count: int) -> None:
         rows = rows_of(count)
         outputs = {
             "q": numpy.ones((count, 64), numpy.float32),
@@ -127,24 +140,21 @@ class HostTests:
                 pairs = [
                     (
                         projection,
-                        terms.Pair(*self.pairs[(1, projection)], adapters.ALPHA / adapters.RANK),
+                        self.pair(1, projection, adapters.ALPHA / adapters.RANK),
                     )
                     for projection in ("q", "v")
                 ]
-                matrix = terms.quantised(
-                    1, pairs, protect, parameters.dangerous_named(hosts.TOY)
+                matrix = terms.quantise_pairs(
+                    1, pairs, protect, parameters.find_set(hosts.TOY, dangerous=True)
                 ).matrix
-                step = adapter._steps[group]
-                low = (1 << session.terms[group].bits) - 1
-                wanted = [
-                    [
-                        int(matrix[row].astype(object) @ vector.view(numpy.int64).astype(object))
-                        & low
-                        for row in range(len(matrix))
-                    ]
-                    for vector in step.values
-                ]
-                self.assertEqual(step.products.tolist(), wanted)
+                limit, wide = session.terms[group].norm_limit, matrix.astype(numpy.int64)
+                wanted = []
+                for row in rows_of(70):
+                    values, scale = reference.quantise_vector(row, limit)
+                    products = wide @ values.astype(numpy.int64)
+                    wanted.append((products.astype(numpy.float64) * scale).astype(numpy.float32))
+                real = adapter._steps[group].online.real[:70, : len(matrix)]
+                self.assertEqual(real.tolist(), numpy.stack(wanted).tolist())
                 self.assertEqual(deltas.report()["answered_vectors"], 76)
 
     def test_a_full_set_gives_the_same_under_its_own_guarantee(self) -> None:
@@ -158,7 +168,7 @@ class HostTests:
         self.check_deltas(first.open(), 0, 2)
         second = self.connect(host).open()
         self.check_deltas(second, 0, 1)
-        with self.assertRaises(BudgetUsedUp) as caught:
+        with self.assertRaises(BudgetExhausted) as caught:
             self.check_deltas(second, 0, 1)
         self.assertEqual(caught.exception.limit, 3)
         self.check_deltas(second, 1, 1)
@@ -185,11 +195,11 @@ class HostTests:
         raw = self.raw(self.start())
         batch = raw.prepare()
         low = numpy.uint64((1 << raw.session.terms[0].bits) - 1)
-        pairs = [
-            (projection, terms.Pair(*self.pairs[(0, projection)], 1.0)) for projection in ("q", "v")
-        ]
-        matrix = terms.quantised(0, pairs, "a", parameters.dangerous_named(hosts.TOY)).matrix
-        drawn = masks.rows(batch.key, 0, 1, WIDTH, raw.session.terms[0].bits)[0]
+        pairs = [(projection, self.pair(0, projection, 1.0)) for projection in ("q", "v")]
+        matrix = terms.quantise_pairs(
+            0, pairs, "a", parameters.find_set(hosts.TOY, dangerous=True)
+        ).matrix
+        drawn = reference.mask_rows(batch.key, 0, 1, WIDTH, raw.session.terms[0].bits)[0]
         product = (matrix.astype(numpy.int64).astype(numpy.uint64) * drawn).sum(axis=1) & low
         self.assertFalse(
             (batch.prepared[0] == product).any(), "what is prepared is A·r − s, not A·r"
@@ -218,6 +228,7 @@ class HostTests:
         adapter = self.connect(self.start())
         deltas = adapter.open()
         self.check_deltas(deltas, 0, 1)
+        assert adapter._online
         adapter._online.frames.socket.shutdown(2)
         self.check_deltas(deltas, 0, 1)
         self.assertEqual(deltas.report()["answered_vectors"], 2)
@@ -233,21 +244,23 @@ class HostTests:
             deltas.add(0, "attention", rows_of(1), outputs)
         self.assertTrue((outputs["q"] == 1).all(), "outputs are as they were")
         self.start(listen=host.listen)
-        with self.assertRaises(StartedAnew):
+        with self.assertRaises(HostRestarted):
             deltas.add(0, "attention", rows_of(1), outputs)
         self.check_deltas(adapter.open(), 0, 2)
 
-    def test_an_activation_that_cannot_be_sent_spends_no_counter(self) -> None:
+    def test_an_activation_that_cannot_be_sent_spends_no_budget(self) -> None:
         adapter = self.connect(self.start())
         deltas = adapter.open()
         self.check_deltas(deltas, 0, 1)
-        left = adapter.session.pools[0].left
-        rows = rows_of(2)
+        left = list(adapter.session.budget_left)
+        rows, outputs = rows_of(2), {"q": numpy.ones((2, 64), numpy.float32)}
         rows[1, 3] = numpy.inf
         with self.assertRaises(ActivationRefused):
-            deltas.add(0, "attention", rows, {"q": numpy.ones((2, 64), numpy.float32)})
-        self.assertEqual(adapter.session.pools[0].left, left)
+            deltas.add(0, "attention", rows, outputs)
+        self.assertTrue((outputs["q"] == 1).all(), "outputs are as they were")
+        self.assertEqual(adapter.session.budget_left, left)
         self.check_deltas(deltas, 0, 1)
+        self.assertEqual(deltas.report()["answered_vectors"], 2)
 
     def test_rows_of_a_decode_batch_are_one_request(self) -> None:
         adapter = self.connect(self.start())
@@ -315,7 +328,7 @@ class PythonHostTest(HostTests, unittest.TestCase):
         again = self.start("--budget", "100", "--budget-file", str(counts))
         session = self.connect(again).session
         # A clean end writes what was answered and no more.
-        self.assertEqual(session.left[session.by_input[(0, 0)]], 98)
+        self.assertEqual(session.budget_left[session.by_input[(0, 0)]], 98)
 
     def test_final_hidden_is_offered_as_a_mode_of_its_own(self) -> None:
         adapter = self.connect(self.start("--final-hidden"))

@@ -1,15 +1,18 @@
 """The adapter host in a process of its own, through memory that both see; the worker's door to every kind."""
 
+from __future__ import annotations
+
 import unittest
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy
 
 from confide import blind
 from confide.blind import errors, ipc
 from confide.blind.tests import adapters, hosts
-from confide.cuda import online, runtime
+from confide.cuda import arrays, tests
 
 WIDTH = 64
 
@@ -29,24 +32,24 @@ class DoorTest(unittest.TestCase):
         self.addCleanup(entered.__exit__, None, None, None)
         self.pairs = adapters.write_adapter(self.folder, 1, "q v")
 
-    def open(self, kind: str, device: str = "cpu", **spec):
+    def open(self, kind: str, device: str = "cpu", **spec: Any) -> Any:
         spec = {"adapter": "mine", "parameters": hosts.TOY, "dangerous_parameters": True} | spec
         adapter = blind.open_adapter(kind, spec, context_of(device))
         self.addCleanup(adapter.close)
         return adapter
 
-    def check(self, device: str, deltas, count: int = 3) -> None:
+    def check(self, device: str, deltas: Any, count: int = 3) -> None:
         if hasattr(deltas, "before_step"):
             deltas.before_step(count)
         rows = numpy.random.default_rng(count).normal(0, 1, (count, WIDTH)).astype(numpy.float32)
-        output = online.zeros(device, (count, 64), "float32")
-        deltas.add(0, "attention", online.upload(device, rows), {"q": output})
+        output = arrays.zeros((count, 64), "float32", device)
+        deltas.add(0, "attention", arrays.upload(rows, device), {"q": output})
         wanted = adapters.plain(self.pairs, 0, "q", rows)
         got = output if isinstance(output, numpy.ndarray) else output.cpu().numpy()
         self.assertLess(numpy.linalg.norm(got - wanted) / numpy.linalg.norm(wanted), 1e-3)
 
     def test_a_host_process_on_the_same_device_gives_loras_deltas(self) -> None:
-        for device in runtime.devices():
+        for device in tests.devices():
             for protect in ("a", "ba"):
                 with self.subTest(device=device, protect=protect):
                     adapter = self.open("ipc", device, path=str(self.folder), protect=protect)
@@ -73,7 +76,7 @@ class DoorTest(unittest.TestCase):
         adapter = self.open("ipc", path=str(self.folder), budget=4)
         deltas = adapter.open()
         self.check("cpu", deltas, 3)
-        with self.assertRaises(errors.BudgetUsedUp):
+        with self.assertRaises(errors.BudgetExhausted):
             self.check("cpu", deltas, 2)
 
     def test_a_host_process_that_dies_ends_the_generation_by_name(self) -> None:
@@ -95,8 +98,20 @@ class DoorTest(unittest.TestCase):
         self.assertFalse(adapter._place.exists())
         place = Path(self.folder).parent / "left"
         place.mkdir()
-        child = ipc._started(place, "mine", str(self.folder), "cpu", hosts.TOY, "a", "full", None)
+        child = ipc._start_host(
+            place,
+            "mine",
+            {
+                "folder": str(self.folder),
+                "device": "cpu",
+                "parameters": hosts.TOY,
+                "protect": "a",
+                "mode": "full",
+                "budget": "10",
+            },
+        )
         self.assertTrue((place / "blind").exists())
+        assert child.stdin and child.stdout
         # What the end of its starter does to it.
         child.stdin.close()
         self.assertEqual(child.wait(10), 0)

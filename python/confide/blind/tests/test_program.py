@@ -15,7 +15,7 @@ class Program(unittest.TestCase):
         self,
     ) -> None:
         output, errors = io.StringIO(), io.StringIO()
-        missing = ModuleNotFoundError("No module named 'confide.cuda.cpu'")
+        missing = ModuleNotFoundError("No module named 'confide.cuda.tests.emulator'")
         with (
             mock.patch("confide.cuda.runtime.importlib.import_module", side_effect=missing),
             contextlib.redirect_stdout(output),

@@ -12,8 +12,8 @@ except ImportError:
 import numpy
 
 from confide.blind.tests import adapters, hosts, test_batches, test_one_graph
-from confide.cuda import online
-from confide.cuda.tests.torch_on_cpu import DEVICE, Beside
+from confide.cuda import arrays
+from confide.cuda.tests.torch_on_cpu import DEVICE, OnTensors
 
 
 def setUpModule() -> None:
@@ -21,15 +21,15 @@ def setUpModule() -> None:
         raise unittest.SkipTest("no torch")
 
 
-class OneGraph(Beside, test_one_graph.OneGraphTest):
+class OneGraph(OnTensors, test_one_graph.OneGraphTest):
     """Both roles in one process again, every array a tensor."""
 
 
-class Batches(Beside, test_batches.Batches):
+class Batches(OnTensors, test_batches.Batches):
     """A key holder's batches again, every array a tensor."""
 
 
-class KeyHolder(Beside):
+class KeyHolder(OnTensors):
     def test_a_key_holder_on_a_device_gets_loras_deltas_over_many_batches(self) -> None:
         with hosts.folder() as folder:
             pairs = adapters.write_adapter(folder)
@@ -42,8 +42,8 @@ class KeyHolder(Beside):
                 rows = (
                     numpy.random.default_rng(count).normal(0, 1, (count, 64)).astype(numpy.float32)
                 )
-                outputs = {"q": online.zeros(DEVICE, (count, 64), "float32")}
-                deltas.add(0, "attention", online.upload(DEVICE, rows), outputs)
+                outputs = {"q": arrays.zeros((count, 64), "float32", DEVICE)}
+                deltas.add(0, "attention", arrays.upload(rows, DEVICE), outputs)
                 wanted = adapters.plain(pairs, 0, "q", rows)
                 error = numpy.linalg.norm(outputs["q"].numpy() - wanted) / numpy.linalg.norm(wanted)
                 self.assertLess(error, 1e-3)

@@ -1,19 +1,25 @@
 """This package against crates/lora: vectors/lora, which `cargo test -p confide-lora` writes and checks."""
 
+from __future__ import annotations
+
 import json
 import struct
 import unittest
 from pathlib import Path
+from typing import Any
 
 import numpy
 
-from confide.blind import frames, masks, messages, pack, parameters, quantise, terms
+from confide.blind import frames, masks, messages, pack, terms
 from confide.blind.errors import ActivationRefused, FieldError, ProtocolError, Refusal
+from confide.blind.tests import reference
+from confide.cuda import parameters
+from confide.peft import Pair
 
 VECTORS = Path(__file__).resolve().parents[4] / "vectors" / "lora"
 
 
-def read(name: str) -> dict:
+def read(name: str) -> Any:
     return json.loads((VECTORS / f"{name}.json").read_text())
 
 
@@ -31,7 +37,7 @@ class QuantiseTest(unittest.TestCase):
                         self.assertRaises(ActivationRefused) as caught,
                         numpy.errstate(invalid="ignore"),
                     ):
-                        quantise.quantise_vector(real, limit)
+                        reference.quantise_vector(real, limit)
                     wanted = case["refused"]
                     text = (
                         "too coarse"
@@ -40,7 +46,7 @@ class QuantiseTest(unittest.TestCase):
                     )
                     self.assertIn(text, str(caught.exception))
                 else:
-                    values, scale = quantise.quantise_vector(real, limit)
+                    values, scale = reference.quantise_vector(real, limit)
                     self.assertEqual(values.tolist(), case["values"])
                     self.assertEqual(
                         struct.unpack("<Q", struct.pack("<d", scale))[0], case["scale_bits"]
@@ -55,11 +61,11 @@ class WeightsTest(unittest.TestCase):
             given = vectors[name]
             a = floats(given["a_bits"]).reshape(given["rank"], given["columns"])
             b = floats(given["b_bits"]).reshape(given["outputs"], given["rank"])
-            pairs.append((projection, terms.Pair(a, b, given["scale"])))
+            pairs.append((projection, Pair(a, b, given["scale"])))
         for form in vectors["forms"]:
             with self.subTest(protect=form["protect"]):
-                made = terms.quantised(
-                    3, pairs, form["protect"], parameters.named(parameters.DEFAULT)
+                made = terms.quantise_pairs(
+                    3, pairs, form["protect"], parameters.find_set(parameters.DEFAULT)
                 )
                 self.assertEqual(made.matrix.ravel().tolist(), form["entries"])
                 raw = made.terms.encode()
@@ -80,7 +86,7 @@ class DigestTest(unittest.TestCase):
     def test_what_answers_are_counted_for_is_named_as_in_rust(self) -> None:
         from confide.blind.host import weights_digest
 
-        pair = terms.Pair(
+        pair = Pair(
             numpy.array([[1.0, -0.5]], numpy.float32), numpy.zeros((3, 1), numpy.float32), 2.0
         )
         wanted = "1777ad61f4eb3f43567ff1386db840fe8f64eb7a23ed30ec823d254e51a82013"
@@ -92,7 +98,7 @@ class MaskTest(unittest.TestCase):
     def test_masks_and_answer_masks_are_those_of_rust(self) -> None:
         vectors = read("masks")
         for case in vectors["cases"]:
-            made = masks.rows(
+            made = reference.mask_rows(
                 bytes.fromhex(vectors["key"]),
                 case["first"],
                 case["tokens"],
@@ -102,13 +108,16 @@ class MaskTest(unittest.TestCase):
             self.assertEqual([str(word) for word in made.ravel().tolist()], case["rows"])
         given = vectors["answers"]
         key = masks.answer_key(
-            *(bytes.fromhex(given[name]) for name in ("process_key", "epoch", "client", "adapter")),
+            bytes.fromhex(given["process_key"]),
+            bytes.fromhex(given["epoch"]),
+            bytes.fromhex(given["client"]),
+            bytes.fromhex(given["adapter"]),
             given["layer"],
             given["source"],
             bytes.fromhex(given["nonce"]),
             given["batch"],
         )
-        made = masks.rows(key, given["first"], 2, given["columns"], given["bits"])
+        made = reference.mask_rows(key, given["first"], 2, given["columns"], given["bits"])
         self.assertEqual(made.ravel().tolist(), given["rows"])
 
 
@@ -151,7 +160,7 @@ class FrameTest(unittest.TestCase):
         )
         for header in headers:
             with self.assertRaises(ProtocolError):
-                frames.checked_header(header + bytes(4), frames.Side.HOST)
+                frames.parse_header(header + bytes(4), frames.Side.HOST)
 
     def test_a_version_of_another_is_refused_by_name(self) -> None:
         raw = bytearray(messages.Attach(bytes(32), bytes(16), bytes(32)).encode())
@@ -168,11 +177,13 @@ class FrameTest(unittest.TestCase):
                 * numpy.uint64(0x9E3779B97F4A7C15)
             ) & low
             raw = pack.pack(values, bits)
-            self.assertTrue((pack.unpack(raw, bits, 3, 10) == values).all())
+            unpacked = pack.unpack(raw, bits, 3, 10)
+            assert unpacked is not None
+            self.assertTrue((unpacked == values).all())
             self.assertIsNone(pack.unpack(raw[1:], bits, 3, 10))
-        raw = bytearray(pack.pack(numpy.array([[1, 2, 3]], numpy.uint64), 33))
-        raw[-1] |= 0x80
-        self.assertIsNone(pack.unpack(bytes(raw), 33, 1, 3))
+        changed = bytearray(pack.pack(numpy.array([[1, 2, 3]], numpy.uint64), 33))
+        changed[-1] |= 0x80
+        self.assertIsNone(pack.unpack(bytes(changed), 33, 1, 3))
 
 
 if __name__ == "__main__":

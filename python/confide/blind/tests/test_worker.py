@@ -2,19 +2,23 @@
 
 import os
 import signal
+import subprocess
 import tempfile
 import threading
 import time
 import unittest
 from pathlib import Path
 
+from confide.blind.ipc import IpcAdapter
 from confide.blind.tests import hosts
 
 try:
+    import torch
+
     from confide.worker.tests import shapes
     from confide.worker.tests import test_adapters as worker
 
-    MISSING = worker.torch is None
+    MISSING = False
 except ImportError:
     MISSING = True
 
@@ -31,6 +35,11 @@ class WorkerTest(unittest.TestCase):
         self.bench = worker.Bench(Path(folder.name))
         self.model = self.bench.make("mine", 1)
         self.addCleanup(self.bench.adapters.clear)
+
+    def child(self, name: str) -> subprocess.Popen[bytes]:
+        adapter = self.bench.adapters.loaded[name]
+        assert isinstance(adapter, IpcAdapter)
+        return adapter._child
 
     def load(self, called: str, kind: str, **spec: object) -> None:
         toy = {"parameters": hosts.TOY, "dangerous_parameters": True}
@@ -54,7 +63,7 @@ class WorkerTest(unittest.TestCase):
                     said[number], worker.greedy(model, worker.PROMPTS[number % 4], 16), name
                 )
             told = {
-                name: self.bench.over[number].ended_frame()["adapter"]
+                name: self.bench.ended_by_number[number].end_frame()["adapter"]
                 for number, name in enumerate(kinds)
             }
             self.assertEqual(told["graph"]["guarantee"], "none")
@@ -67,12 +76,12 @@ class WorkerTest(unittest.TestCase):
         self.load("process", "ipc", path=str(path))
         self.bench.submit(1, worker.PROMPTS[0], 30, "process")
         self.bench.submit(2, worker.PROMPTS[1], 30)
-        with worker.torch.inference_mode():
+        with torch.inference_mode():
             for _ in range(6):
                 self.bench.scheduler.turn()
-        self.bench.adapters.loaded["process"]._child.kill()
+        self.child("process").kill()
         said = self.bench.run(30)
-        failure = self.bench.over[1].ended_frame()["error"]
+        failure = self.bench.ended_by_number[1].end_frame()["error"]
         self.assertEqual((failure["kind"], failure["cause"]), ("adapter", "host_lost"))
         self.assertEqual(len(said[2]), 30)
 
@@ -83,17 +92,17 @@ class WorkerTest(unittest.TestCase):
             self.load("process", "ipc", path=str(path))
             numbers = {
                 "remote": host.process.pid,
-                "process": self.bench.adapters.loaded["process"]._child.pid,
+                "process": self.child("process").pid,
             }
             for at, (name, pid) in enumerate(numbers.items()):
                 with self.subTest(name):
                     slow, fast = 2 * at, 2 * at + 1
                     self.bench.submit(slow, worker.PROMPTS[0], 30, name)
                     self.bench.submit(fast, worker.PROMPTS[1], 120)
-                    with worker.torch.inference_mode():
-                        while len(self.bench.scheduler.listener.said.get(slow, [])) < 1:
+                    with torch.inference_mode():
+                        while len(self.bench.heard.said.get(slow, [])) < 1:
                             self.bench.scheduler.turn()
-                    self.assertNotIn(fast, self.bench.over)
+                    self.assertNotIn(fast, self.bench.ended_by_number)
                     os.kill(pid, signal.SIGSTOP)
                     try:
                         waker = threading.Thread(
@@ -114,13 +123,13 @@ class WorkerTest(unittest.TestCase):
             self.load("process", "ipc", path=str(path))
             numbers = {
                 "remote": host.process.pid,
-                "process": self.bench.adapters.loaded["process"]._child.pid,
+                "process": self.child("process").pid,
             }
             for number, (name, pid) in enumerate(numbers.items()):
                 with self.subTest(name):
                     self.bench.submit(number, worker.PROMPTS[0], 30, name)
-                    with worker.torch.inference_mode():
-                        while len(self.bench.scheduler.listener.said.get(number, [])) < 1:
+                    with torch.inference_mode():
+                        while len(self.bench.heard.said.get(number, [])) < 1:
                             self.bench.scheduler.turn()
                     os.kill(pid, signal.SIGSTOP)
                     try:
@@ -130,20 +139,20 @@ class WorkerTest(unittest.TestCase):
                         self.assertLess(time.monotonic() - began, 10)
                     finally:
                         os.kill(pid, signal.SIGCONT)
-                    self.assertEqual(self.bench.over[number].ended, "cancelled")
+                    self.assertEqual(self.bench.ended_by_number[number].ended, "cancelled")
                     self.bench.submit(10 + number, worker.PROMPTS[0], 5, name)
                     wanted = worker.greedy(self.model, worker.PROMPTS[0], 5)
-                    with worker.torch.inference_mode():
-                        while 10 + number not in self.bench.over:
+                    with torch.inference_mode():
+                        while 10 + number not in self.bench.ended_by_number:
                             self.bench.scheduler.turn()
-                    self.assertEqual(self.bench.scheduler.listener.said.get(10 + number), wanted)
+                    self.assertEqual(self.bench.heard.said.get(10 + number), wanted)
 
     def go_on_after(self, pid: int, number: int) -> None:
         """Lets a stopped process go on when a generation has ended, or after ten seconds."""
         end = time.monotonic() + 10
-        while number not in self.bench.over and time.monotonic() < end:
+        while number not in self.bench.ended_by_number and time.monotonic() < end:
             time.sleep(0.01)
-        self.was_over = number in self.bench.over
+        self.was_over = number in self.bench.ended_by_number
         os.kill(pid, signal.SIGCONT)
 
     def test_what_runs_with_an_adapter_that_is_unloaded_goes_on_to_its_end(self) -> None:
@@ -152,8 +161,9 @@ class WorkerTest(unittest.TestCase):
         for number, name in enumerate(("one-graph", "ipc")):
             self.load(name, name, path=str(path))
             held = adapters.loaded[name]
+            child = self.child(name) if name == "ipc" else None
             self.bench.submit(number, worker.PROMPTS[number], 20, name)
-            with worker.torch.inference_mode():
+            with torch.inference_mode():
                 for _ in range(5):
                     self.bench.scheduler.turn()
             adapters.unload(name)
@@ -161,13 +171,14 @@ class WorkerTest(unittest.TestCase):
             said = self.bench.run(30)
             self.assertEqual(said[number], worker.greedy(self.model, worker.PROMPTS[number], 20))
             self.assertEqual((adapters.sweep(), adapters.leaving), (1, []))
-        self.assertIsNotNone(held._child.poll())
+        assert child is not None
+        self.assertIsNotNone(child.poll())
 
     def test_a_budget_that_is_used_up_is_the_cause(self) -> None:
         self.load("process", "ipc", path=str(self.bench.folder / "mine"), budget=30)
         self.bench.submit(1, worker.PROMPTS[0], 30, "process")
         self.bench.run(30)
-        self.assertEqual(self.bench.over[1].ended_frame()["error"]["cause"], "budget")
+        self.assertEqual(self.bench.ended_by_number[1].end_frame()["error"]["cause"], "budget")
 
 
 if __name__ == "__main__":

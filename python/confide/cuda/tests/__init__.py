@@ -10,7 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from confide.cuda import runtime
+from confide.cuda import driver
+
+
+def devices() -> list[str]:
+    """Lists the devices of this machine: "cpu", then each "cuda:N" that torch sees."""
+    try:
+        driver.library()
+        import torch
+    except (OSError, ImportError):
+        return ["cpu"]
+    return ["cpu", *(f"cuda:{ordinal}" for ordinal in range(torch.cuda.device_count()))]
 
 
 def on_each_device(test: Callable[[Any, Device], None]) -> Callable[[Any], None]:
@@ -18,7 +28,7 @@ def on_each_device(test: Callable[[Any, Device], None]) -> Callable[[Any], None]
 
     @functools.wraps(test)
     def run(case: Any) -> None:
-        for name in runtime.devices():
+        for name in devices():
             for order in ("", "reversed") if name == "cpu" else ("",):
                 os.environ["CONFIDE_CPU_ORDER"] = order
                 try:

@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
-TINY = SimpleNamespace(
+from confide.cuda.decode import Shape
+
+TINY = Shape(
     hidden=64,
     layers=2,
     heads=4,

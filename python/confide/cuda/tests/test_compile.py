@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import re
 import tempfile
 import unittest
 from pathlib import Path
@@ -62,7 +63,7 @@ class Checks(unittest.TestCase):
                 read = source.read(
                     "attention.cu", {"ELEMENT": element, "GROUP": GROUP_MAX, "HEAD_DIM": head}
                 )
-                figures = nvrtc.figures(nvrtc.built(read, "sm_90")[1])["attention"]
+                figures = nvrtc.figures(nvrtc.build_cubin(read, "sm_90")[1])["attention"]
                 self.assertEqual((figures.spill_stores, figures.stack), (0, 0))
 
     def test_a_clean_kernel_passes(self) -> None:
@@ -90,7 +91,7 @@ class Checks(unittest.TestCase):
 
     def test_kernels_that_are_overlooked_fail_the_check(self) -> None:
         unread = 'extern "C" __global__ void two(float *values) { *values = 1; }\n'
-        with mock.patch.object(source, "_KERNEL", source.re.compile("(never)(found)")):
+        with mock.patch.object(source, "_KERNEL", re.compile("(never)(found)")):
             status, said = self.check(unread, "--check")
         self.assertEqual(status, 1)
         self.assertIn("kernel two is not among those read", said)
@@ -102,14 +103,14 @@ class Checks(unittest.TestCase):
             mock.patch.dict("os.environ", {"CONFIDE_CACHE": folder}),
         ):
             read = source.read("embed.cu")
-            binary, log = nvrtc.built(read, "sm_90")
+            binary, log = nvrtc.build_cubin(read, "sm_90")
             with mock.patch.object(
                 nvrtc, "compile_cubin", side_effect=AssertionError("compiled again")
             ):
-                self.assertEqual(nvrtc.built(read, "sm_90"), (binary, log))
+                self.assertEqual(nvrtc.build_cubin(read, "sm_90"), (binary, log))
             (kept,) = Path(folder, "kernels").glob("*.cubin")
             kept.write_bytes(b"")
-            self.assertEqual(nvrtc.built(read, "sm_90")[0], binary)
+            self.assertEqual(nvrtc.build_cubin(read, "sm_90")[0], binary)
             self.assertEqual(
                 len(list(Path(folder, "kernels").iterdir())), 2, "a temporary file was left"
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import unittest
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
@@ -12,11 +13,10 @@ from unittest import mock
 import numpy as np
 
 from confide.cuda import runtime, source, tiling, tune
-from confide.cuda.decode import DecodeStep, Sampler
-from confide.cuda.four_bit import from_codes
+from confide.cuda.decode import DecodeStep
 from confide.cuda.tests import Device, on_each_device
 from confide.cuda.tests.reference import TINY, Reference, random_weights, rotary
-from confide.cuda.tiling import Product, Tiling, by_shape, candidates
+from confide.cuda.tiling import Product, Tiling, candidates, choose_by_shape
 
 CONTEXT = 160
 
@@ -37,15 +37,16 @@ def on_device(device: Device, weights: Any) -> Any:
 def in_bf16(device: Device, weights: Any) -> tuple[Any, Any]:
     """The weights rounded to bf16 on the device, and the rounded ones in float32 for the reference."""
     if isinstance(weights, np.ndarray):
-        return rounded(device, weights)
+        return round_to_bf16(device, weights)
     if isinstance(weights, list):
         pairs = [in_bf16(device, one) for one in weights]
         return [pair[0] for pair in pairs], [pair[1] for pair in pairs]
     if isinstance(weights, SimpleNamespace):
         both = {name: in_bf16(device, value) for name, value in vars(weights).items()}
-        return tuple(
+        first, second = (
             SimpleNamespace(**{name: pair[part] for name, pair in both.items()}) for part in (0, 1)
         )
+        return first, second
     return weights, weights
 
 
@@ -65,22 +66,17 @@ class Steps(unittest.TestCase):
     def test_greedy_tokens_are_the_reference_s(self, device: Device) -> None:
         weights, rows = random_weights(TINY, 1), 2
         step = step_on(device, TINY, weights, rows)
-        sampler = Sampler(step.hidden, rows, TINY.vocabulary, CONTEXT, device.name)
-        sampler.remaining[:] = 100
-        tokens, positions = device.array([5, 300], np.int64), device.zeros(rows, np.int64)
         references = [Reference(TINY, weights, *rotary(CONTEXT, 16)) for _ in range(rows)]
         fed = [5, 300]
         for place in range(12):
+            tokens, positions = device.array(fed, np.int64), device.array([place] * rows, np.int64)
             logits = device.numpy(step.logits(tokens, positions))
             wanted = np.stack(
                 [reference.logits(token) for reference, token in zip(references, fed)]
             )
             np.testing.assert_allclose(logits, wanted, atol=2e-5)
-            sampler.choose(step.out, tokens, positions)
             fed = [int(token) for token in wanted.argmax(1)]
-            self.assertEqual(device.numpy(tokens).tolist(), fed)
-            self.assertEqual(device.numpy(positions).tolist(), [place + 1] * rows)
-            self.assertEqual(device.numpy(sampler.emitted)[place].tolist(), fed)
+            self.assertEqual(logits.argmax(1).tolist(), fed)
 
     @on_each_device
     def test_bf16_weights_and_cache_stay_near_the_reference(self, device: Device) -> None:
@@ -96,13 +92,13 @@ class Steps(unittest.TestCase):
 
     def test_shapes_that_the_kernels_do_not_hold_are_refused(self) -> None:
         for changed in ({"heads": 40, "kv_heads": 4}, {"ffn": 100}, {"head_dim": 264}):
-            config = SimpleNamespace(**{**vars(TINY), **changed})
+            config = replace(TINY, **changed)
             with self.subTest(**changed), self.assertRaisesRegex(ValueError, "decode step: wanted"):
                 step_on(Device("cpu"), config, random_weights(TINY, 8), 1)
 
     @on_each_device
     def test_windows_and_partly_turned_heads(self, device: Device) -> None:
-        config = SimpleNamespace(**{**vars(TINY), "window": 5, "kv_heads": 4})
+        config = replace(TINY, window=5, kv_heads=4)
         weights = random_weights(config, 2, bias=False)
         step = step_on(device, config, weights, 1)
         cosines, sines = rotary(CONTEXT, 8)
@@ -197,21 +193,11 @@ class Products(unittest.TestCase):
         rows = rng.standard_normal((product.batch, product.columns)).astype(np.float32)
         norm = rng.uniform(0.5, 1.5, product.columns).astype(np.float32)
         bias = rng.standard_normal(product.out).astype(np.float32)
-        element, data, scales = "float", device.array(weight), None
+        element, data = "float", device.array(weight)
         if product.weight == "bf16":
-            element, (data, weight) = "bf16", rounded(device, weight)
-            norm_data, norm = rounded(device, norm)
-            bias_data, bias = rounded(device, bias)
-        elif product.weight == "four_bit":
-            element, codes = "bf16", rng.integers(0, 16, weight.shape).astype(np.uint8)
-            values = rng.uniform(-0.3, 0.3, (product.out, product.columns // 128, 2)) * spread
-            pairs, of_groups = rounded(device, values)
-            packed = from_codes(codes, device.numpy(pairs))
-            data, scales = device.array(packed.tiles), device.array(packed.scales)
-            scale, offset = (np.repeat(of_groups[..., part], 128, 1) for part in (0, 1))
-            weight = (codes - 8.0) * scale + offset
-            norm_data, norm = rounded(device, norm)
-            bias_data, bias = rounded(device, bias)
+            element, (data, weight) = "bf16", round_to_bf16(device, weight)
+            norm_data, norm = round_to_bf16(device, norm)
+            bias_data, bias = round_to_bf16(device, bias)
         else:
             norm_data, bias_data = device.array(norm), device.array(bias)
         width = product.out // 2 if product.output == "SWIGLU" else product.out
@@ -221,9 +207,9 @@ class Products(unittest.TestCase):
             "gemv"
         )
         with_bias = product.output != "SWIGLU"
-        kernel(tiles.grid(product), tiles.warps * 32, data, scales, bias_data if with_bias else None,
+        kernel(tiles.grid(product), tiles.warps * 32, data, bias_data if with_bias else None,
                device.array(rows), norm_data if product.normed else None, output, product.out, product.columns,
-               1e-5, shared=tiles.shared(product))  # fmt: skip
+               1e-5, shared=tiles.shared_bytes(product))  # fmt: skip
         wanted = rows.astype(np.float64)
         if product.normed:
             wanted = wanted / np.sqrt((wanted**2).mean(1, keepdims=True) + 1e-5) * norm
@@ -243,13 +229,9 @@ class Products(unittest.TestCase):
             (Product("bf16", "STORE", True, 41, 1544, 1), Tiling(4, 1, 3, 4, blocks=2)),
             (Product("bf16", "SWIGLU", True, 70, 520, 2), Tiling(4, 1, 2, 4)),
             (Product("bf16", "ADD", False, 9, 2568, 8), Tiling(2, 5, 2, 5, blocks=3)),
-            (Product("four_bit", "STORE", True, 11, 1152, 1), Tiling(4, 1, 2, 4)),
-            (Product("four_bit", "SWIGLU", True, 26, 3072, 2), Tiling(4, 2, 1, 4)),
-            (Product("four_bit", "ADD", False, 6, 2048, 4), Tiling(1, 1, 2, 2)),
             (Product("float", "STORE", True, 21, 1160, 2), Tiling(2, 1, 3, 4, staged=True)),
             (Product("bf16", "SWIGLU", True, 70, 1536, 3), Tiling(4, 1, 3, 4, staged=True)),
             (Product("bf16", "ADD", False, 33, 776, 1), Tiling(1, 2, 2, 8, blocks=3, staged=True)),
-            (Product("four_bit", "STORE", True, 11, 1152, 2), Tiling(2, 1, 2, 4, staged=True)),
         ):
             with self.subTest(product=product, tiles=tiles):
                 self.product(device, product, tiles)
@@ -266,15 +248,15 @@ class Products(unittest.TestCase):
             mock.patch.dict(os.environ, {"CONFIDE_CACHE": folder}),
         ):
             chosen = {product: Tiling(2, 1, 1, 4, staged=True)}
-            tiling.keep("NVIDIA H100", chosen)
-            self.assertEqual(tiling.measured("NVIDIA H100"), chosen)
-            self.assertEqual(tiling.measured("NVIDIA A100"), {})
+            tiling.save_measured("NVIDIA H100", chosen)
+            self.assertEqual(tiling.load_measured("NVIDIA H100"), chosen)
+            self.assertEqual(tiling.load_measured("NVIDIA A100"), {})
             changed = SimpleNamespace(digest="f" * 64)
             with mock.patch.object(source, "read", return_value=changed):
-                self.assertEqual(tiling.measured("NVIDIA H100"), {})
+                self.assertEqual(tiling.load_measured("NVIDIA H100"), {})
 
     def test_the_choice_by_shape_keeps_to_the_kernel_s_limits(self) -> None:
-        for weight in ("float", "bf16", "four_bit"):
+        for weight in ("float", "bf16"):
             for output in ("STORE", "ADD", "SWIGLU"):
                 for out, columns in (
                     (2048, 1536),
@@ -285,7 +267,7 @@ class Products(unittest.TestCase):
                 ):
                     for batch in range(1, 9):
                         product = Product(weight, output, output != "ADD", out, columns, batch)
-                        for tiles in (by_shape(product), *candidates(product)):
+                        for tiles in (choose_by_shape(product), *candidates(product)):
                             held = tiles.rows // 2 if output == "SWIGLU" else tiles.rows
                             self.assertTrue(
                                 1 <= held * batch <= 32 and tiles.warps % tiles.split == 0, tiles
@@ -296,7 +278,7 @@ class Products(unittest.TestCase):
                             )
 
 
-def rounded(device: Device, values: np.ndarray) -> tuple[Any, np.ndarray]:
+def round_to_bf16(device: Device, values: np.ndarray) -> tuple[Any, np.ndarray]:
     """The values in bf16 on the device (as bits), and as float32 on the host."""
     bits = values.astype(np.float32).view(np.uint32).astype(np.uint64)
     halves = ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)

@@ -9,9 +9,11 @@ import tempfile
 import unittest
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 from unittest import mock
 
-from confide.cuda import cpu, driver, nvrtc, source
+from confide.cuda import driver, nvrtc, source
+from confide.cuda.tests import emulator
 
 FOLDER = Path(__file__).parent
 STREAM, FUNCTION = 0x7FFF00000040, 0x7FFF00000030
@@ -29,7 +31,7 @@ class Launches(unittest.TestCase):
         folder = self.enterContext(tempfile.TemporaryDirectory())
         built = Path(folder, "libcuda.so")
         command = [
-            cpu.compiler(),
+            emulator.compiler(),
             "-std=c++17",
             "-shared",
             "-fPIC",
@@ -52,14 +54,14 @@ class Launches(unittest.TestCase):
     def kernel(self) -> driver.DeviceKernel:
         return driver.DeviceModule(source.read(FOLDER / "features.cu"), 0).kernel("sum")
 
-    def launched(self) -> list[int]:
+    def read_launch(self) -> list[int]:
         return list((ctypes.c_uint64 * 16).in_dll(self.stub, "launched"))
 
     def number(self, name: str) -> ctypes.c_int:
         return ctypes.c_int.in_dll(self.stub, name)
 
     def test_a_launch_hands_over_its_grid_stream_and_arguments(self) -> None:
-        values = [ctypes.c_void_p(0x7FFF12345678), ctypes.c_uint64(1 << 63)]
+        values: list[Any] = [ctypes.c_void_p(0x7FFF12345678), ctypes.c_uint64(1 << 63)]
         self.kernel().launch((70_000, 2, 3, 32, 4, 1), 1024, values)
         wanted = [
             70_000,
@@ -78,7 +80,7 @@ class Launches(unittest.TestCase):
             1 << 63,
             1,
         ]
-        self.assertEqual(self.launched()[:15], wanted)
+        self.assertEqual(self.read_launch()[:15], wanted)
         self.assertEqual(
             (self.number("pushed").value, self.number("shared_asked").value), (3, 1024)
         )
@@ -87,7 +89,7 @@ class Launches(unittest.TestCase):
     def test_overlap_and_large_shared_memory_are_asked_for(self) -> None:
         values = [ctypes.c_void_p(1), ctypes.c_void_p(2)]
         self.kernel().launch((1, 1, 1, 32, 1, 1), 100_000, values, overlap=True)
-        self.assertEqual(self.launched()[6:12], [100_000, STREAM, FUNCTION, 1, 6, 1])
+        self.assertEqual(self.read_launch()[6:12], [100_000, STREAM, FUNCTION, 1, 6, 1])
         self.assertEqual(self.number("shared_asked").value, 100_000)
 
     def test_failures_carry_the_driver_s_words(self) -> None:

@@ -1,19 +1,24 @@
 """The online step on every device there is: against crates/lora's vectors and the slow reference in numpy."""
 
+from __future__ import annotations
+
 import json
 import unittest
 from pathlib import Path
+from typing import Any
 
 import numpy
 
-from confide.blind import masks, pack, parameters, quantise, terms
-from confide.cuda import online, runtime
+from confide.blind import pack, terms
+from confide.blind.tests import reference
+from confide.cuda import arrays, online, parameters, tests
+from confide.peft import Pair
 
 VECTORS = Path(__file__).resolve().parents[4] / "vectors" / "lora"
 MASK, SHARE = bytes(range(32)), bytes(range(100, 132))
 
 
-def to_host(array) -> numpy.ndarray:
+def to_host(array: Any) -> numpy.ndarray:
     return array if isinstance(array, numpy.ndarray) else array.cpu().numpy()
 
 
@@ -33,27 +38,20 @@ class Example:
         for projection, rank, width in (("q", 5, 23), ("v", 7, 40)):
             a = rng.normal(0, 0.02, (rank, columns)).astype(numpy.float32)
             b = rng.normal(0, 0.02, (width, rank)).astype(numpy.float32)
-            pairs.append((projection, terms.Pair(a, b, 2.0)))
+            pairs.append((projection, Pair(a, b, 2.0)))
         self.tokens, self.device = tokens, device
-        self.weights = terms.quantised(0, pairs, protect, parameters.named(parameters.DEFAULT))
-        self.terms = self.weights.terms
-        parts = online.parts_on_device(device, self.terms, ("q", "k", "v"))
-        self.line = online.InputOnDevice(
-            device,
-            self.weights.matrix,
-            columns,
-            self.terms.bits,
-            self.terms.norm_limit,
-            tokens,
-            parts,
+        self.weights = terms.quantise_pairs(
+            0, pairs, protect, parameters.find_set(parameters.DEFAULT)
         )
-        self.prepared = self._prepared()
+        self.terms = self.weights.terms
+        self.line = self.terms.to_device(device, self.weights.matrix, tokens, ("q", "k", "v"))
+        self.prepared = self._prepare()
 
-    def _prepared(self) -> numpy.ndarray:
+    def _prepare(self) -> numpy.ndarray:
         """A·r − s, uint64 [tokens, rows]."""
         low = numpy.uint64((1 << self.terms.bits) - 1)
-        drawn = masks.rows(MASK, 0, self.tokens, self.terms.columns, self.terms.bits)
-        share = masks.rows(SHARE, 0, self.tokens, self.terms.rows, self.terms.bits)
+        drawn = reference.mask_rows(MASK, 0, self.tokens, self.terms.columns, self.terms.bits)
+        share = reference.mask_rows(SHARE, 0, self.tokens, self.terms.rows, self.terms.bits)
         return (self.products(drawn) - share) & low
 
     def products(self, words: numpy.ndarray) -> numpy.ndarray:
@@ -61,12 +59,13 @@ class Example:
         low = numpy.uint64((1 << self.terms.bits) - 1)
         return numpy.stack([(wide * vector).sum(axis=1) for vector in words]) & low
 
-    def reference(self, rows: numpy.ndarray, outputs: dict[str, numpy.ndarray]) -> None:
+    def add_deltas(self, rows: numpy.ndarray, outputs: dict[str, numpy.ndarray]) -> None:
         for index, row in enumerate(rows):
-            values, scale = quantise.quantise_vector(row, self.terms.norm_limit)
+            values, scale = reference.quantise_vector(row, self.terms.norm_limit)
             product = self.products(values.astype(numpy.int64).astype(numpy.uint64)[None])
             for projection in ("q", "v"):
-                self.terms.add(
+                reference.add_products(
+                    self.terms,
                     projection,
                     product,
                     numpy.array([scale]),
@@ -77,34 +76,32 @@ class Example:
 class OnlineTest(unittest.TestCase):
     """Each test runs on "cpu" and on each CUDA device."""
 
-    def each(self, **cases):
-        return [(device, case) for device in runtime.devices() for case in cases.values()]
+    def pair_with_devices(self, **cases: Any) -> list[tuple[str, Any]]:
+        return [(device, case) for device in tests.devices() for case in cases.values()]
 
     def test_vectors_are_quantised_masked_and_refused_as_in_rust(self) -> None:
         cases = json.loads((VECTORS / "quantise.json").read_text())["cases"]
-        for device, _ in self.each(all=None):
+        for device, _ in self.pair_with_devices(all=None):
             for number, case in enumerate(cases):
                 real = numpy.array(case["real_bits"], numpy.uint32).view(numpy.float32)[None]
                 columns, bits = real.shape[1], 33
-                masked = online.zeros(device, (1, columns), "int64")
+                masked = arrays.zeros((1, columns), "int64", device)
                 packed = online.HostBuffer(device, (1, pack.packed_bytes(columns, bits)), "uint8")
                 scales, status = (
-                    online.zeros(device, 1, "float64"),
+                    arrays.zeros(1, "float64", device),
                     online.HostBuffer(device, 1, "int32"),
                 )
                 step = online.Online(device, 1, 8)
                 step.mask(
-                    online.upload(device, token_words(MASK, [9])),
-                    online.upload(device, real),
-                    columns,
-                    bits,
-                    case["norm_limit"],
+                    arrays.upload(token_words(MASK, [9]), device),
+                    arrays.upload(real, device),
+                    online.InputOnDevice(device, None, columns, bits, case["norm_limit"], 1, {}),
                     masked,
                     packed,
                     scales,
                     status,
                 )
-                self._waited(device)
+                self._wait(device)
                 if "refused" in case:
                     wanted = (
                         online.TOO_COARSE if case["refused"] == "too_coarse" else online.NOT_FINITE
@@ -118,8 +115,8 @@ class OnlineTest(unittest.TestCase):
                 )
                 low = numpy.uint64((1 << bits) - 1)
                 values = numpy.array(case["values"], numpy.int64).astype(numpy.uint64)
-                wanted = (values - masks.rows(MASK, 9, 1, columns, bits)[0]) & low
-                self.assertEqual(online.words_of(masked)[0].tolist(), wanted.tolist(), number)
+                wanted = (values - reference.mask_rows(MASK, 9, 1, columns, bits)[0]) & low
+                self.assertEqual(arrays.as_words(masked)[0].tolist(), wanted.tolist(), number)
                 self.assertEqual(packed.array[0].tobytes(), pack.pack(wanted[None], bits), number)
 
     def test_products_are_those_of_rust_extremes_included(self) -> None:
@@ -128,7 +125,7 @@ class OnlineTest(unittest.TestCase):
         entries = [-4095 if at % 3 == 0 else 4095 for at in range(3 * 700)]
         cases = [(form["entries"], form["vectors"], form["products"], 41, 2, 33) for form in forms]
         cases.append((entries, [(1 << 33) - 1] * 700, extremes["products"], 700, 1, 33))
-        for device, (entries, vectors, products, columns, count, bits) in self.each(
+        for device, (entries, vectors, products, columns, count, bits) in self.pair_with_devices(
             **{str(at): case for at, case in enumerate(cases)}
         ):
             matrix = numpy.array(entries, numpy.int16).reshape(-1, columns)
@@ -138,27 +135,28 @@ class OnlineTest(unittest.TestCase):
             jobs = numpy.zeros((count, 6), numpy.uint64)
             jobs[:, 1:] = token_words(SHARE, list(range(count)))
             words = numpy.array(vectors, numpy.uint64).reshape(count, columns)
-            share = masks.rows(SHARE, 0, count, len(matrix), bits)
+            share = reference.mask_rows(SHARE, 0, count, len(matrix), bits)
             wanted = (
                 numpy.array(products, numpy.uint64).reshape(count, -1) + share
             ) & numpy.uint64((1 << bits) - 1)
             raw = numpy.frombuffer(pack.pack(words, bits), numpy.uint8).reshape(count, -1)
-            for given in ((online.upload(device, words), None), (None, online.upload(device, raw))):
-                answers = online.zeros(device, (count, len(matrix)), "int64")
+            plain, dense = arrays.upload(words, device), arrays.upload(raw, device)
+            for given in ({"words": plain, "packed": None}, {"words": None, "packed": dense}):
+                answers = arrays.zeros((count, len(matrix)), "int64", device)
                 online.Online(device, count, 8).answer(
-                    table, online.upload(device, jobs), *given, answers
+                    table, arrays.upload(jobs, device), answers=answers, **given
                 )
-                self.assertEqual(online.words_of(answers).tolist(), wanted.tolist())
+                self.assertEqual(arrays.as_words(answers).tolist(), wanted.tolist())
 
     def test_the_fused_step_is_the_plain_one_for_many_rows_and_adapters(self) -> None:
-        for device, (columns, protect) in self.each(
+        for device, (columns, protect) in self.pair_with_devices(
             narrow=(41, "a"), tile=(1792, "a"), two=(1800, "a"), merged=(64, "ba")
         ):
             examples = [Example(device, columns, protect, seed) for seed in (1, 2)]
             table, pools = online.Table(device, 3), []
             for index, example in enumerate(examples):
                 pools.append(online.Pool(device, example.tokens))
-                pools[-1].install(0, online.upload(device, example.prepared), MASK, SHARE)
+                pools[-1].install(0, arrays.upload(example.prepared, device), MASK, SHARE)
                 table.put(index, example.line, pools[-1])
             table.put(2, None)
             adapter_of = numpy.array([0, 1, -1, 0, 2], numpy.int32)
@@ -175,13 +173,13 @@ class OnlineTest(unittest.TestCase):
                 for row, adapter in enumerate(adapter_of):
                     if adapter in (0, 1):
                         part = {name: value[row : row + 1] for name, value in wanted.items()}
-                        examples[adapter].reference(rows[row : row + 1], part)
-                outputs = [online.upload(device, start[name]) for name in ("q", "k", "v")]
-                step.fused(
+                        examples[adapter].add_deltas(rows[row : row + 1], part)
+                outputs = [arrays.upload(start[name], device) for name in ("q", "k", "v")]
+                step.run_fused(
                     table,
-                    online.upload(device, adapter_of),
-                    online.upload(device, offset_of),
-                    online.upload(device, rows),
+                    arrays.upload(adapter_of, device),
+                    arrays.upload(offset_of, device),
+                    arrays.upload(rows, device),
                     outputs,
                     status,
                 )
@@ -193,62 +191,62 @@ class OnlineTest(unittest.TestCase):
             self.assertEqual(status.take(), 0)
 
     def test_each_counter_is_used_once_and_none_is_used_without_a_mask(self) -> None:
-        for device, _ in self.each(once=None):
+        for device, _ in self.pair_with_devices(once=None):
             example = Example(device, 64, "a", 5, tokens=4)
             pool, table = online.Pool(device, 4), online.Table(device, 1)
-            prepared = online.upload(device, example.prepared)
+            prepared = arrays.upload(example.prepared, device)
             pool.install(0, prepared, MASK, SHARE)
             table.put(0, example.line, pool)
             step, status = online.Online(device, 3, 64), online.Status(device, 3)
             rows = numpy.ones((3, 64), numpy.float32)
             adapter_of, offset_of = numpy.zeros(3, numpy.int32), numpy.arange(3, dtype=numpy.int32)
-            arguments = [online.upload(device, each) for each in (adapter_of, offset_of, rows)]
+            owners, offsets = arrays.upload(adapter_of, device), arrays.upload(offset_of, device)
+            vectors = arrays.upload(rows, device)
             first = [
-                online.zeros(device, (3, 23), "float32"),
+                arrays.zeros((3, 23), "float32", device),
                 None,
-                online.zeros(device, (3, 40), "float32"),
+                arrays.zeros((3, 40), "float32", device),
             ]
-            step.fused(table, *arguments, first, status)
+            step.run_fused(table, owners, offsets, vectors, first, status)
             self.assertEqual((status.take(), pool.next()), (0, 3))
-            self.assertFalse(online.words_of(prepared)[:3].any(), "what was used is wiped")
+            self.assertFalse(arrays.as_words(prepared)[:3].any(), "what was used is wiped")
             second = [
-                online.zeros(device, (3, 23), "float32"),
+                arrays.zeros((3, 23), "float32", device),
                 None,
-                online.zeros(device, (3, 40), "float32"),
+                arrays.zeros((3, 40), "float32", device),
             ]
-            step.fused(table, *arguments, second, status)
-            self._waited(device)
+            step.run_fused(table, owners, offsets, vectors, second, status)
+            self._wait(device)
             self.assertEqual((status.take(), pool.next()), (online.NO_MASK, 4))
             self.assertTrue(to_host(second[0])[0].any())
             self.assertFalse(to_host(second[0])[1:].any(), "rows without a mask get nothing")
             with self.assertRaises(ValueError):
                 pool.install(0, prepared, MASK, SHARE)
             rows[1, 7] = numpy.nan
-            pool.install(1, online.upload(device, example.prepared), MASK, SHARE)
-            step.fused(table, *arguments[:2], online.upload(device, rows), second, status)
-            self._waited(device)
+            pool.install(1, arrays.upload(example.prepared, device), MASK, SHARE)
+            vectors = arrays.upload(rows, device)
+            step.run_fused(table, owners, offsets, vectors, second, status)
+            self._wait(device)
             self.assertEqual((status.take(), pool.next()), (online.NOT_FINITE, 7))
 
     def test_two_halves_apart_give_what_the_fused_step_gives(self) -> None:
-        for device, columns in self.each(short=41, long=2000):
+        for device, columns in self.pair_with_devices(short=41, long=2000):
             example = Example(device, columns, "a", 7)
             bits, count, rows_count = example.terms.bits, 3, example.terms.rows
             table = online.Table(device, 1)
             table.put(0, example.line)
             step = online.Online(device, count, 64)
             rows = numpy.random.default_rng(8).normal(0, 1, (count, columns)).astype(numpy.float32)
-            masked = online.zeros(device, (count, columns), "int64")
+            masked = arrays.zeros((count, columns), "int64", device)
             packed = online.HostBuffer(device, (count, pack.packed_bytes(columns, bits)), "uint8")
             scales, status = (
-                online.zeros(device, count, "float64"),
+                arrays.zeros(count, "float64", device),
                 online.HostBuffer(device, count, "int32"),
             )
             step.mask(
-                online.upload(device, token_words(MASK, [4, 5, 6])),
-                online.upload(device, rows),
-                columns,
-                bits,
-                example.terms.norm_limit,
+                arrays.upload(token_words(MASK, [4, 5, 6]), device),
+                arrays.upload(rows, device),
+                example.line,
                 masked,
                 packed,
                 scales,
@@ -256,39 +254,39 @@ class OnlineTest(unittest.TestCase):
             )
             jobs = numpy.zeros((count, 6), numpy.uint64)
             jobs[:, 1:] = token_words(SHARE, [4, 5, 6])
-            answers = online.zeros(device, (count, rows_count), "int64")
-            self._waited(device)
+            answers = arrays.zeros((count, rows_count), "int64", device)
+            self._wait(device)
             step.answer(
                 table,
-                online.upload(device, jobs),
+                arrays.upload(jobs, device),
                 None,
-                online.upload(device, packed.array),
+                arrays.upload(packed.array, device),
                 answers,
             )
-            prepared = online.upload(device, example.prepared)
-            addresses = online.address(prepared) + numpy.array(
+            prepared = arrays.upload(example.prepared, device)
+            addresses = arrays.address(prepared) + numpy.array(
                 [4, 5, 6], numpy.uint64
             ) * numpy.uint64(rows_count * 8)
             raw = online.HostBuffer(device, (count, pack.packed_bytes(rows_count, bits)), "uint8")
             raw.array[:] = numpy.frombuffer(
-                pack.pack(online.words_of(answers), bits), numpy.uint8
+                pack.pack(arrays.as_words(answers), bits), numpy.uint8
             ).reshape(count, -1)
-            step.unmask(online.upload(device, addresses), None, raw, rows_count, bits, scales)
+            step.unmask(arrays.upload(addresses, device), None, raw, example.line, scales)
             outputs = [
-                online.zeros(device, (count, 23), "float32"),
+                arrays.zeros((count, 23), "float32", device),
                 None,
-                online.zeros(device, (count, 40), "float32"),
+                arrays.zeros((count, 40), "float32", device),
             ]
-            step.add(table, online.zeros(device, count, "int32"), outputs)
+            step.add(table, arrays.zeros(count, "int32", device), outputs)
             wanted = {
                 "q": numpy.zeros((count, 23), numpy.float32),
                 "v": numpy.zeros((count, 40), numpy.float32),
             }
-            example.reference(rows, wanted)
+            example.add_deltas(rows, wanted)
             numpy.testing.assert_allclose(to_host(outputs[0]), wanted["q"], rtol=2e-5, atol=2e-5)
             numpy.testing.assert_allclose(to_host(outputs[2]), wanted["v"], rtol=2e-5, atol=2e-5)
 
-    def _waited(self, device: str) -> None:
+    def _wait(self, device: str) -> None:
         if device != "cpu":
             import torch
 

@@ -13,16 +13,16 @@ except ImportError:
 
 import numpy as np
 
-from confide.cuda import arrays, online
+from confide.cuda import arrays
 from confide.cuda.tests import test_online
-from confide.cuda.tests.torch_on_cpu import Beside
+from confide.cuda.tests.torch_on_cpu import OnTensors
 
 
 @unittest.skipIf(torch is None, "no torch")
-class Online(Beside, test_online.OnlineTest):
+class Online(OnTensors, test_online.OnlineTest):
     """The online step again, every array a tensor."""
 
-    def _waited(self, device: str) -> None:
+    def _wait(self, device: str) -> None:
         pass
 
 
@@ -32,11 +32,11 @@ class Modes(unittest.TestCase):
         with torch.inference_mode():
             made = [torch.ones(4, dtype=torch.int64) for _ in range(3)]
             made.append(torch.ones(4, dtype=torch.int64).view(torch.uint64))
-        online.wipe(made[0])
+        arrays.wipe(made[0])
         arrays.wipe(made[1])
-        online.copy(made[2][1:3], torch.zeros(2, dtype=torch.int64))
-        online.wipe(made[3])
-        left = [arrays.host(words).view(np.int64).tolist() for words in made]
+        arrays.copy(made[2][1:3], torch.zeros(2, dtype=torch.int64))
+        arrays.wipe(made[3])
+        left = [arrays.to_host(words).view(np.int64).tolist() for words in made]
         self.assertEqual(left, [[0] * 4, [0] * 4, [1, 0, 0, 1], [0] * 4])
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import unittest
+from typing import Any
 
 import numpy as np
 
 from confide.cuda import arrays, ckks
 from confide.cuda.tests import Device, on_each_device
-from confide.cuda.tests.test_ring import Vectors, seeded, vectors
+from confide.cuda.tests.test_ring import Vectors, make_rng, vectors
 
 
 def entries(row: int, width: int) -> np.ndarray:
@@ -18,17 +19,17 @@ def entries(row: int, width: int) -> np.ndarray:
 
 
 class Layout(Vectors):
-    def walk(self, wanted: dict, device: str) -> None:
+    def walk(self, wanted: dict[str, Any], device: str) -> None:
         width, rank = wanted["width"], wanted["rank"]
         one = ckks.Ckks(wanted["n"], device)
         self.assertEqual(one.primes, wanted["primes"])
         matrix = np.stack([entries(row, width) for row in range(1, rank + 1)])
         seeds = wanted["seeds"]
         layout = ckks.SeedLayout(
-            one, matrix, seeded(seeds["key"], device), seeded(seeds["encrypt"], device)
+            one, matrix, make_rng(seeds["key"], device), make_rng(seeds["encrypt"], device)
         )
-        given = arrays.on_device(entries(0, width) * 8.0, "float64", device, "vector", (width,))
-        dots = np.array(arrays.host(layout.step(given)))
+        given = arrays.to_device(entries(0, width) * 8.0, "float64", device, "vector", (width,))
+        dots = np.array(arrays.to_host(layout.step(given)))
         repeated = np.tile(entries(0, width) * 8.0, layout.copies)[None]
         self.equal(wanted["message"], one.encode(repeated), "message")
         self.equal(wanted["c1"], layout.c1, "c1")
@@ -44,13 +45,13 @@ class Layout(Vectors):
 
     def another_step(self, layout: ckks.SeedLayout, given: object, dots: np.ndarray) -> None:
         """Fresh words, the same result but for the noise; nothing left after wiping."""
-        before = np.array(arrays.host(layout.c1))
-        again = np.array(arrays.host(layout.step(given)))
-        self.assertLess((before == arrays.host(layout.c1)).mean(), 0.01)
+        before = np.array(arrays.to_host(layout.c1))
+        again = np.array(arrays.to_host(layout.step(given)))
+        self.assertLess((before == arrays.to_host(layout.c1)).mean(), 0.01)
         self.assertTrue(0 < np.abs(again - dots).max() < 1e-4)
-        self.assertEqual(int(arrays.host(layout.place)[0]), 2 * (layout.ckks.n + 4))
+        self.assertEqual(int(arrays.to_host(layout.place)[0]), 2 * (layout.ckks.n + 4))
         layout.wipe()
-        self.assertFalse(arrays.host(layout.secret).any())
+        self.assertFalse(arrays.to_host(layout.secret).any())
 
     @on_each_device
     def test_the_toy_walk_is_that_of_the_crate(self, device: Device) -> None:

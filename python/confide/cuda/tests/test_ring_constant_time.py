@@ -29,7 +29,7 @@ SECRETS = {
     },
     "keys.cu": {"decrypt": {"secret", "shared", "c0", "c1"}},
     "mask_stream.cu": {"mask_rows": {"key"}, "mask_columns": {"key"}},
-    "products.cu": {"scalar_products": {"weights", "tile"}, "plaintext_products": {"weights"}},
+    "products.cu": {"scalar_products": {"weights", "tile"}},
     "ntt.cu": {"ntt_forward": {"values", "shared"}, "ntt_inverse": {"values", "shared"}},
 }
 _INSTRUCTION = re.compile(r"(?:@!?(%p\d+)\s+)?([a-z][\w.]*)\s*([^;]*);")
@@ -90,7 +90,9 @@ class Flow:
         predicate, opcode, operands = instruction
         if opcode.startswith(("st.", "bra", "ret", "bar", "membar", "red.")):
             return
-        target, sources = re.match(r"(\{[^}]*\}|[^,]*)(?:, *)?(.*)", operands, re.DOTALL).groups()
+        parts = re.match(r"(\{[^}]*\}|[^,]*)(?:, *)?(.*)", operands, re.DOTALL)
+        assert parts
+        target, sources = parts.groups()
         found = self.labels(state, sources)
         if opcode.startswith(("ld.", "atom.")) and not opcode.startswith("ld.param"):
             found = frozenset(
@@ -153,7 +155,9 @@ def blocks(body: str) -> tuple[list[list[tuple[str, str, str]]], list[list[int]]
 
 def flow(text: str, file: str, kernel: str) -> Flow:
     """The flow of one kernel of a file's PTX."""
-    body = re.search(rf"\.entry {kernel}\((.*?)^}}$", text, re.DOTALL | re.MULTILINE).group(1)
+    entry = re.search(rf"\.entry {kernel}\((.*?)^}}$", text, re.DOTALL | re.MULTILINE)
+    assert entry
+    body = entry.group(1)
     assert "ld.local" not in body, f"{kernel}: memory of a thread's own is not followed"
     parameters = source.read(file, {}).kernels[kernel]
     names = {

@@ -8,7 +8,7 @@ import numpy as np
 
 from confide.cuda import arrays, primes, runtime
 from confide.cuda.tests import Device, on_each_device
-from confide.cuda.tests.test_ring import Vectors, seeded, vectors
+from confide.cuda.tests.test_ring import Vectors, make_rng, vectors
 
 FILE = "tests/draws.cu"
 
@@ -23,7 +23,7 @@ class Sampler(Vectors):
             count = draw["drawn"]["words"]
             # 2^4 divides each of these less one; only the prime itself is used.
             limb = device.array(np.array(primes.limb(16, 12289, 1, 0, 0), np.uint64))
-            words = np.array(arrays.host(limb))
+            words = np.array(arrays.to_host(limb))
             q = draw["modulus"]
             words[:3] = [q, (1 << (63 + q.bit_length())) // q, q.bit_length()]
             limb, values, after = (
@@ -31,14 +31,14 @@ class Sampler(Vectors):
                 device.zeros(count, np.uint64),
                 device.zeros(1, np.uint64),
             )
-            rng = seeded(wanted["seed"], device.name)
+            rng = make_rng(wanted["seed"], device.name)
             for threads in (32, 96, 512):
                 kernel = runtime.Module(FILE, device.name).kernel("draw_uniform")
                 kernel(1, threads, rng.key, 0, limb, values, after, count)
                 self.equal(draw["drawn"], values, f"{q} with {threads} threads")
-                follows = seeded(wanted["seed"], device.name)
+                follows = make_rng(wanted["seed"], device.name)
                 follows.take(int(device.numpy(after)[0]))
-                self.assertEqual(draw["next"], int(arrays.host(follows.words(1))[0]))
+                self.assertEqual(draw["next"], int(arrays.to_host(follows.words(1))[0]))
 
     @on_each_device
     def test_ternary_values_and_errors_are_those_of_the_crate(self, device: Device) -> None:
@@ -46,7 +46,7 @@ class Sampler(Vectors):
         for kind, name in enumerate(("ternary", "errors")):
             draw = next(draw for draw in wanted["draws"] if draw["what"] == name)
             values = device.zeros(draw["drawn"]["words"], np.int64)
-            rng = seeded(wanted["seed"], device.name)
+            rng = make_rng(wanted["seed"], device.name)
             kernel = runtime.Module(FILE, device.name).kernel("draw_signed")
             kernel(1, 128, rng.key, 0, values, kind, draw["drawn"]["words"])
             self.equal(draw["drawn"], values, name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unittest
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -119,14 +120,15 @@ class Faults(unittest.TestCase):
         read_only = np.zeros(64, np.uint32)
         read_only.flags.writeable = False
         kernel(1, 64, read_only, reversed_parts)
-        for wrong in (
+        refused: list[tuple[Any, ...]] = [
             (values,),
             (values, reversed_parts[::2]),
             (values.astype(np.uint64), reversed_parts),
-        ):
-            with self.assertRaises(TypeError):
-                kernel(1, 32, *wrong)
-        for wrong in ((values, read_only), (values, "text"), (values, 5)):
+            (values, read_only),
+            (values, "text"),
+            (values, 5),
+        ]
+        for wrong in refused:
             with self.assertRaises(TypeError):
                 kernel(1, 32, *wrong)
         with self.assertRaises(ValueError):

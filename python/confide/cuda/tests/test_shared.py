@@ -8,6 +8,7 @@ import tempfile
 import unittest
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 from unittest import mock
 
 from confide.cuda import driver, shared
@@ -15,9 +16,14 @@ from confide.cuda import driver, shared
 
 class Shared(unittest.TestCase):
     def test_what_is_taken_on_a_device_is_a_multiple_of_the_driver_s_block(self) -> None:
-        sizes = []
+        sizes: list[int] = []
+
+        def allocate(pointer: Any, size: Any) -> int:
+            sizes.append(size.value)
+            return 0
+
         library = SimpleNamespace(
-            cuMemAlloc_v2=lambda pointer, size: sizes.append(size.value) or 0,
+            cuMemAlloc_v2=allocate,
             cuIpcGetMemHandle=lambda handle, pointer: 0,
             cuMemFree_v2=lambda pointer: 0,
         )
@@ -26,7 +32,7 @@ class Shared(unittest.TestCase):
         torch = SimpleNamespace(as_tensor=lambda *_, **__: mock.Mock(), cuda=cuda)
         with (
             mock.patch.object(driver, "library", lambda: library),
-            mock.patch.object(driver, "_Current", lambda ordinal: contextlib.nullcontext()),
+            mock.patch.object(driver, "CurrentContext", lambda ordinal: contextlib.nullcontext()),
             mock.patch.dict(sys.modules, {"torch": torch}),
             tempfile.TemporaryDirectory() as folder,
         ):

@@ -13,13 +13,13 @@ from collections.abc import Iterator
 from typing import Any
 from unittest import mock
 
-from confide.cuda import online, runtime
+from confide.cuda import arrays, online, runtime, tests
 
 DEVICE = "cpu:0"
 _MODULE = runtime.Module
 
 
-def module(file: str, device: str, defines: dict | None = None) -> runtime.Module:
+def module(file: str, device: str, defines: dict[str, str | int] | None = None) -> runtime.Module:
     """The CPU form of a file, for tensors of DEVICE."""
     assert device in (DEVICE, "cpu"), device
     return _MODULE(file, "cpu", defines)
@@ -40,9 +40,9 @@ def in_place() -> Iterator[None]:
     """DEVICE is the only device inside."""
     with contextlib.ExitStack() as stack:
         stack.enter_context(mock.patch.object(runtime, "Module", module))
-        stack.enter_context(mock.patch.object(runtime, "devices", lambda: [DEVICE]))
+        stack.enter_context(mock.patch.object(tests, "devices", lambda: [DEVICE]))
         stack.enter_context(mock.patch.object(online.HostBuffer, "__init__", HostBuffer.__init__))
-        stack.enter_context(mock.patch.object(online, "wait", lambda device: None))
+        stack.enter_context(mock.patch.object(arrays, "synchronize", lambda device: None))
         # Streams and events: all of it runs in order here.
         stack.enter_context(mock.patch("torch.cuda.set_device", lambda device: None))
         for name in ("Stream", "Event", "current_stream"):
@@ -53,7 +53,7 @@ def in_place() -> Iterator[None]:
         yield
 
 
-class Beside(unittest.TestCase):
+class OnTensors(unittest.TestCase):
     """Runs a case's tests on DEVICE alone."""
 
     def run(self, result: unittest.TestResult | None = None) -> unittest.TestResult | None:

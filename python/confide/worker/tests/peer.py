@@ -34,7 +34,9 @@ class Worker:
             env=environment,
             text=True,
         )
-        self.ready = self.process.stdout.readline()
+        assert self.process.stdout and self.process.stderr
+        self.output, self.errors = self.process.stdout, self.process.stderr
+        self.ready = self.output.readline()
         if not self.ready:
             error = self.process.communicate()[1]
             self.folder.cleanup()
@@ -45,9 +47,9 @@ class Worker:
         if self.process.stdin and not self.process.stdin.closed:
             self.process.stdin.close()
         code = self.process.wait(SECONDS)
-        error = self.process.stderr.read()
-        for stream in (self.process.stdout, self.process.stderr):
-            stream.close()
+        error = self.errors.read()
+        self.output.close()
+        self.errors.close()
         self.folder.cleanup()
         return code, error
 

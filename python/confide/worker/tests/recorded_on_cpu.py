@@ -6,6 +6,12 @@ nothing. A replay does the noted operations again, on the same tensors: what a s
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from confide.worker.schedule import Scheduler
+
 import contextlib
 from typing import ClassVar
 from unittest import mock
@@ -15,14 +21,16 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 
-class Noting(TorchDispatchMode):
+class Noting(TorchDispatchMode):  # type: ignore[misc]  # torch is Any here
     """Notes each operation with its arguments and results."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.notes: list[tuple] = []
+        self.notes: list[tuple[Any, Any, Any, Any]] = []
 
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
         result = func(*args, **(kwargs or {}))
         self.notes.append((func, args, kwargs or {}, result))
         return result
@@ -36,7 +44,7 @@ class Graph:
     # Graphs that live, by pool. torch shares a pool with a new graph only while one of its graphs lives.
     living: ClassVar[dict[object, int]] = {}
 
-    def capture_begin(self, pool=None, capture_error_mode="global") -> None:
+    def capture_begin(self, pool: Any = None, capture_error_mode: str = "global") -> None:
         assert pool is not None and capture_error_mode == "thread_local"
         assert self.living.get(pool, 1) > 0, "INTERNAL ASSERT FAILED: it->second->use_count > 0"
         self.living[pool] = self.living.get(pool, 0) + 1
@@ -63,7 +71,7 @@ class Graph:
 
 
 @contextlib.contextmanager
-def recording():
+def recording() -> Iterator[None]:
     """Within it, steppers that are made record their steps by `Graph`."""
     nothing = mock.MagicMock()
     with contextlib.ExitStack() as stack:
@@ -76,7 +84,7 @@ def recording():
         yield
 
 
-def watch(scheduler) -> None:
+def watch(scheduler: Scheduler) -> None:
     """What a capture must not change."""
     rows = [value for value in vars(scheduler.rows).values() if isinstance(value, torch.Tensor)]
     Graph.state = [*rows, scheduler.cache.values]

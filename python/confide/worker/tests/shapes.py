@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 FAMILIES = ("qwen2", "llama", "phi3")
 SMALL = {
@@ -16,14 +17,14 @@ LLAMA3 = {
 }  # fmt: skip
 
 
-def peer(family: str, seed: int = 1, **changes: object):
+def peer(family: str, seed: int = 1, **changes: Any) -> Any:
     """A transformers model with random weights, in float32 and evaluation mode."""
     import torch
     import transformers
 
     transformers.utils.logging.disable_progress_bar()
     transformers.utils.logging.set_verbosity_error()
-    kinds = {
+    kinds: dict[str, tuple[Any, Any, dict[str, Any]]] = {
         "qwen2": (
             transformers.Qwen2Config,
             transformers.Qwen2ForCausalLM,
@@ -49,7 +50,7 @@ def peer(family: str, seed: int = 1, **changes: object):
     return model
 
 
-def save(model, folder: Path, shard: str = "5GB") -> Path:
+def save(model: Any, folder: Path, shard: str = "5GB") -> Path:
     """Writes config.json and safetensors."""
     model.save_pretrained(folder, max_shard_size=shard)
     return folder

@@ -1,5 +1,12 @@
 """Adapters in the worker: plain ones as PEFT applies them, relayed ones over the socket's frames, failures alone."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from confide.worker.generation import Generation
+
 import json
 import os
 import struct
@@ -31,16 +38,20 @@ def setUpModule() -> None:
 class Bench:
     """A worker without its socket, over a small model with adapters that PEFT made."""
 
-    def __init__(self, folder: Path, family: str = "qwen2", **options: object) -> None:
+    def __init__(self, folder: Path, family: str = "qwen2", **options: Any) -> None:
         from confide.worker.adapters import Adapters, Context
         from confide.worker.relay import Mailbox
-        from confide.worker.setup import Options, build
+        from confide.worker.setup import Options, Silent, build
         from confide.worker.tests import shapes
 
         self.folder, self.family = folder, family
         shapes.save(shapes.peer(family), folder / "base")
-        self.built = build(Options(str(folder / "base"), **{"slots": 4, "context": 128, **options}))
+        self.built = build(
+            Options(str(folder / "base"), **({"slots": 4, "context": 128} | options))
+        )
         self.scheduler = self.built.scheduler
+        self.heard = Silent()
+        self.scheduler.listener = self.heard
         self.sent: list[bytes] = []
         self.mailbox = Mailbox(self.sent.append)
         self.mailbox.pump, self.mailbox.is_cancelled = (
@@ -50,7 +61,7 @@ class Bench:
         device, dtype = torch.device("cpu"), torch.float32
         self.adapters = Adapters(Context(self.built.config, device, dtype, 4, self.mailbox))
 
-    def make(self, name: str, seed: int = 1, **changes: object):
+    def make(self, name: str, seed: int = 1, **changes: object) -> Any:
         """A PEFT adapter with random A and B, saved; gives the model that PEFT makes of it."""
         from confide.worker.tests import shapes
 
@@ -69,8 +80,8 @@ class Bench:
         return model
 
     def submit(
-        self, number: int, ids: list[int], count: int, adapter: str | None = None, **more: object
-    ):
+        self, number: int, ids: list[int], count: int, adapter: str | None = None, **more: Any
+    ) -> Generation:
         from confide.worker.generation import Request
 
         loaded = self.adapters.loaded[adapter] if adapter else None
@@ -82,19 +93,24 @@ class Bench:
         with torch.inference_mode():
             while not self.scheduler.is_idle and time.monotonic() < end:
                 self.scheduler.turn()
-        return self.scheduler.listener.said
+        return self.heard.said
+
+    def failure_kind(self, number: int) -> str | None:
+        failure = self.ended_by_number[number].failure
+        return failure.kind if failure is not None else None
 
     @property
-    def over(self) -> dict:
-        return self.scheduler.listener.over
+    def ended_by_number(self) -> dict[int, Generation]:
+        return self.heard.over
 
 
-def greedy(model, ids: list[int], count: int) -> list[int]:
+def greedy(model: Any, ids: list[int], count: int) -> list[int]:
     with torch.inference_mode():
         given = torch.tensor([ids])
         how = {"do_sample": False, "max_new_tokens": count, "eos_token_id": None}
         out = model.generate(input_ids=given, attention_mask=torch.ones_like(given), **how)
-    return out[0, len(ids) :].tolist()
+    tokens: list[int] = out[0, len(ids) :].tolist()
+    return tokens
 
 
 class WithFolder(unittest.TestCase):
@@ -111,15 +127,15 @@ class Plain(WithFolder):
         for family in ("qwen2", "llama"):
             with self.subTest(family):
                 bench = Bench(self.folder / family, family)
-                models = {
+                models: dict[str | None, Any] = {
                     "all": bench.make("all", 1),
                     "some": bench.make("some", 2, target_modules=["q_proj", "v_proj", "down_proj"], use_rslora=True,
                                        rank_pattern={"layers.1.self_attn.q_proj": 7}, alpha_pattern={"down_proj": 3}),
                     None: shapes.peer(family),
                 }  # fmt: skip
-                for name in ("all", "some"):
-                    bench.adapters.load(name, "plain", {"path": str(bench.folder / name)})
-                order = ["all", None, "some", "all"]
+                for loaded in ("all", "some"):
+                    bench.adapters.load(loaded, "plain", {"path": str(bench.folder / loaded)})
+                order: list[str | None] = ["all", None, "some", "all"]
                 for number, (ids, name) in enumerate(zip(PROMPTS, order)):
                     bench.submit(number, ids, 12 + 4 * number, name)
                 said = bench.run()
@@ -127,7 +143,7 @@ class Plain(WithFolder):
                     self.assertEqual(
                         said[number], greedy(models[name], ids, 12 + 4 * number), (number, name)
                     )
-                    told = bench.over[number].ended_frame()["adapter"]
+                    told = bench.ended_by_number[number].end_frame()["adapter"]
                     self.assertEqual(told, None if name is None else {"guarantee": "none"})
                 self.assertNotEqual(
                     greedy(models["all"], PROMPTS[0], 12), greedy(models[None], PROMPTS[0], 12)
@@ -157,7 +173,7 @@ class Plain(WithFolder):
         bench.submit(3, PROMPTS[2], 40, "one")
         said = bench.run()
         self.assertEqual(said[3], greedy(model, PROMPTS[2], 40))
-        self.assertEqual(bench.over[3].slot, 0)
+        self.assertEqual(bench.ended_by_number[3].slot, 0)
 
     def test_what_peft_would_do_otherwise_is_refused_by_name(self) -> None:
         from confide.worker.deltas import AdapterError
@@ -166,13 +182,14 @@ class Plain(WithFolder):
         bench.make("good")
         path = self.folder / "good" / "adapter_config.json"
         good = json.loads(path.read_text())
-        for change, word in [
+        changes: list[tuple[dict[str, Any], str]] = [
             ({"use_dora": True}, "use_dora"), ({"modules_to_save": ["lm_head"]}, "modules_to_save"),
             ({"bias": "all"}, "bias"), ({"lora_bias": True}, "lora_bias"), ({"peft_type": "IA3"}, "peft_type"),
             ({"init_lora_weights": "pissa"}, "init_lora_weights"), ({"arrow_config": {"x": 1}}, "arrow_config"),
             ({"target_modules": ["q_proj"]}, "does not choose"), ({"r": 5}, "wanted shape \\[5"), ({"r": 0}, "good"),
             ({"target_modules": "(q_proj"}, "pattern"), ({"layers_to_transform": [0, 1, 2, 3]}, "missing"),
-        ]:  # fmt: skip
+        ]  # fmt: skip
+        for change, word in changes:
             path.write_text(json.dumps({**good, **change}))
             if change == {"r": 0}:
                 continue
@@ -256,7 +273,7 @@ class Answers(threading.Thread):
 
 
 class Relay(WithFolder):
-    def relayed(self, **options: object):
+    def make_relayed(self, **options: Any) -> tuple[Bench, Any, Answers]:
         bench = Bench(self.folder)
         model = bench.make("one", target_modules=["q_proj", "v_proj", "o_proj", "up_proj"])
         answers = Answers(bench, self.folder / "one", **options)
@@ -272,7 +289,7 @@ class Relay(WithFolder):
     def test_a_relayed_adapter_gives_what_peft_gives_beside_plain_generations(self) -> None:
         from confide.worker.tests import shapes
 
-        bench, model, answers = self.relayed()
+        bench, model, answers = self.make_relayed()
         names = ["one", None, "one", None]
         for number, (ids, name) in enumerate(zip(PROMPTS, names)):
             bench.submit(number, ids, 10 + number, name)
@@ -283,19 +300,19 @@ class Relay(WithFolder):
         # Nine points (three layers with three of the four sources), for the prompt and for each further token.
         self.assertEqual(answers.asked, {0: 9 * 10, 2: 9 * 12})
         self.assertEqual(
-            bench.over[0].ended_frame()["adapter"]["guarantee"], "adapter host is blind"
+            bench.ended_by_number[0].end_frame()["adapter"]["guarantee"], "adapter host is blind"
         )
 
     def test_a_failing_adapter_ends_its_generation_alone_and_by_its_cause(self) -> None:
         from confide.worker.tests import shapes
 
         for after, error, cause in ((4, 3, "budget"), (20, 1, "host_lost")):
-            bench, _, _ = self.relayed(after=after, error=error)
+            bench, _, _ = self.make_relayed(after=after, error=error)
             bench.submit(1, PROMPTS[0], 20, "one")
             bench.submit(2, PROMPTS[1], 20)
             said = bench.run()
             self.assertEqual(said[2], greedy(shapes.peer("qwen2"), PROMPTS[1], 20))
-            told = bench.over[1].ended_frame()
+            told = bench.ended_by_number[1].end_frame()
             self.assertEqual((told["reason"], told["error"]["kind"]), ("failed", "adapter"))
             self.assertEqual(told["error"]["cause"], cause)
             self.assertEqual(told["error"]["message"], "the host is gone")
@@ -305,23 +322,25 @@ class Relay(WithFolder):
         self,
     ) -> None:
         for after in (2, 12):
-            bench, _, _ = self.relayed(after=after, stalls=True)
+            bench, _, _ = self.make_relayed(after=after, stalls=True)
             bench.submit(1, PROMPTS[0], 20, "one")
             bench.submit(2, PROMPTS[1], 30)
             others = threading.Thread(target=bench.run)
             others.start()
             end = time.monotonic() + 20
-            while 2 not in bench.over and time.monotonic() < end:
+            while 2 not in bench.ended_by_number and time.monotonic() < end:
                 time.sleep(0.01)
-            self.assertIn(2, bench.over, "the plain generation waits for the other's host")
-            self.assertNotIn(1, bench.over)
+            self.assertIn(
+                2, bench.ended_by_number, "the plain generation waits for the other's host"
+            )
+            self.assertNotIn(1, bench.ended_by_number)
             bench.submit(3, PROMPTS[3], 5)
-            while 3 not in bench.over and time.monotonic() < end:
+            while 3 not in bench.ended_by_number and time.monotonic() < end:
                 time.sleep(0.01)
-            self.assertIn(3, bench.over, "a later generation waits for the other's host")
+            self.assertIn(3, bench.ended_by_number, "a later generation waits for the other's host")
             bench.scheduler.cancel(1)
             others.join(20)
-            self.assertEqual(bench.over[1].ended, "cancelled")
+            self.assertEqual(bench.ended_by_number[1].ended, "cancelled")
 
 
 class Failing(WithFolder):
@@ -332,17 +351,17 @@ class Failing(WithFolder):
         class Broken:
             guarantee, capturable = "none", True
 
-            def add(self, layer, source, rows, outputs) -> None:
+            def add(self, layer: int, source: str, rows: Any, outputs: dict[str, Any]) -> None:
                 raise RuntimeError("a bug")
 
-            def report(self) -> dict:
+            def report(self) -> dict[str, Any]:
                 return {}
 
         class Adapter:
             def __init__(self, name: str, opens: bool) -> None:
                 self.name, self.opens, self.sites = name, opens, {(1, "q"): (64, 64)}
 
-            def open(self):
+            def open(self) -> Broken:
                 if not self.opens:
                     raise AdapterError("refused by its host", "refused")
                 return Broken()
@@ -354,14 +373,14 @@ class Failing(WithFolder):
         bench.submit(2, PROMPTS[0], 20, "broken")
         bench.submit(3, PROMPTS[1], 20)
         end = time.monotonic() + 20
-        while len(bench.over) < 3 and time.monotonic() < end:
+        while len(bench.ended_by_number) < 3 and time.monotonic() < end:
             said = bench.run()
         self.assertEqual(said[3], greedy(shapes.peer("qwen2"), PROMPTS[1], 20))
-        self.assertEqual(bench.over[1].failure.cause, "refused")
-        self.assertEqual(
-            (bench.over[2].failure.kind, bench.over[2].failure.cause), ("adapter", None)
-        )
-        self.assertIn("a bug", bench.over[2].failure.message)
+        refused, broken = (bench.ended_by_number[number].failure for number in (1, 2))
+        assert refused and broken
+        self.assertEqual(refused.cause, "refused")
+        self.assertEqual((broken.kind, broken.cause), ("adapter", None))
+        self.assertIn("a bug", broken.message)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,13 @@
 """Memory that runs out, adapters that cannot be closed: one generation ends, the others and the worker go on."""
 
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from confide.worker.deltas import Adapter, Deltas, Site, Width
+
 import os
 import tempfile
 import traceback
@@ -53,9 +61,9 @@ class Faults(unittest.TestCase):
         )
 
     def test_what_a_failed_prefill_held_is_let_go_before_memory_is_given_back(self) -> None:
-        held = []
+        held: list[weakref.ref[Any]] = []
 
-        def prefill(*_):
+        def prefill(*_: object) -> Iterator[None]:
             big = torch.zeros(1000)
             held.append(weakref.ref(big))
             raise torch.OutOfMemoryError("CUDA out of memory")
@@ -63,7 +71,7 @@ class Faults(unittest.TestCase):
 
         clear = traceback.clear_frames
 
-        def cleared(*given) -> None:
+        def clear_and_note(*given: Any) -> None:
             clear(*given)
             alive.append(held[0]() is not None)
 
@@ -71,22 +79,22 @@ class Faults(unittest.TestCase):
         self.bench.submit(0, PROMPTS[1], 4)
         with (
             mock.patch.object(self.bench.scheduler.model, "prefill", prefill),
-            mock.patch("confide.worker.faults.traceback.clear_frames", cleared),
+            mock.patch("confide.worker.faults.traceback.clear_frames", clear_and_note),
         ):
             self.bench.run()
-        self.assertEqual(self.bench.over[0].failure.kind, "out_of_memory")
+        self.assertEqual(self.bench.failure_kind(0), "out_of_memory")
         self.assertEqual(alive[-1:], [False])
 
     def test_memory_that_runs_out_while_an_adapter_is_loaded_leaves_running_ones_as_they_are(
         self,
     ) -> None:
-        from confide.worker.adapters import Bank
+        from confide.worker.adapters import PlainBank
 
         models = {
             name: self.bench.make(name, seed) for seed, name in enumerate(("first", "second"), 3)
         }
 
-        def load(name):
+        def load(name: str) -> Adapter:
             return self.bench.adapters.load(name, "plain", {"path": str(self.bench.folder / name)})
 
         load("first")
@@ -94,17 +102,17 @@ class Faults(unittest.TestCase):
         with torch.inference_mode():
             for _ in range(8):
                 self.bench.scheduler.turn()
-        stack = Bank.stack
-        calls = []
+        stack = PlainBank.stack
+        calls: list[Any] = []
 
-        def third_fails(bank, *given):
+        def third_fails(bank: PlainBank, *given: Any) -> Any:
             calls.append(given)
             if len(calls) == 3:
                 raise torch.OutOfMemoryError("CUDA out of memory")
             return stack(bank, *given)
 
         with (
-            mock.patch.object(Bank, "stack", third_fails),
+            mock.patch.object(PlainBank, "stack", third_fails),
             self.assertRaises(torch.OutOfMemoryError),
         ):
             load("second")
@@ -115,7 +123,13 @@ class Faults(unittest.TestCase):
 
     def test_an_adapter_that_cannot_be_closed_is_forgotten_all_the_same(self) -> None:
         class Stuck:
-            name, sites = "stuck", {}
+            name = "stuck"
+
+            def __init__(self) -> None:
+                self.sites: dict[Site, Width] = {}
+
+            def open(self) -> Deltas:
+                raise NotImplementedError
 
             def close(self) -> None:
                 raise RuntimeError("cuMemFree: invalid argument (1)")

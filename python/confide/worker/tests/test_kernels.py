@@ -31,7 +31,7 @@ class Seam(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = Path(folder.name)
 
-    def both(self, names: list[str | None], **shape: object) -> None:
+    def compare_decoders(self, names: list[str | None], **shape: object) -> None:
         from confide.worker.tests.test_adapters import Bench
 
         said = {}
@@ -51,14 +51,14 @@ class Seam(unittest.TestCase):
         from dataclasses import replace
 
         from confide.worker.config import SHAPES
-        from confide.worker.kernels import suits
+        from confide.worker.kernels import is_supported
 
         for shape in SHAPES.values():
-            self.assertTrue(suits(shape))
-            self.assertFalse(suits(replace(shape, heads=10 * shape.kv_heads)))
+            self.assertTrue(is_supported(shape))
+            self.assertFalse(is_supported(replace(shape, heads=10 * shape.kv_heads)))
 
     def test_greedy_tokens_are_those_of_the_torch_decoder(self) -> None:
-        self.both([None, None, None])
+        self.compare_decoders([None, None, None])
 
     def test_attention_by_the_kernel_is_that_of_torch_in_batches_beyond_the_kernels(self) -> None:
         from confide.worker.tests.test_adapters import Bench
@@ -75,7 +75,7 @@ class Seam(unittest.TestCase):
         self.assertEqual(said["kernel"], said["fused"])
 
     def test_plain_adapters_are_added_between_the_kernels(self) -> None:
-        self.both(["one", None, "one"])
+        self.compare_decoders(["one", None, "one"])
 
 
 if __name__ == "__main__":

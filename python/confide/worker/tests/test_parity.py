@@ -1,5 +1,13 @@
 """The worker's tokens are those of transformers' own models."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from confide.worker.cache import Cache
+    from confide.worker.model import Model
+
 import os
 import tempfile
 import unittest
@@ -26,7 +34,9 @@ class Parity(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = Path(folder.name)
 
-    def both(self, family: str, shard: str = "5GB", context: int = 128, **changes: object):
+    def load_both(
+        self, family: str, shard: str = "5GB", context: int = 128, **changes: Any
+    ) -> tuple[Any, Model, Cache]:
         from confide.worker import config, weights
         from confide.worker.cache import Cache, Size
         from confide.worker.model import Model
@@ -39,7 +49,16 @@ class Parity(unittest.TestCase):
         model = Model(shape, weights.load(shape, self.folder, device, torch.float32), context + 8)
         return peer, model, Cache(shape, Size(4, context), device, torch.float32)
 
-    def greedy(self, model, cache, prompt, count, slot=0, chunk=64, form="fused"):
+    def greedy(
+        self,
+        model: Model,
+        cache: Cache,
+        prompt: list[int],
+        count: int,
+        slot: int = 0,
+        chunk: int = 64,
+        form: str = "fused",
+    ) -> list[int]:
         from confide.worker.model import Span, drive
 
         with torch.inference_mode():
@@ -55,7 +74,7 @@ class Parity(unittest.TestCase):
                 tokens.append(int(logits[slot].argmax()))
         return tokens
 
-    def wanted(self, peer, prompt, count):
+    def generate(self, peer: Any, prompt: list[int], count: int) -> list[int]:
         with torch.inference_mode():
             ids = torch.tensor([prompt])
             out = peer.generate(
@@ -72,10 +91,10 @@ class Parity(unittest.TestCase):
             3, 160, (length,), generator=torch.Generator().manual_seed(seed)
         ).tolist()
 
-    def check(self, family: str, chunk: int = 64, **changes: object) -> None:
-        peer, model, cache = self.both(family, **changes)
+    def check(self, family: str, chunk: int = 64, **changes: Any) -> None:
+        peer, model, cache = self.load_both(family, **changes)
         prompt = self.prompt(41)
-        wanted = self.wanted(peer, prompt, 40)
+        wanted = self.generate(peer, prompt, 40)
         self.assertGreater(len(set(wanted)), 5, "the model repeats itself and shows little")
         for form in ("fused", "products"):
             self.assertEqual(
@@ -126,17 +145,17 @@ class Parity(unittest.TestCase):
         self.assertEqual(config.read(self.folder).context, 96)
 
     def test_weights_in_several_files_are_one_model(self) -> None:
-        peer, model, cache = self.both("qwen2", shard="60KB")
+        peer, model, cache = self.load_both("qwen2", shard="60KB")
         self.assertGreater(len(list(self.folder.glob("*.safetensors"))), 2)
         prompt = self.prompt(12)
-        self.assertEqual(self.greedy(model, cache, prompt, 12), self.wanted(peer, prompt, 12))
+        self.assertEqual(self.greedy(model, cache, prompt, 12), self.generate(peer, prompt, 12))
 
     def test_bfloat16_is_close_to_float32(self) -> None:
         from confide.worker import config, weights
         from confide.worker.cache import Cache, Size
         from confide.worker.model import Model, Span, drive
 
-        _, model, cache = self.both("llama")
+        _, model, cache = self.load_both("llama")
         shape = config.read(self.folder)
         small = weights.load(shape, self.folder, torch.device("cpu"), torch.bfloat16)
         coarse = Model(shape, small, 136)

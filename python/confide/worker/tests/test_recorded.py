@@ -1,4 +1,12 @@
-"""Recorded and replayed steps give what steps that run as they stand give (graphs stood in for, on the CPU)."""
+"""RecordedStep and replayed steps give what steps that run as they stand give (graphs stood in for, on the CPU)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from confide.worker.tests.test_adapters import Bench
 
 import os
 import tempfile
@@ -31,7 +39,9 @@ class Recorded(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = Path(folder.name)
 
-    def both(self, work) -> tuple[dict, dict, object]:
+    def run_twice(
+        self, work: Callable[[Bench], dict[int, list[int]]]
+    ) -> tuple[dict[int, list[int]], dict[int, list[int]], Bench]:
         """What `work` makes of a worker whose steps run as they stand, and of one whose steps are recorded."""
         from confide.worker.tests import recorded_on_cpu as stand_in
         from confide.worker.tests.test_adapters import Bench
@@ -47,7 +57,7 @@ class Recorded(unittest.TestCase):
         return said, again, bench
 
     def test_batches_that_change_and_every_kind_of_choice(self) -> None:
-        def work(bench):
+        def work(bench: Bench) -> dict[int, list[int]]:
             bench.submit(0, PROMPTS[0], 25)
             bench.submit(1, PROMPTS[1], 12, temperature=0.8, seed=4)
             bench.submit(2, PROMPTS[2], 18, temperature=0.7, top_p=0.7, seed=5, banned_ids=[3, 4])
@@ -55,14 +65,14 @@ class Recorded(unittest.TestCase):
             bench.submit(4, PROMPTS[1], 9)
             return dict(bench.run())
 
-        said, again, bench = self.both(work)
+        said, again, bench = self.run_twice(work)
         self.assertEqual(said, again)
         shapes = bench.scheduler.stepper.recorded
         self.assertEqual({shape.kind for shape in shapes}, {"greedy", "sampled", "nucleus"})
         self.assertLess(bench.scheduler.stepper.counts.recorded, 12)
 
     def test_plain_adapters_that_come_and_go(self) -> None:
-        def work(bench):
+        def work(bench: Bench) -> dict[int, list[int]]:
             for seed, name in enumerate(("first", "second"), 3):
                 bench.make(name, seed)
             bench.adapters.load("first", "plain", {"path": str(bench.folder / "first")})
@@ -75,7 +85,7 @@ class Recorded(unittest.TestCase):
             bench.submit(2, PROMPTS[3], 20, "second")
             return dict(bench.run())
 
-        said, again, _ = self.both(work)
+        said, again, _ = self.run_twice(work)
         self.assertEqual(said, again)
         self.assertNotEqual(said[0], said[1])
 
@@ -83,7 +93,7 @@ class Recorded(unittest.TestCase):
         from confide.worker.adapters import sites_on_wire
         from confide.worker.tests.test_adapters import Answers
 
-        def work(bench):
+        def work(bench: Bench) -> dict[int, list[int]]:
             bench.make("one", target_modules=["q_proj", "o_proj", "gate_proj", "down_proj"])
             answers = Answers(bench, bench.folder / "one")
             sites = {
@@ -96,7 +106,7 @@ class Recorded(unittest.TestCase):
             answers.over = True
             return said
 
-        said, again, bench = self.both(work)
+        said, again, bench = self.run_twice(work)
         self.assertEqual(said, again)
         chains = [one for one in bench.scheduler.stepper.recorded.values() if one.points]
         self.assertTrue(
@@ -106,28 +116,29 @@ class Recorded(unittest.TestCase):
     def test_an_adapter_that_fails_while_a_step_is_recorded_leaves_no_step_without_its_part(
         self,
     ) -> None:
-        from confide.worker.adapters import Bank
+        from confide.worker.adapters import PlainBank
+        from confide.worker.deltas import points_of
         from confide.worker.tests import recorded_on_cpu as stand_in
         from confide.worker.tests.test_adapters import Bench
 
-        whole, adds = Bank.add, []
+        whole, adds, points = PlainBank.add, [], [0]
 
-        def add(bank, layer, *more) -> None:
+        def add(bank: PlainBank, layer: int, *more: Any) -> None:
             adds.append(layer)
             # In the middle of the second run over the layers: the first is the rehearsal.
-            if len(adds) == bench.points + 5:
+            if len(adds) == points[0] + 5:
                 raise torch.OutOfMemoryError("CUDA out of memory")
             whole(bank, layer, *more)
 
-        with stand_in.recording(), mock.patch.object(Bank, "add", add):
+        with stand_in.recording(), mock.patch.object(PlainBank, "add", add):
             bench = Bench(self.folder, no_warm=True)
             stand_in.watch(bench.scheduler)
             model = bench.make("one", 3)
             adapter = bench.adapters.load("one", "plain", {"path": str(bench.folder / "one")})
-            bench.points = len(adapter.points)
+            points[0] = len(points_of(adapter.sites))
             bench.submit(0, PROMPTS[0], 12, "one")
             bench.run()
-            self.assertEqual(bench.over[0].failure.kind, "out_of_memory")
+            self.assertEqual(bench.failure_kind(0), "out_of_memory")
             self.assertEqual(len(bench.scheduler.stepper.recorded), 0)
             bench.submit(1, PROMPTS[0], 12, "one")
             self.assertEqual(bench.run()[1], greedy(model, PROMPTS[0], 12))
@@ -136,7 +147,7 @@ class Recorded(unittest.TestCase):
         from confide.worker.tests import recorded_on_cpu as stand_in
         from confide.worker.tests.test_adapters import Bench
 
-        def broken_end(graph) -> None:
+        def broken_end(graph: Any) -> None:
             graph.mode.__exit__(None, None, None)
             raise RuntimeError(
                 "CUDA error: operation failed due to a previous error during capture"
@@ -151,7 +162,7 @@ class Recorded(unittest.TestCase):
             with broken, mock.patch.object(stepper.rows, "advance", used_up):
                 bench.submit(0, PROMPTS[1], 5)
                 bench.run()
-            self.assertEqual(bench.over[0].failure.kind, "out_of_memory")
+            self.assertEqual(bench.failure_kind(0), "out_of_memory")
             used_up.assert_called_once()
 
     def test_shapes_can_be_recorded_beforehand_and_are_forgotten(self) -> None:
@@ -165,12 +176,12 @@ class Recorded(unittest.TestCase):
             stepper.warm()
             # Batches 1, 2 and 4, one context, two kinds.
             self.assertEqual(len(stepper.recorded), 6)
-            stepper.forget_one()
+            stepper.forget_oldest()
             self.assertEqual(len(stepper.recorded), 5)
             bench.submit(0, PROMPTS[1], 5)
             self.assertEqual(len(bench.run()[0]), 5)
             while stepper.recorded:
-                stepper.forget_one()
+                stepper.forget_oldest()
             bench.submit(1, PROMPTS[1], 5)
             self.assertEqual(len(bench.run()[1]), 5)
 

@@ -1,7 +1,11 @@
 """Choices: greedy, shares of draws, the nucleus, and independence of the batch."""
 
+from __future__ import annotations
+
 import os
 import unittest
+from collections.abc import Sequence
+from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 try:
@@ -19,7 +23,15 @@ def setUpModule() -> None:
 
 
 class Choices(unittest.TestCase):
-    def choose(self, logits, kind="sampled", heat=1.0, top_p=1.0, draws=None, forbidden=()):
+    def choose(
+        self,
+        logits: Any,
+        kind: str = "sampled",
+        heat: float = 1.0,
+        top_p: float = 1.0,
+        draws: Any = None,
+        forbidden: Sequence[int] = (),
+    ) -> tuple[Any, Any]:
         from confide.worker.sample import choose, greedy
 
         rows, vocabulary = logits.shape
@@ -34,8 +46,8 @@ class Choices(unittest.TestCase):
                 if draws is None
                 else torch.tensor(draws, dtype=torch.float64)
             )
-            heat, top_p = torch.full((rows,), heat), torch.full((rows,), top_p)
-            choose(logits.clone(), banned, heat, top_p, draw, kind, best, token)
+            heats, shares = torch.full((rows,), heat), torch.full((rows,), top_p)
+            choose(logits.clone(), banned, heats, shares, draw, kind, best, token)
         return token, best
 
     def test_greedy_takes_the_first_of_the_likeliest_admitted(self) -> None:
@@ -71,11 +83,11 @@ class Choices(unittest.TestCase):
     def test_the_nucleus_is_that_of_a_sort(self) -> None:
         generator = torch.Generator().manual_seed(3)
         logits = torch.randn(6, 5000, generator=generator) * 3
-        from confide.worker.sample import bound
+        from confide.worker.sample import nucleus_bound
 
         for top_p in (0.0, 0.1, 0.5, 0.9, 0.999):
             scaled = logits - logits.amax(-1, keepdim=True)
-            least = bound(scaled, torch.full((6,), top_p))
+            least = nucleus_bound(scaled, torch.full((6,), top_p))
             for row in range(6):
                 order = scaled[row].exp().double().sort(descending=True).values
                 wanted = int((order.cumsum(0) < top_p * order.sum()).sum()) + 1

@@ -1,5 +1,12 @@
 """The worker as a process, over its socket."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from confide.worker.tests.peer import Peer, Worker
+
 import json
 import os
 import signal
@@ -28,6 +35,10 @@ def setUpModule() -> None:
 
 class OneWorker(unittest.TestCase):
     """Tests that share one process; each has a connection of its own."""
+
+    folder: ClassVar[tempfile.TemporaryDirectory[str]]
+    model: ClassVar[Any]
+    worker: ClassVar[Worker]
 
     @classmethod
     def setUpClass(cls) -> None:
@@ -58,7 +69,7 @@ class OneWorker(unittest.TestCase):
         cls.folder.cleanup()
         assert code == 0, f"the worker left with {code}: {error[-2000:]}"
 
-    def peer(self, **hello: object):
+    def peer(self, **hello: object) -> Peer:
         from confide.worker.tests.peer import Peer
 
         for _ in range(100):
@@ -69,10 +80,9 @@ class OneWorker(unittest.TestCase):
             except Exception:
                 # The connection before is still being taken down.
                 time.sleep(0.05)
-        self.fail("no welcome")
-        return None
+        raise AssertionError("no welcome")
 
-    def wanted(self, ids: list[int], count: int) -> list[int]:
+    def generate(self, ids: list[int], count: int) -> list[int]:
         with torch.inference_mode():
             given = torch.tensor([ids])
             out = self.model.generate(
@@ -99,7 +109,7 @@ class OneWorker(unittest.TestCase):
             peer.generate(number, ids, 20 + number)
         peer.finish(*PROMPTS)
         for number, ids in PROMPTS.items():
-            self.assertEqual(peer.tokens[number], self.wanted(ids, 20 + number), number)
+            self.assertEqual(peer.tokens[number], self.generate(ids, 20 + number), number)
             told = peer.ended[number]
             self.assertEqual(
                 (told["reason"], told["error"], told["adapter"]), ("length", None, None)
@@ -113,7 +123,7 @@ class OneWorker(unittest.TestCase):
 
     def test_a_stop_token_ends_and_is_not_sent_and_a_banned_one_is_not_chosen(self) -> None:
         peer = self.peer()
-        plain = self.wanted(PROMPTS[1], 12)
+        plain = self.generate(PROMPTS[1], 12)
         peer.generate(1, PROMPTS[1], 12, stop_ids=[plain[6]])
         peer.generate(2, PROMPTS[1], 3, banned_ids=[plain[0]])
         peer.finish(1, 2)
@@ -168,7 +178,7 @@ class OneWorker(unittest.TestCase):
             [peer.ended[number]["reason"] for number in (1, 2, 3)],
             ["cancelled", "length", "cancelled"],
         )
-        self.assertEqual(peer.tokens[2], self.wanted(PROMPTS[2], 100))
+        self.assertEqual(peer.tokens[2], self.generate(PROMPTS[2], 100))
 
     def test_a_prompt_that_takes_too_much_memory_fails_alone(self) -> None:
         peer = self.peer()
@@ -178,18 +188,19 @@ class OneWorker(unittest.TestCase):
         self.assertEqual(peer.ended[2]["error"]["kind"], "out_of_memory")
         peer.generate(3, PROMPTS[4], 10)
         peer.finish(1, 3)
-        self.assertEqual(peer.tokens[1], self.wanted(PROMPTS[2], 120))
-        self.assertEqual(peer.tokens[3], self.wanted(PROMPTS[4], 10))
+        self.assertEqual(peer.tokens[1], self.generate(PROMPTS[2], 120))
+        self.assertEqual(peer.tokens[3], self.generate(PROMPTS[4], 10))
 
     def test_what_cannot_be_served_is_refused_by_name(self) -> None:
         from confide.worker import protocol
 
         peer = self.peer()
-        for number, (ids, count, more, kind) in enumerate([
+        requests: list[tuple[list[int], int, dict[str, Any], str]] = [
             ([5] * 200, 1, {}, "prompt_too_long"), ([5], 0, {}, "malformed"), ([160], 5, {}, "malformed"),
             ([5], 200, {}, "malformed"), ([], 5, {}, "malformed"), ([5], 5, {"adapter": "nobody"}, "unknown_adapter"),
             ([5], 5, {"temperature": "hot"}, "malformed"), ([5], 5, {"seed": 1 << 64}, "malformed"),
-        ]):  # fmt: skip
+        ]  # fmt: skip
+        for number, (ids, count, more, kind) in enumerate(requests):
             peer.generate(number, ids, count, **more)
             told = peer.until(protocol.REFUSED)
             self.assertEqual((told["id"], told["error"]["kind"]), (number, kind))
@@ -209,7 +220,7 @@ class OneWorker(unittest.TestCase):
         peer = self.peer()
         peer.generate(1, PROMPTS[2], 5)
         peer.finish(1)
-        self.assertEqual(peer.tokens[1], self.wanted(PROMPTS[2], 5))
+        self.assertEqual(peer.tokens[1], self.generate(PROMPTS[2], 5))
 
     def test_a_second_connection_is_closed_at_once(self) -> None:
         first = self.peer()
@@ -234,7 +245,7 @@ class OneWorker(unittest.TestCase):
         peer.stream.settimeout(8)
         peer.generate(2, PROMPTS[2], 8)
         peer.finish(2)
-        self.assertEqual(peer.tokens[2], self.wanted(PROMPTS[2], 8))
+        self.assertEqual(peer.tokens[2], self.generate(PROMPTS[2], 8))
         peer.generate(3, PROMPTS[2], 190)
         peer.send(protocol.CANCEL, struct.pack("<I", 3))
         peer.finish(3)
@@ -259,7 +270,7 @@ class OneWorker(unittest.TestCase):
 class OwnWorker(unittest.TestCase):
     """Tests that end their process."""
 
-    def start(self, *more: str):
+    def start(self, *more: str) -> Worker:
         from confide.worker.tests.peer import Worker
 
         return Worker(

@@ -1,10 +1,13 @@
 """Weights: random ones by their seed, 4-bit ones by their dequantised form, refusals by name."""
 
+from __future__ import annotations
+
 import os
 import tempfile
 import unittest
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 try:
@@ -19,7 +22,7 @@ def setUpModule() -> None:
 
 
 class RandomWeights(unittest.TestCase):
-    def make(self, seed: int, layers: int = 2, bits: int = 0):
+    def make(self, seed: int, layers: int = 2, bits: int = 0) -> Any:
         from confide.worker import weights
         from confide.worker.config import SHAPES
 
@@ -58,7 +61,7 @@ class FourBits(unittest.TestCase):
         self.rows = torch.randn(5, 256, generator=generator)
 
     def test_the_product_is_exactly_that_of_the_dequantised_weight(self) -> None:
-        wanted = torch.nn.functional.linear(self.rows, self.small.dequantised())
+        wanted = torch.nn.functional.linear(self.rows, self.small.dequantise())
         self.assertTrue(torch.equal(self.small(self.rows), wanted))
         target = torch.ones(5, 24)
         self.small.add_to(target, self.rows)
@@ -67,7 +70,7 @@ class FourBits(unittest.TestCase):
     def test_each_weight_is_within_a_step_of_its_own(self) -> None:
         groups = self.weight.reshape(24, 2, 128)
         step = (groups.amax(-1) - groups.amin(-1)) / 15
-        error = (self.small.dequantised() - self.weight).abs().reshape(24, 2, 128).amax(-1)
+        error = (self.small.dequantise() - self.weight).abs().reshape(24, 2, 128).amax(-1)
         self.assertTrue((error <= step * 0.6 + 0.02).all(), error.max())
 
     def test_eight_weights_take_four_bytes_and_their_share_of_scales(self) -> None:
@@ -119,11 +122,12 @@ class Refusals(unittest.TestCase):
         from confide.worker.tests import shapes
 
         plain = shapes.peer("qwen2").config.to_dict()
-        for change, word in [
+        changes: list[tuple[dict[str, Any], str]] = [
             ({"model_type": "mixtral"}, "model_type"), ({"use_sliding_window": True}, "use_sliding_window"),
             ({"hidden_act": "gelu"}, "hidden_act"), ({"quantization_config": {"bits": 4}}, "quantization_config"),
             ({"rope_parameters": {"rope_type": "yarn"}}, "rope_type"), ({"num_hidden_layers": 0}, "num_hidden_layers"),
-        ]:  # fmt: skip
+        ]  # fmt: skip
+        for change, word in changes:
             with self.assertRaisesRegex(config.ConfigError, word):
                 config.parse({**plain, **change})
 

@@ -25,7 +25,7 @@
 #define __host__
 #define __constant__ static
 // Blocks run one at a time under a lock, so one copy in the library is a block's own. `extern __shared__ T name[];` in
-// a .cu file is rewritten to a pointer by runtime.py before the compiler sees it.
+// a .cu file is rewritten to a pointer by __init__.py before the compiler sees it.
 #define __shared__ static
 #define __forceinline__ inline __attribute__((always_inline))
 #define __noinline__ __attribute__((noinline))

@@ -51,7 +51,7 @@ static inline Thread &begin(unsigned thread, uint16_t stack) {
 }
 
 // The thread in place `cursor` of the order in which this pass visits them.
-static inline unsigned visited() { return backwards ? count - 1 - cursor : cursor; }
+static inline unsigned thread_at_cursor() { return backwards ? count - 1 - cursor : cursor; }
 
 // A fiber runs one thread after the other, on one warm stack and without a switch, until one of them must wait.
 static void entry() {
@@ -62,8 +62,8 @@ static void entry() {
         ended++;
         if (cursor + 1 < count) {
             cursor++;
-            if (threads[visited()].state == State::Fresh) {
-                begin(visited(), self.stack);
+            if (threads[thread_at_cursor()].state == State::Fresh) {
+                begin(thread_at_cursor(), self.stack);
                 continue;
             }
             cursor--;
@@ -178,7 +178,7 @@ static bool run_block() {
     while (ended < count) {
         bool moved = false;
         for (cursor = 0; cursor < count; cursor++) {
-            unsigned next = visited();
+            unsigned next = thread_at_cursor();
             if (threads[next].state != State::Fresh && threads[next].state != State::Ready) continue;
             moved = true;
             resume(next);

@@ -1,4 +1,7 @@
-"""The CPU form of a kernel file: compiled once by the host's C++ compiler, loaded as a library, launched by ctypes."""
+"""The CPU form of a kernel file: compiled once by the host's C++ compiler, loaded as a library, launched by ctypes.
+
+A test tool of the checkout by its place: no wheel has it.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +9,17 @@ import ctypes
 import functools
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from . import cache
-from .nvrtc import CompileError
-from .source import FOLDER, Source, for_host
+from confide.cuda import cache
+from confide.cuda.nvrtc import CompileError
+from confide.cuda.source import FOLDER, Source
 
 FLAGS = [
     "-x",
@@ -27,8 +32,13 @@ FLAGS = [
     "-fno-strict-aliasing",
     "-w",
 ]
-# With $CONFIDE_CPU_RACES=1 each access is told to host/races.cpp, and a launch with a race fails.
+_RACES_SOURCE = Path(__file__).resolve().parent / "races.cpp"
+# With $CONFIDE_CPU_RACES=1 each access is told to races.cpp, and a launch with a race fails.
 RACES = ["-fsanitize=thread", "-DCONFIDE_RACES", "-O1"]
+_DYNAMIC_SHARED = re.compile(
+    r"extern\s+__shared__\s+(?:__align__\s*\(\s*\d+\s*\)\s*)?"
+    r"((?:unsigned\s+|signed\s+)?[\w:]+(?:\s+long)*)\s+(\w+)\s*\[\s*\]\s*;"
+)
 
 
 @functools.cache
@@ -51,7 +61,7 @@ def load(source: Source) -> ctypes.CDLL:
     """The library of `source`, built where the cache has none of this digest."""
     flags = [*FLAGS, *(RACES if os.environ.get("CONFIDE_CPU_RACES") == "1" else [])]
     key = hashlib.sha256(
-        "\0".join([source.digest, _compiler_version(), *flags]).encode()
+        "\0".join([source.digest, _RACES_SOURCE.read_text(), _compiler_version(), *flags]).encode()
     ).hexdigest()
     path = cache.folder() / f"{source.path.stem}-{key[:32]}.so"
     if not path.is_file():
@@ -59,24 +69,31 @@ def load(source: Source) -> ctypes.CDLL:
     return ctypes.CDLL(str(path))
 
 
+def _rewrite(source: Source) -> str:
+    """The text for a host compiler: dynamic shared memory becomes a pointer, each kernel gets its launcher."""
+    text = _DYNAMIC_SHARED.sub(
+        r"\1 *\2 = reinterpret_cast<\1 *>(confide_cpu::dynamic_shared);", source.text
+    )
+    launchers = "".join(f"CONFIDE_KERNEL({name})\n" for name in source.kernels)
+    return f'#line 1 "{source.path}"\n{text}\n{launchers}'
+
+
 def _build(source: Source, path: Path, flags: list[str]) -> None:
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         text, built = Path(folder, "kernels.cpp"), Path(folder, "kernels.so")
-        text.write_text(for_host(source))
+        text.write_text(_rewrite(source))
         includes = [f"-I{source.path.parent}", f"-I{FOLDER}"]
         defines = [f"-D{name}={value}" for name, value in source.defines]
-        objects = [_compiled(source, text, [*flags, *includes, *defines])]
+        objects = [_compile(source, text, [*flags, *includes, *defines])]
         if "-DCONFIDE_RACES" in flags:
-            objects.append(
-                _compiled(source, FOLDER / "host" / "races.cpp", FLAGS, Path(folder, "races.o"))
-            )
+            objects.append(_compile(source, _RACES_SOURCE, FLAGS, Path(folder, "races.o")))
         # Linked without the sanitizer's runtime: races.cpp stands in for it.
         _run(source, ["-shared", *map(str, objects), "-o", str(built)])
         # Two processes may build the same file: the rename lets either win whole.
         os.replace(built, path)
 
 
-def _compiled(source: Source, text: Path, flags: list[str], made: Path | None = None) -> Path:
+def _compile(source: Source, text: Path, flags: list[str], made: Path | None = None) -> Path:
     made = made or text.with_suffix(".o")
     _run(source, [*flags, "-c", str(text), "-o", str(made)])
     return made
@@ -108,7 +125,7 @@ class HostKernel:
         self,
         dims: tuple[int, ...],
         shared: int,
-        values: list[ctypes._SimpleCData[Any]],
+        values: Sequence[ctypes._SimpleCData[Any]],
         overlap: bool = False,
     ) -> None:
         """dims: the grid's three, the block's three. $CONFIDE_CPU_ORDER=reversed runs threads and blocks backwards."""
