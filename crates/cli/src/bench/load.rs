@@ -166,8 +166,8 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
         CliError::new(error).hint("is the server up, and is the address that of the API?")
     })?;
     let written = log.map(|log| log.end(&outcome)).transpose()?;
-    let summary = Summary::of(&outcome.events, head.limits);
-    let bounds = Bound::of(&summary, &outcome.client);
+    let summary = Summary::from_events(&outcome.events, head.limits);
+    let bounds = Bound::find(&summary, &outcome.client);
     let shown = table::Shown {
         head: &head,
         summary: &summary,
@@ -260,7 +260,7 @@ fn options(way: &WayArgs) -> Result<Options, CliError> {
         .map_err(|error| CliError::new(format!("--deadline: {error}")))?;
     let sessions = match way.sessions {
         SessionsKind::New => Sessions::New,
-        SessionsKind::Kept => Sessions::Kept { first: 0 },
+        SessionsKind::Kept => Sessions::Reused { first: 0 },
     };
     Ok(Options { threads: way.threads, sessions, deadline, ..Options::default() })
 }
@@ -290,7 +290,7 @@ fn head(
         users: plan.users,
         target: target.to_display(),
         transport: transport.describe(),
-        sessions: options.sessions.word().into(),
+        sessions: options.sessions.name().into(),
         limits: args.limits.unwrap_or_default(),
         more,
         ..Head::default()
@@ -325,12 +325,12 @@ impl Log {
 
     fn event(&mut self, event: &Event) {
         if self.failed.is_none() {
-            self.failed = self.writer.event(event).err();
+            self.failed = self.writer.write_event(event).err();
         }
     }
 
     fn end(mut self, outcome: &Outcome) -> Result<PathBuf, CliError> {
-        let ended = self.failed.map_or_else(|| self.writer.client(&outcome.client), Err);
+        let ended = self.failed.map_or_else(|| self.writer.write_client(&outcome.client), Err);
         ended.map_err(|error| {
             CliError::new(format!("cannot write {}: {error}", self.path.display()))
         })?;

@@ -62,8 +62,8 @@ fn sources(path: &Path) -> Result<Vec<Source>, CliError> {
             File::open(path).map_err(|e| CliError::new(format!("cannot read {shown}: {e}")))?;
         let logged = confide_load::read(BufReader::new(file))
             .map_err(|error| CliError::new(format!("{shown}: {error}")))?;
-        let summary = Summary::of(&logged.events, Limits::default());
-        let views = Tool::ALL.map(|tool| of_log(&View::of(tool, &logged.events)));
+        let summary = Summary::from_events(&logged.events, Limits::default());
+        let views = Tool::ALL.map(|tool| of_log(&View::from_events(tool, &logged.events)));
         return Ok([ours(&summary, path)].into_iter().chain(views).collect());
     }
     let bytes = read_file(path, FILE_BYTES_MAX)?;
@@ -80,14 +80,14 @@ fn ours(summary: &Summary, path: &Path) -> Source {
     };
     let rate = |quantity, id, rate: Option<f64>| Some((quantity, id, Figure::Rate(rate?)));
     let figures = [
-        spread(Quantity::First, "llm.ttft", &summary.ttft),
+        spread(Quantity::TimeToFirst, "llm.ttft", &summary.ttft),
         spread(Quantity::ChunkGap, "llm.itl", &summary.itl),
         spread(Quantity::PerTokenAfterFirst, "llm.tpot", &summary.tpot),
         spread(Quantity::PerToken, "llm.ntpot", &summary.ntpot),
-        spread(Quantity::WholeFromSchedule, "llm.e2e", &summary.e2e),
+        spread(Quantity::ScheduledLatency, "llm.e2e", &summary.e2e),
         spread(Quantity::DispatchDelay, "llm.dispatch-delay", &summary.dispatch_delay),
-        rate(Quantity::Requests, "llm.qps", summary.qps),
-        rate(Quantity::Tokens, "llm.tps", summary.tps),
+        rate(Quantity::RequestRate, "llm.qps", summary.qps),
+        rate(Quantity::TokenRate, "llm.tps", summary.tps),
     ];
     Source {
         label: "confide".into(),
@@ -159,7 +159,7 @@ fn table(sources: &[Source]) -> String {
 }
 
 fn heading(quantity: Quantity) -> String {
-    if matches!(quantity, Quantity::Requests | Quantity::Tokens) {
+    if matches!(quantity, Quantity::RequestRate | Quantity::TokenRate) {
         return format!("{:>11} ", "run");
     }
     ["mean", "p50", "p90", "p95", "p99", "max"].map(|name| format!("{name:>11} ")).concat()
