@@ -3,7 +3,7 @@
 use std::{path::PathBuf, process::ExitCode};
 
 use confide_bench::Loaded;
-use confide_store::{Added, Index, Query, RowLine, StoreError, open};
+use confide_store::{Addition, Index, Query, RowLine, StoreError, open};
 
 use super::explained;
 use crate::error::CliError;
@@ -88,8 +88,8 @@ pub(super) fn index(args: &IndexArgs) -> Result<ExitCode, CliError> {
             let facts = loaded.facts();
             let path = loaded.path().display().to_string();
             let added = match index.add(&facts, &path).map_err(shown)? {
-                Added::New => "added",
-                Added::Known => "known",
+                Addition::Added => "added",
+                Addition::Present => "known",
             };
             println!("{added}  {}  {:<12} {path}", &facts.sha256[..12], facts.suite);
         }
