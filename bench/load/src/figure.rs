@@ -7,6 +7,9 @@ use serde::Deserialize;
 /// A load generator whose definitions are known here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
 pub enum Tool {
+    /// `confide bench load`, by its own definitions.
+    #[serde(rename = "confide")]
+    Confide,
     /// `vllm bench serve`.
     #[serde(rename = "vllm")]
     Vllm,
@@ -22,13 +25,14 @@ pub enum Tool {
 }
 
 impl Tool {
-    /// All tools, in the order in which tables show them.
-    pub const ALL: [Self; 4] = [Self::Vllm, Self::GuideLlm, Self::AiPerf, Self::InferencePerf];
+    /// The tools of others, in the order in which tables show them.
+    pub const OTHERS: [Self; 4] = [Self::Vllm, Self::GuideLlm, Self::AiPerf, Self::InferencePerf];
 }
 
 impl fmt::Display for Tool {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
+            Self::Confide => "confide",
             Self::Vllm => "vllm bench serve",
             Self::GuideLlm => "GuideLLM",
             Self::AiPerf => "AIPerf",
@@ -121,6 +125,7 @@ pub struct Definition {
     /// Its name in the tool's own report.
     pub name: String,
     /// Where a result file holds it, with `{}` for the statistic.
+    #[serde(default)]
     pub(crate) at: String,
     /// Whether a result file holds seconds.
     #[serde(default)]

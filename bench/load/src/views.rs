@@ -24,6 +24,7 @@ mod tests;
 use confide_estimate::quantile;
 
 use crate::{
+    definitions::{Limits, Spread, Summary},
     event::Event,
     figure::{Definition, Figure, Quantiles, Quantity, Tool, View},
 };
@@ -34,6 +35,9 @@ const CHUNK_TOKENS_MAX: u32 = 4_096;
 impl View {
     /// The figures which `tool` would report about these requests.
     pub fn from_events(tool: Tool, events: &[Event]) -> Self {
+        if tool == Tool::Confide {
+            return Self::from_summary(&Summary::from_events(events, Limits::default()));
+        }
         let run = Run { tool, events, answers: events.iter().filter_map(Answer::new).collect() };
         let completed = run.answers.len() as u64;
         let mut figures = Vec::new();
@@ -44,6 +48,24 @@ impl View {
         }
         let failed = Some(events.len() as u64 - completed);
         Self { tool, version: None, completed: Some(completed), failed, figures }
+    }
+
+    fn from_summary(summary: &Summary) -> Self {
+        let own = |quantity| match quantity {
+            Quantity::TimeToFirst => spread_figure(&summary.ttft),
+            Quantity::ChunkGap => spread_figure(&summary.itl),
+            Quantity::PerTokenAfterFirst => spread_figure(&summary.tpot),
+            Quantity::PerToken => spread_figure(&summary.ntpot),
+            Quantity::ScheduledLatency => spread_figure(&summary.e2e),
+            Quantity::DispatchDelay => spread_figure(&summary.dispatch_delay),
+            Quantity::RequestRate => summary.qps.map(Figure::Rate),
+            Quantity::TokenRate => summary.tps.map(Figure::Rate),
+            Quantity::Latency | Quantity::RequestTokenRate => None,
+        };
+        let definitions = Definition::of_tool(Tool::Confide);
+        let figures = definitions.filter_map(|it| Some((it, own(it.quantity)?))).collect();
+        let (completed, failed) = (Some(summary.complete), Some(summary.failed));
+        Self { tool: Tool::Confide, version: None, completed, failed, figures }
     }
 }
 
@@ -183,7 +205,7 @@ impl Run<'_> {
     fn end_s(&self, answer: &Answer<'_>) -> f64 {
         match self.tool {
             Tool::Vllm | Tool::AiPerf => answer.last_chunk_s,
-            Tool::GuideLlm | Tool::InferencePerf => answer.last_s,
+            Tool::Confide | Tool::GuideLlm | Tool::InferencePerf => answer.last_s,
         }
     }
 
@@ -193,7 +215,7 @@ impl Run<'_> {
         let last = |ends: &mut dyn Iterator<Item = f64>| ends.fold(0.0, f64::max);
         let every_start = || first(&mut self.events.iter().map(|event| self.start_s(event)));
         let begin_s = match self.tool {
-            Tool::Vllm => 0.0,
+            Tool::Confide | Tool::Vllm => 0.0,
             Tool::GuideLlm | Tool::InferencePerf => every_start(),
             Tool::AiPerf => first(&mut self.answers.iter().map(|a| self.start_s(a.event))),
         };
@@ -204,6 +226,21 @@ impl Run<'_> {
         let seconds = end_s - begin_s;
         (seconds > 0.0 && seconds.is_finite()).then(|| Figure::Rate(count as f64 / seconds))
     }
+}
+
+/// A distribution by our definitions, where there are samples.
+fn spread_figure(spread: &Spread) -> Option<Figure> {
+    let quantiles = Quantiles {
+        count: Some(spread.count),
+        mean: spread.mean_ms,
+        min: None,
+        p50: spread.p50_ms,
+        p90: spread.p90_ms,
+        p95: spread.p95_ms,
+        p99: spread.p99_ms,
+        max: spread.max_ms,
+    };
+    (spread.count > 0).then_some(Figure::Spread(quantiles))
 }
 
 /// Milliseconds from one instant to another.
