@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 import threading
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import adapter as made
 import torch
-from bed import PROMPT, TOKENS, Bed
-from blocks import Arm, Failed, Session, Took
+from blocks import Arm, Failed, Measurement, Session
 from confide.worker.deltas import Adapter, AdapterError
+from decode_loop import PROMPT, TOKENS, DecodeLoop
+from device import Device
 from steps import TOY
 
 LEAST_VECTORS = 64
 
 
-class NotHere(Exception):
+class Unavailable(Exception):
     """A kind of adapter cannot be had on this machine; the text is the reason."""
 
 
@@ -37,38 +40,55 @@ class Offline:
 
 
 class Kit:
-    """A bed's adapters, made once. `folder` holds the PEFT files for as long as the kit lives."""
+    """A loop's adapters, made once. `folder` holds the PEFT files for as long as the kit lives."""
 
-    def __init__(self, session: Session, bed: Bed) -> None:
-        self.session, self.bed = session, bed
+    def __init__(self, session: Session, loop: DecodeLoop) -> None:
+        self.session, self.loop = session, loop
         self._folder = tempfile.TemporaryDirectory(prefix="confide-gpu-")
         self.folder = Path(self._folder.name)
-        self.path = made.write(self.folder / "lora", bed.config)
+        self.path = made.write(self.folder / "lora", loop.config)
 
     def load(self, label: str, kind: str, **spec: Any) -> Adapter:
-        """An adapter of this kind, loaded into the bed's worker."""
+        """An adapter of this kind, loaded into the loop's worker."""
         try:
-            return self.bed.adapters.load(label, kind, spec)
+            return self.loop.adapters.load(label, kind, spec)
         except (AdapterError, NotImplementedError, OSError) as error:
-            raise NotHere(f"{kind}: {error}"[:300]) from error
+            raise Unavailable(f"{kind}: {error}"[:300]) from error
+
+    def plain(self) -> Adapter:
+        """The adapter in the clear."""
+        return self.load("plain", "plain", path=str(self.path))
+
+    def one_graph(self) -> Adapter:
+        """The masked deltas of every projection, both roles in this process."""
+        return self.load_masked("graph", "one-graph")
 
     def final_hidden(self) -> Adapter:
         """The masked delta on the last hidden state, both roles in this process."""
-        return self.masked("hidden", "one-graph", mode="final-hidden")
+        return self.load_masked("hidden", "one-graph", mode="final-hidden")
 
-    def masked(self, label: str, kind: str, path: str | None = "", **spec: Any) -> Adapter:
+    def load_masked(self, label: str, kind: str, path: str | None = "", **spec: Any) -> Adapter:
         """An adapter of the masked scheme, its batches of masks prepared: what runs later prepares none."""
         where = {} if path is None else {"path": path or str(self.path)}
         held = self.load(label, kind, **where, **(TOY if self.session.cpu else {}), **spec)
         try:
             wait_until_prepared(held, self.session.left_s() * 0.45)
         except AdapterError as error:
-            raise NotHere(f"{kind}: {error}"[:300]) from error
+            raise Unavailable(f"{kind}: {error}"[:300]) from error
         return held
 
     def close(self) -> None:
-        """Files go."""
+        """Removes the files."""
         self._folder.cleanup()
+
+
+@contextlib.contextmanager
+def open_kit(session: Session, **options: Any) -> Iterator[Kit]:
+    """A kit of a decode loop with one slot; after a failure nothing is closed, because the stage's process ends."""
+    kit = Kit(session, DecodeLoop(Device(session.cpu), slots=1, **options))
+    yield kit
+    kit.close()
+    kit.loop.close()
 
 
 def wait_until_prepared(held: Any, seconds: float) -> None:
@@ -83,69 +103,74 @@ def wait_until_prepared(held: Any, seconds: float) -> None:
         try:
             held.time_offline()
         except Exception as error:
-            raise NotHere(f"{error}; masks: wanted in {seconds:.0f} s") from error
+            raise Unavailable(f"{error}; masks: wanted in {seconds:.0f} s") from error
         finally:
             timer.cancel()
             # The next batch is begun when hardly anything is left: beside what is timed or counted nothing is prepared.
             held.wanted = LEAST_VECTORS
         return
-    until, context = time.monotonic() + seconds, getattr(held, "context", None)
+    until, context = time.monotonic() + seconds, getattr(held, "context", held)
     states = getattr(held, "inputs", [])
     while any(state.pool.installed - state.pool.next() // context.n < 2 for state in states):
         if time.monotonic() > until:
-            raise NotHere("its masks were not prepared in time")
+            raise Unavailable("its masks were not prepared in time")
         time.sleep(0.02)
 
 
-def decode(
+def decode_arm(
     session: Session,
-    bed: Bed,
+    loop: DecodeLoop,
     name: str,
     adapter: Any,
-    twin: bool = False,
-    marks: tuple[str, ...] = (),
 ) -> Arm:
     """One run: every slot decodes with this adapter (None for the base, a list for one each)."""
-    adapters = adapter if isinstance(adapter, list) else [adapter] * bed.slots
+    adapters = adapter if isinstance(adapter, list) else [adapter] * loop.slots
     held = next((one for one in adapters if one is not None), None)
-    offline = offline_of(bed, held)
+    offline = time_offline_of(loop, held)
     tokens = 12 if session.cpu else TOKENS
     price = session.facts.get("price")
 
-    def run(seed: int) -> Took:
-        floor = bed.floor(bed.slots)
-        ran = bed.run(seed, tokens, PROMPT if not session.cpu else 8, adapters)
-        if ran.seconds <= 0 or ran.tokens < tokens // 2:
-            raise Failed(f"{ran.tokens} tokens in {ran.seconds} s")
-        online = ran.tokens / ran.seconds
+    def run(seed: int) -> Measurement:
+        floor = loop.floor(loop.slots)
+        run_result = loop.run(seed, tokens, PROMPT if not session.cpu else 8, adapters)
+        if run_result.seconds <= 0 or run_result.tokens < tokens // 2:
+            raise Failed(f"{run_result.tokens} tokens in {run_result.seconds} s")
+        online = run_result.tokens / run_result.seconds
         token_ms = 1e3 / online + (offline.token_ms if offline else 0.0)
         metrics = {
             "tokens_per_s": 1e3 / token_ms,
             "online_tokens_per_s": online,
-            "token_ms": token_ms * bed.slots,
+            "token_ms": token_ms * loop.slots,
         }
         if offline:
             metrics["offline_ms"] = offline.token_ms
         if price:
             metrics["dollars_per_mtoken"] = price / 3600 * token_ms / 1e3 * 1e6
-        return Took([metrics], floor=floor, marks=list(marks))
+        return Measurement([metrics], floor=floor)
 
     guarantee = "none" if held is None else getattr(held, "guarantee", None)
-    return Arm(
-        name,
-        run,
-        says=bed.says,
-        version=f"torch {torch.__version__}",
-        guarantee=guarantee,
-        twin=twin,
-    )
+    version = f"torch {torch.__version__}"
+    return Arm(name, run, says=loop.says, version=version, guarantee=guarantee)
 
 
-def offline_of(bed: Bed, held: Any) -> Offline | None:
+def base_arms(session: Session, loop: DecodeLoop) -> list[Arm]:
+    """The decode without an adapter, and its twin."""
+    return decode_arm(session, loop, "base", None).with_twin()
+
+
+def try_arm(
+    session: Session, loop: DecodeLoop, bench: str, name: str, make: Callable[[], Any]
+) -> list[Arm]:
+    """The arm alone, or nothing where its adapter cannot be had: it is then left out by name, and the others go on."""
+    arm = session.prepare(bench, name, lambda: decode_arm(session, loop, name, make()))
+    return [] if arm is None else [arm]
+
+
+def time_offline_of(loop: DecodeLoop, held: Any) -> Offline | None:
     """The offline work of an adapter, timed from its preparation of a whole batch; None where it has none."""
     measure = getattr(held, "time_offline", None)
     if measure is None:
         return None
     milliseconds, tokens = measure()
-    bed.device.wait()
+    loop.device.wait()
     return Offline(milliseconds, tokens)

@@ -13,12 +13,12 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from journal import case_key, suite
+from journal import case_key, read_suite
 
 # Of what is left of a stage's budget the most that one arm may take to be ready: the others are to be measured too.
 MAKING_SHARE = 0.45
@@ -26,7 +26,7 @@ Emit = Callable[[dict[str, Any]], None]
 
 
 @dataclass
-class Took:
+class Measurement:
     """What one run of one arm gave: `samples` of metrics by name, the answer that arms share, a floor and marks."""
 
     samples: list[dict[str, float]]
@@ -36,17 +36,21 @@ class Took:
     void: str | None = None
 
 
-@dataclass
+@dataclass(eq=False)
 class Arm:
     """One arm: `run(seed)` does the block's work. `says`, `guarantee` and `note` are its own words in the record."""
 
     name: str
-    run: Callable[[int], Took]
+    run: Callable[[int], Measurement]
     says: str = ""
     version: str = ""
     guarantee: str | None = None
     note: str | None = None
     twin: bool = False
+
+    def with_twin(self) -> list[Arm]:
+        """The arm, and the same again as the reference's twin."""
+        return [self, replace(self, twin=True)]
 
 
 class Session:
@@ -63,13 +67,13 @@ class Session:
     ) -> None:
         self.emit, self.facts, self.seed, self.cpu = emit, facts, seed, cpu
         self._deadline, self._started = deadline, started
-        self._suite = suite()
+        self._suite = read_suite()
 
     def left_s(self) -> float:
         """Seconds until this stage is cut."""
         return self._deadline - time.monotonic()
 
-    def fact(self, name: str, value: Any) -> None:
+    def share_fact(self, name: str, value: Any) -> None:
         """Something that later stages need; not part of the record."""
         self.facts[name] = value
         self.emit({"kind": "fact", "name": name, "value": value})
@@ -78,44 +82,41 @@ class Session:
         """A line for the terminal; not part of the record."""
         self.emit({"kind": "say", "text": text})
 
-    def tell(self, name: str, command: list[str], ready: dict[str, Any]) -> None:
+    def report_service(self, name: str, command: list[str], ready: dict[str, Any]) -> None:
         """What a build or a check came to, in the record's list of services."""
-        self.emit(
-            {
-                "kind": "service",
-                "name": name,
-                "command": command,
-                "simulated": False,
-                "ready": ready,
-            }
-        )
+        line = {"kind": "service", "name": name, "command": command, "simulated": False}
+        self.emit(line | {"ready": ready})
 
-    def made(self, bench: str, name: str, make: Callable[[], Any]) -> Any:
+    def report_not_run(self, bench: str, reason: str) -> None:
+        """What of a bench is not measured, and why."""
+        self.emit({"kind": "not_run", "bench": bench, "reason": reason})
+
+    def prepare(self, bench: str, name: str, make: Callable[[], Any]) -> Any:
         """What `make` gives; None where it cannot, and the arm is left out by name: the others go on."""
         if reason := self.facts.get("left_out", {}).get(f"{bench}/{name}"):
-            self.missing(bench, name, reason)
+            self.leave_out(bench, name, reason)
             return None
         try:
-            with within(max(self.left_s() * MAKING_SHARE, 1.0)):
+            with time_limit(max(self.left_s() * MAKING_SHARE, 1.0)):
                 return make()
         except Exception as error:
-            self.lost_or_not(bench, name, error)
-            self.missing(bench, name, words_of(error))
+            self.raise_if_lost(bench, name, error)
+            self.leave_out(bench, name, one_line(error))
             return None
 
-    def lost_or_not(self, bench: str, name: str, error: Exception) -> None:
-        """Raises `Lost` where a fault took the card with it: this process can measure nothing more."""
+    def raise_if_lost(self, bench: str, name: str, error: Exception) -> None:
+        """Raises `CardLost` where a fault took the card with it: this process can measure nothing more."""
         torch = sys.modules.get("torch")
         if self.cpu or torch is None:
             return
         try:
             torch.cuda.synchronize()
         except RuntimeError:
-            raise Lost(f"{bench}/{name}", words_of(error)) from error
+            raise CardLost(f"{bench}/{name}", one_line(error)) from error
 
-    def missing(self, bench: str, name: str, reason: str) -> None:
+    def leave_out(self, bench: str, name: str, reason: str) -> None:
         """An arm that is left out by name."""
-        self.emit(self._arm_line(bench, Arm(name, lambda _: Took([])), given_up=reason))
+        self.emit(self._arm_line(bench, Arm(name, lambda _: Measurement([])), given_up=reason))
         self.say(f"{bench}: {name} is left out: {reason}")
 
     def bench(
@@ -128,7 +129,7 @@ class Session:
         key = case_key(params)
         for arm in arms:
             self.emit(self._arm_line(bench, arm))
-        arms = [arm for arm in arms if self.made(bench, arm.name, lambda: True)]
+        arms = [arm for arm in arms if self.prepare(bench, arm.name, lambda: True)]
         begun = self.facts.get("done", {}).get(f"{bench}/{key}", 0)
         longest, done = 0.0, max(0, begun - warmup)
         if begun >= warmup + planned or not arms:
@@ -139,15 +140,8 @@ class Session:
         for block in range(begun, warmup + planned):
             if self.left_s() < longest * 1.2:
                 reason = f"its stage's budget: {done} of {planned} blocks"
-                self.emit(
-                    {
-                        "kind": "cut",
-                        "bench": bench,
-                        "blocks": done,
-                        "planned": planned,
-                        "reason": reason,
-                    }
-                )
+                line = {"kind": "cut", "bench": bench, "blocks": done, "planned": planned}
+                self.emit(line | {"reason": reason})
                 self.say(f"{bench} {key}: cut, {reason}")
                 break
             began = time.monotonic()
@@ -169,112 +163,75 @@ class Session:
     def _give_up(self, bench: str, arms: list[Arm], arm: Arm, error: Exception) -> None:
         """An arm that broke is not run again; what it measured before stays."""
         traceback.print_exception(error)
-        self.lost_or_not(bench, arm.name, error)
+        self.raise_if_lost(bench, arm.name, error)
         arms.remove(arm)
-        self.emit(self._arm_line(bench, arm, given_up=words_of(error)))
-        self.say(f"{bench}: {arm.name} is given up: {words_of(error)}")
+        self.emit(self._arm_line(bench, arm, given_up=one_line(error)))
+        self.say(f"{bench}: {arm.name} is given up: {one_line(error)}")
 
     def _block(self, bench: str, key: str, arms: list[Arm], block: int, warmup: bool) -> None:
-        generator = random.Random(_derived(self.seed, "order", bench, key, block))
-        work_seed = _derived(self.seed, "work", bench, key, block) >> 11
+        generator = random.Random(_derive_seed(self.seed, "order", bench, key, block))
+        work_seed = _derive_seed(self.seed, "work", bench, key, block) >> 11
         order = list(range(len(arms)))
         generator.shuffle(order)
         for position, arm in enumerate([arms[index] for index in order]):
-            quiet, began = Quiet(), time.monotonic()
+            load, began = MachineLoad(), time.monotonic()
             try:
-                took = arm.run(work_seed)
+                measured = arm.run(work_seed)
             except Failed as failed:
-                took = Took([], void=str(failed))
+                measured = Measurement([], void=str(failed))
             except Exception as error:
-                took = Took([], void=words_of(error))
+                measured = Measurement([], void=one_line(error))
                 self._give_up(bench, arms, arm, error)
-            if not all(
-                math.isfinite(value) for metrics in took.samples for value in metrics.values()
-            ):
-                took = Took([], void="a figure that is no number")
-            self._slice(
-                bench,
-                key,
-                arm,
-                block,
-                position,
-                took,
-                (began, time.monotonic()),
-                quiet.end(),
-                warmup,
-            )
+            values = [value for metrics in measured.samples for value in metrics.values()]
+            if not all(map(math.isfinite, values)):
+                measured = Measurement([], void="a figure that is no number")
+            place = {"bench": bench, "case": key, "block": block, "arm": arm.name}
+            place |= {"twin": True} if arm.twin else {}
+            place |= {"warmup": True} if warmup else {}
+            times = {"started_s": began - self._started, "wall_s": time.monotonic() - began}
+            self._emit_slice(place, {"order": position, **times}, measured, load.end())
         self.emit({"kind": "block", "bench": bench, "case": key, "block": block})
 
-    def _slice(
+    def _emit_slice(
         self,
-        bench: str,
-        key: str,
-        arm: Arm,
-        block: int,
-        position: int,
-        took: Took,
-        times: tuple[float, float],
+        place: dict[str, Any],
+        times: dict[str, Any],
+        measured: Measurement,
         quiet: dict[str, Any],
-        warmup: bool,
     ) -> None:
-        place = {"bench": bench, "case": key, "block": block, "arm": arm.name}
-        place |= {"twin": True} if arm.twin else {}
-        place |= {"warmup": True} if warmup else {}
-        for index, metrics in enumerate(took.samples):
-            answer = {"answer": took.answer} if took.answer is not None else {}
+        for index, metrics in enumerate(measured.samples):
+            answer = {"answer": measured.answer} if measured.answer is not None else {}
             self.emit({"kind": "sample", **place, "index": index, "metrics": metrics, **answer})
-        marks = took.marks + (
-            [f"kernel checks: {self.facts['checks_failed']}"]
-            if "checks_failed" in self.facts
-            else []
-        )
-        line = {
-            "kind": "slice",
-            **place,
-            "order": position,
-            "started_s": times[0] - self._started,
-            "wall_s": times[1] - times[0],
-            "samples": len(took.samples),
-            "metrics": {},
-            "quiet": quiet,
-        }
-        optional = {"floor": took.floor, "marks": marks, "void": took.void}
-        self.emit(line | {name: value for name, value in optional.items() if value})
+        failed = self.facts.get("checks_failed")
+        marks = measured.marks + ([f"kernel checks: {failed}"] if failed else [])
+        line = {"kind": "slice", **place, **times, "samples": len(measured.samples), "metrics": {}}
+        optional = {"floor": measured.floor, "marks": marks, "void": measured.void}
+        kept = {name: value for name, value in optional.items() if value}
+        self.emit(line | {"quiet": quiet} | kept)
 
     def _arm_line(self, bench: str, arm: Arm, given_up: str | None = None) -> dict[str, Any]:
         table = next(entry for entry in self._suite["arm"] if entry["name"] == arm.name)
-        return {
-            "kind": "arm",
-            "bench": bench,
-            "name": arm.name,
-            "label": table["label"],
-            "twin": arm.twin,
-            "command": table["command"],
-            "description": table["description"],
-            "protects": table["protects"],
-            "says": arm.says,
-            "version": arm.version,
-            "guarantee": arm.guarantee,
-            "note": arm.note,
-            "simulated": False,
-            "given_up": given_up,
-        }
+        line = {"kind": "arm", "bench": bench, "name": arm.name, "label": table["label"]}
+        line |= {"twin": arm.twin}
+        line |= {name: table[name] for name in ("command", "description", "protects")}
+        line |= {name: getattr(arm, name) for name in ("says", "version", "guarantee", "note")}
+        return line | {"simulated": False, "given_up": given_up}
 
 
 class Failed(Exception):
     """An arm's answer was wrong, or it could not give one: the pair is void with this reason."""
 
 
-class Late(Exception):
+class NotReady(Exception):
     """An arm was not ready in its time. No kind of error that anybody tries again after."""
 
 
 @contextlib.contextmanager
-def within(seconds: float):
-    """Raises `Late` in what runs longer; for the main thread."""
+def time_limit(seconds: float) -> Iterator[None]:
+    """Raises `NotReady` in what runs longer; for the main thread."""
 
     def late(*_: Any) -> None:
-        raise Late(f"not ready within {seconds:.0f} s")
+        raise NotReady(f"not ready within {seconds:.0f} s")
 
     before = signal.signal(signal.SIGALRM, late)
     signal.setitimer(signal.ITIMER_REAL, seconds)
@@ -285,7 +242,7 @@ def within(seconds: float):
         signal.signal(signal.SIGALRM, before)
 
 
-class Lost(Exception):
+class CardLost(Exception):
     """The card answers this process no more; `place` is the arm with which it was lost, BENCH/ARM."""
 
     def __init__(self, place: str, reason: str) -> None:
@@ -293,13 +250,13 @@ class Lost(Exception):
         self.place = place
 
 
-def words_of(error: BaseException) -> str:
+def one_line(error: BaseException) -> str:
     """An error in one line."""
     first = (str(error).splitlines() or [""])[0][:300]
-    return first if isinstance(error, Lost) else f"{type(error).__name__}: {first}"
+    return first if isinstance(error, CardLost) else f"{type(error).__name__}: {first}"
 
 
-class Quiet:
+class MachineLoad:
     """What else the machine did during a slice: pressure and steal. The calibration is a loop of Python, not the
     instrument's own, so it compares with records of this script only.
     """
@@ -312,17 +269,13 @@ class Quiet:
         wall_us = max(1.0, (time.monotonic() - self._began) * 1e6)
         after = _counters()
 
-        def share(name):
+        def share(name: str) -> float | None:
             return max(0.0, after[name] - self._before[name]) / wall_us if name in after else None
 
         total = after.get("total", 0) - self._before.get("total", 0)
         steal = (after["steal"] - self._before["steal"]) / total if total > 0 else None
-        return {
-            "psi_cpu": share("cpu"),
-            "psi_memory": share("memory"),
-            "steal": steal,
-            "calibration_us": self._calibration,
-        }
+        pressure = {"psi_cpu": share("cpu"), "psi_memory": share("memory")}
+        return pressure | {"steal": steal, "calibration_us": self._calibration}
 
 
 def _loop_us() -> float:
@@ -336,17 +289,14 @@ def _counters() -> dict[str, float]:
     found: dict[str, float] = {}
     for name in ("cpu", "memory"):
         with contextlib.suppress(OSError, IndexError, ValueError):
-            found[name] = float(
-                Path(f"/proc/pressure/{name}").read_text().split("total=")[1].split()[0]
-            )
-    try:
+            text = Path(f"/proc/pressure/{name}").read_text()
+            found[name] = float(text.split("total=")[1].split()[0])
+    with contextlib.suppress(OSError, IndexError, ValueError):
         ticks = [int(word) for word in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
         found |= {"total": float(sum(ticks)), "steal": float(ticks[7])}
-    except (OSError, IndexError, ValueError):
-        pass
     return found
 
 
-def _derived(seed: int, *place: Any) -> int:
+def _derive_seed(seed: int, *place: Any) -> int:
     text = "\0".join(str(part) for part in (seed, *place))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")

@@ -19,7 +19,7 @@ LAUNCHES = ("cudaLaunchKernel", "cudaLaunchKernelExC", "cuLaunchKernel", "cuLaun
             "cuGraphLaunch")  # fmt: skip
 
 
-def counted(work: Callable[[], Any], passes: int) -> dict[str, float]:
+def count_crossings(work: Callable[[], Any], passes: int) -> dict[str, float]:
     """Runs `work` under the profiler; figures of one of `passes`. The profiled run is not timed."""
     os.environ.setdefault("KINETO_LOG_LEVEL", "5")
     from torch.profiler import ProfilerActivity, profile
@@ -41,10 +41,10 @@ def counted(work: Callable[[], Any], passes: int) -> dict[str, float]:
         # Counters may be closed to this user: nothing counted is not 0.
         raise Failed("the profiler saw nothing of the card")
     # The last wait is this function's own.
-    return of_trace(trace["traceEvents"], passes, own_waits=1 if on_card else 0)
+    return count_events(trace["traceEvents"], passes, own_waits=1 if on_card else 0)
 
 
-def of_trace(events: list[dict[str, Any]], passes: int, own_waits: int) -> dict[str, float]:
+def count_events(events: list[dict[str, Any]], passes: int, own_waits: int) -> dict[str, float]:
     """Counts from a trace's events."""
     up = down = count = waits = launches = 0
     for event in events:

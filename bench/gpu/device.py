@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import statistics
 import subprocess
 import time
@@ -57,7 +58,7 @@ class Device:
         size = (1 << 20) if self.cpu else (1 << 30)
         if not hasattr(self, "_buffers"):
 
-            def make():
+            def make() -> torch.Tensor:
                 return torch.randint(0, 255, (size,), dtype=torch.uint8, device=self.torch_device)
 
             self._buffers = [(make(), make()), (make(), make())]
@@ -83,21 +84,12 @@ class Sampler:
     FIELDS = "utilization.gpu,power.draw,clocks.sm,memory.used"
 
     def __init__(self, cpu: bool) -> None:
-        command = [
-            "nvidia-smi",
-            f"--query-gpu={self.FIELDS}",
-            "--format=csv,noheader,nounits",
-            "-lms",
-            "100",
-            "-i",
-            "0",
-        ]
-        try:
-            self._process = (
-                None if cpu else subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-            )
-        except OSError:
-            self._process = None
+        options = f"--query-gpu={self.FIELDS} --format=csv,noheader,nounits -lms 100 -i 0"
+        self._process: subprocess.Popen[str] | None = None
+        with contextlib.suppress(OSError):
+            if not cpu:
+                command = ["nvidia-smi", *options.split()]
+                self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
     def end(self) -> dict[str, float]:
         """Means of what it saw; empty where nothing can be asked."""
@@ -107,10 +99,8 @@ class Sampler:
         told, _ = self._process.communicate(timeout=10)
         rows = []
         for line in told.splitlines():
-            try:
+            with contextlib.suppress(ValueError):
                 rows.append([float(word) for word in line.split(",")])
-            except ValueError:
-                continue
         # The first row tells of the time before the work.
         columns = list(zip(*rows[1:]))
         if not columns:

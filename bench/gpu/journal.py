@@ -54,37 +54,30 @@ class Journal:
         self._file.close()
 
 
-def suite() -> dict[str, Any]:
+def read_suite() -> dict[str, Any]:
     """The suite's tables."""
     return tomllib.loads(SUITE.read_text(encoding="utf-8"))
 
 
-def head(command: list[str], machine: dict[str, Any], seed: int) -> dict[str, Any]:
+def make_head(command: list[str], machine: dict[str, Any], seed: int) -> dict[str, Any]:
     """The record before anything was measured."""
     text = SUITE.read_text(encoding="utf-8")
     tables = tomllib.loads(text)
     digest = hashlib.sha256(text.encode()).hexdigest()
     about = tables["suite"]
     started = int(time.time())
-    session = {
-        "started_unix_s": started,
-        "wall_s": 0.0,
-        "boot": boot(),
-        "ended": "killed",
-        "command": command,
-    }
+    session = {"started_unix_s": started, "wall_s": 0.0, "boot": read_boot_id()}
+    session |= {"ended": "killed", "command": command}
+    validity = {"outcome": "not_judged", "reason": "rows are computed where the record is read"}
+    empty = ("arms", "services", "not_run", "voids")
+    figures = [{"arm": None, "params": {}, **one} for one in tables.get("seed_figure", [])]
+    names = {name: about[name] for name in ("name", "title", "about")}
     return {
         "schema": 2,
-        "version": version(),
-        "commit": commit(),
+        "version": read_version(),
+        "commit": read_commit(),
         "command": command,
-        "suite": {
-            "name": about["name"],
-            "title": about["title"],
-            "about": about["about"],
-            "sha256": digest,
-            "text": text,
-        },
+        "suite": names | {"sha256": digest, "text": text},
         "effort": "full",
         "seed": seed,
         "blocks_asked": None,
@@ -92,19 +85,11 @@ def head(command: list[str], machine: dict[str, Any], seed: int) -> dict[str, An
         "wall_s": 0.0,
         "partial": None,
         "machine": machine,
-        "arms": [],
-        "services": [],
-        "not_run": [],
-        "voids": [],
-        "validity": {
-            "outcome": "not_judged",
-            "reason": "rows are computed where the record is read",
-        },
+        **{name: [] for name in empty},
+        "validity": validity,
         "rows": [],
         "figures": [],
-        "seed_figures": [
-            {"arm": None, "params": {}, **figure} for figure in tables.get("seed_figure", [])
-        ],
+        "seed_figures": figures,
         "plan": {"sha256": plan_digest(digest, seed)},
         "sessions": [session],
     }
@@ -112,44 +97,29 @@ def head(command: list[str], machine: dict[str, Any], seed: int) -> dict[str, An
 
 def plan_digest(suite_sha256: str, seed: int) -> str:
     """As the instrument names a plan: keys sorted, no spaces (bench/harness/src/record.rs)."""
-    plan = {
-        "plan": 1,
-        "suite": suite_sha256,
-        "effort": "full",
-        "seed": seed,
-        "blocks": None,
-        "benches": [],
-        "budget_s": None,
-        "vars": {},
-    }
-    return hashlib.sha256(
-        json.dumps(plan, sort_keys=True, separators=(",", ":")).encode()
-    ).hexdigest()
+    plan = {"plan": 1, "suite": suite_sha256, "effort": "full", "seed": seed, "vars": {}}
+    plan |= {"blocks": None, "benches": [], "budget_s": None}
+    text = json.dumps(plan, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
-def version() -> str:
+def read_version() -> str:
     """The workspace's version."""
-    return tomllib.loads((CHECKOUT / "Cargo.toml").read_text(encoding="utf-8"))["workspace"][
-        "package"
-    ]["version"]
+    manifest = tomllib.loads((CHECKOUT / "Cargo.toml").read_text(encoding="utf-8"))
+    found: str = manifest["workspace"]["package"]["version"]
+    return found
 
 
-def commit() -> str:
+def read_commit() -> str:
     """The checkout's commit, `-dirty` where tracked files differ; `unknown` where there is no git."""
 
     def git(*words: str) -> str | None:
         try:
-            done = subprocess.run(
-                ["git", *words],
-                cwd=CHECKOUT,
-                capture_output=True,
-                text=True,
-                timeout=20,
-                check=True,
-            )
+            output = subprocess.check_output(["git", *words], cwd=CHECKOUT, text=True,
+                                             stderr=subprocess.DEVNULL, timeout=20)  # fmt: skip
         except (OSError, subprocess.SubprocessError):
             return None
-        return done.stdout.strip()
+        return output.strip()
 
     found = git("rev-parse", "HEAD")
     if not found:
@@ -157,7 +127,7 @@ def commit() -> str:
     return found if git("status", "--porcelain", "--untracked-files=no") == "" else f"{found}-dirty"
 
 
-def boot() -> str:
+def read_boot_id() -> str:
     """The kernel's id of this boot."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
@@ -167,8 +137,5 @@ def boot() -> str:
 
 def case_key(params: dict[str, Any]) -> str:
     """A point of a grid as the instrument writes it: by name, `batch=1 model=qwen2.5-1.5b`."""
-
-    def shown(value):
-        return value if isinstance(value, str) else json.dumps(value)
-
-    return " ".join(f"{name}={shown(value)}" for name, value in sorted(params.items()))
+    words = {k: v if isinstance(v, str) else json.dumps(v) for k, v in params.items()}
+    return " ".join(f"{name}={word}" for name, word in sorted(words.items()))

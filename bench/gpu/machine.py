@@ -31,7 +31,8 @@ def read(confide: str | None) -> dict[str, Any]:
     if confide:
         told = _output([confide, "bench", "machine", "--json"])
         if told:
-            return json.loads(told)
+            machine: dict[str, Any] = json.loads(told)
+            return machine
     info = _text("/proc/meminfo")
     kib = re.search(r"MemTotal:\s+(\d+)", info)
     model = re.search(r"model name\s*:\s*(.+)", _text("/proc/cpuinfo"))
@@ -40,23 +41,19 @@ def read(confide: str | None) -> dict[str, Any]:
         "cpus_online": os.cpu_count() or 0,
         "memory_bytes": int(kib.group(1)) * 1024 if kib else 0,
         "kernel": _text("/proc/sys/kernel/osrelease").strip() or "unknown",
-        "gpus": _gpus(),
+        "gpus": _read_gpus(),
     }
 
 
-def _gpus() -> dict[str, Any]:
+def _read_gpus() -> dict[str, Any]:
     names = ",".join(["driver_version", *GPU_FIELDS])
     told = _output(["nvidia-smi", f"--query-gpu={names}", "--format=csv,noheader"])
     if not told:
         return {"source": "not known: no nvidia-smi"}
     rows = [line.split(", ") for line in told.strip().splitlines()]
 
-    def known(value):
-        return None if value.startswith("[") else value.strip()
-
-    devices = [
-        {key: known(value) for key, value in zip(GPU_FIELDS.values(), row[1:])} for row in rows
-    ]
+    values = [[None if word.startswith("[") else word.strip() for word in row[1:]] for row in rows]
+    devices = [dict(zip(GPU_FIELDS.values(), row)) for row in values]
     modes = _output(["nvidia-smi", "conf-compute", "-f"]) or ""
     status = re.search(r"(CC status)\s*:\s*(\w+)", modes)
     return {
@@ -76,8 +73,6 @@ def _text(path: str) -> str:
 
 def _output(command: list[str]) -> str | None:
     try:
-        return subprocess.run(
-            command, capture_output=True, text=True, timeout=30, check=True
-        ).stdout
+        return subprocess.check_output(command, stderr=subprocess.DEVNULL, text=True, timeout=30)
     except (OSError, subprocess.SubprocessError):
         return None

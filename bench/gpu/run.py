@@ -30,8 +30,8 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent.parent / "python")]
 
 import machine
-from blocks import Lost, Session, words_of
-from journal import REHEARSAL, Journal, head, suite
+from blocks import CardLost, Session, one_line
+from journal import REHEARSAL, Journal, make_head, read_suite
 
 NO_GPU = 3
 # After its budget a stage may end its block; then it is killed.
@@ -48,18 +48,16 @@ STARTED = time.monotonic()
 
 def main() -> int:
     args = arguments()
-    stages = chosen(args)
+    stages = choose_stages(args)
     if args.arm:
         return refuse_arm(args.arm)
     if args.list:
-        return show(stages)
+        return list_stages(stages)
     if args.table is not None:
         return importlib.import_module("table").main(args.table)
-    if not args.cpu and (reason := no_gpu()):
-        print(
-            f"no GPU: {reason}; nothing is measured and nothing written (--cpu rehearses on the CPU)",
-            file=sys.stderr,
-        )
+    if not args.cpu and (reason := find_gpu_fault()):
+        hint = "nothing is measured and nothing written (--cpu rehearses on the CPU)"
+        print(f"no GPU: {reason}; {hint}", file=sys.stderr)
         return NO_GPU
     if args.out is None:
         print("--out DIR is missing: a folder for the record", file=sys.stderr)
@@ -67,34 +65,28 @@ def main() -> int:
     return run(args, stages)
 
 
+HELP = {
+    "out": "folder for the record; one with a record is refused",
+    "list": "print the stages",
+    "only": "these stages, by name, with commas",
+    "cpu": "rehearse on the CPU: every figure is labelled, no record",
+    "confide": "the binary: for the host on the CPU and to write record.json.gz",
+    "price": "dollars an hour of this machine; without it no price is shown",
+    "table": "print the speed table of a record and end",
+}
+
+
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--out", type=Path, help="folder for the record; one with a record is refused"
-    )
-    parser.add_argument("--list", action="store_true", help="print the stages")
-    parser.add_argument("--only", default="", help="these stages, by name, with commas")
-    parser.add_argument(
-        "--cpu",
-        action="store_true",
-        help="rehearse on the CPU: every figure is labelled, no record",
-    )
-    parser.add_argument(
-        "--confide", help="the binary: for the host on the CPU and to write record.json.gz"
-    )
-    parser.add_argument(
-        "--price", type=float, help="dollars an hour of this machine; without it no price is shown"
-    )
-    parser.add_argument("--seed", type=int, default=suite()["suite"]["seed"])
-    parser.add_argument(
-        "--table",
-        type=Path,
-        nargs="?",
-        const=Path(),
-        help="print the speed table of a record and end",
-    )
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
+    parser.add_argument("--out", type=Path, help=HELP["out"])
+    parser.add_argument("--list", action="store_true", help=HELP["list"])
+    parser.add_argument("--only", default="", help=HELP["only"])
+    parser.add_argument("--cpu", action="store_true", help=HELP["cpu"])
+    parser.add_argument("--confide", help=HELP["confide"])
+    parser.add_argument("--price", type=float, help=HELP["price"])
+    parser.add_argument("--seed", type=int, default=read_suite()["suite"]["seed"])
+    parser.add_argument("--table", type=Path, nargs="?", const=Path(), help=HELP["table"])
     parser.add_argument("--arm", help=argparse.SUPPRESS)
     return parser.parse_args()
 
@@ -104,7 +96,7 @@ def plan() -> list[dict[str, Any]]:
     return tomllib.loads((HERE / "plan.toml").read_text(encoding="utf-8"))["stage"]
 
 
-def chosen(args: argparse.Namespace) -> list[dict[str, Any]]:
+def choose_stages(args: argparse.Namespace) -> list[dict[str, Any]]:
     """The stages asked for."""
     stages, wanted = plan(), [name for name in args.only.split(",") if name]
     unknown = set(wanted) - {stage["name"] for stage in stages}
@@ -113,7 +105,7 @@ def chosen(args: argparse.Namespace) -> list[dict[str, Any]]:
     return [stage for stage in stages if not wanted or stage["name"] in wanted]
 
 
-def show(stages: list[dict[str, Any]]) -> int:
+def list_stages(stages: list[dict[str, Any]]) -> int:
     for stage in stages:
         print(f"{stage['name']:<10} {stage['budget_s']:>4} s  {stage['about']}")
     total = sum(stage["budget_s"] for stage in stages)
@@ -125,21 +117,13 @@ def show(stages: list[dict[str, Any]]) -> int:
 
 def refuse_arm(name: str) -> int:
     """The instrument may start an arm of the suite by itself: it is told why that cannot be."""
-    print(
-        json.dumps(
-            {
-                "type": "hello",
-                "protocol": 1,
-                "arm": f"bench/gpu/run.py {name}",
-                "version": "none",
-                "cannot": "its arms share one process and one card: python3 bench/gpu/run.py --out DIR",
-            }
-        )
-    )
+    reason = "its arms share one process and one card: python3 bench/gpu/run.py --out DIR"
+    hello = {"type": "hello", "protocol": 1, "arm": f"bench/gpu/run.py {name}", "version": "none"}
+    print(json.dumps(hello | {"cannot": reason}))
     return 0
 
 
-def no_gpu() -> str | None:
+def find_gpu_fault() -> str | None:
     """Why there is no GPU to measure. By the driver's files: CUDA itself may not be touched before stages fork."""
     if not Path("/dev/nvidiactl").exists() and not Path("/dev/dxg").exists():
         return "no NVIDIA driver on this machine"
@@ -162,12 +146,14 @@ def run(args: argparse.Namespace, stages: list[dict[str, Any]]) -> int:
             importlib.import_module(module)
         except ImportError:
             print(f"no {module} in this Python")
-    record = head(["bench/gpu/run.py", *shown_arguments()], machine.read(args.confide), args.seed)
+    record = make_head(
+        ["bench/gpu/run.py", *public_arguments()], machine.read(args.confide), args.seed
+    )
     journal = Journal(args.out, record, rehearsal=args.cpu)
     confide = str(Path(args.confide).resolve()) if args.confide else None
     facts: dict[str, Any] = {"confide": confide, "price": args.price, "out": str(args.out)}
     failed: list[str] = []
-    signal.signal(signal.SIGTERM, interrupted)
+    signal.signal(signal.SIGTERM, raise_interrupt)
     try:
         for stage in stages:
             if ended := run_stage(stage, journal, facts, args):
@@ -184,11 +170,11 @@ def run(args: argparse.Namespace, stages: list[dict[str, Any]]) -> int:
     return 1 if failed else 0
 
 
-def interrupted(number: int, _frame: Any) -> None:
+def raise_interrupt(number: int, _frame: Any) -> None:
     raise KeyboardInterrupt(f"ended by signal {number}")
 
 
-def shown_arguments() -> list[str]:
+def public_arguments() -> list[str]:
     """The command line; of paths their last part, since folders are this machine's own affair."""
     return [Path(word).name if word.startswith("/") else word for word in sys.argv[1:]]
 
@@ -221,7 +207,7 @@ def run_stage(
 
 
 @dataclass
-class Ended:
+class StageEnd:
     """How a stage's process ended; `lost_with` is the arm (BENCH/ARM) with which the card was lost."""
 
     cut: bool = False
@@ -236,7 +222,7 @@ def attempt(
     facts: dict[str, Any],
     args: argparse.Namespace,
     until: float,
-) -> Ended:
+) -> StageEnd:
     """A process for the stage, to its end."""
     reader, writer = os.pipe()
     child = os.fork()
@@ -246,7 +232,7 @@ def attempt(
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         os._exit(in_child(stage, writer, facts, args, until, journal))
     os.close(writer)
-    ended = Ended()
+    ended = StageEnd()
     try:
         ended.cut = collect(reader, until + GRACE_S, journal, facts, ended)
         if not ended.cut:
@@ -274,7 +260,7 @@ def describe(status: int) -> str:
 
 
 def collect(
-    reader: int, deadline: float, journal: Journal, facts: dict[str, Any], ended: Ended
+    reader: int, deadline: float, journal: Journal, facts: dict[str, Any], ended: StageEnd
 ) -> bool:
     """Lines of the stage into the journal, block by block; whether the deadline came first. What a block that did not
     end has measured counts nowhere.
@@ -328,8 +314,8 @@ def in_child(
         except BaseException as error:
             traceback.print_exc()
             sys.stderr.flush()
-            lost_with = error.place if isinstance(error, Lost) else ""
-            emit({"kind": "failed", "reason": words_of(error), "lost_with": lost_with})
+            lost_with = error.place if isinstance(error, CardLost) else ""
+            emit({"kind": "failed", "reason": one_line(error), "lost_with": lost_with})
             return 1
     sys.stdout.flush()
     return 0

@@ -10,13 +10,11 @@ from typing import Any
 import adapter as made
 import numpy
 import torch
-from bed import MODEL, shape_of
-from blocks import Failed, Took
+from blocks import Arm, Failed, Measurement
 from confide.cuda import ckks
 from confide.worker.deltas import AdapterError
+from decode_loop import MODEL, shape_of
 from device import Device
-
-Made = tuple[Callable[[int], Took], str, str]
 
 RANK, REPEATS = 32, 6
 SCALE = made.ALPHA / made.RANK
@@ -25,7 +23,7 @@ DEGREE, TOY_DEGREE = 16384, 1024
 TOY = {"parameters": "toy-256-q100-flood40", "dangerous_parameters": True}
 
 
-class Layout:
+class CkksLayout:
     """Report 003's step on a device: a float64 vector in, `A·x` out; recorded in a CUDA graph on a card."""
 
     def __init__(self, device: Device, matrix: numpy.ndarray) -> None:
@@ -34,7 +32,7 @@ class Layout:
         self.inner = ckks.SeedLayout(ckks.Ckks(degree, device.name), matrix)
         self.guarantee = self.inner.guarantee
         self.vector = torch.zeros(self.width, dtype=torch.float64, device=device.torch_device)
-        self._graph = None
+        self._graph: Any = None
 
     def step(self) -> torch.Tensor:
         """Of what stands in `vector`."""
@@ -56,42 +54,40 @@ class Layout:
         self._graph.replay()
         return self._answer
 
-    def refused(self) -> bool:
+    def has_overflowed(self) -> bool:
         """Whether a vector did not fit the scale since the beginning. Waits for the device."""
-        return bool(
-            numpy.asarray(
-                self.inner.status.cpu() if not self.device.cpu else self.inner.status
-            ).any()
-        )
+        status = self.inner.status if self.device.cpu else self.inner.status.cpu()
+        return bool(numpy.asarray(status).any())
 
 
 def matrix(width: int, rows: int = RANK, seed: int = 7) -> numpy.ndarray:
     return numpy.random.default_rng(seed).normal(0.0, 0.02, (rows, width))
 
 
-def ckks_step(device: Device) -> Made:
-    """Report 003's step by our kernels: run, what it says, its guarantee."""
+def ckks_step(device: Device) -> Arm:
+    """Report 003's step by our kernels."""
     width = shape_of(MODEL, device.cpu).hidden
     weights = matrix(width)
-    layout = Layout(device, weights)
+    layout = CkksLayout(device, weights)
 
-    def run(seed: int) -> Took:
+    def run(seed: int) -> Measurement:
         samples = []
         for vector in numpy.random.default_rng(seed).normal(0.0, 1.0, (REPEATS, width)):
             layout.vector.copy_(torch.from_numpy(vector))
-            answers: list[Any] = []
-            took_ms = device.wall_ms(lambda to=answers: to.append(layout.replay().cpu()))
-            samples.append(
-                {
-                    "step_ms": took_ms,
-                    "delta_error_ratio": distance(answers[0].numpy(), weights @ vector),
-                }
-            )
-        if layout.refused() or max(one["delta_error_ratio"] for one in samples) > 1e-6:
-            raise Failed(f"wrong answer: {samples}")
-        return Took(samples)
+            answers: list[torch.Tensor] = []
 
-    return run, f"confide CKKS N={layout.inner.ckks.n}", layout.guarantee
+            def replay(to: list[torch.Tensor] = answers) -> None:
+                to.append(layout.replay().cpu())
+
+            step_ms = device.wall_ms(replay)
+            error = distance(answers[0].numpy(), weights @ vector)
+            samples.append({"step_ms": step_ms, "delta_error_ratio": error})
+        if layout.has_overflowed() or max(one["delta_error_ratio"] for one in samples) > 1e-6:
+            raise Failed(f"wrong answer: {samples}")
+        return Measurement(samples)
+
+    says = f"confide CKKS N={layout.inner.ckks.n}"
+    return Arm("ckks-step", run, says=says, guarantee=layout.guarantee)
 
 
 class CkksAdapter:
@@ -103,7 +99,7 @@ class CkksAdapter:
     def __init__(self, device: Device, config: Any) -> None:
         self.name, hidden = "ckks-slots", config.hidden
         self.sites = {(0, "final_hidden"): (hidden, hidden)}
-        self.layout = Layout(device, matrix(hidden))
+        self.layout = CkksLayout(device, matrix(hidden))
         factor = numpy.random.default_rng(8).normal(0.0, 0.02, (hidden, RANK)) * SCALE
         self.factor = torch.from_numpy(factor).to(device.torch_device, torch.float32)
 
@@ -136,11 +132,11 @@ class CkksDeltas:
         return {"guarantee": self.guarantee}
 
     def close(self) -> None:
-        if self.adapter.layout.refused():
+        if self.adapter.layout.has_overflowed():
             raise AdapterError("a vector does not fit the scale", "activation")
 
 
-class Masked:
+class MaskedStep:
     """The masked step of one projection, both roles in one process, outside any model."""
 
     def __init__(self, device: Device) -> None:
@@ -150,7 +146,8 @@ class Masked:
         self._folder = tempfile.TemporaryDirectory(prefix="confide-gpu-")
         path = made.write(Path(self._folder.name) / "lora", self.config, seed=13, layers=1)
         self.bank = one_graph.OneGraphBank(device.name, 1)
-        toy = {"set_name": TOY["parameters"], "dangerous_parameters": True} if device.cpu else {}
+        toy: dict[str, Any] = {"set_name": TOY["parameters"]} if device.cpu else {}
+        toy |= {"dangerous_parameters": True} if device.cpu else {}
         self.adapter = one_graph.OneGraphAdapter(
             "masked", path, self.bank, mode="final-hidden", **toy
         )
@@ -164,14 +161,12 @@ class Masked:
 
     def step(self) -> None:
         """Onto `output`; the caller has announced the row."""
-        rows, output = (
-            (self.rows.numpy(), self.output.numpy())
-            if self.device.cpu
-            else (self.rows, self.output)
-        )
+        rows, output = self.rows, self.output
+        if self.device.cpu:
+            rows, output = rows.numpy(), output.numpy()
         self.bank.add(0, "final_hidden", rows, {"final_hidden": output}, [])
 
-    def once(self) -> None:
+    def run_row(self) -> None:
         """One row: masks are there, or are waited for."""
         self.deltas.before_step(1)
         self.step()
@@ -187,30 +182,27 @@ def exact_delta(path: Path) -> Callable[[numpy.ndarray], numpy.ndarray]:
     return lambda vector: SCALE * (b @ (a @ vector))
 
 
-def masked_step(device: Device) -> Made:
+def masked_step(device: Device) -> Arm:
     """The masked step, B included, with its share of the offline work."""
-    masked = Masked(device)
+    masked = MaskedStep(device)
     milliseconds, tokens = masked.adapter.time_offline()
 
-    def run(seed: int) -> Took:
+    def run(seed: int) -> Measurement:
         samples = []
         for vector in numpy.random.default_rng(seed).normal(0.0, 1.0, (REPEATS, masked.width)):
             masked.rows.copy_(torch.from_numpy(vector)[None])
             masked.output.zero_()
-            took_ms = device.wall_ms(masked.once) + milliseconds / tokens
+            took_ms = device.wall_ms(masked.run_row) + milliseconds / tokens
             got = masked.output[0].double().cpu().numpy()
             right = masked.exact(masked.rows[0].double().cpu().numpy())
             samples.append({"step_ms": took_ms, "delta_error_ratio": distance(got, right)})
         masked.deltas.after_step()
         if max(one["delta_error_ratio"] for one in samples) > 1e-2:
             raise Failed(f"wrong answer: {samples}")
-        return Took(samples)
+        return Measurement(samples)
 
-    return (
-        run,
-        f"confide masked, N={masked.adapter.context.n}, B included",
-        masked.adapter.guarantee,
-    )
+    says = f"confide masked, N={masked.adapter.context.n}, B included"
+    return Arm("masked-step", run, says=says, guarantee=masked.adapter.guarantee)
 
 
 def distance(got: numpy.ndarray, right: numpy.ndarray) -> float:

@@ -2,8 +2,8 @@
 #![no_main]
 
 use confide_load::{
+    Figure, View,
     readers::{RUNS_MAX, read_results},
-    views::{Figure, View},
 };
 use libfuzzer_sys::fuzz_target;
 

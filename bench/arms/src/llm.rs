@@ -83,7 +83,7 @@ fn load(args: &Args, transport: &Arc<dyn Transport>, run: &Run, cold: bool) -> O
     if let (false, Some(prefix)) = (cold, &args.events) {
         write_events(&events_path(prefix, run), &head, &loaded)?;
     }
-    let summary = Summary::of(&loaded.events, order.limits);
+    let summary = Summary::from_events(&loaded.events, order.limits);
     let mut metrics = figures(&summary, &loaded);
     if let Some(rate) = plan.offered_per_s() {
         metrics.insert("offered_per_s".into(), json!(rate));
@@ -91,7 +91,7 @@ fn load(args: &Args, transport: &Arc<dyn Transport>, run: &Run, cold: bool) -> O
     if let Some(ratio) = accelerator {
         metrics.insert("accelerator_ratio".into(), json!(ratio));
     }
-    let void = Bound::reason(&Bound::of(&summary, &loaded.client)).filter(|_| !cold);
+    let void = Bound::reason(&Bound::find(&summary, &loaded.client)).filter(|_| !cold);
     let samples = loaded.events.iter().map(sample).collect();
     Ok(Report { samples, metrics, wall_s, cpu_s, void, ..Report::default() })
 }
@@ -116,7 +116,7 @@ fn head(
         users: plan.users,
         target: target.to_display(),
         transport: transport.describe(),
-        sessions: order.sessions.word().into(),
+        sessions: order.sessions.name().into(),
         limits: order.limits,
         more,
         ..Head::default()
@@ -205,9 +205,9 @@ fn write_events(path: &std::path::Path, head: &Head, loaded: &Loaded) -> Outcome
     let file = File::create(path).map_err(cannot)?;
     let mut writer = Writer::new(BufWriter::new(file), head).map_err(cannot)?;
     for event in &loaded.events {
-        writer.event(event).map_err(cannot)?;
+        writer.write_event(event).map_err(cannot)?;
     }
-    writer.client(&loaded.client).map_err(cannot)
+    writer.write_client(&loaded.client).map_err(cannot)
 }
 
 /// `<prefix>-<case>-<block>.jsonl`; the A/A twin of an arm finds its name taken and gets `-2`.

@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy
 import torch
-from arms import Kit
-from bed import MODEL, Bed
-from blocks import Arm, Failed, Session, Took
+from arms import open_kit
+from blocks import Arm, Failed, Measurement, Session
 from confide.worker import adapters as worker_adapters
 from confide.worker import cache
 from confide.worker.deltas import points_of
 from confide.worker.linear import Plain
 from confide.worker.model import Model, Span, drive
 from confide.worker.weights import Layer, Weights
+from decode_loop import MODEL, DecodeLoop
 from device import Device
 
 PROMPT = 32
@@ -22,46 +22,36 @@ ROWS, COLUMNS, BITS, VECTORS = 32, 1536, 33, 16
 
 
 def run(session: Session) -> None:
-    device = Device(session.cpu)
-    bed = Bed(device, session.cpu, MODEL, slots=1, context=PROMPT + 8)
-    kit = Kit(session, bed)
-    exact = Exact(bed, str(kit.path))
-    plain = kit.load("plain", "plain", path=str(kit.path))
-    arms = [
-        arm(bed, "plain-lora", plain, exact, None),
-        arm(bed, "plain-lora", plain, exact, None, twin=True),
-    ]
-    graph = session.made("accuracy", "one-graph", lambda: kit.masked("graph", "one-graph"))
-    if graph is not None:
-        arms.append(arm(bed, "one-graph", graph, exact, device))
-    session.bench("accuracy", {"model": MODEL}, arms)
-    kit.close()
-    bed.close()
+    with open_kit(session, context=PROMPT + 8) as kit:
+        loop, exact = kit.loop, Exact(kit.loop, str(kit.path))
+        arms = arm(loop, "plain-lora", kit.plain(), exact, None).with_twin()
+        graph = session.prepare("accuracy", "one-graph", kit.one_graph)
+        if graph is not None:
+            arms.append(arm(loop, "one-graph", graph, exact, loop.device))
+        session.bench("accuracy", {"model": MODEL}, arms)
 
 
-def arm(
-    bed: Bed, name: str, adapter: Any, exact: Exact, integers: Device | None, twin: bool = False
-) -> Arm:
+def arm(loop: DecodeLoop, name: str, adapter: Any, exact: Exact, integers: Device | None) -> Arm:
     """Distance of its logits from float64; with `integers`, how many of the masked step's are wrong."""
 
-    def measure(seed: int) -> Took:
-        ids = prompt(bed, seed)
+    def measure(seed: int) -> Measurement:
+        ids = prompt(loop, seed)
         right = exact.logits(ids)
-        got = forward(bed.model, bed.cache, adapter, ids).double()
+        got = forward(loop.model, loop.cache, adapter, ids).double()
         if not torch.isfinite(got).all():
             raise Failed("a logit is no number")
         metrics = {"logits_error_ratio": float((got - right).norm() / right.norm())}
         if integers is not None:
             metrics["integers_wrong_count"] = float(wrong_integers(integers, seed))
-        return Took([metrics])
+        return Measurement([metrics])
 
-    return Arm(name, measure, says=bed.says, guarantee="none", twin=twin)
+    return Arm(name, measure, says=loop.says, guarantee="none")
 
 
-def prompt(bed: Bed, seed: int) -> torch.Tensor:
+def prompt(loop: DecodeLoop, seed: int) -> torch.Tensor:
     generator = torch.Generator().manual_seed(seed)
-    ids = torch.randint(0, bed.config.vocabulary, (PROMPT,), generator=generator)
-    return ids.to(bed.device.torch_device)
+    ids = torch.randint(0, loop.config.vocabulary, (PROMPT,), generator=generator)
+    return ids.to(loop.device.torch_device)
 
 
 def forward(model: Model, held: cache.Cache, adapter: Any, ids: torch.Tensor) -> torch.Tensor:
@@ -84,14 +74,14 @@ def forward(model: Model, held: cache.Cache, adapter: Any, ids: torch.Tensor) ->
 class Exact:
     """The same weights in float64, with the LoRA in float64."""
 
-    def __init__(self, bed: Bed, path: str) -> None:
+    def __init__(self, loop: DecodeLoop, path: str) -> None:
         double = torch.float64
         with torch.inference_mode():
-            weights = in_double(bed.weights)
-            size = cache.Size(1, bed.cache.size.context)
-            self.model = Model(bed.config, weights, size.context + cache.SPARE)
-            self.cache = cache.Cache(bed.config, size, bed.device.torch_device, double)
-        context = worker_adapters.Context(bed.config, bed.device.torch_device, double, 1)
+            weights = in_double(loop.weights)
+            size = cache.Size(1, loop.cache.size.context)
+            self.model = Model(loop.config, weights, size.context + cache.SPARE)
+            self.cache = cache.Cache(loop.config, size, loop.device.torch_device, double)
+        context = worker_adapters.Context(loop.config, loop.device.torch_device, double, 1)
         self.adapter = worker_adapters.Adapters(context).load("exact", "plain", {"path": path})
 
     def logits(self, ids: torch.Tensor) -> torch.Tensor:
@@ -112,7 +102,7 @@ def in_double(weights: Weights) -> Weights:
         for one in weights.layers
     ]  # fmt: skip
     embedding = weights.embedding.double()
-    tied = weights.head.weight is weights.embedding
+    tied = getattr(weights.head, "weight", None) is weights.embedding
     head = Plain(embedding) if tied else matrix(weights.head)
     return Weights(
         embedding, layers, weights.final_norm.double(), head, f"{weights.label}, in float64"

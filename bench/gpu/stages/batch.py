@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from arms import Kit, decode
-from bed import MODEL, Bed
-from blocks import Arm, Failed, Session, Took
+from arms import Kit, base_arms, decode_arm
+from blocks import Arm, Failed, Measurement, Session
+from decode_loop import MODEL, DecodeLoop, shape_of
 from device import Device, release
 
 # Of 70B in 4 bits the weights take 38 GB; where the card has less, layers are left out and the label says so.
@@ -28,101 +28,79 @@ def run(session: Session) -> None:
     for model, batches, bits in CASES:
         for batch in batches:
             if session.left_s() < 3.0:
-                session.emit(
-                    {
-                        "kind": "not_run",
-                        "bench": "batch",
-                        "reason": f"{model}, batch {batch}: no time left",
-                    }
-                )
+                session.report_not_run("batch", f"{model}, batch {batch}: no time left")
                 continue
             # A tiny shape is narrower than a group of four-bit weights.
             measure(session, device, model, batch, 0 if session.cpu else bits)
     # Last: what prepares masks takes longest, and the others do not wait for it.
     for batch in (1, GROUPED_BATCH):
         if session.left_s() > 3.0:
-            beds(
-                session,
-                device,
-                MODEL,
-                batch,
-                0,
-                lambda bed, params, _: private(session, bed, params),
-            )
+            measure_with_loop(session, device, MODEL, batch, 0, measure_private)
 
 
 def measure(session: Session, device: Device, model: str, batch: int, bits: int) -> None:
     """The base decode, and memory by use."""
 
-    def work(bed: Bed, params: dict[str, Any], before: int) -> None:
-        arms = [base(bed, batch, session.cpu, twin) for twin in (False, True)]
+    def work(session: Session, loop: DecodeLoop, params: dict[str, Any], before: int) -> None:
+        arms = base_arm(loop, batch, session.cpu).with_twin()
         session.bench("batch", params, arms, blocks=None if batch == 32 and model == MODEL else 3)
-        session.bench("memory", params, [memory(bed, session.cpu, before)])
+        session.bench("memory", params, [memory_arm(loop, session.cpu, before)])
 
-    beds(session, device, model, batch, bits, work)
+    measure_with_loop(session, device, model, batch, bits, work)
 
 
-def beds(
+def measure_with_loop(
     session: Session, device: Device, model: str, batch: int, bits: int, work: Callable[..., None]
 ) -> None:
-    """Does `work` with a bed, its parameters, and the bytes that were in use before it."""
+    """Does `work` with a loop, its parameters, and the bytes that were in use before it."""
     params = {"model": model, "batch": batch}
-    bed, before = None, used_bytes(session.cpu)
+    loop, before = None, used_bytes(session.cpu)
     try:
         # A rehearsal needs no more than two sessions to take every turn.
         slots = min(batch, 2) if session.cpu else batch
-        bed = Bed(
-            device,
-            session.cpu,
-            model,
-            slots,
-            layers=layers_that_fit(session, model, bits),
-            bits=bits,
-        )
-        work(bed, params, before)
+        layers = layers_that_fit(session, model, bits)
+        loop = DecodeLoop(device, slots, model, layers=layers, bits=bits)
+        work(session, loop, params, before)
     except torch.OutOfMemoryError as error:
         reason = f"{model}, batch {batch}: out of memory: {str(error).splitlines()[0][:120]}"
-        session.emit({"kind": "not_run", "bench": "batch", "reason": reason})
+        session.report_not_run("batch", reason)
         session.say(reason)
     finally:
-        if bed is not None:
-            bed.close()
+        if loop is not None:
+            loop.close()
         device.free_buffers()
-        del bed
+        del loop
         release(session.cpu)
 
 
-def private(session: Session, bed: Bed, params: dict[str, Any]) -> None:
+def measure_private(
+    session: Session, loop: DecodeLoop, params: dict[str, Any], _before: int
+) -> None:
     """At batch 1 the memory of a private adapter; at batch 32 eight of them over all sessions, in one grouped step."""
-    count, kit = (1 if params["batch"] == 1 else min(GROUPED, bed.slots)), Kit(session, bed)
+    count, kit = (1 if params["batch"] == 1 else min(GROUPED, loop.slots)), Kit(session, loop)
     before = used_bytes(session.cpu)
     # The arm by which the figures go: of memory at batch 1, of the grouped step at batch 32.
     bench, name = ("memory", "one-graph") if params["batch"] == 1 else ("sessions", "grouped")
 
-    def make():
-        return [kit.masked(f"private-{index}", "one-graph") for index in range(count)]
+    def make() -> list[Any]:
+        return [kit.load_masked(f"private-{index}", "one-graph") for index in range(count)]
 
-    held = session.made(bench, name, make)
+    held = session.prepare(bench, name, make)
     kit.close()
     if held is None:
         return
     if count == 1:
         masks = float(max(0, used_bytes(session.cpu) - before))
-        session.bench(
-            "memory",
-            params,
-            [Arm("one-graph", lambda _seed: Took([{"masks_bytes": masks}]), says=bed.says)],
-        )
+        arm = Arm("one-graph", lambda _: Measurement([{"masks_bytes": masks}]), says=loop.says)
+        session.bench("memory", params, [arm])
         return
-    each = [held[slot % count] for slot in range(bed.slots)]
-    arms = [decode(session, bed, "base", None), decode(session, bed, "base", None, twin=True)]
-    session.bench("sessions", params, [*arms, decode(session, bed, "grouped", each)], blocks=3)
+    each = [held[slot % count] for slot in range(loop.slots)]
+    arms = [*base_arms(session, loop), decode_arm(session, loop, "grouped", each)]
+    session.bench("sessions", params, arms, blocks=3)
 
 
 def layers_that_fit(session: Session, model: str, bits: int) -> int | None:
     """None: all. Fewer where the weights would not fit the card."""
-    from bed import shape_of
-
     if session.cpu:
         return None
     shape, (free, _) = shape_of(model, False), torch.cuda.mem_get_info()
@@ -133,46 +111,40 @@ def layers_that_fit(session: Session, model: str, bits: int) -> int | None:
     return None if of_layers <= room else max(1, int(shape.layers * room / of_layers))
 
 
-def base(bed: Bed, batch: int, cpu: bool, twin: bool) -> Arm:
+def base_arm(loop: DecodeLoop, batch: int, cpu: bool) -> Arm:
     """The decode loop of `batch` sessions."""
     tokens = 8 if cpu else 96
 
-    def run_once(seed: int) -> Took:
-        floor = bed.floor(batch)
-        ran = bed.run(seed, tokens)
-        if ran.seconds <= 0:
+    def run_once(seed: int) -> Measurement:
+        floor = loop.floor(batch)
+        decoded = loop.run(seed, tokens)
+        if decoded.seconds <= 0:
             raise Failed("no time passed")
-        rate = ran.tokens / ran.seconds
-        return Took(
-            [{"tokens_per_s": rate, "token_ms": 1e3 * batch / rate}], floor=floor, marks=marks(bed)
-        )
+        rate = decoded.tokens / decoded.seconds
+        metrics = {"tokens_per_s": rate, "token_ms": 1e3 * batch / rate}
+        return Measurement([metrics], floor=floor, marks=marks(loop))
 
-    return Arm(
-        "base", run_once, says=bed.says, version=torch.__version__, guarantee="none", twin=twin
-    )
+    return Arm("base", run_once, says=loop.says, version=torch.__version__, guarantee="none")
 
 
-def marks(bed: Bed) -> list[str]:
+def marks(loop: DecodeLoop) -> list[str]:
     """What a reader of the figures must know."""
-    found = [f"truncated to {bed.config.layers} layers"] if bed.truncated else []
-    return found + (["weights in 4 bits"] if bed.weights.bits else [])
+    found = [f"truncated to {loop.config.layers} layers"] if loop.truncated else []
+    return found + (["weights in 4 bits"] if loop.weights.bits else [])
 
 
-def memory(bed: Bed, cpu: bool, before: int) -> Arm:
+def memory_arm(loop: DecodeLoop, cpu: bool, before: int) -> Arm:
     """Bytes by use; a figure, without a clock."""
 
-    def read(_seed: int) -> Took:
-        weights, cache = bed.weights.bytes(), bed.cache.bytes()
-        bed.device.free_buffers()
+    def read(_seed: int) -> Measurement:
+        weights, cache = loop.weights.bytes(), loop.cache.bytes()
+        loop.device.free_buffers()
         other = max(0, used_bytes(cpu) - before - weights - cache)
-        sizes: dict[str, Any] = {
-            "weights_bytes": weights,
-            "cache_bytes": cache,
-            "other_bytes": other,
-        }
-        return Took([{name: float(value) for name, value in sizes.items()}], marks=marks(bed))
+        sizes = {"weights_bytes": weights, "cache_bytes": cache, "other_bytes": other}
+        metrics = {name: float(value) for name, value in sizes.items()}
+        return Measurement([metrics], marks=marks(loop))
 
-    return Arm("base", read, says=bed.says)
+    return Arm("base", read, says=loop.says)
 
 
 def used_bytes(cpu: bool) -> int:

@@ -33,14 +33,18 @@ def run(session: Session) -> None:
     figures: list[Any] = (
         registers(session) if not session.cpu and session.left_s() > took_s + 2 else []
     )
-    ready = {"kernels": kernels, "files": len(compiler.files()), "seconds": round(took_s, 2)}
+    ready: dict[str, Any] = {
+        "kernels": kernels,
+        "files": len(compiler.files()),
+        "seconds": round(took_s, 2),
+    }
     if figures:
         ready |= {
             "nvrtc": ".".join(map(str, nvrtc.version())),
             "registers_most": max(one.registers for one in figures),
             "spilled_bytes": sum(one.spill_stores + one.spill_loads for one in figures),
         }
-    session.tell("build", ["python3", "-m", "confide.cuda.compile"], ready)
+    session.report_service("build", ["python3", "-m", "confide.cuda.compile"], ready)
     session.say(", ".join(f"{name} {value}" for name, value in ready.items()))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from blocks import Arm, Session, Took
+from blocks import Arm, Measurement, Session
 from device import Device
 
 
@@ -26,23 +26,20 @@ def run(session: Session) -> None:
         except (RuntimeError, NotImplementedError, AttributeError) as error:
             session.say(f"ceilings: {name} is left out: {str(error).splitlines()[0][:100]}")
 
-    def measure(_seed: int) -> Took:
+    def measure(_seed: int) -> Measurement:
         metrics = {"copy_mib_per_s": device.copy_bytes_per_s() / 2**20}
         for name, work in usable.items():
             metrics[name] = 2 * side**3 / (device.time_ms(work, 10) / 1e3) / 1e12
         found.append(metrics)
-        return Took([metrics])
+        return Measurement([metrics])
 
     found: list[dict[str, float]] = []
     says = "cpu" if session.cpu else torch.cuda.get_device_name(0)
-    arms = [
-        Arm("card", measure, says=says, version=f"torch {torch.__version__}"),
-        Arm("card", measure, says=says, version=f"torch {torch.__version__}", twin=True),
-    ]
-    session.bench("ceilings", {}, arms)
+    arm = Arm("card", measure, says=says, version=f"torch {torch.__version__}")
+    session.bench("ceilings", {}, arm.with_twin())
     for name in found[-1]:
         session.say(f"{name}: {found[-1][name]:.4g}")
-    session.fact("copy_bytes_per_s", found[-1]["copy_mib_per_s"] * 2**20)
+    session.share_fact("copy_bytes_per_s", found[-1]["copy_mib_per_s"] * 2**20)
 
 
 def random_matrix(device: Device, side: int, dtype: torch.dtype) -> torch.Tensor:
@@ -73,7 +70,7 @@ def int8(device: Device, side: int) -> Callable[[], object]:
         # The layout that int8 products are fast in: both run along the summed side.
         return torch._int_mm(left, right.t())
 
-    def make():
+    def make() -> torch.Tensor:
         return torch.randint(-127, 128, (side, side), device=device.torch_device, dtype=torch.int8)
 
     left, right = make(), make()

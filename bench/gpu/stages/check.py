@@ -20,6 +20,7 @@ from journal import CHECKOUT
 # Small bodies: under compute-sanitizer a launch takes a hundred times as long.
 SANITISED = "confide.cuda.tests.test_runtime,confide.cuda.tests.test_online"
 TOOLS = ("memcheck", "racecheck")
+SANITIZER_PATH = f"{os.environ.get('PATH', os.defpath)}:/usr/local/cuda/bin"
 # The build stage has compiled every kernel for this card; three architectures more are CI's affair.
 LEFT_OUT = ("test_compile",)
 SUMMARY = re.compile(
@@ -30,7 +31,8 @@ SUMMARY = re.compile(
 
 def run(session: Session) -> None:
     waiting = jobs(session)
-    total, running, failed = len(waiting), {}, []
+    total, failed = len(waiting), []
+    running: dict[str, subprocess.Popen[bytes]] = {}
     ready: dict[str, str] = {}
     while waiting or running:
         while (
@@ -52,10 +54,10 @@ def run(session: Session) -> None:
         session.say(f"{name}: {told}")
         if told.startswith("failed"):
             failed.append(name)
-    session.tell("check", ["python3", "-m", "unittest"], ready)
+    session.report_service("check", ["python3", "-m", "unittest"], ready)
     session.say(f"{sum(told.startswith('passed') for told in ready.values())} of {total} passed")
     if failed:
-        session.fact("checks_failed", ", ".join(sorted(failed)) + " failed")
+        session.share_fact("checks_failed", ", ".join(sorted(failed)) + " failed")
 
 
 def jobs(session: Session) -> dict[str, list[str]]:
@@ -63,23 +65,15 @@ def jobs(session: Session) -> dict[str, list[str]]:
     found = {
         name: unittest([name]) for name in ([SANITISED.split(",")[0]] if session.cpu else modules())
     }
-    sanitizer = shutil.which("compute-sanitizer") or existing(
-        "/usr/local/cuda/bin/compute-sanitizer"
-    )
+    sanitizer = shutil.which("compute-sanitizer", path=SANITIZER_PATH)
     if session.cpu or sanitizer is None:
         why = "a rehearsal has no card" if session.cpu else "it is not in PATH"
         session.say(f"compute-sanitizer is left out: {why}")
         return found
     for tool in TOOLS:
         names = os.environ.get("CONFIDE_SANITISED", SANITISED).split(",")
-        found[f"compute-sanitizer {tool}"] = [
-            sanitizer,
-            "--tool",
-            tool,
-            "--error-exitcode",
-            "9",
-            *unittest(names),
-        ]
+        options = ["--tool", tool, "--error-exitcode", "9"]
+        found[f"compute-sanitizer {tool}"] = [sanitizer, *options, *unittest(names)]
     return found
 
 
@@ -94,15 +88,11 @@ def unittest(names: list[str]) -> list[str]:
     return [sys.executable, "-m", "unittest", *names]
 
 
-def existing(path: str) -> str | None:
-    return path if Path(path).exists() else None
-
-
 def log_path(session: Session, name: str) -> Path:
     return Path(session.facts["out"]) / "log" / f"check-{name.replace(' ', '-')}.log"
 
 
-def start(command: list[str], log: Path) -> subprocess.Popen:
+def start(command: list[str], log: Path) -> subprocess.Popen[bytes]:
     environment = os.environ | {"PYTHONPATH": str(CHECKOUT / "python"), "OMP_NUM_THREADS": "1"}
     log.parent.mkdir(parents=True, exist_ok=True)
     with open(log, "wb") as file:

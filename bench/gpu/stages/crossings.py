@@ -3,40 +3,27 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import Any
 
 import crossings
-from arms import Kit
-from bed import MODEL, Bed
-from blocks import Arm, Session, Took
-from device import Device, Sampler
+from arms import open_kit
+from blocks import Arm, Measurement, Session
+from decode_loop import MODEL, DecodeLoop
+from device import Sampler
 
 PREFILL, PASSES = 128, 32
 USE_S = 1.2
 
 
 def run(session: Session) -> None:
-    device = Device(session.cpu)
-    prefill, passes = sizes(session.cpu)
-    bed = Bed(device, session.cpu, MODEL, slots=1, context=prefill + passes + 8)
-    kit = Kit(session, bed)
-    makers: dict[str, Callable[[], Any]] = {
-        "base": lambda: None,
-        "plain-lora": lambda: kit.load("plain", "plain", path=str(kit.path)),
-        "one-graph": lambda: kit.masked("graph", "one-graph"),
-    }
-    for name, make in makers.items():
-        held = session.made("crossings", name, lambda make=make: [make()])
-        if held is None:
-            continue
-        (adapter,) = held
-        count(session, bed, name, adapter)
-        if name in ("base", "one-graph"):
-            use = Arm(name, lambda _seed, held=adapter: used(bed, held, session.cpu), says=bed.says)
-            session.bench("utilisation", {"model": MODEL, "batch": 1}, [use])
-    kit.close()
-    bed.close()
+    with open_kit(session, context=sum(sizes(session.cpu)) + 8) as kit:
+        count(session, kit.loop, "base", None)
+        measure_utilisation(session, kit.loop, "base", None)
+        for name, make in (("plain-lora", kit.plain), ("one-graph", kit.one_graph)):
+            if (adapter := session.prepare("crossings", name, make)) is not None:
+                count(session, kit.loop, name, adapter)
+                if name == "one-graph":
+                    measure_utilisation(session, kit.loop, name, adapter)
 
 
 def sizes(cpu: bool) -> tuple[int, int]:
@@ -44,35 +31,46 @@ def sizes(cpu: bool) -> tuple[int, int]:
     return (8, 2) if cpu else (PREFILL, PASSES)
 
 
-def count(session: Session, bed: Bed, name: str, adapter: Any, blocks: int | None = None) -> None:
+def count(
+    session: Session, loop: DecodeLoop, name: str, adapter: Any, blocks: int | None = None
+) -> None:
     """Both phases of an arm."""
-    for phase, arm in arms(bed, name, [adapter], *sizes(session.cpu)).items():
+    for phase, arm in arms(loop, name, [adapter], *sizes(session.cpu)).items():
         session.bench("crossings", {"model": MODEL, "phase": phase}, [arm], blocks)
 
 
-def arms(bed: Bed, name: str, adapters: list[Any], prefill: int, passes: int) -> dict[str, Arm]:
+def arms(
+    loop: DecodeLoop, name: str, adapters: list[Any], prefill: int, passes: int
+) -> dict[str, Arm]:
     """Counts of a prompt alone, and of a token: a run of many less a run of one."""
 
-    def of_prefill(seed: int) -> Took:
-        bed.run(seed, 1, prefill, adapters)
-        return Took([crossings.counted(lambda: bed.run(seed, 1, prefill, adapters), 1)])
+    def measure_prefill(seed: int) -> Measurement:
+        loop.run(seed, 1, prefill, adapters)
+        return Measurement(
+            [crossings.count_crossings(lambda: loop.run(seed, 1, prefill, adapters), 1)]
+        )
 
-    def of_token(seed: int) -> Took:
-        bed.run(seed, passes + 1, prefill, adapters)
-        one = crossings.counted(lambda: bed.run(seed, 1, prefill, adapters), 1)
-        many = crossings.counted(lambda: bed.run(seed, passes + 1, prefill, adapters), 1)
-        return Took([{key: max(0.0, many[key] - one[key]) / passes for key in many}])
+    def measure_token(seed: int) -> Measurement:
+        loop.run(seed, passes + 1, prefill, adapters)
+        one = crossings.count_crossings(lambda: loop.run(seed, 1, prefill, adapters), 1)
+        many = crossings.count_crossings(lambda: loop.run(seed, passes + 1, prefill, adapters), 1)
+        return Measurement([{key: max(0.0, many[key] - one[key]) / passes for key in many}])
 
     return {
-        "prefill": Arm(name, of_prefill, says=bed.says),
-        "token": Arm(name, of_token, says=bed.says),
+        "prefill": Arm(name, measure_prefill, says=loop.says),
+        "token": Arm(name, measure_token, says=loop.says),
     }
 
 
-def used(bed: Bed, adapter: Any, cpu: bool) -> Took:
-    """Decodes for a while beside nvidia-smi."""
-    sampler, began = Sampler(cpu), time.monotonic()
-    while time.monotonic() - began < (0.1 if cpu else USE_S):
-        bed.run(1, 8 if cpu else 64, 8, [adapter])
-    found = sampler.end()
-    return Took([found] if found else [])
+def measure_utilisation(session: Session, loop: DecodeLoop, name: str, adapter: Any) -> None:
+    """Decodes for a while with nvidia-smi at work next to it."""
+
+    def measure(_seed: int) -> Measurement:
+        sampler, began = Sampler(session.cpu), time.monotonic()
+        while time.monotonic() - began < (0.1 if session.cpu else USE_S):
+            loop.run(1, 8 if session.cpu else 64, 8, [adapter])
+        found = sampler.end()
+        return Measurement([found] if found else [])
+
+    arm = Arm(name, measure, says=loop.says)
+    session.bench("utilisation", {"model": MODEL, "batch": 1}, [arm])

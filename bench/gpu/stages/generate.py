@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 import torch
-from bed import MODEL, Bed, shape_of
-from blocks import Arm, Failed, Session, Took, words_of
+from blocks import Arm, Failed, Measurement, Session, one_line
+from decode_loop import MODEL, DecodeLoop, shape_of
 from device import Device
 
 PROMPT, TOKENS = 16, 64
@@ -19,16 +20,16 @@ def run(session: Session) -> None:
     device, tokens = Device(session.cpu), 8 if session.cpu else TOKENS
     import transformers
 
-    bed = Bed(device, session.cpu, MODEL, slots=1, context=PROMPT + TOKENS + 1)
+    loop = DecodeLoop(device, slots=1, context=PROMPT + TOKENS + 1)
     peer = make(device, session.cpu)
     version = f"transformers {transformers.__version__}, torch {torch.__version__}"
 
-    def base(seed: int) -> Took:
-        took_s = bed.whole_s(PROMPT, tokens, seed)
-        return Took([{"tokens_per_s": tokens / took_s}], floor=bed.floor(1))
+    def base(seed: int) -> Measurement:
+        took_s = loop.time_generation_s(PROMPT, tokens, seed)
+        return Measurement([{"tokens_per_s": tokens / took_s}], floor=loop.floor(1))
 
-    def generate(**more: Any):
-        def measure(seed: int) -> Took:
+    def generate(**more: Any) -> Callable[[int], Measurement]:
+        def measure(seed: int) -> Measurement:
             generator = torch.Generator().manual_seed(seed)
             prompt = torch.randint(0, peer.config.vocab_size, (1, PROMPT), generator=generator).to(
                 device.torch_device
@@ -41,37 +42,26 @@ def run(session: Session) -> None:
             took_s = time.perf_counter() - began
             if out.shape[1] != PROMPT + tokens:
                 raise Failed(f"wanted {tokens} tokens, got {out.shape[1] - PROMPT}")
-            return Took([{"tokens_per_s": tokens / took_s}], floor=bed.floor(1))
+            return Measurement([{"tokens_per_s": tokens / took_s}], floor=loop.floor(1))
 
         return measure
 
-    arms = [
-        Arm("base", base, says=bed.says, guarantee="none"),
-        Arm("base", base, says=bed.says, guarantee="none", twin=True),
-        Arm(
-            "transformers", generate(), says=type(peer).__name__, version=version, guarantee="none"
-        ),
-    ]
+    def peer_arm(name: str, work: Callable[[int], Measurement]) -> Arm:
+        return Arm(name, work, says=type(peer).__name__, version=version, guarantee="none")
+
+    arms = Arm("base", base, says=loop.says, guarantee="none").with_twin()
+    arms.append(peer_arm("transformers", generate()))
     compiled = generate(cache_implementation="static")
-    reason = session.facts.get("left_out", {}).get("generate/transformers-compiled") or compiles(
-        session, compiled
-    )
+    left_out = session.facts.get("left_out", {}).get("generate/transformers-compiled")
+    reason = left_out or try_to_compile(session, compiled)
     if reason is None:
-        arms.append(
-            Arm(
-                "transformers-compiled",
-                compiled,
-                says=type(peer).__name__,
-                version=version,
-                guarantee="none",
-            )
-        )
+        arms.append(peer_arm("transformers-compiled", compiled))
     else:
-        session.missing("generate", "transformers-compiled", reason)
+        session.leave_out("generate", "transformers-compiled", reason)
     session.bench("generate", {"model": MODEL, "batch": 1}, arms)
 
 
-def compiles(session: Session, work: Any) -> str | None:
+def try_to_compile(session: Session, work: Any) -> str | None:
     """Why the compiled form cannot be measured; its first call compiles."""
     if session.left_s() < (5.0 if session.cpu else COMPILE_S):
         return "no time left to compile"
@@ -79,8 +69,8 @@ def compiles(session: Session, work: Any) -> str | None:
     try:
         work(0)
     except Exception as error:  # Whatever a compiler of theirs raises, the arm is left out by name.
-        session.lost_or_not("generate", "transformers-compiled", error)
-        return words_of(error)
+        session.raise_if_lost("generate", "transformers-compiled", error)
+        return one_line(error)
     session.say(f"transformers-compiled: first call {time.monotonic() - began:.1f} s")
     return None
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy
-from blocks import Arm, Session, Took
+from blocks import Arm, Measurement, Session
 from confide.cuda import ring
 from device import Device
 
@@ -30,13 +30,7 @@ def run(session: Session) -> None:
         context = ring.Context.dangerous_named(SETS[n], device=device.name)
         for operation, make in operations(context, session.cpu).items():
             if session.left_s() < 1.0:
-                session.emit(
-                    {
-                        "kind": "not_run",
-                        "bench": "ring",
-                        "reason": f"{operation}, N = {n}: no time left",
-                    }
-                )
+                session.report_not_run("ring", f"{operation}, N = {n}: no time left")
                 continue
             measure(session, device, operation, n, make)
 
@@ -44,28 +38,23 @@ def run(session: Session) -> None:
 def measure(
     session: Session, device: Device, operation: str, n: int, make: Callable[[], Work]
 ) -> None:
-    def begun() -> Work:
+    def make_and_warm_up() -> Work:
         work, count = make()
         work()
         device.wait()
         return work, count
 
-    found = session.made("ring", "kernels", begun)
+    found = session.prepare("ring", "kernels", make_and_warm_up)
     if found is None:
         return
     work, count = found
 
-    def once(_seed: int) -> Took:
+    def time_launch(_seed: int) -> Measurement:
         launch_us = device.time_ms(work, 20) * 1e3
-        return Took([{"operation_us": launch_us / count, "launch_us": launch_us}])
+        return Measurement([{"operation_us": launch_us / count, "launch_us": launch_us}])
 
-    says = f"{count} in a batch"
-    params = {"operation": operation, "n": n}
-    session.bench(
-        "ring",
-        params,
-        [Arm("kernels", once, says=says), Arm("kernels", once, says=says, twin=True)],
-    )
+    arm = Arm("kernels", time_launch, says=f"{count} in a batch")
+    session.bench("ring", {"operation": operation, "n": n}, arm.with_twin())
 
 
 def operations(context: Any, cpu: bool) -> dict[str, Callable[[], Work]]:
@@ -73,10 +62,9 @@ def operations(context: Any, cpu: bool) -> dict[str, Callable[[], Work]]:
     count = 2 if cpu else 1024
     rows = 2 if cpu else ROWS
     key = ring.SecretKey.random(context)
-    messages = array(
-        context,
-        numpy.random.default_rng(3).integers(0, 1 << 16, (count, context.n), dtype=numpy.uint64),
-    )
+    shape = (count, context.n)
+    numbers = numpy.random.default_rng(3).integers(0, 1 << 16, shape, dtype=numpy.uint64)
+    messages = array(context, numbers)
 
     def transforms(forward: bool) -> Work:
         encrypted = ring.Encryptor(key).encrypt(messages)
@@ -133,9 +121,9 @@ def operations(context: Any, cpu: bool) -> dict[str, Callable[[], Work]]:
 
 def online_step(device: Device) -> Work:
     """One vector of 1,536 through both roles of one input: quantise, mask, multiply, unmask, B."""
-    from steps import Masked
+    from steps import MaskedStep
 
-    return Masked(device).once, 1
+    return MaskedStep(device).run_row, 1
 
 
 def array(context: Any, values: numpy.ndarray) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import peers
@@ -19,16 +20,11 @@ def run(session: Session) -> None:
     device = Device(session.cpu)
     arms: list[Arm] = []
     for name, make in (("ckks-step", steps.ckks_step), ("masked-step", steps.masked_step)):
-        found = session.made("step", name, lambda make=make: make(device))
-        if found is None:
-            continue
-        work, says, guarantee = found
-        arms.append(Arm(name, work, says=says, guarantee=guarantee))
-        if len(arms) == 1:
-            arms.append(Arm(name, work, says=says, guarantee=guarantee, twin=True))
+        arm = session.prepare("step", name, functools.partial(make, device))
+        if arm is not None:
+            arms += [arm] if arms else arm.with_twin()
     for name, command in commands(session.cpu).items():
-        if (arm := peers.arm(session, "step", name, command, PARAMS, REQUESTS)) is not None:
-            arms.append(arm)
+        arms += peers.try_peer(session, "step", name, command, PARAMS, REQUESTS)
     if arms:
         session.bench("step", {}, arms)
 
@@ -37,10 +33,10 @@ def commands(cpu: bool) -> dict[str, list[str]]:
     """How each peer is started."""
     form: list[Any] = ["--cpu"] if cpu else []
     found = {
-        name: [peers.python(name), ARM, name, *form]
+        name: [peers.find_python(name), ARM, name, *form]
         for name in ("cukks", "desilofhe", "concrete-ml-extensions")
     }
-    found["tenseal"] = [peers.python("tenseal"), SEAL, "ckks-slots", "--n", "16384"]
+    found["tenseal"] = [peers.find_python("tenseal"), SEAL, "ckks-slots", "--n", "16384"]
     if cpu:
         # Key generation of a hundred MB takes ten seconds of a CPU: its arm is tried by hand.
         del found["concrete-ml-extensions"]

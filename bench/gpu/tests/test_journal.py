@@ -8,14 +8,16 @@ import sys
 import tempfile
 import time
 import unittest
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
 import journal
 import table
-from blocks import Arm, Failed, Session, Took
+from blocks import Arm, Failed, Measurement, Session
 
 KEPT = HERE / "journal.jsonl"
 BLOCKS = 12
@@ -23,7 +25,7 @@ BLOCKS = 12
 
 def made_up(folder: Path, rehearsal: bool = False) -> Path:
     """A journal of made-up figures: the base, a twin, one arm at 96 % of it, another that is wrong once."""
-    record = journal.head(
+    record = journal.make_head(
         ["bench/gpu/run.py", "made-up"], {"cpu_model": "made-up", "cpus_online": 1}, 7
     )
     record |= {"commit": "made-up", "version": "0.0.0", "started_unix_s": 1_800_000_000}
@@ -31,8 +33,8 @@ def made_up(folder: Path, rehearsal: bool = False) -> Path:
     written = journal.Journal(folder, record, rehearsal)
     calls = {"one-graph": 0}
 
-    def of(share: float, name: str):
-        def run(seed: int) -> Took:
+    def measure(share: float, name: str) -> Callable[[int], Measurement]:
+        def run(seed: int) -> Measurement:
             if name == "one-graph":
                 calls[name] += 1
                 if calls[name] == 5:
@@ -45,7 +47,7 @@ def made_up(folder: Path, rehearsal: bool = False) -> Path:
                 "metric": "tokens_per_s",
                 "value": 1400.0,
             }
-            return Took(
+            return Measurement(
                 [{"tokens_per_s": rate, "online_tokens_per_s": rate * 1.01}],
                 floor=floor,
                 marks=["made-up"],
@@ -53,25 +55,25 @@ def made_up(folder: Path, rehearsal: bool = False) -> Path:
 
         return run
 
-    def emit(line: dict) -> None:
+    def emit(line: dict[str, Any]) -> None:
         if line["kind"] not in ("say", "fact"):
             written.put(line)
 
     session = Session(emit, {}, 7, time.monotonic() + 60, time.monotonic(), cpu=False)
     arms = [
-        Arm("base", of(1.0, "base")),
-        Arm("base", of(1.0003, "base"), twin=True),
-        Arm("final-hidden", of(0.96, "final-hidden"), guarantee="none"),
-        Arm("one-graph", of(0.8, "one-graph")),
+        Arm("base", measure(1.0, "base")),
+        Arm("base", measure(1.0003, "base"), twin=True),
+        Arm("final-hidden", measure(0.96, "final-hidden"), guarantee="none"),
+        Arm("one-graph", measure(0.8, "one-graph")),
     ]
     session.bench("decode", {"model": "qwen2.5-1.5b", "batch": 1}, arms)
-    session.missing("decode", "ckks-slots", "made-up: no kernels")
+    session.leave_out("decode", "ckks-slots", "made-up: no kernels")
     written.put({"kind": "not_run", "bench": "placement", "reason": "cut at its budget"})
     written.end(None)
     return written.path
 
 
-def without_times(path: Path) -> list[dict]:
+def without_times(path: Path) -> list[dict[str, Any]]:
     """Its lines but for what another run would have otherwise."""
     lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     for line in lines:
@@ -112,7 +114,7 @@ class ATable(unittest.TestCase):
     def test_without_a_record_says_not_measured_in_every_cell(self) -> None:
         rows = [
             line
-            for line in table.text([]).splitlines()
+            for line in table.render([]).splitlines()
             if line.startswith("| ") and "---" not in line
         ]
         self.assertGreater(len(rows), len(table.CASES))
@@ -121,7 +123,7 @@ class ATable(unittest.TestCase):
                 self.assertIn(table.NOT_MEASURED, row)
 
     def test_shows_shares_of_the_base_and_of_the_floor_and_leaves_voids_out(self) -> None:
-        shown = table.text(table.read(KEPT))
+        shown = table.render(table.read(KEPT))
         base = next(line for line in shown.splitlines() if line.startswith("| base decode |"))
         self.assertRegex(base, r"1,00\d tokens/s, 71\.\d % of the floor; 12 blocks; made-up")
         final = next(line for line in shown.splitlines() if line.startswith("| `final-hidden`"))

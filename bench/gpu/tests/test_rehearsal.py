@@ -19,7 +19,7 @@ except ImportError:
     torch = None
 
 
-def run(*words: str) -> subprocess.CompletedProcess:
+def run(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, str(RUN), *words], capture_output=True, text=True, timeout=600, check=False
     )

@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 import unittest
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from unittest import mock
@@ -19,44 +20,45 @@ from unittest import mock
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent)]
 
-from typing import Never
+from typing import Any, Never
 
 import journal
 import peers
 import run
-from blocks import Arm, Failed, Took
+from blocks import Arm, Failed, Measurement, Session
 
+Work = Callable[[Session], None]
 PARAMS = {"model": "qwen2.5-1.5b", "batch": 1}
 
 
-def took(_seed: int) -> Took:
-    return Took([{"tokens_per_s": 1.0}])
+def measure(_seed: int) -> Measurement:
+    return Measurement([{"tokens_per_s": 1.0}])
 
 
 class AStage(unittest.TestCase):
     def setUp(self) -> None:
         folder = self.enterContext(tempfile.TemporaryDirectory())
-        head = journal.head(["run.py"], {"cpu_model": "made-up", "cpus_online": 1}, 7)
+        head = journal.make_head(["run.py"], {"cpu_model": "made-up", "cpus_online": 1}, 7)
         self.journal = journal.Journal(Path(folder), head, rehearsal=True)
         self.addCleanup(self.journal._file.close)
-        self.facts: dict = {}
+        self.facts: dict[str, Any] = {}
 
-    def run_stage(self, work, budget: float = 20.0, cpu: bool = True) -> str | None:
+    def run_stage(self, work: Work, budget: float = 20.0, cpu: bool = True) -> str | None:
         stage = {"name": "made-up", "budget_s": budget / (4 if cpu else 1)}
         arguments = argparse.Namespace(cpu=cpu, seed=7)
         quiet = contextlib.redirect_stdout(io.StringIO())
         with mock.patch.dict(sys.modules, {"stages.made-up": SimpleNamespace(run=work)}), quiet:
             return run.run_stage(stage, self.journal, self.facts, arguments)
 
-    def lines(self, kind: str) -> list[dict]:
+    def lines(self, kind: str) -> list[dict[str, Any]]:
         every = [
             json.loads(line) for line in self.journal.path.read_text(encoding="utf-8").splitlines()
         ]
         return [line for line in every if line["kind"] == kind]
 
     def test_that_fails_stands_in_the_record_with_its_error_and_keeps_its_blocks(self) -> None:
-        def work(session) -> Never:
-            session.bench("decode", PARAMS, [Arm("base", took)])
+        def work(session: Session) -> Never:
+            session.bench("decode", PARAMS, [Arm("base", measure)])
             raise ValueError("made-up: no such kernel")
 
         ended = self.run_stage(work)
@@ -67,9 +69,9 @@ class AStage(unittest.TestCase):
         self.assertEqual(len(self.lines("block")), 3)
 
     def test_leaves_no_process_behind_however_it_ends(self) -> None:
-        def work(session) -> None:
+        def work(session: Session) -> None:
             held = subprocess.Popen(["sleep", "100"])
-            session.fact("pid", held.pid)
+            session.share_fact("pid", held.pid)
             if session.facts.get("fails"):
                 raise ValueError("made-up")
 
@@ -87,13 +89,13 @@ class AStage(unittest.TestCase):
             self.assertLess(time.monotonic(), end)
 
     def test_goes_on_without_an_arm_that_breaks(self) -> None:
-        def broken(_seed: int) -> Took:
+        def break_down(_seed: int) -> Measurement:
             raise RuntimeError("made-up: operation not permitted when stream is capturing")
 
-        def work(session) -> None:
-            made = session.made("decode", "ipc", lambda: 1 // 0)
+        def work(session: Session) -> None:
+            made = session.prepare("decode", "ipc", lambda: 1 // 0)
             self.assertIsNone(made)
-            session.bench("decode", PARAMS, [Arm("base", took), Arm("one-graph", broken)])
+            session.bench("decode", PARAMS, [Arm("base", measure), Arm("one-graph", break_down)])
 
         self.assertIsNone(self.run_stage(work))
         given_up = {
@@ -106,35 +108,35 @@ class AStage(unittest.TestCase):
                                           (2, "base", False)])  # fmt: skip
 
     def test_measures_the_others_where_an_arm_is_not_ready_in_time(self) -> None:
-        def work(session) -> None:
+        def work(session: Session) -> None:
             began = time.monotonic()
-            self.assertIsNone(session.made("decode", "one-graph", lambda: time.sleep(60)))
+            self.assertIsNone(session.prepare("decode", "one-graph", lambda: time.sleep(60)))
             self.assertLess(time.monotonic() - began, 5)
-            session.bench("decode", PARAMS, [Arm("base", took)])
+            session.bench("decode", PARAMS, [Arm("base", measure)])
 
         with mock.patch("blocks.MAKING_SHARE", 0.01):
             self.assertIsNone(self.run_stage(work))
-        self.assertEqual(self.lines("arm")[0]["given_up"], "Late: not ready within 1 s")
+        self.assertEqual(self.lines("arm")[0]["given_up"], "NotReady: not ready within 1 s")
         self.assertEqual(len(self.lines("block")), 3)
 
     def test_that_loses_the_card_goes_on_in_a_new_process_without_the_arm_that_lost_it(
         self,
     ) -> None:
-        lost = []
+        lost: list[int] = []
 
         def synchronize() -> None:
             if lost:
                 raise RuntimeError("CUDA error: an illegal memory access was encountered")
 
-        def breaks(seed: int) -> Took:
+        def breaks(seed: int) -> Measurement:
             counted.append(seed)
             if len(counted) > 3:
                 lost.append(seed)
                 synchronize()
-            return took(seed)
+            return measure(seed)
 
-        def work(session) -> None:
-            session.bench("decode", PARAMS, [Arm("base", took), Arm("one-graph", breaks)])
+        def work(session: Session) -> None:
+            session.bench("decode", PARAMS, [Arm("base", measure), Arm("one-graph", breaks)])
 
         counted: list[int] = []
         with mock.patch.dict(
@@ -153,13 +155,11 @@ class AStage(unittest.TestCase):
         with mock.patch.object(run, "GRACE_S", 0.1), mock.patch.object(run, "LEAST_S", 0.1):
             began = time.monotonic()
             self.assertIn(
-                "cut at its budget", self.run_stage(lambda session: time.sleep(60), budget=0.4)
+                "cut at its budget", str(self.run_stage(lambda _: time.sleep(60), budget=0.4))
             )
             self.assertLess(time.monotonic() - began, 5)
         with mock.patch.object(run, "STARTED", time.monotonic() - run.LIMIT_S):
-            self.assertIn(
-                "no time left of the run", self.run_stage(lambda session: None, cpu=False)
-            )
+            self.assertIn("no time left of the run", str(self.run_stage(lambda _: None, cpu=False)))
         self.assertLess(run.LIMIT_S + run.RECORD_S, 480)
 
 
@@ -172,7 +172,7 @@ class APeer(unittest.TestCase):
         peer = peers.Peer([sys.executable, "-c", talks])
         with mock.patch.object(peers, "RUN_S", 0.2), self.assertRaisesRegex(Failed, "silent"):
             peer.run(1, 1, {})
-        self.assertIsNotNone(peer._process.wait(5))
+        self.assertIsNotNone(peer._process.child.wait(5))
         peer.end()
 
 

@@ -71,15 +71,15 @@ impl Reading {
         let mut body = Vec::new();
         http.take(bytes, |part| body.extend_from_slice(part))?;
         let streamed = http.status() == 200 && http.is_event_stream();
-        let told = if streamed {
-            sse.take(&body, |data| piece(data, now_s, text, done, event))
+        let result = if streamed {
+            sse.take(&body, |data| take_event(data, now_s, text, done, event))
         } else {
             let room = REFUSAL_BYTES_MAX - refusal.len().min(REFUSAL_BYTES_MAX);
             refusal.extend_from_slice(&body[..body.len().min(room)]);
             Ok(())
         };
         event.status = Some(http.status()).filter(|status| *status >= 200);
-        told?;
+        result?;
         Ok(http.is_done())
     }
 
@@ -103,7 +103,7 @@ impl Reading {
 }
 
 /// One event of the stream.
-fn piece(
+fn take_event(
     data: &[u8],
     now_s: f64,
     text: &mut Sha256,
@@ -128,13 +128,13 @@ fn piece(
         *done |= choice.finish_reason.is_some();
         let delta = choice.delta.unwrap_or_default();
         // What a model thinks aloud takes its time as well.
-        let said = [delta.reasoning_content, delta.reasoning, delta.content, choice.text];
-        let mut some = false;
-        for words in said.into_iter().flatten().filter(|words| !words.is_empty()) {
+        let texts = [delta.reasoning_content, delta.reasoning, delta.content, choice.text];
+        let mut has_text = false;
+        for words in texts.into_iter().flatten().filter(|words| !words.is_empty()) {
             text.update(words);
-            some = true;
+            has_text = true;
         }
-        if some {
+        if has_text {
             if event.chunks_s.len() == CHUNKS_MAX {
                 return Err(AnswerError::TooManyChunks);
             }

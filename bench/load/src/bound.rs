@@ -58,8 +58,9 @@ pub enum Bound {
         /// Longest allowed.
         limit_ms: f64,
     },
-    /// Nothing was complete, so nothing can be said for the client.
-    Nothing,
+    /// No request was complete, so the client cannot be judged.
+    #[serde(rename = "nothing")]
+    NoAnswer,
 }
 
 impl Bound {
@@ -68,10 +69,10 @@ impl Bound {
     /// A delay of the client is part of every latency that it reports. So its mean may be 1 % of
     /// the mean time to first token, and its highest supported percentile 1 % of the median, or
     /// half a millisecond where that is less: the client says so before it errs by 2 %.
-    pub fn of(summary: &Summary, client: &ClientFigures) -> Vec<Self> {
+    pub fn find(summary: &Summary, client: &ClientFigures) -> Vec<Self> {
         let (Some(middle_ms), Some(mean_ms)) = (summary.ttft.middle_ms(), summary.ttft.mean_ms)
         else {
-            return vec![Self::Nothing];
+            return vec![Self::NoAnswer];
         };
         let mut found = Vec::new();
         if client.busiest_ratio > CLIENT_CPU_MAX {
@@ -116,7 +117,7 @@ impl fmt::Display for Bound {
             Self::Loop { figure, delay_ms, limit_ms } => {
                 write!(out, "loop delay {figure} {delay_ms:.3} ms, limit {limit_ms:.3} ms")
             }
-            Self::Nothing => write!(out, "no request was complete"),
+            Self::NoAnswer => write!(out, "no request was complete"),
         }
     }
 }
@@ -124,37 +125,37 @@ impl fmt::Display for Bound {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Limits, definitions::tests::known};
+    use crate::{Limits, definitions::tests::events_of_known_truth};
 
     fn idle() -> ClientFigures {
-        let loop_delay = Spread::of_seconds("llm.loop-delay", &[0.00002; 2000]);
+        let loop_delay = Spread::from_seconds("llm.loop-delay", &[0.00002; 2000]);
         ClientFigures { threads: 1, wall_s: 3.0, cpu_s: 0.3, busiest_ratio: 0.1, loop_delay }
     }
 
     #[test]
     fn a_client_with_time_to_spare_is_not_bound() {
-        let summary = Summary::of(&known(200, 5), Limits::default());
-        assert_eq!(Bound::of(&summary, &idle()), []);
+        let summary = Summary::from_events(&events_of_known_truth(200, 5), Limits::default());
+        assert_eq!(Bound::find(&summary, &idle()), []);
         assert_eq!(Bound::reason(&[]), None);
     }
 
     #[test]
     fn each_rule_marks_by_itself() {
-        let summary = Summary::of(&known(200, 5), Limits::default());
+        let summary = Summary::from_events(&events_of_known_truth(200, 5), Limits::default());
         let busy = ClientFigures { busiest_ratio: 0.81, ..idle() };
-        assert!(matches!(Bound::of(&summary, &busy)[..], [Bound::Cpu { .. }]));
+        assert!(matches!(Bound::find(&summary, &busy)[..], [Bound::Cpu { .. }]));
         // 11 of 1,000 are late by a millisecond: the mean stays small, p99 does not.
         let mut delays = vec![0.00001; 989];
         delays.extend([0.001; 11]);
-        let late = Spread::of_seconds("llm.loop-delay", &delays);
+        let late = Spread::from_seconds("llm.loop-delay", &delays);
         let late = ClientFigures { loop_delay: late, ..idle() };
-        assert!(matches!(Bound::of(&summary, &late)[..], [Bound::Loop { .. }]));
-        let mut events = known(200, 5);
+        assert!(matches!(Bound::find(&summary, &late)[..], [Bound::Loop { .. }]));
+        let mut events = events_of_known_truth(200, 5);
         events.iter_mut().for_each(|event| event.dispatched_s += 0.0004);
-        let summary = Summary::of(&events, Limits::default());
-        assert!(matches!(Bound::of(&summary, &idle())[..], [Bound::Dispatch { .. }]));
-        let none = Summary::of(&[], Limits::default());
-        assert_eq!(Bound::of(&none, &idle()), [Bound::Nothing]);
+        let summary = Summary::from_events(&events, Limits::default());
+        assert!(matches!(Bound::find(&summary, &idle())[..], [Bound::Dispatch { .. }]));
+        let none = Summary::from_events(&[], Limits::default());
+        assert_eq!(Bound::find(&none, &idle()), [Bound::NoAnswer]);
     }
 
     /// The promise: by whatever even delay the client adds, it is marked before it errs by 2 %.
@@ -163,17 +164,17 @@ mod tests {
         for truth_ms in [0.2, 1.0, 5.0, 40.0, 500.0] {
             for percent in 0..40 {
                 let delay_s = truth_ms / 1e3 * f64::from(percent) / 1e3;
-                let mut events = known(300, 5);
+                let mut events = events_of_known_truth(300, 5);
                 for event in &mut events {
                     let early = 0.040 - truth_ms / 1e3 - delay_s;
                     event.chunks_s.iter_mut().for_each(|at| *at -= early);
                     event.dispatched_s = event.scheduled_s + delay_s;
                 }
-                let summary = Summary::of(&events, Limits::default());
+                let summary = Summary::from_events(&events, Limits::default());
                 let error = summary.ttft.p50_ms.unwrap() / truth_ms - 1.0;
-                let loop_delay = Spread::of_seconds("llm.loop-delay", &[0.0; 100]);
+                let loop_delay = Spread::from_seconds("llm.loop-delay", &[0.0; 100]);
                 let client = ClientFigures { loop_delay, ..idle() };
-                let marked = !Bound::of(&summary, &client).is_empty();
+                let marked = !Bound::find(&summary, &client).is_empty();
                 assert!(marked || error < 0.02, "{truth_ms} ms, {percent}: {error}");
                 assert!(!marked || error > 0.009, "{truth_ms} ms, {percent}: {error}");
             }

@@ -25,56 +25,11 @@ use crate::{
     definitions::{CUT, Spread},
     event::Event,
     exchange::{Connections, Request, Shared, exchange},
+    options::{Options, Sessions},
     plan::Plan,
     target::Target,
     transport::{Clock, Transport},
 };
-
-/// How the client works.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Options {
-    /// Threads that hold streams.
-    pub threads: u32,
-    /// Whether a connection is used again.
-    pub sessions: Sessions,
-    /// Longest request, from its dispatch to its last byte.
-    pub deadline: Duration,
-    /// Streams at once; a request beyond them fails. An open loop does not wait.
-    pub streams_max: usize,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            threads: 1,
-            sessions: Sessions::New,
-            deadline: Duration::from_secs(300),
-            streams_max: 16_384,
-        }
-    }
-}
-
-/// What becomes of a connection after its answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sessions {
-    /// A new one for every request.
-    New,
-    /// Kept for a later request; so many are opened before the origin.
-    Kept {
-        /// Opened before the clock starts.
-        first: u32,
-    },
-}
-
-impl Sessions {
-    /// `new` or `kept`.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::New => "new",
-            Self::Kept { .. } => "kept",
-        }
-    }
-}
 
 /// What a run gave.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -96,7 +51,7 @@ pub enum LoadError {
     Connect(String),
     /// A thread ended before the run did, so what it took is not known.
     #[error("client thread {0} died during the run: its figures are not known")]
-    Died(String),
+    Panicked(String),
     /// A figure is out of its range.
     #[error("threads: wanted 1 to {THREADS_MAX}, got {got}")]
     Threads {
@@ -116,8 +71,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Pings kept for each thread: an hour and a half.
 const PINGS_MAX: usize = 1 << 20;
 
-/// Runs a plan to its end, or until `stop` is set: then what is in flight is cut. `each` is told
-/// every event when it ended, and `None` now and then.
+/// Runs a plan to its end, or until `stop` is set: then what is in flight is cut. `on_event` is
+/// given every event when it ended, and `None` now and then.
 ///
 /// # Errors
 /// [`LoadError`]: before the first request; later failures are in the events.
@@ -127,15 +82,15 @@ pub fn run(
     transport: &Arc<dyn Transport>,
     options: &Options,
     stop: &AtomicBool,
-    each: &mut dyn FnMut(Option<&Event>),
+    on_event: &mut dyn FnMut(Option<&Event>),
 ) -> Result<Outcome, LoadError> {
     if !(1..=THREADS_MAX).contains(&options.threads) {
         return Err(LoadError::Threads { got: options.threads });
     }
     let (stopping, stopped) = watch::channel(false);
-    let (tell, told) = std_mpsc::channel();
-    let mut workers = Workers::start(options, transport, &tell)?;
-    drop(tell);
+    let (sender, messages) = std_mpsc::channel();
+    let mut workers = Workers::start(options, transport, &sender)?;
+    drop(sender);
     let clock = workers.wait_for_ready()?;
     let shared = Arc::new(Shared {
         clock,
@@ -147,22 +102,22 @@ pub fn run(
         in_flight: AtomicUsize::new(0),
         next: AtomicUsize::new(0),
     });
-    workers.begin(&shared);
+    workers.begin_all(&shared);
     let ended = Arc::new(AtomicBool::new(false));
-    let dispatcher = dispatch(&shared, std::mem::take(&mut workers.senders), &ended)?;
+    let dispatcher = start_dispatcher(&shared, std::mem::take(&mut workers.senders), &ended)?;
     let mut outcome = Outcome::default();
     // Users of a closed loop, who are fewer than planned where there are not as many requests.
     let begun = plan.requests.iter().filter(|planned| planned.scheduled_s.is_some());
     let mut left = if plan.users.is_some() { begun.count() } else { plan.requests.len() };
     loop {
-        match told.recv_timeout(LOOK_EVERY) {
+        match messages.recv_timeout(LOOK_EVERY) {
             Ok(WorkerMessage::Event(event)) => {
-                each(Some(&event));
+                on_event(Some(&event));
                 outcome.events.push(*event);
                 left -= usize::from(plan.users.is_none());
             }
-            Ok(WorkerMessage::UserLeft) => left -= 1,
-            Err(std_mpsc::RecvTimeoutError::Timeout) => each(None),
+            Ok(WorkerMessage::UserDone) => left -= 1,
+            Err(std_mpsc::RecvTimeoutError::Timeout) => on_event(None),
             // Every worker has ended.
             Err(std_mpsc::RecvTimeoutError::Disconnected) => break,
         }
@@ -175,7 +130,8 @@ pub fn run(
         }
     }
     outcome.events.sort_by_key(|event| event.index);
-    let dispatcher_cpu_s = dispatcher.join().map_err(|_| LoadError::Died("dispatcher".into()))?;
+    let dispatcher_cpu_s =
+        dispatcher.join().map_err(|_| LoadError::Panicked("dispatcher".into()))?;
     outcome.client = workers.figures(&outcome.events, dispatcher_cpu_s)?;
     Ok(outcome)
 }
@@ -183,7 +139,7 @@ pub fn run(
 /// What a worker tells the caller.
 pub(crate) enum WorkerMessage {
     Event(Box<Event>),
-    UserLeft,
+    UserDone,
 }
 
 /// What the dispatcher tells a worker.
@@ -196,13 +152,13 @@ enum Job {
 
 struct Workers {
     senders: Vec<mpsc::UnboundedSender<Job>>,
-    threads: Vec<thread::JoinHandle<Worked>>,
+    threads: Vec<thread::JoinHandle<WorkerUsage>>,
     ready: std_mpsc::Receiver<Result<(), String>>,
 }
 
 /// What one worker thread took.
 #[derive(Default)]
-struct Worked {
+struct WorkerUsage {
     cpu_s: f64,
     delays_s: Vec<f64>,
 }
@@ -211,7 +167,7 @@ impl Workers {
     fn start(
         options: &Options,
         transport: &Arc<dyn Transport>,
-        tell: &std_mpsc::Sender<WorkerMessage>,
+        messages: &std_mpsc::Sender<WorkerMessage>,
     ) -> Result<Self, LoadError> {
         let (say_ready, ready) = std_mpsc::channel();
         let (mut senders, mut threads) = (Vec::new(), Vec::new());
@@ -220,11 +176,11 @@ impl Workers {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             let first = match options.sessions {
                 Sessions::New => 0,
-                Sessions::Kept { first } => {
+                Sessions::Reused { first } => {
                     first / options.threads + u32::from(number < first % options.threads)
                 }
             };
-            let (tell, say_ready) = (tell.clone(), say_ready.clone());
+            let (messages, say_ready) = (messages.clone(), say_ready.clone());
             let transport = Arc::clone(transport);
             let deadline = options.deadline;
             let thread =
@@ -235,7 +191,11 @@ impl Workers {
                         let failed = opened.is_err();
                         let _ = say_ready.send(opened);
                         drop(say_ready);
-                        if failed { Worked::default() } else { work(jobs, connections, tell).await }
+                        if failed {
+                            WorkerUsage::default()
+                        } else {
+                            run_worker(jobs, connections, messages).await
+                        }
                     });
                     // A name that is still being resolved must not keep the thread.
                     runtime.shutdown_background();
@@ -256,7 +216,7 @@ impl Workers {
         Ok(Clock::new(Instant::now() + LEAD))
     }
 
-    fn begin(&self, shared: &Arc<Shared>) {
+    fn begin_all(&self, shared: &Arc<Shared>) {
         for sender in &self.senders {
             let _ = sender.send(Job::Begin(Arc::clone(shared)));
         }
@@ -274,7 +234,7 @@ impl Workers {
         let mut busiest_s = dispatcher_cpu_s;
         let mut delays_s = Vec::new();
         for (number, thread) in self.threads.into_iter().enumerate() {
-            let worked = thread.join().map_err(|_| LoadError::Died(number.to_string()))?;
+            let worked = thread.join().map_err(|_| LoadError::Panicked(number.to_string()))?;
             figures.cpu_s += worked.cpu_s;
             busiest_s = busiest_s.max(worked.cpu_s);
             delays_s.extend(worked.delays_s);
@@ -282,19 +242,19 @@ impl Workers {
         if wall_s > 0.0 {
             figures.busiest_ratio = busiest_s / wall_s;
         }
-        figures.loop_delay = Spread::of_seconds("llm.loop-delay", &delays_s);
+        figures.loop_delay = Spread::from_seconds("llm.loop-delay", &delays_s);
         Ok(figures)
     }
 }
 
 /// One worker's event loop, from its first job until the dispatcher has gone and all has ended.
-async fn work(
+async fn run_worker(
     mut jobs: mpsc::UnboundedReceiver<Job>,
     connections: Connections,
-    tell: std_mpsc::Sender<WorkerMessage>,
-) -> Worked {
+    messages: std_mpsc::Sender<WorkerMessage>,
+) -> WorkerUsage {
     let mut tasks = tokio::task::JoinSet::new();
-    let (mut shared, mut worked, mut cpu) = (None, Worked::default(), Duration::ZERO);
+    let (mut shared, mut worked, mut cpu) = (None, WorkerUsage::default(), Duration::ZERO);
     while let Some(job) = jobs.recv().await {
         match (job, &shared) {
             (Job::Begin(begun), _) => {
@@ -309,15 +269,15 @@ async fn work(
             }
             (Job::Send(request), Some(shared)) => {
                 let (shared, connections) = (Arc::clone(shared), connections.clone());
-                let tell = tell.clone();
+                let messages = messages.clone();
                 tasks.spawn(async move {
                     let event = exchange(&shared, &connections, request).await;
-                    let _ = tell.send(WorkerMessage::Event(Box::new(event)));
+                    let _ = messages.send(WorkerMessage::Event(Box::new(event)));
                 });
             }
             (Job::User { scheduled_s }, Some(shared)) => {
                 let (shared, connections) = (Arc::clone(shared), connections.clone());
-                tasks.spawn(user(shared, connections, tell.clone(), scheduled_s));
+                tasks.spawn(run_user(shared, connections, messages.clone(), scheduled_s));
             }
             _ => {}
         }
@@ -328,10 +288,10 @@ async fn work(
 }
 
 /// One user of a closed loop: the next request when the last answer is complete.
-async fn user(
+async fn run_user(
     shared: Arc<Shared>,
     connections: Connections,
-    tell: std_mpsc::Sender<WorkerMessage>,
+    messages: std_mpsc::Sender<WorkerMessage>,
     started_s: f64,
 ) {
     let mut scheduled_s = Some(started_s);
@@ -343,16 +303,16 @@ async fn user(
         }
         let event = exchange(&shared, &connections, request).await;
         let cut = event.error.as_deref() == Some(CUT);
-        let _ = tell.send(WorkerMessage::Event(Box::new(event)));
+        let _ = messages.send(WorkerMessage::Event(Box::new(event)));
         if cut {
             break;
         }
     }
-    let _ = tell.send(WorkerMessage::UserLeft);
+    let _ = messages.send(WorkerMessage::UserDone);
 }
 
 /// Starts the thread that keeps the schedule. It gives its CPU seconds.
-fn dispatch(
+fn start_dispatcher(
     shared: &Arc<Shared>,
     senders: Vec<mpsc::UnboundedSender<Job>>,
     ended: &Arc<AtomicBool>,

@@ -95,7 +95,7 @@ impl Limits {
     }
 
     /// Whether a complete answer keeps all of them.
-    pub fn kept_by(&self, event: &Event) -> bool {
+    pub fn are_met_by(&self, event: &Event) -> bool {
         let within = |limit: Option<f64>, seconds: Option<f64>| match (limit, seconds) {
             (None, _) => true,
             // An answer of one token has no gap that could be too long.
@@ -132,8 +132,8 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Of seconds, by the definition with this id.
-    pub fn of_seconds(id: &str, seconds: &[f64]) -> Self {
+    /// The distribution of values in seconds, by the definition with this id.
+    pub fn from_seconds(id: &str, seconds: &[f64]) -> Self {
         let values: Vec<f64> = seconds.iter().map(|value| value * 1e3).collect();
         let at = |p| supported_quantile(&values, p);
         Self {
@@ -219,12 +219,12 @@ pub const CUT: &str = "cut: the run ended";
 
 impl Summary {
     /// All figures of these requests.
-    pub fn of(events: &[Event], limits: Limits) -> Self {
+    pub fn from_events(events: &[Event], limits: Limits) -> Self {
         let complete: Vec<&Event> = events.iter().filter(|event| event.is_complete()).collect();
         let cut = events.iter().filter(|event| event.error.as_deref() == Some(CUT)).count();
         let spread = |id, figure: &dyn Fn(&Event) -> Option<f64>| {
             let seconds: Vec<f64> = complete.iter().filter_map(|event| figure(event)).collect();
-            Spread::of_seconds(id, &seconds)
+            Spread::from_seconds(id, &seconds)
         };
         let gaps: Vec<f64> = complete.iter().flat_map(|event| event.gaps_s()).collect();
         let delays: Vec<f64> = events.iter().map(Event::dispatch_delay_s).collect();
@@ -236,25 +236,25 @@ impl Summary {
             failed: (events.len() - complete.len() - cut) as u64,
             cut: cut as u64,
             ttft: spread("llm.ttft", &Event::ttft_s),
-            itl: Spread::of_seconds("llm.itl", &gaps),
+            itl: Spread::from_seconds("llm.itl", &gaps),
             tpot: spread("llm.tpot", &Event::tpot_s),
             ntpot: spread("llm.ntpot", &Event::ntpot_s),
             e2e: spread("llm.e2e", &Event::e2e_s),
-            dispatch_delay: Spread::of_seconds("llm.dispatch-delay", &delays),
+            dispatch_delay: Spread::from_seconds("llm.dispatch-delay", &delays),
             connect: spread("llm.connect", &connect_s),
             server_queue: spread("llm.queue", &|event| event.server_queue_s),
             limits,
-            streams_peak: peak(&complete),
+            streams_peak: peak_streams(&complete),
             output_tokens,
             chunks: complete.iter().map(|event| event.chunks_s.len() as u64).sum(),
             other_length: complete.iter().filter(asked).count() as u64,
             ..Self::default()
         };
-        summary.rates(events, &complete);
+        summary.add_rates(events, &complete);
         summary
     }
 
-    fn rates(&mut self, events: &[Event], complete: &[&Event]) {
+    fn add_rates(&mut self, events: &[Event], complete: &[&Event]) {
         let first = events.iter().map(|event| event.scheduled_s).reduce(f64::min);
         let last = complete.iter().filter_map(|event| event.last_s).reduce(f64::max);
         let Some(duration_s) = first.zip(last).map(|(first, last)| last - first) else { return };
@@ -271,7 +271,7 @@ impl Summary {
         let in_flight: f64 = complete.iter().filter_map(|event| event.e2e_s()).sum();
         self.streams_mean = Some(in_flight / duration_s);
         if !self.limits.is_empty() {
-            let good = complete.iter().filter(|event| self.limits.kept_by(event)).count() as u64;
+            let good = complete.iter().filter(|event| self.limits.are_met_by(event)).count() as u64;
             self.goodput_per_s = per_s(good);
             let counted = self.requests - self.cut;
             self.good_ratio = (counted > 0).then(|| good as f64 / counted as f64);
@@ -286,7 +286,7 @@ fn connect_s(event: &Event) -> Option<f64> {
 }
 
 /// The most requests in flight at one instant: one that ends when another starts does not overlap it.
-fn peak(complete: &[&Event]) -> u64 {
+fn peak_streams(complete: &[&Event]) -> u64 {
     let mut steps: Vec<(f64, i64)> = Vec::with_capacity(complete.len() * 2);
     for event in complete {
         let Some(last_s) = event.last_s else { continue };
@@ -307,8 +307,8 @@ pub(crate) mod tests {
 
     /// A log of known truth: request `i` at `i` × 100 ms, first token after 40 ms, then `tokens`
     /// in all at 10 ms each, the last byte with the last token.
-    pub(crate) fn known(requests: u32, tokens: u32) -> Vec<Event> {
-        let one = |index: u32| {
+    pub(crate) fn events_of_known_truth(requests: u32, tokens: u32) -> Vec<Event> {
+        let event = |index: u32| {
             let scheduled_s = f64::from(index) * 0.1;
             let first = scheduled_s + 0.040;
             let chunks_s: Vec<f64> =
@@ -326,68 +326,71 @@ pub(crate) mod tests {
                 ..Event::default()
             }
         };
-        (0..requests).map(one).collect()
+        (0..requests).map(event).collect()
     }
 
-    fn near(got: Option<f64>, wanted: f64) {
+    fn assert_near(got: Option<f64>, wanted: f64) {
         assert!(got.is_some_and(|got| (got - wanted).abs() < 1e-6 * wanted.max(1.0)), "{got:?}");
     }
 
     #[test]
     fn a_log_of_known_truth_gives_what_it_was_made_of() {
-        let summary = Summary::of(&known(30, 11), Limits::default());
+        let summary = Summary::from_events(&events_of_known_truth(30, 11), Limits::default());
         assert_eq!((summary.requests, summary.complete, summary.failed), (30, 30, 0));
-        near(summary.ttft.p50_ms, 40.0);
-        near(summary.tpot.mean_ms, 10.0);
-        near(summary.itl.p99_ms.or(summary.itl.p95_ms), 10.0);
-        near(summary.e2e.p50_ms, 140.0);
-        near(summary.ntpot.p50_ms, 140.0 / 11.0);
-        near(summary.dispatch_delay.mean_ms, 0.1);
-        near(summary.connect.mean_ms, 0.3);
-        near(summary.duration_s, 2.9 + 0.14);
-        near(summary.qps, 30.0 / 3.04);
-        near(summary.tps, 330.0 / 3.04);
-        near(summary.tps_in, 210.0 / 3.04);
+        assert_near(summary.ttft.p50_ms, 40.0);
+        assert_near(summary.tpot.mean_ms, 10.0);
+        assert_near(summary.itl.p99_ms.or(summary.itl.p95_ms), 10.0);
+        assert_near(summary.e2e.p50_ms, 140.0);
+        assert_near(summary.ntpot.p50_ms, 140.0 / 11.0);
+        assert_near(summary.dispatch_delay.mean_ms, 0.1);
+        assert_near(summary.connect.mean_ms, 0.3);
+        assert_near(summary.duration_s, 2.9 + 0.14);
+        assert_near(summary.qps, 30.0 / 3.04);
+        assert_near(summary.tps, 330.0 / 3.04);
+        assert_near(summary.tps_in, 210.0 / 3.04);
         // Little's law holds by construction, and is not used for a latency.
-        near(summary.streams_mean, 30.0 * 0.14 / 3.04);
+        assert_near(summary.streams_mean, 30.0 * 0.14 / 3.04);
         assert_eq!((summary.streams_peak, summary.other_length), (2, 0));
         assert_eq!((summary.goodput_per_s, summary.good_ratio), (None, None));
     }
 
     #[test]
     fn a_percentile_without_ten_samples_in_its_tail_is_absent() {
-        let summary = Summary::of(&known(199, 2), Limits::default());
+        let summary = Summary::from_events(&events_of_known_truth(199, 2), Limits::default());
         assert!(summary.ttft.p90_ms.is_some() && summary.ttft.p95_ms.is_none());
-        assert_eq!(Summary::of(&known(19, 2), Limits::default()).ttft.p50_ms, None);
+        assert_eq!(
+            Summary::from_events(&events_of_known_truth(19, 2), Limits::default()).ttft.p50_ms,
+            None
+        );
         assert_eq!(summary.ttft.tail_ms().map(|(name, _)| name), Some("p90"));
     }
 
     #[test]
     fn latency_counts_from_the_schedule_so_that_a_stall_is_paid_by_all_behind_it() {
         // Ten requests each 100 ms apart, all taken up and answered only after a stall of a second.
-        let mut events = known(10, 2);
+        let mut events = events_of_known_truth(10, 2);
         for event in &mut events {
             let stall = 1.0 - event.scheduled_s;
             event.dispatched_s += stall;
             event.chunks_s.iter_mut().for_each(|at| *at += stall);
             event.last_s = event.last_s.map(|at| at + stall);
         }
-        let summary = Summary::of(&events, Limits::default());
-        near(summary.ttft.mean_ms, 40.0 + 550.0);
-        near(summary.dispatch_delay.max_ms, 1000.1);
+        let summary = Summary::from_events(&events, Limits::default());
+        assert_near(summary.ttft.mean_ms, 40.0 + 550.0);
+        assert_near(summary.dispatch_delay.max_ms, 1000.1);
     }
 
     #[test]
     fn goodput_counts_answers_within_all_limits_and_failures_against_them() {
-        let mut events = known(20, 11);
+        let mut events = events_of_known_truth(20, 11);
         events[3].chunks_s.iter_mut().for_each(|at| *at += 0.05);
         events[4].error = Some("reset".into());
         events[5].error = Some(CUT.into());
         let limits = Limits::parse("ttft=50,tpot=11").unwrap();
-        let summary = Summary::of(&events, limits);
+        let summary = Summary::from_events(&events, limits);
         assert_eq!((summary.complete, summary.failed, summary.cut), (18, 1, 1));
-        near(summary.good_ratio, 17.0 / 19.0);
-        near(summary.goodput_per_s, 17.0 / summary.duration_s.unwrap());
+        assert_near(summary.good_ratio, 17.0 / 19.0);
+        assert_near(summary.goodput_per_s, 17.0 / summary.duration_s.unwrap());
         for text in ["", "ttft", "ttft=0", "ttft=1,ttft=2", "x=1", "itl=inf"] {
             assert_eq!(Limits::parse(text), None, "{text}");
         }
@@ -395,23 +398,23 @@ pub(crate) mod tests {
 
     #[test]
     fn tokens_that_come_together_are_counted_as_the_server_counts() {
-        let mut event = known(1, 4).remove(0);
+        let mut event = events_of_known_truth(1, 4).remove(0);
         event.output_tokens = Some(7);
         assert_eq!(event.tokens(), 7);
-        near(event.tpot_s(), 0.030 / 6.0);
+        assert_near(event.tpot_s(), 0.030 / 6.0);
         event.chunks_s.truncate(1);
         assert_eq!(event.tpot_s(), None);
-        let summary = Summary::of(&[event], Limits::default());
+        let summary = Summary::from_events(&[event], Limits::default());
         assert_eq!((summary.other_length, summary.chunks, summary.output_tokens), (1, 1, 7));
     }
 
     #[test]
     fn nothing_complete_has_no_figures_and_no_zero() {
-        let mut events = known(3, 2);
+        let mut events = events_of_known_truth(3, 2);
         events.iter_mut().for_each(|event| event.error = Some("refused".into()));
-        let summary = Summary::of(&events, Limits::parse("ttft=1").unwrap());
+        let summary = Summary::from_events(&events, Limits::parse("ttft=1").unwrap());
         assert_eq!((summary.failed, summary.qps, summary.duration_s), (3, None, None));
         assert_eq!(summary.ttft.mean_ms, None);
-        assert_eq!(Summary::of(&[], Limits::default()).requests, 0);
+        assert_eq!(Summary::from_events(&[], Limits::default()).requests, 0);
     }
 }

@@ -2,6 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+/// More requests than this in one run are a mistake: the event log is kept in memory.
+pub const REQUESTS_MAX: usize = 1_000_000;
+
 /// One line of the event log. Instants are seconds of a monotonic clock since the run's origin; a
 /// stage that did not happen (a kept connection has no handshake) is absent, never 0.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]

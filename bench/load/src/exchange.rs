@@ -13,9 +13,9 @@ use tokio::{
 
 use crate::{
     answer::{AnswerError, Reading},
-    client::{Options, Sessions},
     definitions::CUT,
     event::Event,
+    options::{Options, Sessions},
     plan::Plan,
     target::Target,
     transport::{Clock, Opened, Transport, Wire},
@@ -78,7 +78,7 @@ impl Connections {
         let clock = Clock::new(std::time::Instant::now());
         for _ in 0..count {
             let opened = tokio::time::timeout(deadline, transport.open(clock)).await;
-            self.put(opened.map_err(|_| late(deadline))??.wire);
+            self.put(opened.map_err(|_| deadline_error(deadline))??.wire);
         }
         Ok(())
     }
@@ -109,8 +109,8 @@ pub(crate) async fn exchange(
         ..Event::default()
     };
     let limit = shared.options.streams_max;
-    let place = Place::enter(&shared.in_flight);
-    if place.number > limit {
+    let slot = StreamSlot::enter(&shared.in_flight);
+    if slot.number > limit {
         event.error = Some(format!("more than {limit} streams at once"));
         return event;
     }
@@ -118,7 +118,7 @@ pub(crate) async fn exchange(
     let deadline = shared.options.deadline;
     let outcome = tokio::select! {
         outcome = tokio::time::timeout(deadline, send(shared, connections, &request, &mut event)) => {
-            outcome.unwrap_or_else(|_| Err(late(deadline)))
+            outcome.unwrap_or_else(|_| Err(deadline_error(deadline)))
         }
         _ = stopped.wait_for(|stopped| *stopped) => Err(CUT.into()),
     };
@@ -133,7 +133,7 @@ async fn send(
     event: &mut Event,
 ) -> Result<(), String> {
     if let Some(mut wire) = connections.take() {
-        match converse(shared, &mut wire, request, event).await {
+        match send_over(shared, &mut wire, request, event).await {
             Ok(keep) => {
                 if keep {
                     connections.put(wire);
@@ -146,8 +146,8 @@ async fn send(
         }
     }
     let Opened { mut wire, stages } = shared.transport.open(shared.clock).await?;
-    stages.tell(event);
-    let keep = converse(shared, &mut wire, request, event).await?;
+    stages.write_to(event);
+    let keep = send_over(shared, &mut wire, request, event).await?;
     if keep && shared.options.sessions != Sessions::New {
         connections.put(wire);
     }
@@ -155,7 +155,7 @@ async fn send(
 }
 
 /// One request and its answer; whether the connection takes another one.
-async fn converse(
+async fn send_over(
     shared: &Shared,
     wire: &mut Box<dyn Wire>,
     request: &Request,
@@ -170,14 +170,13 @@ async fn converse(
     loop {
         let count = wire.read(&mut bytes).await.map_err(broke)?;
         let now_s = shared.clock.now_s();
-        let whole = if count == 0 {
+        let is_whole = if count == 0 {
             reading.http.end().map_err(|error| error.to_string())?;
             true
         } else {
-            let told = reading.take(&bytes[..count], now_s, event);
-            told.map_err(|error| error.to_string())?
+            reading.take(&bytes[..count], now_s, event).map_err(|error| error.to_string())?
         };
-        if whole {
+        if is_whole {
             let keep = reading.http.keeps_alive() && count > 0;
             let finished = reading.finish(now_s, event);
             return finished.map(|()| keep).map_err(|error: AnswerError| error.to_string());
@@ -186,23 +185,23 @@ async fn converse(
 }
 
 /// One of the streams in flight.
-struct Place<'a> {
+struct StreamSlot<'a> {
     count: &'a AtomicUsize,
     number: usize,
 }
 
-impl<'a> Place<'a> {
+impl<'a> StreamSlot<'a> {
     fn enter(count: &'a AtomicUsize) -> Self {
         Self { count, number: count.fetch_add(1, Ordering::Relaxed) + 1 }
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for StreamSlot<'_> {
     fn drop(&mut self) {
         self.count.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-fn late(deadline: Duration) -> String {
+fn deadline_error(deadline: Duration) -> String {
     format!("no whole answer within {} s", deadline.as_secs_f64())
 }

@@ -63,7 +63,7 @@ enum State {
     Chunk(u64),
     ChunkEnd,
     Trailers,
-    Done,
+    Completed,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,7 +97,7 @@ impl Answer {
 
     /// Whether the whole answer was read.
     pub fn is_done(&self) -> bool {
-        self.state == State::Done
+        self.state == State::Completed
     }
 
     /// Whether the body says it is server-sent events.
@@ -122,7 +122,7 @@ impl Answer {
     pub fn take(&mut self, mut bytes: &[u8], mut body: impl FnMut(&[u8])) -> Result<(), HttpError> {
         while !bytes.is_empty() {
             match self.state {
-                State::Done => return Err(HttpError::Extra),
+                State::Completed => return Err(HttpError::Extra),
                 State::ToEnd => {
                     self.count(bytes.len())?;
                     body(bytes);
@@ -138,13 +138,13 @@ impl Answer {
                 }
                 _ => {
                     let Some(end) = bytes.iter().position(|byte| *byte == b'\n') else {
-                        return self.keep(bytes);
+                        return self.push(bytes);
                     };
                     let (now, rest) = bytes.split_at(end + 1);
-                    self.keep(now)?;
+                    self.push(now)?;
                     bytes = rest;
                     let line = std::mem::take(&mut self.line);
-                    self.line_ended(strip(&line))?;
+                    self.take_line(strip_line_end(&line))?;
                 }
             }
         }
@@ -157,9 +157,9 @@ impl Answer {
     /// [`HttpError::Early`] where the answer had not.
     pub fn end(&mut self) -> Result<(), HttpError> {
         match self.state {
-            State::Done => Ok(()),
+            State::Completed => Ok(()),
             State::ToEnd => {
-                self.state = State::Done;
+                self.state = State::Completed;
                 Ok(())
             }
             _ => Err(HttpError::Early),
@@ -171,7 +171,7 @@ impl Answer {
         if self.body_bytes > BODY_BYTES_MAX { Err(HttpError::BodyTooLong) } else { Ok(()) }
     }
 
-    fn keep(&mut self, bytes: &[u8]) -> Result<(), HttpError> {
+    fn push(&mut self, bytes: &[u8]) -> Result<(), HttpError> {
         self.line.extend_from_slice(bytes);
         let in_body = matches!(self.state, State::ChunkSize | State::ChunkEnd);
         if in_body {
@@ -187,22 +187,22 @@ impl Answer {
 
     fn advance(&mut self, left: u64) {
         self.state = match (self.state, left) {
-            (State::Length(_), 0) => State::Done,
+            (State::Length(_), 0) => State::Completed,
             (State::Length(_), left) => State::Length(left),
             (_, 0) => State::ChunkEnd,
             (_, left) => State::Chunk(left),
         };
     }
 
-    fn line_ended(&mut self, line: &[u8]) -> Result<(), HttpError> {
+    fn take_line(&mut self, line: &[u8]) -> Result<(), HttpError> {
         match self.state {
-            State::StatusLine => self.status_line(line),
+            State::StatusLine => self.read_status_line(line),
             State::Fields if line.is_empty() => {
-                self.head_ended();
+                self.end_head();
                 Ok(())
             }
-            State::Fields => self.field(line),
-            State::ChunkSize => self.chunk_size(line),
+            State::Fields => self.read_field(line),
+            State::ChunkSize => self.read_chunk_size(line),
             State::ChunkEnd if line.is_empty() => {
                 self.state = State::ChunkSize;
                 Ok(())
@@ -210,14 +210,14 @@ impl Answer {
             State::ChunkEnd => Err(HttpError::Chunk),
             // Trailers say nothing that is needed here.
             _ if line.is_empty() => {
-                self.state = State::Done;
+                self.state = State::Completed;
                 Ok(())
             }
             _ => Ok(()),
         }
     }
 
-    fn status_line(&mut self, line: &[u8]) -> Result<(), HttpError> {
+    fn read_status_line(&mut self, line: &[u8]) -> Result<(), HttpError> {
         let rest = line.strip_prefix(b"HTTP/1.").ok_or(HttpError::StatusLine)?;
         let (b'0'..=b'1', b' ', digits) =
             (*rest.first().unwrap_or(&0), *rest.get(1).unwrap_or(&0), rest.get(2..5))
@@ -232,7 +232,7 @@ impl Answer {
         Ok(())
     }
 
-    fn field(&mut self, line: &[u8]) -> Result<(), HttpError> {
+    fn read_field(&mut self, line: &[u8]) -> Result<(), HttpError> {
         let Some(colon) = line.iter().position(|byte| *byte == b':') else {
             return Err(HttpError::Field { name: "without a colon" });
         };
@@ -258,23 +258,23 @@ impl Answer {
             let kind = value.split(|byte| *byte == b';').next().unwrap_or_default();
             self.event_stream = kind.trim_ascii().eq_ignore_ascii_case(b"text/event-stream");
         } else if name.eq_ignore_ascii_case(b"server-timing") {
-            self.queue_s = queue_s(value).or(self.queue_s);
+            self.queue_s = parse_queue_s(value).or(self.queue_s);
         }
         Ok(())
     }
 
-    fn head_ended(&mut self) {
+    fn end_head(&mut self) {
         self.state = match (self.status, self.framing) {
             // An interim answer: the real one follows (RFC 9110 section 15.2).
             (100..=199, _) => State::StatusLine,
-            (204 | 304, _) | (_, Framing::Length(0)) => State::Done,
+            (204 | 304, _) | (_, Framing::Length(0)) => State::Completed,
             (_, Framing::Chunked) => State::ChunkSize,
             (_, Framing::Length(length)) => State::Length(length),
             (_, Framing::ToEnd) => State::ToEnd,
         };
     }
 
-    fn chunk_size(&mut self, line: &[u8]) -> Result<(), HttpError> {
+    fn read_chunk_size(&mut self, line: &[u8]) -> Result<(), HttpError> {
         let digits = line.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
         let text = std::str::from_utf8(digits).ok();
         let text = text.filter(|text| text.bytes().all(|byte| byte.is_ascii_hexdigit()));
@@ -288,13 +288,13 @@ impl Answer {
 }
 
 /// The line without its end.
-fn strip(line: &[u8]) -> &[u8] {
+fn strip_line_end(line: &[u8]) -> &[u8] {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     line.strip_suffix(b"\r").unwrap_or(line)
 }
 
 /// `queue;dur=12.5` among the metrics of a Server-Timing field (W3C), milliseconds.
-fn queue_s(value: &[u8]) -> Option<f64> {
+fn parse_queue_s(value: &[u8]) -> Option<f64> {
     let text = std::str::from_utf8(value).ok()?;
     let metric = text.split(',').map(str::trim).find(|metric| {
         metric.split(';').next().is_some_and(|name| name.trim().eq_ignore_ascii_case("queue"))

@@ -8,8 +8,7 @@ use serde_json::{Map, Value};
 use crate::{
     bound::ClientFigures,
     definitions::Limits,
-    event::{Attestation, Event, EventError},
-    plan::REQUESTS_MAX,
+    event::{Attestation, Event, EventError, REQUESTS_MAX},
 };
 
 /// Longest line: an answer of a million tokens.
@@ -71,15 +70,15 @@ impl<W: Write> Writer<W> {
     ///
     /// # Errors
     /// Those of `out`.
-    pub fn event(&mut self, event: &Event) -> io::Result<()> {
-        self.write(&rounded(event))
+    pub fn write_event(&mut self, event: &Event) -> io::Result<()> {
+        self.write(&round_instants(event))
     }
 
     /// Writes what the client took, the last line, and flushes.
     ///
     /// # Errors
     /// Those of `out`.
-    pub fn client(&mut self, client: &ClientFigures) -> io::Result<()> {
+    pub fn write_client(&mut self, client: &ClientFigures) -> io::Result<()> {
         self.write(&Line { head: None, client: Some(client.clone()) })?;
         self.out.flush()
     }
@@ -102,7 +101,7 @@ pub struct Logged {
     /// Absent where the run was killed before its end.
     pub client: Option<ClientFigures>,
     /// The last line was cut in the middle and is left out.
-    pub cut: bool,
+    pub is_cut: bool,
 }
 
 /// Reads a log that [`Writer`] wrote, or any file of events.
@@ -125,10 +124,10 @@ pub fn read(mut input: impl BufRead) -> Result<Logged, EventError> {
             return Err(wrong(format!("wanted at most {LINE_BYTES_MAX} bytes")));
         }
         let whole = line.last() == Some(&b'\n');
-        match take(&mut logged, line.trim_ascii()) {
+        match read_line(&mut logged, line.trim_ascii()) {
             Ok(()) => {}
             Err(_) if !whole => {
-                logged.cut = true;
+                logged.is_cut = true;
                 return Ok(logged);
             }
             Err(error) => return Err(wrong(error)),
@@ -136,7 +135,7 @@ pub fn read(mut input: impl BufRead) -> Result<Logged, EventError> {
     }
 }
 
-fn take(logged: &mut Logged, line: &[u8]) -> Result<(), String> {
+fn read_line(logged: &mut Logged, line: &[u8]) -> Result<(), String> {
     if line.is_empty() {
         return Ok(());
     }
@@ -168,7 +167,7 @@ struct Line {
 }
 
 /// Seventeen digits of a double say nothing that a clock knows.
-fn rounded(event: &Event) -> Event {
+fn round_instants(event: &Event) -> Event {
     let short = |at: f64| (at * 1e7).round() / 1e7;
     let some = |at: Option<f64>| at.map(short);
     Event {
@@ -196,35 +195,35 @@ fn rounded(event: &Event) -> Event {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Summary, definitions::tests::known};
+    use crate::{Summary, definitions::tests::events_of_known_truth};
 
     fn head() -> Head {
         Head { arrivals: "poisson".into(), seed: 7, requests: 3, events: 1, ..Head::default() }
     }
 
-    fn written(events: &[Event]) -> Vec<u8> {
+    fn write_log(events: &[Event]) -> Vec<u8> {
         let mut out = Vec::new();
         let mut writer = Writer::new(&mut out, &head()).unwrap();
-        events.iter().for_each(|event| writer.event(event).unwrap());
-        writer.client(&ClientFigures { threads: 2, ..ClientFigures::default() }).unwrap();
+        events.iter().for_each(|event| writer.write_event(event).unwrap());
+        writer.write_client(&ClientFigures { threads: 2, ..ClientFigures::default() }).unwrap();
         out
     }
 
     #[test]
     fn a_log_is_read_as_it_was_written_and_gives_the_same_figures() {
-        let events = known(30, 11);
-        let logged = read(&written(&events)[..]).unwrap();
+        let events = events_of_known_truth(30, 11);
+        let logged = read(&write_log(&events)[..]).unwrap();
         assert_eq!(logged.head, Some(head()));
         assert_eq!(logged.client.as_ref().map(|client| client.threads), Some(2));
-        assert!(!logged.cut);
+        assert!(!logged.is_cut);
         let [before, after] = [&events, &logged.events]
-            .map(|events| Summary::of(events, Limits::default()).ttft.mean_ms.unwrap());
+            .map(|events| Summary::from_events(events, Limits::default()).ttft.mean_ms.unwrap());
         assert!((before - after).abs() < 1e-4);
     }
 
     #[test]
     fn a_log_that_was_cut_anywhere_is_read_up_to_there() {
-        let whole = written(&known(3, 2));
+        let whole = write_log(&events_of_known_truth(3, 2));
         for length in 0..whole.len() {
             let logged = read(&whole[..length]).unwrap();
             let lines = whole[..length].iter().filter(|byte| **byte == b'\n').count();
@@ -234,7 +233,7 @@ mod tests {
 
     #[test]
     fn a_line_in_the_middle_that_is_no_event_is_named() {
-        let mut bytes = written(&known(1, 1));
+        let mut bytes = write_log(&events_of_known_truth(1, 1));
         bytes.extend(b"{\"index\":\"x\"}\n");
         assert!(matches!(read(&bytes[..]), Err(EventError::Line { line: 4, .. })));
         let version = b"{\"head\":{\"events\":2}}\n";

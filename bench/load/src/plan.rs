@@ -5,12 +5,11 @@ use std::sync::Arc;
 use confide_estimate::Random;
 use serde::{Deserialize, Serialize};
 
-use crate::trace::TraceRow;
+use crate::{
+    event::REQUESTS_MAX,
+    trace::{TOKENS_MAX, TraceRow},
+};
 
-/// More requests than this in one run are a mistake; the event log is kept in memory.
-pub const REQUESTS_MAX: usize = 1_000_000;
-/// Longest prompt and answer in tokens: beyond every served context.
-const TOKENS_MAX: u32 = 4_000_000;
 /// Fastest arrivals: the dispatcher's sleep is coarser than the gaps of a faster one.
 const RATE_PER_S_MAX: f64 = 100_000.0;
 /// Users of a closed loop: one connection each, below the ports of one address.
@@ -84,8 +83,8 @@ pub struct Lengths {
 }
 
 impl Lengths {
-    /// Always this long.
-    pub fn fixed(tokens: u32) -> Self {
+    /// Lengths that are all `tokens`.
+    pub fn exactly(tokens: u32) -> Self {
         Self { min: tokens, max: tokens }
     }
 
@@ -109,7 +108,7 @@ impl Lengths {
 
 /// One request of a plan.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Planned {
+pub struct PlannedRequest {
     /// Seconds after the run's origin; in a closed loop only the first request of a user has one.
     pub scheduled_s: Option<f64>,
     /// Words of the prompt.
@@ -122,7 +121,7 @@ pub struct Planned {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     /// In order of arrival.
-    pub requests: Vec<Planned>,
+    pub requests: Vec<PlannedRequest>,
     /// Users of a closed loop; absent in an open one.
     pub users: Option<u32>,
     /// Seconds from the origin within which arrivals were wanted.
@@ -144,14 +143,14 @@ impl Plan {
             seed: workload.seed,
         };
         // A stream of numbers of its own for each purpose: a longer prompt moves no arrival.
-        let mut lengths = Random::new(derived(workload.seed, Purpose::Lengths));
+        let mut lengths = Random::new(derive_seed(workload.seed, Purpose::Lengths));
         let mut instants = Instants::new(workload);
         while plan.requests.len() < workload.requests {
             let Some(scheduled_s) = instants.next() else { break };
             if workload.duration_s.is_some_and(|end| scheduled_s.is_some_and(|at| at >= end)) {
                 break;
             }
-            let drawn = Planned {
+            let drawn = PlannedRequest {
                 scheduled_s,
                 prompt_tokens: workload.prompt_tokens.draw(&mut lengths),
                 output_tokens: workload.output_tokens.draw(&mut lengths),
@@ -169,7 +168,7 @@ impl Plan {
     pub fn prompt(&self, index: usize) -> String {
         let tokens = self.requests.get(index).map_or(0, |planned| planned.prompt_tokens);
         let place = (index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let mut random = Random::new(derived(self.seed, Purpose::Prompts) ^ place);
+        let mut random = Random::new(derive_seed(self.seed, Purpose::Prompts) ^ place);
         let mut text = String::with_capacity(tokens as usize * 5);
         for number in 0..tokens {
             if number > 0 {
@@ -260,7 +259,7 @@ struct Instants<'a> {
 
 impl<'a> Instants<'a> {
     fn new(workload: &'a Workload) -> Self {
-        let random = Random::new(derived(workload.seed, Purpose::Arrivals));
+        let random = Random::new(derive_seed(workload.seed, Purpose::Arrivals));
         Self { arrivals: &workload.arrivals, random, index: 0, last_s: 0.0 }
     }
 }
@@ -290,10 +289,10 @@ impl Iterator for Instants<'_> {
 }
 
 /// The trace's own lengths, where it has them, instead of those drawn.
-fn with_trace_lengths(arrivals: &Arrivals, index: usize, drawn: Planned) -> Planned {
+fn with_trace_lengths(arrivals: &Arrivals, index: usize, drawn: PlannedRequest) -> PlannedRequest {
     let Arrivals::Trace { rows, .. } = arrivals else { return drawn };
     let Some(row) = rows.get(index) else { return drawn };
-    Planned {
+    PlannedRequest {
         prompt_tokens: row.prompt_tokens.unwrap_or(drawn.prompt_tokens),
         output_tokens: row.output_tokens.unwrap_or(drawn.output_tokens),
         ..drawn
@@ -307,7 +306,7 @@ enum Purpose {
     Prompts = 3,
 }
 
-fn derived(seed: u64, purpose: Purpose) -> u64 {
+fn derive_seed(seed: u64, purpose: Purpose) -> u64 {
     Random::new(seed ^ (purpose as u64).wrapping_mul(0xd6e8_feb8_6659_fd93)).next_u64()
 }
 
@@ -332,7 +331,7 @@ mod tests {
             requests: 1000,
             duration_s: None,
             prompt_tokens: Lengths { min: 4, max: 9 },
-            output_tokens: Lengths::fixed(16),
+            output_tokens: Lengths::exactly(16),
             seed: 7,
         }
     }

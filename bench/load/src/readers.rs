@@ -1,123 +1,314 @@
 //! Result files of other load generators, as [`View`]s with those tools' own figures.
 //!
-//! A reader takes what the file says and computes nothing: units become milliseconds, and a figure
-//! over no value, which some tools write as 0, is left out.
+//! A reader takes what the file says, where `definitions.toml` says that it stands, and computes nothing: units become
+//! milliseconds, and a figure over no value, which some tools write as 0, is left out.
 
-mod aiperf;
-mod guidellm;
-mod inference_perf;
-mod vllm;
+use std::{collections::BTreeMap, fmt};
 
-use serde::{Deserialize, de::IgnoredAny};
+use serde::{
+    Deserialize, Deserializer,
+    de::{IgnoredAny, MapAccess, SeqAccess, Visitor, value::MapAccessDeserializer},
+};
 
-use crate::views::{Tool, View};
+use crate::figure::{DEFINITIONS, Definition, Figure, FileFormat, Quantiles, Tool, View};
 
-/// Longest file that is read: GuideLLM keeps every request, some 5 KB each.
+/// The longest file that is read: GuideLLM keeps every request, some 5 KB each.
 pub const FILE_BYTES_MAX: u64 = 512 * 1024 * 1024;
 
-/// Runs that one GuideLLM file may hold: a sweep has ten.
+/// The most runs that one GuideLLM file may hold: a sweep has ten.
 pub const RUNS_MAX: usize = 256;
+
+/// Counts beyond 2^53 are no longer exact in the files.
+const COUNT_MAX: f64 = 9.0e15;
 
 /// Why a result file cannot be read.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
-    /// More bytes than any of these tools writes.
-    #[error("result file has {got} bytes, wanted at most {FILE_BYTES_MAX}")]
+    /// The file is longer than any of these tools writes.
+    #[error("result file: wanted at most {FILE_BYTES_MAX} bytes, got {got}")]
     TooLong {
-        /// How many there are.
+        /// Bytes of the file.
         got: u64,
     },
-    /// No JSON object.
-    #[error("result file is no JSON object: {message}")]
+    /// The file is not a JSON object.
+    #[error("result file is not a JSON object: {message}")]
     Json {
         /// What was wrong with it.
         message: String,
     },
     /// An object without the marks of any tool known here.
-    #[error("result file is of none of vllm bench serve, GuideLLM, AIPerf and inference-perf")]
+    #[error(
+        "result file: wanted one of vllm bench serve, GuideLLM, AIPerf or inference-perf, \
+         got the fields of none of them"
+    )]
     UnknownTool,
     /// A tool's file in which a field has another type than that tool's.
-    #[error("result file of {}: {message}", tool.label())]
+    #[error("result file of {tool}: {message}")]
     Shape {
-        /// Whose marks it has.
+        /// The tool whose marks it has.
         tool: Tool,
         /// What was wrong with it.
         message: String,
     },
-    /// More runs than a file may hold.
-    #[error("result file holds {got} runs, wanted at most {RUNS_MAX}")]
+    /// The file holds too many runs.
+    #[error("result file: wanted at most {RUNS_MAX} runs, got {got}")]
     TooManyRuns {
-        /// How many there are.
+        /// Runs of the file.
         got: usize,
     },
 }
 
-/// The runs in a result file, by the tool whose marks it has. GuideLLM writes several into one.
+/// Reads the runs in a result file, by the tool whose marks it has. GuideLLM writes several into one.
 ///
 /// # Errors
-/// [`ReadError`] where the file is too long, no JSON, of no tool known here, or unlike its tool's.
+/// [`ReadError`] where the file is too long, not JSON, of no tool known here, or unlike its tool's.
 pub fn read_results(bytes: &[u8]) -> Result<Vec<View>, ReadError> {
     let got = bytes.len() as u64;
     if got > FILE_BYTES_MAX {
         return Err(ReadError::TooLong { got });
     }
-    match tool_of(bytes)? {
-        Tool::Vllm => Ok(vec![vllm::view(&parse(Tool::Vllm, bytes)?)]),
-        Tool::AiPerf => Ok(vec![aiperf::view(&parse(Tool::AiPerf, bytes)?)]),
-        Tool::InferencePerf => Ok(vec![inference_perf::view(&parse(Tool::InferencePerf, bytes)?)]),
-        Tool::GuideLlm => guidellm::views(&parse(Tool::GuideLlm, bytes)?),
-    }
-}
-
-/// Fields that only one tool's file has at its top.
-#[derive(Deserialize)]
-struct Marks {
-    benchmarks: Option<IgnoredAny>,
-    time_to_first_token: Option<IgnoredAny>,
-    request_latency: Option<IgnoredAny>,
-    successes: Option<IgnoredAny>,
-    load_summary: Option<IgnoredAny>,
-    completed: Option<IgnoredAny>,
-    request_throughput: Option<IgnoredAny>,
-}
-
-fn tool_of(bytes: &[u8]) -> Result<Tool, ReadError> {
-    let marks: Marks = serde_json::from_slice(bytes)
+    let file: ResultFile = serde_json::from_slice(bytes)
         .map_err(|error| ReadError::Json { message: error.to_string() })?;
-    if marks.benchmarks.is_some() {
-        Ok(Tool::GuideLlm)
-    } else if marks.successes.is_some() && marks.load_summary.is_some() {
-        Ok(Tool::InferencePerf)
-    } else if marks.completed.is_some() && marks.request_throughput.is_some() {
-        Ok(Tool::Vllm)
-    } else if marks.time_to_first_token.is_some() || marks.request_latency.is_some() {
-        Ok(Tool::AiPerf)
-    } else {
-        Err(ReadError::UnknownTool)
+    let top = Object(file.fields);
+    let is_of = |format: &&FileFormat| match &file.benchmarks {
+        Some(_) => format.name == Tool::GuideLlm,
+        None => format.marks.iter().any(|fields| fields.iter().all(|field| top.has(field))),
+    };
+    let format = DEFINITIONS.tool.iter().find(is_of).ok_or(ReadError::UnknownTool)?;
+    let wrong = |message| ReadError::Shape { tool: format.name, message };
+    let version = format.version.as_ref().map_or(Ok(None), |path| top.text(path)).map_err(wrong)?;
+    let runs = match file.benchmarks {
+        None => vec![top],
+        Some(runs) if runs.len() > RUNS_MAX => {
+            return Err(ReadError::TooManyRuns { got: runs.len() });
+        }
+        Some(runs) => runs,
+    };
+    let views = runs.iter().map(|run| format.view(run, version.clone()));
+    views.collect::<Result<_, _>>().map_err(wrong)
+}
+
+impl FileFormat {
+    /// The view of one run; an error says which field has which other type.
+    fn view(&self, run: &Object, version: Option<String>) -> Result<View, String> {
+        let (completed, failed) = (run.count(&self.completed)?, run.count(&self.failed)?);
+        let mut view = View { tool: self.name, version, completed, failed, figures: Vec::new() };
+        if completed == Some(0) {
+            return Ok(view);
+        }
+        for definition in Definition::of_tool(self.name) {
+            let figure = self.figure(run, definition, completed)?;
+            view.figures.extend(figure.map(|figure| (definition, figure)));
+        }
+        Ok(view)
+    }
+
+    fn figure(
+        &self,
+        run: &Object,
+        definition: &Definition,
+        completed: Option<u64>,
+    ) -> Result<Option<Figure>, String> {
+        let names = &self.statistics;
+        let path = |name: &str| definition.at.replace("{}", name);
+        let own_count = match &names.count {
+            Some(name) => run.count(&path(name))?,
+            None => None,
+        };
+        // A summary over no request is all zeros.
+        if own_count == Some(0) {
+            return Ok(None);
+        }
+        let scale = match &names.unit {
+            _ if definition.quantity.is_rate() => 1.0,
+            None => {
+                if definition.seconds {
+                    1e3
+                } else {
+                    1.0
+                }
+            }
+            Some(name) => match scale_of_unit(run.text(&path(name))?.as_deref()) {
+                Some(scale) => scale,
+                None => return Ok(None),
+            },
+        };
+        let value = |name: &Option<String>| {
+            let Some(name) = name else { return Ok(None) };
+            match run.number(&path(name)) {
+                Err(_) if self.skips_other_types => Ok(None),
+                value => value.map(|value| value.map(|value| value * scale)),
+            }
+        };
+        let mean = value(&names.mean)?;
+        if definition.quantity.is_rate() {
+            return Ok(mean.map(Figure::Rate));
+        }
+        let found = Quantiles {
+            count: None,
+            mean,
+            min: value(&names.min)?,
+            p50: value(&names.p50)?,
+            p90: value(&names.p90)?,
+            p95: value(&names.p95)?,
+            p99: value(&names.p99)?,
+            max: value(&names.max)?,
+        };
+        if found == Quantiles::default() {
+            return Ok(None);
+        }
+        let count = if definition.counts_requests { completed } else { own_count };
+        Ok(Some(Figure::Spread(Quantiles { count, ..found })))
     }
 }
 
-fn parse<'a, T: Deserialize<'a>>(tool: Tool, bytes: &'a [u8]) -> Result<T, ReadError> {
-    serde_json::from_slice(bytes)
-        .map_err(|error| ReadError::Shape { tool, message: error.to_string() })
+/// The factor to milliseconds or per second; a unit that is not known here makes no figure.
+fn scale_of_unit(unit: Option<&str>) -> Option<f64> {
+    match unit? {
+        "ms" | "tokens/sec/user" => Some(1.0),
+        "ns" => Some(1e-6),
+        "us" => Some(1e-3),
+        "s" | "sec" => Some(1e3),
+        _ => None,
+    }
+}
+
+#[derive(Deserialize)]
+struct ResultFile {
+    benchmarks: Option<Vec<Object>>,
+    #[serde(flatten)]
+    fields: BTreeMap<String, Field>,
+}
+
+/// The fields of a JSON object by their names.
+#[derive(Deserialize)]
+#[serde(transparent)]
+struct Object(BTreeMap<String, Field>);
+
+/// A JSON value as far as figures need it; lists, which may be long, are passed over.
+enum Field {
+    Null,
+    Number(f64),
+    Text(String),
+    Object(Object),
+    Other,
+}
+
+impl Object {
+    fn has(&self, name: &str) -> bool {
+        self.0.get(name).is_some_and(|field| !matches!(field, Field::Null))
+    }
+
+    /// The field at a path of names; `None` where it or an object around it is absent.
+    fn find(&self, path: &str) -> Result<Option<&Field>, String> {
+        let (name, rest) = match path.split_once('/') {
+            Some((name, rest)) => (name, Some(rest)),
+            None => (path, None),
+        };
+        match (self.0.get(name), rest) {
+            (None | Some(Field::Null), _) => Ok(None),
+            (found, None) => Ok(found),
+            (Some(Field::Object(inner)), Some(rest)) => inner.find(rest),
+            _ => Err(format!("{name}: wanted an object")),
+        }
+    }
+
+    fn number(&self, path: &str) -> Result<Option<f64>, String> {
+        match self.find(path)? {
+            None => Ok(None),
+            Some(Field::Number(number)) => Ok(Some(*number)),
+            Some(_) => Err(format!("{path}: wanted a number")),
+        }
+    }
+
+    fn count(&self, path: &str) -> Result<Option<u64>, String> {
+        match self.number(path)? {
+            None => Ok(None),
+            Some(count) if (0.0..COUNT_MAX).contains(&count) => Ok(Some(count.round() as u64)),
+            Some(count) => Err(format!("{path}: wanted a count, got {count}")),
+        }
+    }
+
+    fn text(&self, path: &str) -> Result<Option<String>, String> {
+        match self.find(path)? {
+            None => Ok(None),
+            Some(Field::Text(text)) => Ok(Some(text.clone())),
+            Some(_) => Err(format!("{path}: wanted a text")),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Field {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(FieldVisitor)
+    }
+}
+
+struct FieldVisitor;
+
+impl<'de> Visitor<'de> for FieldVisitor {
+    type Value = Field;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("a JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Field, E> {
+        Ok(Field::Null)
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Field, E> {
+        Ok(Field::Other)
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<Field, E> {
+        Ok(Field::Number(number as f64))
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<Field, E> {
+        Ok(Field::Number(number as f64))
+    }
+
+    fn visit_f64<E>(self, number: f64) -> Result<Field, E> {
+        Ok(Field::Number(number))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Field, E> {
+        Ok(Field::Text(text.to_owned()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Field, A::Error> {
+        while list.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(Field::Other)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Field, A::Error> {
+        Object::deserialize(MapAccessDeserializer::new(map)).map(Field::Object)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::views::{Figure, Quantiles, Quantity};
+    use crate::figure::Quantity;
 
     /// A file of `bench/load/examples`: recorded, but for those whose name says otherwise.
-    pub(super) fn example(name: &str) -> Vec<u8> {
+    fn example(name: &str) -> View {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/");
-        std::fs::read(format!("{folder}{name}")).expect("an example")
+        let bytes = std::fs::read(format!("{folder}{name}")).expect("an example");
+        let [view] = read_results(&bytes).expect("a result file").try_into().expect("one run");
+        view
     }
 
-    pub(super) fn spread(view: &View, quantity: Quantity) -> Quantiles {
-        match view.about(quantity) {
+    fn spread(view: &View, quantity: Quantity) -> Quantiles {
+        match view.figure(quantity) {
             Some((_, Figure::Spread(spread))) => spread,
             other => panic!("{quantity:?}: {other:?}"),
         }
+    }
+
+    fn figures(file: &[u8]) -> Vec<(&'static Definition, Figure)> {
+        read_results(file).expect("a result file").remove(0).figures
     }
 
     #[test]
@@ -138,5 +329,90 @@ mod tests {
         let file = format!("{{\"benchmarks\":[{runs}]}}");
         let got = RUNS_MAX + 1;
         assert_eq!(read_results(file.as_bytes()), Err(ReadError::TooManyRuns { got }));
+    }
+
+    #[test]
+    fn a_recorded_file_of_aiperf_is_read_by_its_own_names() {
+        let view = example("aiperf-0.13.0.json");
+        assert_eq!((view.tool, view.version.as_deref()), (Tool::AiPerf, Some("0.13.0")));
+        assert_eq!((view.completed, view.failed), (Some(30), None));
+        // The engine was told 40 ms and 100 tokens per second.
+        let ttft = spread(&view, Quantity::TimeToFirst);
+        assert!((ttft.mean.expect("a mean") - 40.0).abs() < 1.0, "{ttft:?}");
+        let icl = spread(&view, Quantity::ChunkGap);
+        assert_eq!(icl.count, Some(30 * 15));
+        assert!((icl.p50.expect("a median") - 10.0).abs() < 0.1, "{icl:?}");
+        let delay = spread(&view, Quantity::DispatchDelay);
+        assert!(delay.mean.is_some_and(|mean| mean < 2.0), "{delay:?}");
+        let requests = view.figure(Quantity::RequestRate);
+        assert!(matches!(requests, Some((_, Figure::Rate(rate))) if rate > 7.0), "{requests:?}");
+    }
+
+    #[test]
+    fn a_unit_that_is_not_known_makes_no_figure() {
+        let file = br#"{"request_latency":{"unit":"fortnights","avg":1.0}}"#;
+        assert_eq!(figures(file), []);
+    }
+
+    #[test]
+    fn a_recorded_file_of_guidellm_is_read_by_its_own_names() {
+        let view = example("guidellm-0.8.1.json");
+        assert_eq!((view.tool, view.version.as_deref()), (Tool::GuideLlm, Some("0.8.1")));
+        assert_eq!((view.completed, view.failed), (Some(29), Some(0)));
+        // The engine was told 40 ms and 100 tokens per second.
+        let ttft = spread(&view, Quantity::TimeToFirst);
+        assert!((ttft.mean.expect("a mean") - 40.0).abs() < 1.0, "{ttft:?}");
+        let itl = spread(&view, Quantity::PerTokenAfterFirst);
+        assert_eq!(itl.count, Some(29 * 15));
+        assert!((itl.p50.expect("a median") - 10.0).abs() < 0.1, "{itl:?}");
+        // Written in seconds there, in milliseconds here.
+        let latency = spread(&view, Quantity::Latency);
+        assert!((latency.mean.expect("a mean") - 191.0).abs() < 1.0, "{latency:?}");
+        let tokens = view.figure(Quantity::TokenRate);
+        assert!(matches!(tokens, Some((_, Figure::Rate(rate))) if rate > 150.0), "{tokens:?}");
+    }
+
+    #[test]
+    fn summaries_over_no_request_are_no_figures() {
+        let file = br#"{"benchmarks":[{"metrics":{"time_to_first_token_ms":
+            {"successful":{"mean":0.0,"median":0.0,"count":0}}}}]}"#;
+        assert_eq!(figures(file), []);
+    }
+
+    #[test]
+    fn a_file_in_the_format_of_inference_perf_is_read_by_its_own_names() {
+        let view = example("inference-perf-written-by-hand.json");
+        assert_eq!((view.tool, view.completed), (Tool::InferencePerf, Some(30)));
+        assert_eq!(view.failed, Some(0));
+        let ttft = spread(&view, Quantity::TimeToFirst);
+        assert_eq!((ttft.mean, ttft.p50, ttft.count), (Some(41.5), Some(41.0), None));
+        assert_eq!(spread(&view, Quantity::DispatchDelay).max, Some(2.0));
+    }
+
+    #[test]
+    fn a_file_in_the_format_of_vllm_is_read_by_its_own_names() {
+        let view = example("vllm-written-by-hand.json");
+        assert_eq!((view.tool, view.completed, view.failed), (Tool::Vllm, Some(30), Some(0)));
+        let ttft = spread(&view, Quantity::TimeToFirst);
+        assert_eq!((ttft.mean, ttft.p50, ttft.p99), (Some(41.5), Some(41.0), Some(44.0)));
+        assert_eq!(ttft.count, Some(30));
+        assert_eq!(spread(&view, Quantity::ChunkGap).mean, Some(10.0));
+        let (definition, figure) = view.figure(Quantity::TokenRate).expect("a rate");
+        assert_eq!((definition.id.as_str(), figure), ("vllm.tokens", Figure::Rate(152.0)));
+        // Not asked for with --percentile-metrics: absent, not 0.
+        assert_eq!(view.figure(Quantity::Latency), None);
+    }
+
+    #[test]
+    fn zeros_of_a_run_in_which_nothing_came_are_no_figures() {
+        let file = br#"{"completed":0,"failed":3,"request_throughput":0.0,"mean_ttft_ms":0.0}"#;
+        let views = read_results(file).expect("a result file");
+        assert_eq!((views[0].failed, views[0].figures.len()), (Some(3), 0));
+    }
+
+    #[test]
+    fn a_figure_that_is_no_number_is_absent_from_vllms_flat_fields() {
+        let file = br#"{"completed":1,"request_throughput":"fast","mean_ttft_ms":[1,2]}"#;
+        assert_eq!(figures(file), []);
     }
 }

@@ -33,16 +33,16 @@ impl Events {
                 continue;
             }
             let end = bytes.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
-            let Some(end) = end else { return self.keep(bytes).map_err(E::from) };
+            let Some(end) = end else { return self.push(bytes).map_err(E::from) };
             self.after_return = bytes[end] == b'\r';
             let now = &bytes[..end];
             bytes = &bytes[end + 1..];
             if self.line.is_empty() {
-                self.line_ended(now, &mut each)?;
+                self.take_line(now, &mut each)?;
             } else {
-                self.keep(now)?;
+                self.push(now)?;
                 let line = std::mem::take(&mut self.line);
-                self.line_ended(&line, &mut each)?;
+                self.take_line(&line, &mut each)?;
                 self.line = line;
                 self.line.clear();
             }
@@ -50,12 +50,12 @@ impl Events {
         Ok(())
     }
 
-    fn keep(&mut self, bytes: &[u8]) -> Result<(), EventTooLong> {
+    fn push(&mut self, bytes: &[u8]) -> Result<(), EventTooLong> {
         self.line.extend_from_slice(bytes);
         if self.line.len() > LINE_BYTES_MAX { Err(EventTooLong) } else { Ok(()) }
     }
 
-    fn line_ended<E: From<EventTooLong>>(
+    fn take_line<E: From<EventTooLong>>(
         &mut self,
         line: &[u8],
         each: &mut impl FnMut(&[u8]) -> Result<(), E>,

@@ -162,8 +162,8 @@ mod tests {
             arrivals: Arrivals::Constant { rate_per_s: 1.0 },
             requests: 1,
             duration_s: None,
-            prompt_tokens: Lengths::fixed(3),
-            output_tokens: Lengths::fixed(5),
+            prompt_tokens: Lengths::exactly(3),
+            output_tokens: Lengths::exactly(5),
             seed: 1,
         })
         .unwrap();

@@ -4,12 +4,12 @@ use std::io::BufRead;
 
 use serde::Deserialize;
 
-use crate::plan::REQUESTS_MAX;
+use crate::event::REQUESTS_MAX;
 
 /// Public traces list cache blocks in a line; those of a prompt of a million tokens fit.
 const LINE_BYTES_MAX: usize = 256 << 10;
-/// Longest prompt or answer that a line may ask for.
-const TOKENS_MAX: u32 = 4_000_000;
+/// The longest prompt and answer in tokens: beyond every served context.
+pub(crate) const TOKENS_MAX: u32 = 4_000_000;
 
 /// One arrival.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -66,8 +66,8 @@ pub struct Stages {
 }
 
 impl Stages {
-    /// Writes them into the event of the request for which the connection was opened.
-    pub(crate) fn tell(self, event: &mut Event) {
+    /// Writes the stages into the event of the request for which the connection was opened.
+    pub(crate) fn write_to(self, event: &mut Event) {
         event.resolved_s = self.resolved_s;
         event.connected_s = self.connected_s;
         event.handshake_s = self.handshake_s;
@@ -114,10 +114,11 @@ impl Tcp {
         let stream = match address {
             Some(address) => TcpStream::connect((address, self.port)).await,
             None => {
-                let found = tokio::net::lookup_host((self.host.as_str(), self.port)).await;
-                let found: Vec<_> = found.map_err(|error| cannot("resolve", error))?.collect();
+                let addresses = tokio::net::lookup_host((self.host.as_str(), self.port)).await;
+                let addresses: Vec<_> =
+                    addresses.map_err(|error| cannot("resolve", error))?.collect();
                 stages.resolved_s = Some(clock.now_s());
-                TcpStream::connect(&found[..]).await
+                TcpStream::connect(&addresses[..]).await
             }
         };
         let stream = stream.map_err(|error| cannot("connect to", error))?;

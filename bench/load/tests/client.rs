@@ -122,8 +122,8 @@ fn load_until(
         arrivals,
         requests,
         duration_s: None,
-        prompt_tokens: Lengths::fixed(4),
-        output_tokens: Lengths::fixed(3),
+        prompt_tokens: Lengths::exactly(4),
+        output_tokens: Lengths::exactly(3),
         seed: 1,
     };
     let plan = Arc::new(Plan::new(&workload).unwrap());
@@ -137,8 +137,8 @@ fn constant() -> Arrivals {
     Arrivals::Constant { rate_per_s: 200.0 }
 }
 
-fn kept() -> Options {
-    Options { sessions: Sessions::Kept { first: 2 }, ..Options::default() }
+fn reusing_options() -> Options {
+    Options { sessions: Sessions::Reused { first: 2 }, ..Options::default() }
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn every_request_of_the_plan_has_its_event_with_stages_in_order() {
     ];
     for arrivals in arrivals {
         let outcome = load(&server, arrivals, 30, &Options { threads: 2, ..Options::default() });
-        let summary = Summary::of(&outcome.events, Limits::default());
+        let summary = Summary::from_events(&outcome.events, Limits::default());
         assert_eq!((summary.requests, summary.complete, summary.other_length), (30, 30, 0));
         for (index, event) in outcome.events.iter().enumerate() {
             assert_eq!((event.index, event.error.as_deref()), (index as u64, None));
@@ -180,7 +180,7 @@ fn every_request_of_the_plan_has_its_event_with_stages_in_order() {
 fn a_kept_connection_is_used_again_and_one_that_was_closed_is_opened_anew() {
     let well = server(Manner::Well);
     let one = Arrivals::Closed { users: 1, ramp_s: 0.0 };
-    let outcome = load(&well, one.clone(), 10, &kept());
+    let outcome = load(&well, one.clone(), 10, &reusing_options());
     // Both were opened; the one that was not used may be accepted later than the run ends.
     while well.connections.load(Ordering::SeqCst) < 2 {
         thread::sleep(Duration::from_millis(1));
@@ -188,7 +188,7 @@ fn a_kept_connection_is_used_again_and_one_that_was_closed_is_opened_anew() {
     assert_eq!(well.connections.load(Ordering::SeqCst), 2);
     assert!(outcome.events.iter().all(|event| event.is_complete() && event.connected_s.is_none()));
     let closes = server(Manner::Closes);
-    let outcome = load(&closes, one, 10, &kept());
+    let outcome = load(&closes, one, 10, &reusing_options());
     assert!(outcome.events.iter().all(|event| event.is_complete()), "{:?}", outcome.events);
     assert!(closes.connections.load(Ordering::SeqCst) >= 10);
 }
@@ -202,7 +202,7 @@ fn failures_are_events_and_name_their_reason() {
         (Manner::Sleeps, None, short()),
     ] {
         let outcome = load(&server(manner), constant(), 3, &options);
-        let summary = Summary::of(&outcome.events, Limits::default());
+        let summary = Summary::from_events(&outcome.events, Limits::default());
         assert_eq!((summary.failed, summary.complete), (3, 0));
         assert!(outcome.events.iter().all(|event| event.status == status && event.error.is_some()));
     }

@@ -32,7 +32,7 @@ const TRIES: usize = 3;
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// First sends, by the number that each request says it is.
-type Sent = Arc<Mutex<Vec<Option<Instant>>>>;
+type SendTimes = Arc<Mutex<Vec<Option<Instant>>>>;
 
 #[test]
 fn an_overloaded_client_calls_itself_bound_before_it_errs_by_two_percent() {
@@ -76,14 +76,14 @@ fn busy_loops_beside_the_client_are_seen_too() {
 
 /// The client's own share of the mean time to first token, and what it says of itself.
 fn measure(spin: Duration) -> (f64, Vec<Bound>) {
-    let sent: Sent = Arc::new(Mutex::new(vec![None; REQUESTS]));
+    let sent: SendTimes = Arc::new(Mutex::new(vec![None; REQUESTS]));
     let port = server(&sent);
     let workload = Workload {
         arrivals: Arrivals::Constant { rate_per_s: 60.0 },
         requests: REQUESTS,
         duration_s: None,
-        prompt_tokens: Lengths::fixed(1),
-        output_tokens: Lengths::fixed(TOKENS),
+        prompt_tokens: Lengths::exactly(1),
+        output_tokens: Lengths::exactly(TOKENS),
         seed: 1,
     };
     let plan = Arc::new(Plan::new(&workload).unwrap());
@@ -94,7 +94,7 @@ fn measure(spin: Duration) -> (f64, Vec<Bound>) {
     let stop = AtomicBool::new(false);
     let options = Options { threads: 1, ..Options::default() };
     let outcome = run(&plan, &target, &transport, &options, &stop, &mut |_| {}).unwrap();
-    let summary = Summary::of(&outcome.events, Limits::default());
+    let summary = Summary::from_events(&outcome.events, Limits::default());
     assert_eq!(summary.complete, REQUESTS as u64);
     let clock = origin.lock().unwrap().expect("a connection was opened");
     // Connections are accepted in the order in which they were opened: sort both sides.
@@ -107,10 +107,10 @@ fn measure(spin: Duration) -> (f64, Vec<Bound>) {
     let dispatch: f64 = outcome.events.iter().map(|event| event.dispatch_delay_s()).sum();
     let own_ms = (late + dispatch) * 1e3 / REQUESTS as f64;
     let ttft_ms = summary.ttft.mean_ms.unwrap();
-    (own_ms / (ttft_ms - own_ms), Bound::of(&summary, &outcome.client))
+    (own_ms / (ttft_ms - own_ms), Bound::find(&summary, &outcome.client))
 }
 
-fn server(sent: &Sent) -> u16 {
+fn server(sent: &SendTimes) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let sent = Arc::clone(sent);
@@ -123,7 +123,7 @@ fn server(sent: &Sent) -> u16 {
     port
 }
 
-fn answer(mut stream: TcpStream, number: usize, sent: &Sent) -> Option<()> {
+fn answer(mut stream: TcpStream, number: usize, sent: &SendTimes) -> Option<()> {
     let mut input = BufReader::new(stream.try_clone().ok()?);
     let (mut line, mut length) = (String::new(), 0);
     while line != "\r\n" {

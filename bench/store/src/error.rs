@@ -1,32 +1,34 @@
-//! Why an index or an export failed.
+//! Reasons for which an index or an export fails.
 
 use confide_bench::BenchError;
 
-/// What went wrong.
+use crate::schema;
+
+/// The reason for which an index or an export failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
     /// SQLite refused.
     #[error("SQLite: {0}")]
     Sqlite(#[from] rusqlite::Error),
-    /// PostgreSQL refused or is gone.
+    /// PostgreSQL refused, or the connection broke.
     #[error("PostgreSQL: {0}")]
     Postgres(#[from] tokio_postgres::Error),
     /// PostgreSQL took too long.
     #[error("PostgreSQL did not answer in {limit_s} s")]
     Late {
-        /// How long it had.
+        /// The seconds that it had.
         limit_s: u64,
     },
-    /// No runtime for the connection.
+    /// The connection's runtime cannot be started.
     #[error("cannot start the connection's runtime: {0}")]
     Runtime(std::io::Error),
-    /// A later version of this program has been here.
-    #[error("schema of the index: wanted version {wanted} at most, got {got}")]
+    /// A later version of this program wrote the index.
+    #[error("index: wanted schema version {wanted} at most, got {got}")]
     Schema {
-        /// What this program knows.
+        /// The latest version that this program knows.
         wanted: i64,
-        /// What is there.
+        /// The version of the index.
         got: i64,
     },
     /// A record could not be read.
@@ -38,7 +40,14 @@ pub enum StoreError {
     /// JSON could not be written.
     #[error("json: {0}")]
     Json(#[from] serde_json::Error),
-    /// The place to write to did not take it.
+    /// The export cannot be written.
     #[error("cannot write the export: {0}")]
     Write(#[from] std::io::Error),
+}
+
+impl StoreError {
+    /// The error of an index whose schema has a version that this program does not know.
+    pub(crate) fn newer_schema(got: i64) -> Self {
+        Self::Schema { wanted: schema::LATEST, got }
+    }
 }

@@ -1,4 +1,4 @@
-//! One record in other formats.
+//! The export of one record to other formats.
 
 use std::io::Write;
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{error::StoreError, parquet, table::Table};
 
-/// The formats.
+/// A format of an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// The whole run as one document of this version's layout.
@@ -20,10 +20,10 @@ pub enum Format {
     Bencher,
 }
 
-/// Which table of a run.
+/// A table of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TableName {
-    /// Its rows: one arm against another.
+    /// The rows: one arm compared with another.
     Rows,
     /// Every number of every sample and run.
     Samples,
@@ -32,7 +32,7 @@ pub enum TableName {
 /// Writes a record in a format. `table` chooses rows or samples, for CSV and Parquet.
 ///
 /// # Errors
-/// When the output cannot be written.
+/// [`StoreError`] where the output cannot be written.
 pub fn export(
     loaded: &Loaded,
     format: Format,
@@ -40,16 +40,16 @@ pub fn export(
     mut out: impl Write + Send,
 ) -> Result<(), StoreError> {
     let facts = loaded.facts();
-    let whole = || match table {
+    let make_table = || match table {
         TableName::Rows => Table::rows(&facts),
         TableName::Samples => Table::samples(loaded, &facts.sha256),
     };
     match format {
         Format::Json => out.write_all(loaded.document()?.as_bytes())?,
-        Format::Csv => out.write_all(whole().csv().as_bytes())?,
-        Format::Parquet => return parquet::write(&whole(), out),
+        Format::Csv => out.write_all(make_table().csv().as_bytes())?,
+        Format::Parquet => return parquet::write(&make_table(), out),
         Format::Bencher => {
-            serde_json::to_writer_pretty(&mut out, &bencher(&facts))?;
+            serde_json::to_writer_pretty(&mut out, &bencher_metrics(&facts))?;
             out.write_all(b"\n")?;
         }
     }
@@ -58,7 +58,7 @@ pub fn export(
 
 /// `{"suite/bench/case/arm": {"ttft_ms_p50": {"value": …}, "ttft_ms_p50_ratio": {…}}}`. The arm's own
 /// figure has no bounds, because the interval is one of the comparison.
-fn bencher(facts: &Facts) -> Value {
+fn bencher_metrics(facts: &Facts) -> Value {
     let mut benchmarks = Map::new();
     let mut put = |row: &RowFacts, arm: &str, measure: String, value: Value| {
         let name = [&facts.suite, &row.bench, &row.case, arm]
@@ -73,30 +73,29 @@ fn bencher(facts: &Facts) -> Value {
         let measure = format!("{}_{}", row.metric, row.stat);
         let arm = if row.twin { format!("{} (A/A)", row.arm) } else { row.arm.clone() };
         // A second reference has rows of its own; its figures stand in those of the first.
-        let against = &facts.rows.iter().find(|first| same(first, row)).unwrap_or(row).reference;
+        let against =
+            &facts.rows.iter().find(|first| share_figure(first, row)).unwrap_or(row).reference;
         let is_first = *against == row.reference;
         if let (Some(clear), Some(protected), true) = (row.clear, row.protected, is_first) {
             put(row, &row.reference, measure.clone(), json!({ "value": clear }));
             put(row, &arm, measure.clone(), json!({ "value": protected }));
         }
-        let (name, cost) = match row.as_difference {
-            true => ("difference", row.difference),
-            false => ("ratio", row.ratio),
-        };
+        let (name, cost) =
+            if row.as_difference { ("difference", row.difference) } else { ("ratio", row.ratio) };
         let to = if is_first { String::new() } else { format!("_to_{}", row.reference) };
         if let Some(cost) = cost {
-            put(row, &arm, format!("{measure}_{name}{to}"), bounded(cost));
+            put(row, &arm, format!("{measure}_{name}{to}"), to_bencher(cost));
         }
     }
     Value::Object(benchmarks)
 }
 
-fn same(one: &RowFacts, other: &RowFacts) -> bool {
-    let key = |row: &RowFacts| (row.bench.clone(), row.case.clone(), row.metric.clone());
-    key(one) == key(other)
+/// Whether two rows are of the same figure, over whichever reference.
+fn share_figure(one: &RowFacts, other: &RowFacts) -> bool {
+    (&one.bench, &one.case, &one.metric) == (&other.bench, &other.case, &other.metric)
 }
 
-fn bounded(estimate: Estimated) -> Value {
+fn to_bencher(estimate: Estimated) -> Value {
     let mut value = json!({ "value": estimate.value });
     if let Some([low, high]) = estimate.interval {
         value["lower_value"] = low.into();

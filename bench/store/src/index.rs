@@ -1,47 +1,48 @@
-//! The index of many records: SQLite in a file, or PostgreSQL.
-
-mod postgres;
-mod schema;
-mod sqlite;
-
-use std::path::Path;
+//! The index of many records: what it holds, is asked and answers, whatever the database.
 
 use confide_bench::{Facts, RowFacts};
-
-use postgres::Postgres;
-use sqlite::Sqlite;
+use rusqlite::types::FromSql;
 
 use crate::error::StoreError;
 
-/// Lines of one answer; whoever wants more narrows the question.
+/// The most lines of one answer; narrower queries give the others.
 const LINES_MAX: i64 = 10_000;
 
-/// Knows records by their hash, and their rows.
+/// An index of records, which it knows by their hash, and of their rows.
 pub trait Index {
-    /// `sqlite` or `postgresql`.
+    /// The database's name: `sqlite` or `postgresql`.
     fn name(&self) -> &'static str;
 
     /// Adds a record and its rows in one step, where it is not known yet.
-    fn add(&mut self, facts: &Facts, path: &str) -> Result<Added, StoreError>;
+    ///
+    /// # Errors
+    /// [`StoreError`] where the database refuses.
+    fn add(&mut self, facts: &Facts, path: &str) -> Result<Addition, StoreError>;
 
-    /// Records, the newest first.
+    /// Lists records, the newest first.
+    ///
+    /// # Errors
+    /// [`StoreError`] where the database refuses.
     fn list(&mut self, query: &Query) -> Result<Vec<RecordLine>, StoreError>;
 
-    /// Rows over records, the newest record first: the history of a row.
+    /// Lists rows over records, the newest record first: the history of a row.
+    ///
+    /// # Errors
+    /// [`StoreError`] where the database refuses.
     fn rows(&mut self, query: &Query) -> Result<Vec<RowLine>, StoreError>;
 }
 
-/// What became of a record.
+/// Whether a record was added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Added {
-    /// It is new.
-    New,
-    /// It was there.
-    Known,
+pub enum Addition {
+    /// The record is new in the index.
+    Added,
+    /// The index had it already.
+    Present,
 }
 
-/// Which records and rows. An empty field asks nothing.
+/// Which records and rows. An empty field selects all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Query {
     /// The suite's name.
@@ -54,16 +55,16 @@ pub struct Query {
     pub arm: String,
     /// The metric.
     pub metric: String,
-    /// Started at or after this (unix seconds).
+    /// The earliest start, in Unix seconds.
     pub since_unix_s: u64,
-    /// A/A rows too.
+    /// Whether A/A rows are selected too.
     pub twins: bool,
 }
 
 /// A record in the index.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RecordLine {
-    /// What it is known by.
+    /// The record's SHA-256, by which it is known.
     pub sha256: String,
     /// The suite's name.
     pub suite: String,
@@ -73,9 +74,9 @@ pub struct RecordLine {
     pub version: String,
     /// The commit.
     pub commit: String,
-    /// Wall clock at its start.
+    /// When it was started, in Unix seconds.
     pub started_unix_s: i64,
-    /// Of all its sessions.
+    /// The wall time of all its sessions, in seconds.
     pub wall_s: f64,
     /// Why it is partial.
     pub partial: Option<String>,
@@ -90,9 +91,9 @@ pub struct RecordLine {
 /// A row of a record in the index.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RowLine {
-    /// Of the record.
+    /// When the record was started, in Unix seconds.
     pub started_unix_s: i64,
-    /// The record's hash.
+    /// The record's SHA-256.
     pub sha256: String,
     /// What the A/A rows of the record say.
     pub validity: String,
@@ -102,19 +103,19 @@ pub struct RowLine {
     pub case: String,
     /// The arm.
     pub arm: String,
-    /// What it is set against.
+    /// The reference arm.
     pub reference: String,
-    /// The A/A row.
+    /// Whether it is an A/A row.
     pub twin: bool,
     /// The metric.
     pub metric: String,
-    /// How it was reduced.
+    /// How the metric was reduced.
     pub stat: String,
-    /// Of the reference arm.
+    /// The figure of the reference arm.
     pub clear: Option<f64>,
-    /// Of the arm.
+    /// The figure of the arm.
     pub protected: Option<f64>,
-    /// Pairs.
+    /// The number of pairs.
     pub blocks: i64,
     /// The cost as a ratio, with its interval where one may be printed.
     pub ratio: [Option<f64>; 3],
@@ -122,120 +123,147 @@ pub struct RowLine {
     pub difference: [Option<f64>; 3],
     /// `within`, `above`, `below`, `undecided` or `not_evaluated`.
     pub verdict: String,
-    /// It rests on something simulated.
+    /// Whether it rests on something simulated.
     pub simulated: bool,
 }
 
-/// Opens what `place` names: `postgres://…` or `postgresql://…`, otherwise the path of a SQLite file,
-/// which is made where it is missing. Brings the schema up to date.
-///
-/// # Errors
-/// When the database cannot be opened or was written by a newer version.
-pub fn open(place: &str) -> Result<Box<dyn Index>, StoreError> {
-    if place.starts_with("postgres://") || place.starts_with("postgresql://") {
-        return Ok(Box::new(Postgres::open(place)?));
-    }
-    Ok(Box::new(Sqlite::open(Path::new(place))?))
+/// A row of a database's answer.
+pub(crate) trait Columns {
+    /// The value of a column, from 0.
+    fn column<T>(&self, index: usize) -> Result<T, StoreError>
+    where
+        T: FromSql + for<'a> tokio_postgres::types::FromSql<'a>;
 }
 
-/// The migrations that a database at `version` lacks, with the version that each leads to.
-fn missing_migrations(
-    version: Option<i64>,
-) -> Result<impl Iterator<Item = (i64, &'static schema::Migration)>, StoreError> {
-    let (got, wanted) = (version.unwrap_or(0), schema::MIGRATIONS.len() as i64);
-    if got < 0 || got > wanted {
-        return Err(StoreError::Schema { wanted, got });
+impl RecordLine {
+    /// Reads a row of `schema::LIST`.
+    pub(crate) fn from_columns(row: &impl Columns) -> Result<Self, StoreError> {
+        Ok(Self {
+            sha256: row.column(0)?,
+            suite: row.column(1)?,
+            machine: row.column(2)?,
+            version: row.column(3)?,
+            commit: row.column(4)?,
+            started_unix_s: row.column(5)?,
+            wall_s: row.column(6)?,
+            partial: row.column(7)?,
+            validity: row.column(8)?,
+            path: row.column(9)?,
+            rows: row.column(10)?,
+        })
     }
-    Ok((1..).zip(schema::MIGRATIONS).skip(got as usize))
+}
+
+impl RowLine {
+    /// Reads a row of `schema::ROWS`.
+    pub(crate) fn from_columns(row: &impl Columns) -> Result<Self, StoreError> {
+        Ok(Self {
+            started_unix_s: row.column(0)?,
+            sha256: row.column(1)?,
+            validity: row.column(2)?,
+            bench: row.column(3)?,
+            case: row.column(4)?,
+            arm: row.column(5)?,
+            reference: row.column(6)?,
+            twin: row.column::<i64>(7)? != 0,
+            metric: row.column(8)?,
+            stat: row.column(9)?,
+            clear: row.column(10)?,
+            protected: row.column(11)?,
+            blocks: row.column(12)?,
+            ratio: [row.column(13)?, row.column(14)?, row.column(15)?],
+            difference: [row.column(16)?, row.column(17)?, row.column(18)?],
+            verdict: row.column(19)?,
+            simulated: row.column::<i64>(20)? != 0,
+        })
+    }
 }
 
 /// A value to be bound.
 #[derive(Clone, Debug)]
-enum Cell {
-    Text(String),
-    MaybeText(Option<String>),
+pub(crate) enum Cell {
+    Text(Option<String>),
     Integer(i64),
-    Float(f64),
-    MaybeFloat(Option<f64>),
+    Float(Option<f64>),
 }
 
-/// The columns of a record, in the order of [`schema::ADD_RECORD`].
-fn record_cells(facts: &Facts, path: &str) -> Vec<Cell> {
-    let text = |text: &str| Cell::Text(text.to_owned());
+impl From<&String> for Cell {
+    fn from(text: &String) -> Self {
+        Self::Text(Some(text.clone()))
+    }
+}
+
+impl From<bool> for Cell {
+    fn from(flag: bool) -> Self {
+        Self::Integer(flag.into())
+    }
+}
+
+/// The columns of a record, in the order of `schema::ADD_RECORD`.
+pub(crate) fn record_cells(facts: &Facts, path: &str) -> Vec<Cell> {
     vec![
-        text(&facts.sha256),
-        text(&facts.suite),
-        text(&facts.suite_sha256),
-        text(&facts.plan_sha256),
-        text(&facts.machine),
-        text(&facts.version),
-        text(&facts.commit),
-        text(&facts.effort),
-        Cell::Integer(signed(facts.started_unix_s)),
-        Cell::Float(facts.wall_s),
-        Cell::MaybeText(facts.partial.clone()),
-        text(&facts.validity),
-        text(path),
+        (&facts.sha256).into(),
+        (&facts.suite).into(),
+        (&facts.suite_sha256).into(),
+        (&facts.plan_sha256).into(),
+        (&facts.machine).into(),
+        (&facts.version).into(),
+        (&facts.commit).into(),
+        (&facts.effort).into(),
+        Cell::Integer(to_signed(facts.started_unix_s)),
+        Cell::Float(Some(facts.wall_s)),
+        Cell::Text(facts.partial.clone()),
+        (&facts.validity).into(),
+        Cell::Text(Some(path.to_owned())),
     ]
 }
 
-/// The columns of a row, in the order of [`schema::ADD_ROW`].
-fn row_cells(sha256: &str, number: usize, row: &RowFacts) -> Vec<Cell> {
-    let text = |text: &str| Cell::Text(text.to_owned());
-    let flag = |flag: bool| Cell::Integer(i64::from(flag));
-    let mut cells = vec![
-        text(sha256),
-        Cell::Integer(number as i64),
-        text(&row.label),
-        text(&row.bench),
-        text(&row.case),
-        text(&row.model),
-        text(&row.metric),
-        text(&row.stat),
-        text(&row.reference),
-        text(&row.arm),
-        flag(row.twin),
-        flag(row.headline),
-        Cell::MaybeFloat(row.clear),
-        Cell::MaybeFloat(row.protected),
-        Cell::Integer(row.blocks as i64),
+/// The columns of a record's rows, in the order of `schema::ADD_ROW`.
+pub(crate) fn rows_cells(facts: &Facts) -> impl Iterator<Item = Vec<Cell>> {
+    (0..).zip(&facts.rows).map(|(number, row)| row_cells(&facts.sha256, number, row))
+}
+
+fn row_cells(sha256: &String, number: i64, row: &RowFacts) -> Vec<Cell> {
+    let texts = [
+        &row.label,
+        &row.bench,
+        &row.case,
+        &row.model,
+        &row.metric,
+        &row.stat,
+        &row.reference,
+        &row.arm,
     ];
+    let mut cells = vec![sha256.into(), Cell::Integer(number)];
+    cells.extend(texts.map(Cell::from));
+    cells.extend([row.twin.into(), row.headline.into()]);
+    cells.extend([Cell::Float(row.clear), Cell::Float(row.protected)]);
+    cells.push(Cell::Integer(row.blocks as i64));
     for estimate in [row.ratio, row.difference] {
         let ends = estimate.and_then(|estimate| estimate.interval);
-        cells.push(Cell::MaybeFloat(estimate.map(|estimate| estimate.value)));
-        cells.push(Cell::MaybeFloat(ends.map(|ends| ends[0])));
-        cells.push(Cell::MaybeFloat(ends.map(|ends| ends[1])));
+        cells.push(Cell::Float(estimate.map(|estimate| estimate.value)));
+        cells.extend([0, 1].map(|end| Cell::Float(ends.map(|ends| ends[end]))));
     }
-    cells.extend([text(&row.verdict), flag(row.simulated), flag(row.client_bound)]);
+    cells.extend([(&row.verdict).into(), row.simulated.into(), row.client_bound.into()]);
     cells
 }
 
-/// What [`schema::LIST`] asks for.
-fn list_cells(query: &Query) -> Vec<Cell> {
-    vec![
-        Cell::Text(query.suite.clone()),
-        Cell::Text(query.machine.clone()),
-        Cell::Integer(signed(query.since_unix_s)),
-        Cell::Integer(LINES_MAX),
-    ]
+/// What `schema::LIST` asks for.
+pub(crate) fn list_query_cells(query: &Query) -> Vec<Cell> {
+    let since = Cell::Integer(to_signed(query.since_unix_s));
+    vec![(&query.suite).into(), (&query.machine).into(), since, Cell::Integer(LINES_MAX)]
 }
 
-/// What [`schema::ROWS`] asks for.
-fn rows_cells(query: &Query) -> Vec<Cell> {
-    let text = |text: &str| Cell::Text(text.to_owned());
-    vec![
-        text(&query.suite),
-        text(&query.machine),
-        Cell::Integer(signed(query.since_unix_s)),
-        text(&query.bench),
-        text(&query.arm),
-        text(&query.metric),
-        Cell::Integer(i64::from(query.twins)),
-        Cell::Integer(LINES_MAX),
-    ]
+/// What `schema::ROWS` asks for.
+pub(crate) fn rows_query_cells(query: &Query) -> Vec<Cell> {
+    let since = Cell::Integer(to_signed(query.since_unix_s));
+    let mut cells = vec![(&query.suite).into(), (&query.machine).into(), since];
+    cells.extend([&query.bench, &query.arm, &query.metric].map(Cell::from));
+    cells.extend([query.twins.into(), Cell::Integer(LINES_MAX)]);
+    cells
 }
 
 /// Seconds and counts stay far below 2^63.
-fn signed(number: u64) -> i64 {
+fn to_signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }

@@ -107,7 +107,7 @@ impl Table {
         let mut text = head.join(",") + "\n";
         for line in 0..self.columns.first().map_or(0, |(_, column)| column.len()) {
             let cells: Vec<String> =
-                self.columns.iter().map(|(_, column)| quoted(column.cell(line))).collect();
+                self.columns.iter().map(|(_, column)| quote_cell(column.cell(line))).collect();
             text.push_str(&cells.join(","));
             text.push('\n');
         }
@@ -144,7 +144,7 @@ fn end(estimate: Option<Estimated>, which: usize) -> Option<f64> {
     estimate?.interval.map(|ends| ends[which])
 }
 
-fn quoted(cell: String) -> String {
+fn quote_cell(cell: String) -> String {
     if cell.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", cell.replace('"', "\"\""))
     } else {

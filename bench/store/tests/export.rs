@@ -17,7 +17,7 @@ use serde_json::Value;
 #[test]
 fn every_kept_record_as_this_version_writes_it_is_what_the_schema_says() {
     let schema = jsonschema::validator_for(&record_schema()).unwrap();
-    for loaded in kept() {
+    for loaded in read_kept_records() {
         let document: Value = serde_json::from_str(&loaded.document().unwrap()).unwrap();
         let wrong: Vec<String> = schema
             .iter_errors(&document)
@@ -58,7 +58,7 @@ fn the_schema_refuses_what_is_no_record() {
 
 #[test]
 fn a_record_of_layout_1_reads_back_the_same_once_it_is_one_document() {
-    for loaded in kept() {
+    for loaded in read_kept_records() {
         let scratch = Folder::new(&format!("converted-{}", name(&loaded)));
         let folder = scratch.path();
         std::fs::write(folder.join("record.json"), text(&loaded, Format::Json, TableName::Rows))
@@ -162,7 +162,7 @@ fn bencher_has_bounds_only_where_there_is_an_interval() {
     assert_eq!(bounded, intervals.count());
 }
 
-fn kept() -> Vec<Loaded> {
+fn read_kept_records() -> Vec<Loaded> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../records");
     let mut paths: Vec<PathBuf> =
         std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();

@@ -7,7 +7,7 @@ use std::{
 };
 
 use confide_bench::{Estimated, Facts, Loaded, RowFacts};
-use confide_store::{Added, Index, Query, StoreError, open};
+use confide_store::{Addition, Index, Query, StoreError, open};
 use confide_tests::Folder;
 
 #[test]
@@ -54,9 +54,9 @@ fn knows_records(place: &str) {
     let index = &mut *index;
     assert_eq!(index.list(&Query::default()).unwrap(), []);
     let [old, new] = [facts("aa", 100, 1.25), facts("bb", 200, 1.5)];
-    assert_eq!(index.add(&old, "somewhere/old").unwrap(), Added::New);
-    assert_eq!(index.add(&new, "somewhere/new").unwrap(), Added::New);
-    assert_eq!(index.add(&old, "elsewhere").unwrap(), Added::Known);
+    assert_eq!(index.add(&old, "somewhere/old").unwrap(), Addition::Added);
+    assert_eq!(index.add(&new, "somewhere/new").unwrap(), Addition::Added);
+    assert_eq!(index.add(&old, "elsewhere").unwrap(), Addition::Present);
     lists_the_newest_first(index);
     shows_the_history_of_a_row(index);
     takes_no_value_for_a_statement(index);
@@ -98,7 +98,7 @@ fn takes_no_value_for_a_statement(index: &mut dyn Index) {
     let mut facts = facts(evil, 50, 1.0);
     facts.suite = evil.into();
     facts.rows[0].arm = "%".into();
-    assert_eq!(index.add(&facts, evil).unwrap(), Added::New);
+    assert_eq!(index.add(&facts, evil).unwrap(), Addition::Added);
     let lines = index.list(&Query { suite: evil.into(), ..Query::default() }).unwrap();
     assert_eq!((lines.len(), lines[0].path.as_str()), (1, evil));
     // No pattern either: a per cent sign is itself.
@@ -111,7 +111,7 @@ fn takes_no_value_for_a_statement(index: &mut dyn Index) {
 fn takes_real_records(index: &mut dyn Index) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../records/2026-11-22-batch");
     let facts = Loaded::read(&folder).unwrap().facts();
-    assert_eq!(index.add(&facts, "batch").unwrap(), Added::New);
+    assert_eq!(index.add(&facts, "batch").unwrap(), Addition::Added);
     let query = Query { suite: "batch".into(), twins: true, ..Query::default() };
     assert_eq!(index.rows(&query).unwrap().len(), facts.rows.len());
 }
@@ -175,11 +175,11 @@ impl Server {
         // The path of a socket has to be short.
         let folder = Folder::new("store");
         let data = folder.join("data");
-        if is_root() && !given_to_nobody(folder.path()) {
+        if is_root() && !give_to_nobody(folder.path()) {
             println!("skipped: PostgreSQL refuses root, and no other user can be taken");
             return None;
         }
-        let made = as_nobody("initdb")
+        let made = command_as_nobody("initdb")
             .args(["--no-sync", "--auth=trust", "--username=confide", "--pgdata"])
             .arg(&data)
             .stdout(Stdio::null())
@@ -189,7 +189,7 @@ impl Server {
             println!("skipped: no PostgreSQL (Debian package postgresql: initdb on the PATH)");
             return None;
         }
-        let process = as_nobody("postgres")
+        let process = command_as_nobody("postgres")
             .arg("-D")
             .arg(&data)
             .args(["-c", "listen_addresses=", "-c", "fsync=off", "-c"])
@@ -228,13 +228,13 @@ fn is_root() -> bool {
 }
 
 /// PostgreSQL refuses to run as root; the folder then belongs to `nobody`.
-fn given_to_nobody(folder: &Path) -> bool {
+fn give_to_nobody(folder: &Path) -> bool {
     let changed = Command::new("chown").arg("65534:65534").arg(folder).status();
     changed.is_ok_and(|status| status.success())
         && Command::new("setpriv").arg("--version").output().is_ok()
 }
 
-fn as_nobody(program: &str) -> Command {
+fn command_as_nobody(program: &str) -> Command {
     if !is_root() {
         return Command::new(program);
     }

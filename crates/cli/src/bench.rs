@@ -11,15 +11,17 @@ mod progress;
 mod read;
 mod report;
 mod run;
-mod schema;
 mod seeds;
 mod selftest;
 
-use std::process::ExitCode;
+use std::{
+    io::{stdin, stdout},
+    process::ExitCode,
+};
 
 use confide_bench::BenchError;
 
-use crate::error::CliError;
+use crate::{error::CliError, process};
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -84,7 +86,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         Command::List(args) => index::list(&args),
         Command::Query(args) => index::query(&args),
         Command::Export(args) => export::run(&args),
-        Command::Schema => schema::run(),
+        Command::Schema => print_schema(),
         Command::Machine(args) => machine::run(&args),
         Command::Read(args) => read::run(&args),
         Command::Seeds(args) => seeds::run(&args),
@@ -92,19 +94,26 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         Command::Check(args) => check::run(&args),
         Command::Selftest(args) => selftest::run(args),
         Command::EmptyArm { samples } => {
-            confide_bench::empty_arm(samples, std::io::stdin().lock(), std::io::stdout().lock())
-                .map_err(CliError::new)?;
-            Ok(ExitCode::SUCCESS)
+            confide_bench::empty_arm(samples, stdin().lock(), stdout().lock())
+                .map(|()| ExitCode::SUCCESS)
+                .map_err(CliError::new)
         }
         Command::SpinArm { delay } => {
-            confide_bench::spin_arm(delay, std::io::stdin().lock(), std::io::stdout().lock())
-                .map_err(CliError::new)?;
-            Ok(ExitCode::SUCCESS)
+            confide_bench::spin_arm(delay, stdin().lock(), stdout().lock())
+                .map(|()| ExitCode::SUCCESS)
+                .map_err(CliError::new)
         }
     }
 }
 
-fn explained(error: BenchError) -> CliError {
+/// Prints the JSON Schema of `record.json`.
+fn print_schema() -> Result<ExitCode, CliError> {
+    let text = serde_json::to_string_pretty(&confide_bench::record_schema());
+    process::print_whole(&(text.map_err(CliError::new)? + "\n"))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn explain_error(error: BenchError) -> CliError {
     let hint = match &error {
         BenchError::NoSuchProgram { .. } => {
             Some("`make build` puts the arms beside this program, where they are looked for first")
@@ -123,9 +132,9 @@ fn explained(error: BenchError) -> CliError {
         }
         _ => None,
     };
-    let shown = CliError::new(error);
+    let failure = CliError::new(error);
     match hint {
-        Some(hint) => shown.hint(hint),
-        None => shown,
+        Some(hint) => failure.hint(hint),
+        None => failure,
     }
 }

@@ -118,10 +118,10 @@ fn the_same_seed_is_the_same_work_and_the_log_holds_every_figure() {
         let told = load(&serve, &["--rate", "100", "--requests", "30", "--events", path_text]);
         let logged = read(&path);
         assert_eq!(logged.events.len(), 30);
-        assert!(logged.head.is_some() && logged.client.is_some() && !logged.cut);
+        assert!(logged.head.is_some() && logged.client.is_some() && !logged.is_cut);
         // What was printed is a function of the log.
         let limits = logged.head.as_ref().unwrap().limits;
-        let again = confide_load::Summary::of(&logged.events, limits);
+        let again = confide_load::Summary::from_events(&logged.events, limits);
         let printed = told["summary"]["ttft"]["p50_ms"].as_f64().unwrap();
         assert!((again.ttft.p50_ms.unwrap() - printed).abs() < 1e-3);
         logged.events
@@ -171,7 +171,7 @@ fn an_interrupted_run_leaves_a_log_that_can_be_read() {
     let out = child.wait_with_output().unwrap();
     assert_eq!(out.status.code(), Some(130), "{}", String::from_utf8_lossy(&out.stderr));
     let logged = read(&path);
-    assert!(!logged.cut && logged.client.is_some());
+    assert!(!logged.is_cut && logged.client.is_some());
     let others = logged.events.iter().filter(|event| !event.is_complete());
     assert!(others.into_iter().all(|event| event.error.as_deref() == Some(CUT)));
     let told: Value = serde_json::from_slice(&out.stdout).unwrap();

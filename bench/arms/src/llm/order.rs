@@ -43,7 +43,7 @@ impl Order {
         let limit = |name: &str| optional(run, name);
         let sessions = match run.text("session", "new")?.as_str() {
             "new" => Sessions::New,
-            "kept" => Sessions::Kept { first: param_u32(run, "sessions", 0)? },
+            "kept" => Sessions::Reused { first: param_u32(run, "sessions", 0)? },
             other => return Err(format!("param session: wanted new or kept, got {other}")),
         };
         let requests = run.requests.clamp(1, REQUESTS_MAX);
@@ -117,7 +117,7 @@ fn param_u32(run: &Run, name: &str, default: u64) -> Outcome<u32> {
 /// A number, or a text `64..256`.
 fn lengths(run: &Run, name: &str, default: u32) -> Outcome<Lengths> {
     let text = match run.params.get(name) {
-        None => return Ok(Lengths::fixed(default)),
+        None => return Ok(Lengths::exactly(default)),
         Some(Value::String(text)) => text.clone(),
         Some(value) => value.to_string(),
     };
@@ -145,7 +145,7 @@ mod tests {
         assert_eq!(order.workload.arrivals, Arrivals::Constant { rate_per_s: 5.0 });
         assert_eq!((order.workload.requests, order.workload.seed), (7, 3));
         assert_eq!(order.workload.prompt_tokens, Lengths { min: 4, max: 9 });
-        assert_eq!(order.sessions, Sessions::Kept { first: 4 });
+        assert_eq!(order.sessions, Sessions::Reused { first: 4 });
         assert_eq!(order.limits.ttft_ms, Some(200.0));
     }
 

@@ -69,24 +69,24 @@ fn measure(args: &Args) -> Outcome<Value> {
         arrivals: Arrivals::Closed { users: args.users, ramp_s: 0.0 },
         requests: args.requests,
         duration_s: None,
-        prompt_tokens: Lengths::fixed(args.prompt_tokens),
-        output_tokens: Lengths::fixed(args.output_tokens),
+        prompt_tokens: Lengths::exactly(args.prompt_tokens),
+        output_tokens: Lengths::exactly(args.output_tokens),
         seed: 1,
     };
     let plan = Arc::new(Plan::new(&workload).map_err(|error| error.to_string())?);
     let url = format!("http://{}", args.way.server());
     let target = Target::parse(&url, &args.model).map_err(|error| error.to_string())?;
     let transport: Arc<dyn Transport> = Arc::new(Route::new(&args.way)?);
-    let options = Options { sessions: Sessions::Kept { first: 0 }, ..Options::default() };
+    let options = Options { sessions: Sessions::Reused { first: 0 }, ..Options::default() };
     let stop = AtomicBool::new(false);
     let outcome = load(&plan, &Arc::new(target), &transport, &options, &stop, &mut |_| {})
         .map_err(|error| error.to_string())?;
-    let summary = Summary::of(&outcome.events, Limits::default());
+    let summary = Summary::from_events(&outcome.events, Limits::default());
     if summary.complete != summary.requests {
         let error = outcome.events.iter().find_map(|event| event.error.clone());
         return Err(format!("saturation: a request failed: {}", error.unwrap_or_default()));
     }
-    let bounds = Bound::of(&summary, &outcome.client);
+    let bounds = Bound::find(&summary, &outcome.client);
     Ok(json!({
         "rate_per_s": summary.qps,
         "by": "closed loop, answers over the time from the first request to the last byte",

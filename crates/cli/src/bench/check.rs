@@ -1,11 +1,11 @@
 //! `confide bench check`.
 
-use std::{io::Write, path::PathBuf, process::ExitCode};
+use std::{path::PathBuf, process::ExitCode};
 
 use confide_bench::{CheckOptions, Checked, Loaded, check, check_against};
 
-use super::explained;
-use crate::error::CliError;
+use super::explain_error;
+use crate::{error::CliError, process};
 
 /// Exit statuses, worst first.
 const OUTSIDE: u8 = 1;
@@ -57,19 +57,17 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
         bench: args.bench.clone(),
         both_ways: args.both_ways,
     };
-    let record = Loaded::read(&args.record).map_err(explained)?;
+    let record = Loaded::read(&args.record).map_err(explain_error)?;
     let result = match &args.baseline {
         None => check(&record, &options),
         Some(path) => {
-            let baseline = Loaded::read(path).map_err(explained)?;
+            let baseline = Loaded::read(path).map_err(explain_error)?;
             check_against(&record, &baseline, &options)
         }
     }
-    .map_err(explained)?;
+    .map_err(explain_error)?;
     let text = if args.json { result.json().map_err(CliError::new)? } else { result.text() };
-    std::io::stdout()
-        .write_all(text.as_bytes())
-        .map_err(|error| CliError::new(format!("cannot write to standard output: {error}")))?;
+    process::print_whole(&text)?;
     Ok(match result.checked {
         Checked::Within => ExitCode::SUCCESS,
         Checked::Outside => ExitCode::from(OUTSIDE),

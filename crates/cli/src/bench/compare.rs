@@ -1,15 +1,14 @@
 //! `confide bench compare`.
 
 use std::{
-    io::Write,
     path::{Path, PathBuf},
     process::ExitCode,
 };
 
 use confide_bench::{CompareOptions, Loaded, compare};
 
-use super::explained;
-use crate::error::CliError;
+use super::explain_error;
+use crate::{error::CliError, process};
 
 /// Exit status where nothing could be compared.
 const REFUSED: u8 = 4;
@@ -92,9 +91,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
         (_, true) => comparison.markdown(),
         _ => comparison.text(),
     };
-    std::io::stdout()
-        .write_all(text.as_bytes())
-        .map_err(|error| CliError::new(format!("cannot write to standard output: {error}")))?;
+    process::print_whole(&text)?;
     Ok(if comparison.has_shown() { ExitCode::SUCCESS } else { ExitCode::from(REFUSED) })
 }
 
@@ -102,7 +99,7 @@ fn side(first: Option<&PathBuf>, more: &[PathBuf]) -> Result<Vec<Loaded>, CliErr
     let mut loaded = Vec::new();
     for path in first.into_iter().chain(more) {
         for record in records_under(path)? {
-            loaded.push(Loaded::read(&record).map_err(explained)?);
+            loaded.push(Loaded::read(&record).map_err(explain_error)?);
         }
     }
     Ok(loaded)

@@ -7,10 +7,11 @@ use std::{
     process::ExitCode,
 };
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use confide_bench::Loaded;
 use confide_store::{Format, TableName, export};
 
-use super::{explained, index::shown};
+use super::{explain_error, index::explain_store_error};
 use crate::error::CliError;
 
 #[derive(clap::Args)]
@@ -19,53 +20,45 @@ pub(crate) struct Args {
     #[arg(value_name = "RECORD")]
     record: PathBuf,
     /// json: the whole run as one document; bencher: Bencher's metric format; csv and parquet: a table
-    #[arg(long)]
-    format: Formats,
+    #[arg(long, value_parser = PossibleValuesParser::new(["json", "csv", "parquet", "bencher"]).map(format_named))]
+    format: Format,
     /// Of csv and parquet: its rows, or every number of every sample
-    #[arg(long, default_value = "rows")]
-    table: Tables,
+    #[arg(long, default_value = "rows", value_parser = PossibleValuesParser::new(["rows", "samples"]).map(table_named))]
+    table: TableName,
     /// Where to write, instead of to standard output
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
 
-#[derive(Clone, Copy, clap::ValueEnum)]
-enum Formats {
-    Json,
-    Csv,
-    Parquet,
-    Bencher,
-}
-
-#[derive(Clone, Copy, clap::ValueEnum)]
-enum Tables {
-    Rows,
-    Samples,
-}
-
 pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
-    let format = match args.format {
-        Formats::Json => Format::Json,
-        Formats::Csv => Format::Csv,
-        Formats::Parquet => Format::Parquet,
-        Formats::Bencher => Format::Bencher,
-    };
-    let table = match args.table {
-        Tables::Rows => TableName::Rows,
-        Tables::Samples => TableName::Samples,
-    };
-    let loaded = Loaded::read(&args.record).map_err(explained)?;
+    let (format, table) = (args.format, args.table);
+    let loaded = Loaded::read(&args.record).map_err(explain_error)?;
     match &args.out {
         Some(path) => {
             let file = File::create(path).map_err(|error| {
                 CliError::new(format!("cannot create {}: {error}", path.display()))
             })?;
-            export(&loaded, format, table, BufWriter::new(file)).map_err(shown)?;
+            export(&loaded, format, table, BufWriter::new(file)).map_err(explain_store_error)?;
         }
         None if format == Format::Parquet && std::io::stdout().is_terminal() => {
             return Err(CliError::new("parquet is not for a terminal").hint("--out FILE"));
         }
-        None => export(&loaded, format, table, std::io::stdout()).map_err(shown)?,
+        None => export(&loaded, format, table, std::io::stdout()).map_err(explain_store_error)?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The format of a possible value of `--format`.
+fn format_named(name: String) -> Format {
+    match name.as_str() {
+        "csv" => Format::Csv,
+        "parquet" => Format::Parquet,
+        "bencher" => Format::Bencher,
+        _ => Format::Json,
+    }
+}
+
+/// The table of a possible value of `--table`.
+fn table_named(name: String) -> TableName {
+    if name == "samples" { TableName::Samples } else { TableName::Rows }
 }

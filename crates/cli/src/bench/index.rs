@@ -3,9 +3,10 @@
 use std::{path::PathBuf, process::ExitCode};
 
 use confide_bench::Loaded;
-use confide_store::{Added, Index, Query, RowLine, StoreError, open};
+use confide_evidence::UnixSeconds;
+use confide_store::{Addition, Index, Query, RowLine, StoreError, open};
 
-use super::explained;
+use super::explain_error;
 use crate::error::CliError;
 
 /// Where the index is unless it is said.
@@ -32,7 +33,7 @@ pub(crate) struct ListArgs {
     #[command(flatten)]
     store: Store,
     #[command(flatten)]
-    which: Which,
+    selection: Selection,
 }
 
 #[derive(clap::Args)]
@@ -40,7 +41,7 @@ pub(crate) struct QueryArgs {
     #[command(flatten)]
     store: Store,
     #[command(flatten)]
-    which: Which,
+    selection: Selection,
     /// Rows of this bench
     #[arg(long, value_name = "NAME", default_value = "")]
     bench: String,
@@ -56,7 +57,7 @@ pub(crate) struct QueryArgs {
 }
 
 #[derive(clap::Args)]
-struct Which {
+struct Selection {
     /// Records of this suite
     #[arg(long, value_name = "NAME", default_value = "")]
     suite: String,
@@ -68,7 +69,7 @@ struct Which {
     since: u64,
 }
 
-impl Which {
+impl Selection {
     fn query(&self) -> Query {
         Query {
             suite: self.suite.clone(),
@@ -81,15 +82,15 @@ impl Which {
 
 /// Adds records.
 pub(super) fn index(args: &IndexArgs) -> Result<ExitCode, CliError> {
-    let mut index = opened(&args.store)?;
+    let mut index = open_index(&args.store)?;
     for folder in &args.folders {
-        for record in confide_bench::record_folders(folder).map_err(explained)? {
-            let loaded = Loaded::read(&record).map_err(explained)?;
+        for record in confide_bench::record_folders(folder).map_err(explain_error)? {
+            let loaded = Loaded::read(&record).map_err(explain_error)?;
             let facts = loaded.facts();
             let path = loaded.path().display().to_string();
-            let added = match index.add(&facts, &path).map_err(shown)? {
-                Added::New => "added",
-                Added::Known => "known",
+            let added = match index.add(&facts, &path).map_err(explain_store_error)? {
+                Addition::Added => "added",
+                Addition::Present => "known",
             };
             println!("{added}  {}  {:<12} {path}", &facts.sha256[..12], facts.suite);
         }
@@ -99,8 +100,8 @@ pub(super) fn index(args: &IndexArgs) -> Result<ExitCode, CliError> {
 
 /// Prints records.
 pub(super) fn list(args: &ListArgs) -> Result<ExitCode, CliError> {
-    let mut index = opened(&args.store)?;
-    for line in index.list(&args.which.query()).map_err(shown)? {
+    let mut index = open_index(&args.store)?;
+    for line in index.list(&args.selection.query()).map_err(explain_store_error)? {
         let partial = if line.partial.is_some() { ", partial" } else { "" };
         println!(
             "{}  {}  {:<12} {}{partial}, {} rows, {:.0} s, {}; {}; {}",
@@ -120,34 +121,34 @@ pub(super) fn list(args: &ListArgs) -> Result<ExitCode, CliError> {
 
 /// Prints rows over records, one arm and metric after the other, the newest first.
 pub(super) fn query(args: &QueryArgs) -> Result<ExitCode, CliError> {
-    let mut index = opened(&args.store)?;
+    let mut index = open_index(&args.store)?;
     let query = Query {
         bench: args.bench.clone(),
         arm: args.arm.clone(),
         metric: args.metric.clone(),
         twins: args.twins,
-        ..args.which.query()
+        ..args.selection.query()
     };
     let mut last = String::new();
-    for row in index.rows(&query).map_err(shown)? {
-        let head = head(&row);
+    for row in index.rows(&query).map_err(explain_store_error)? {
+        let head = render_head(&row);
         if head != last {
             println!("{head}");
             last = head;
         }
-        println!("  {}  {}  {}", date(row.started_unix_s), &row.sha256[..12], figures(&row));
+        println!("  {}  {}  {}", date(row.started_unix_s), &row.sha256[..12], render_figures(&row));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn head(row: &RowLine) -> String {
+fn render_head(row: &RowLine) -> String {
     let case = if row.case.is_empty() { String::new() } else { format!(", {}", row.case) };
     let twin = if row.twin { " (A/A)" } else { "" };
     let (bench, arm, stat, metric) = (&row.bench, &row.arm, &row.stat, &row.metric);
     format!("{bench}{case}: {stat} {metric} of {arm}{twin}, against {}", row.reference)
 }
 
-fn figures(row: &RowLine) -> String {
+fn render_figures(row: &RowLine) -> String {
     let (Some(clear), Some(protected)) = (row.clear, row.protected) else {
         return "no figure: a percentile without a tail".into();
     };
@@ -167,13 +168,13 @@ fn figures(row: &RowLine) -> String {
     format!("{clear:.4} -> {protected:.4}  {cost}  {}{simulated}{record}", row.verdict)
 }
 
-fn opened(store: &Store) -> Result<Box<dyn Index>, CliError> {
-    open(&store.store).map_err(shown)
+fn open_index(store: &Store) -> Result<Box<dyn Index>, CliError> {
+    open(&store.store).map_err(explain_store_error)
 }
 
-pub(super) fn shown(error: StoreError) -> CliError {
+pub(super) fn explain_store_error(error: StoreError) -> CliError {
     match error {
-        StoreError::Record(error) => explained(error),
+        StoreError::Record(error) => explain_error(error),
         error @ (StoreError::Postgres(_) | StoreError::Late { .. }) => {
             CliError::new(error).hint("--store takes postgres://user:password@host/database")
         }
@@ -203,12 +204,8 @@ fn days(year: i64, month: i64, day: i64) -> i64 {
 
 /// The day of these seconds, `2026-11-22`.
 fn date(unix_s: i64) -> String {
-    let wanted = unix_s.div_euclid(86_400);
-    // The year is right or one too early.
-    let guess = 1970 + wanted / 366;
-    let year = (guess..).find(|year| days(year + 1, 1, 1) > wanted).unwrap_or(guess);
-    let month = (1..=12).rfind(|month| days(year, *month, 1) <= wanted).unwrap_or(1);
-    format!("{year:04}-{month:02}-{:02}", wanted - days(year, month, 1) + 1)
+    let time = UnixSeconds(unix_s.try_into().unwrap_or_default()).utc().to_string();
+    time.split('T').next().unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]

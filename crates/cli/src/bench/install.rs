@@ -8,7 +8,7 @@ use std::{
 
 use confide_bench::{MissingProgram, Suite, SuiteText};
 
-use super::explained;
+use super::explain_error;
 use crate::error::CliError;
 
 /// Installs what the arms of these suites lack, with `apt-get` as root.
@@ -50,7 +50,7 @@ pub(super) fn install(suites: &[SuiteText]) -> Result<(), CliError> {
 fn missing(suites: &[SuiteText]) -> Result<Vec<MissingProgram>, CliError> {
     let mut missing = Vec::new();
     for text in suites {
-        let suite = Suite::parse(&text.name, &text.text).map_err(explained)?;
+        let suite = Suite::parse(&text.name, &text.text).map_err(explain_error)?;
         missing.extend(suite.missing_programs());
     }
     Ok(missing)

@@ -6,7 +6,7 @@ mod table;
 use std::{
     collections::BTreeMap,
     fs::File,
-    io::{BufReader, BufWriter, IsTerminal},
+    io::{BufReader, BufWriter},
     path::{Path, PathBuf},
     process::ExitCode,
     sync::{Arc, atomic::Ordering},
@@ -21,7 +21,10 @@ use confide_load::{
 };
 use serde_json::{Map, Value, json};
 
-use super::run::{FAILED, INTERRUPTED};
+use super::{
+    progress::Bar,
+    run::{FAILED, INTERRUPTED},
+};
 use crate::{
     error::{CliError, read_file},
     process,
@@ -47,9 +50,9 @@ pub(crate) struct Args {
     #[command(flatten)]
     work: WorkArgs,
     #[command(flatten)]
-    way: WayArgs,
+    connection: ConnectionArgs,
     /// What a good answer keeps, in milliseconds: ttft=200,tpot=50,itl=50,e2e=5000
-    #[arg(long, value_name = "LIMITS", value_parser = limits)]
+    #[arg(long, value_name = "LIMITS", value_parser = parse_limits)]
     limits: Option<Limits>,
     /// Write the event log here, one JSON line per request
     #[arg(long, value_name = "FILE")]
@@ -86,10 +89,10 @@ struct WorkArgs {
     #[arg(long, value_name = "N")]
     requests: Option<usize>,
     /// Tokens of each prompt: 128, or 64..256
-    #[arg(long, value_name = "N", default_value = "128", value_parser = lengths)]
+    #[arg(long, value_name = "N", default_value = "128", value_parser = parse_lengths)]
     prompt_tokens: Lengths,
     /// Tokens asked for in each answer: 128, or 64..256
-    #[arg(long, value_name = "N", default_value = "128", value_parser = lengths)]
+    #[arg(long, value_name = "N", default_value = "128", value_parser = parse_lengths)]
     output_tokens: Lengths,
     /// Seed of arrivals, prompts and lengths: the same seed is the same work
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -97,9 +100,9 @@ struct WorkArgs {
 }
 
 #[derive(clap::Args)]
-struct WayArgs {
+struct ConnectionArgs {
     /// A new connection for each request, or kept ones
-    #[arg(long, value_enum, default_value_t = SessionsKind::Kept)]
+    #[arg(long, value_enum, default_value_t = SessionsKind::Reused)]
     sessions: SessionsKind,
     /// Threads that hold the streams
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -111,7 +114,7 @@ struct WayArgs {
     #[arg(long, value_name = "NAME", default_value = "OPENAI_API_KEY")]
     key_variable: String,
     /// A further field of each request, NAME=JSON; null leaves one of ours out
-    #[arg(long = "field", value_name = "NAME=JSON", value_parser = field)]
+    #[arg(long = "field", value_name = "NAME=JSON", value_parser = parse_field)]
     fields: Vec<(String, Value)>,
     /// Trust these certificates (PEM) instead of the machine's
     #[arg(long, value_name = "FILE", conflicts_with = "policy")]
@@ -142,41 +145,42 @@ enum Kind {
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum SessionsKind {
     New,
-    Kept,
+    #[value(name = "kept")]
+    Reused,
 }
 
 pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
     let plan = Arc::new(plan(&args.work)?);
     let target = Arc::new(target(args)?);
     let transport = transport(args, &target)?;
-    let options = options(&args.way)?;
+    let options = options(&args.connection)?;
     let head = head(args, &plan, &target, &*transport, &options);
     // Before the log is begun: whoever sees it may interrupt.
     let stop = confide_bench::stop_on_interrupt().map_err(CliError::new)?;
     let mut log = args.events.as_deref().map(|path| Log::create(path, &head)).transpose()?;
-    let mut bar = Bar::new(plan.requests.len());
+    let mut progress = LoadProgress::new(plan.requests.len());
     let outcome = confide_load::run(&plan, &target, &transport, &options, &stop, &mut |event| {
-        bar.tick(event);
+        progress.count(event);
         if let (Some(log), Some(event)) = (&mut log, event) {
             log.event(event);
         }
     });
-    bar.end();
+    progress.bar.end();
     let outcome = outcome.map_err(|error| {
         CliError::new(error).hint("is the server up, and is the address that of the API?")
     })?;
     let written = log.map(|log| log.end(&outcome)).transpose()?;
-    let summary = Summary::of(&outcome.events, head.limits);
-    let bounds = Bound::of(&summary, &outcome.client);
-    let shown = table::Shown {
+    let summary = Summary::from_events(&outcome.events, head.limits);
+    let bounds = Bound::find(&summary, &outcome.client);
+    let report = table::LoadReport {
         head: &head,
         summary: &summary,
         client: &outcome.client,
         bounds: &bounds,
-        errors: errors(&outcome.events),
+        errors: count_errors(&outcome.events),
         events: written.as_deref(),
     };
-    let text = if args.json { shown.json()? } else { shown.table() };
+    let text = if args.json { report.json()? } else { report.table() };
     process::print_whole(&text)?;
     Ok(status(&summary, &bounds, stop.load(Ordering::Relaxed)))
 }
@@ -225,28 +229,29 @@ fn target(args: &Args) -> Result<Target, CliError> {
     let mut target = Target::parse(&args.url, &args.model).map_err(|error| {
         CliError::new(error).hint("for instance http://127.0.0.1:8000, or https://host/v1")
     })?;
-    target.key = std::env::var(&args.way.key_variable).ok().filter(|key| !key.is_empty());
+    target.key = std::env::var(&args.connection.key_variable).ok().filter(|key| !key.is_empty());
     if target.key.as_ref().is_some_and(|key| !key.bytes().all(|byte| byte.is_ascii_graphic())) {
-        let name = &args.way.key_variable;
+        let name = &args.connection.key_variable;
         return Err(CliError::new(format!("{name} holds what no header can carry")));
     }
-    target.more = args.way.fields.iter().cloned().collect();
+    target.more = args.connection.fields.iter().cloned().collect();
     Ok(target)
 }
 
 fn transport(args: &Args, target: &Target) -> Result<Arc<dyn Transport>, CliError> {
-    let way = &args.way;
-    if let Some(path) = &way.policy {
+    let connection = &args.connection;
+    if let Some(path) = &connection.policy {
         if !target.secure {
             return Err(CliError::new("--policy wants an https address"));
         }
-        let attested = attested::Attested::new(target, path, way.binding, way.via.clone())?;
+        let attested =
+            attested::Attested::new(target, path, connection.binding, connection.via.clone())?;
         return Ok(Arc::new(attested));
     }
     if !target.secure {
         return Ok(Arc::new(Tcp::new(&target.host, target.port)));
     }
-    let roots = match &way.root {
+    let roots = match &connection.root {
         None => Vec::new(),
         Some(path) => decode_chain("--root", &read_file(path, ROOT_BYTES_MAX)?)
             .map_err(|error| CliError::new(format!("{}: {error}", path.display())))?,
@@ -255,14 +260,14 @@ fn transport(args: &Args, target: &Target) -> Result<Arc<dyn Transport>, CliErro
     Ok(Arc::new(tls))
 }
 
-fn options(way: &WayArgs) -> Result<Options, CliError> {
-    let deadline = Duration::try_from_secs_f64(way.deadline)
+fn options(connection: &ConnectionArgs) -> Result<Options, CliError> {
+    let deadline = Duration::try_from_secs_f64(connection.deadline)
         .map_err(|error| CliError::new(format!("--deadline: {error}")))?;
-    let sessions = match way.sessions {
+    let sessions = match connection.sessions {
         SessionsKind::New => Sessions::New,
-        SessionsKind::Kept => Sessions::Kept { first: 0 },
+        SessionsKind::Reused => Sessions::Reused { first: 0 },
     };
-    Ok(Options { threads: way.threads, sessions, deadline, ..Options::default() })
+    Ok(Options { threads: connection.threads, sessions, deadline, ..Options::default() })
 }
 
 fn head(
@@ -290,7 +295,7 @@ fn head(
         users: plan.users,
         target: target.to_display(),
         transport: transport.describe(),
-        sessions: options.sessions.word().into(),
+        sessions: options.sessions.name().into(),
         limits: args.limits.unwrap_or_default(),
         more,
         ..Head::default()
@@ -298,7 +303,7 @@ fn head(
 }
 
 /// How often each failure was seen.
-fn errors(events: &[Event]) -> BTreeMap<String, u64> {
+fn count_errors(events: &[Event]) -> BTreeMap<String, u64> {
     let mut seen = BTreeMap::new();
     for error in events.iter().filter_map(|event| event.error.clone()) {
         *seen.entry(error).or_insert(0) += 1;
@@ -325,12 +330,12 @@ impl Log {
 
     fn event(&mut self, event: &Event) {
         if self.failed.is_none() {
-            self.failed = self.writer.event(event).err();
+            self.failed = self.writer.write_event(event).err();
         }
     }
 
     fn end(mut self, outcome: &Outcome) -> Result<PathBuf, CliError> {
-        let ended = self.failed.map_or_else(|| self.writer.client(&outcome.client), Err);
+        let ended = self.failed.map_or_else(|| self.writer.write_client(&outcome.client), Err);
         ended.map_err(|error| {
             CliError::new(format!("cannot write {}: {error}", self.path.display()))
         })?;
@@ -338,54 +343,41 @@ impl Log {
     }
 }
 
-/// Progress on standard error: one line that changes at a terminal, else nothing.
-struct Bar {
-    terminal: bool,
+/// The requests so far, on standard error at a terminal.
+struct LoadProgress {
+    bar: Bar,
     started: Instant,
-    shown: Instant,
     planned: usize,
     ended: usize,
     failed: usize,
 }
 
-impl Bar {
+impl LoadProgress {
     fn new(planned: usize) -> Self {
-        let now = Instant::now();
-        let terminal = std::io::stderr().is_terminal();
-        Self { terminal, started: now, shown: now, planned, ended: 0, failed: 0 }
+        let bar = Bar::new(SHOW_EVERY, None);
+        Self { bar, started: Instant::now(), planned, ended: 0, failed: 0 }
     }
 
-    fn tick(&mut self, event: Option<&Event>) {
+    fn count(&mut self, event: Option<&Event>) {
         self.ended += usize::from(event.is_some());
         self.failed += usize::from(event.is_some_and(|event| !event.is_complete()));
-        if self.terminal && self.shown.elapsed() >= SHOW_EVERY {
-            self.shown = Instant::now();
-            let seconds = self.started.elapsed().as_secs();
-            let line = format!(
-                "{seconds} s: {} of {} requests ended, {} failed",
-                self.ended, self.planned, self.failed
-            );
-            eprint!("\r{line:<79}");
-        }
-    }
-
-    fn end(&self) {
-        if self.terminal {
-            eprint!("\r{:<79}\r", "");
-        }
+        let (seconds, planned) = (self.started.elapsed().as_secs(), self.planned);
+        let (ended, failed) = (self.ended, self.failed);
+        self.bar
+            .show(|| format!("{seconds} s: {ended} of {planned} requests ended, {failed} failed"));
     }
 }
 
-fn lengths(text: &str) -> Result<Lengths, String> {
+fn parse_lengths(text: &str) -> Result<Lengths, String> {
     Lengths::parse(text).ok_or_else(|| "wanted N or MIN..MAX, from 1 to 4000000".to_owned())
 }
 
-fn limits(text: &str) -> Result<Limits, String> {
+fn parse_limits(text: &str) -> Result<Limits, String> {
     let wanted = "wanted ttft=MS,itl=MS,tpot=MS,e2e=MS, each at most once and above 0";
     Limits::parse(text).ok_or_else(|| wanted.to_owned())
 }
 
-fn field(text: &str) -> Result<(String, Value), String> {
+fn parse_field(text: &str) -> Result<(String, Value), String> {
     let (name, json) = text.split_once('=').ok_or("wanted NAME=JSON")?;
     let value = serde_json::from_str(json).map_err(|error| error.to_string())?;
     Ok((name.to_owned(), value))

@@ -1,10 +1,10 @@
 //! `confide bench machine`.
 
-use std::{io::Write, path::PathBuf, process::ExitCode};
+use std::{path::PathBuf, process::ExitCode};
 
 use confide_bench::Machine;
 
-use crate::error::CliError;
+use crate::{error::CliError, process};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -19,7 +19,6 @@ pub(crate) struct Args {
 pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
     let machine = Machine::read(&args.out);
     let text = if args.json { machine.json().map_err(CliError::new)? } else { machine.text() };
-    write!(std::io::stdout().lock(), "{text}")
-        .map_err(|error| CliError::new(format!("cannot write to standard output: {error}")))?;
+    process::print_whole(&text)?;
     Ok(ExitCode::SUCCESS)
 }

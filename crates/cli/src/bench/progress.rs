@@ -5,38 +5,39 @@ use std::{
     time::{Duration, Instant},
 };
 
-use confide_bench::Progress;
-
-/// A line without a terminal at most this often.
-const PLAIN_EVERY: Duration = Duration::from_secs(10);
-
-/// One line that changes at a terminal, else a line now and then.
+/// One line that changes at a terminal; without a terminal a line now and then, or none.
 pub(super) struct Bar {
-    terminal: bool,
+    is_terminal: bool,
+    every: Option<Duration>,
     last: Option<Instant>,
 }
 
 impl Bar {
-    pub(super) fn new() -> Self {
-        Self { terminal: std::io::stderr().is_terminal(), last: None }
+    /// A bar that changes every `terminal`, or writes a line every `plain` where there is no terminal.
+    pub(super) fn new(terminal: Duration, plain: Option<Duration>) -> Self {
+        let is_terminal = std::io::stderr().is_terminal();
+        let every = if is_terminal { Some(terminal) } else { plain };
+        Self { is_terminal, every, last: None }
     }
 
-    pub(super) fn show(&mut self, progress: &Progress) {
-        let every = if self.terminal { Duration::from_millis(100) } else { PLAIN_EVERY };
-        if self.last.is_some_and(|last| last.elapsed() < every) {
+    /// Shows the line, where it is time to.
+    pub(super) fn show(&mut self, line: impl FnOnce() -> String) {
+        let is_due = |every| self.last.is_none_or(|last| last.elapsed() >= every);
+        if !self.every.is_some_and(is_due) {
             return;
         }
         self.last = Some(Instant::now());
-        let line = progress.line(79);
-        if self.terminal {
+        let line = line();
+        if self.is_terminal {
             eprint!("\r{line:<79}");
         } else {
             eprintln!("{line}");
         }
     }
 
+    /// Clears the line of a terminal.
     pub(super) fn end(&self) {
-        if self.terminal && self.last.is_some() {
+        if self.is_terminal && self.last.is_some() {
             eprint!("\r{:<79}\r", "");
         }
     }

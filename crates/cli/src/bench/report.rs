@@ -8,7 +8,7 @@ use std::{
 
 use confide_bench::{Report, Terminal};
 
-use super::explained;
+use super::explain_error;
 use crate::error::CliError;
 
 /// Of a terminal that does not tell its own.
@@ -33,30 +33,30 @@ pub(crate) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
-    let report = Report::read(&args.paths).map_err(explained)?;
+    let report = Report::read(&args.paths).map_err(explain_error)?;
     let plain = args.html.is_none() && !args.markdown;
     if args.markdown {
         print(&report.markdown())?;
     }
     if args.terminal || plain {
-        print(&report.terminal(terminal()))?;
+        print(&report.terminal(read_terminal()))?;
     }
-    let beside = match args.paths.as_slice() {
-        [one] if plain && !args.terminal && one.is_dir() => Some(one.join(PAGE_FILE)),
+    let own_page = match args.paths.as_slice() {
+        [folder] if plain && !args.terminal && folder.is_dir() => Some(folder.join(PAGE_FILE)),
         _ => None,
     };
-    if let Some(path) = args.html.clone().or(beside) {
+    if let Some(path) = args.html.clone().or(own_page) {
         write_page(&path, &report)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// The page over all records of a folder, within it. A folder without a record gets none.
-pub(super) fn beside(folder: &Path) -> Result<(), CliError> {
+pub(super) fn write_page_in(folder: &Path) -> Result<(), CliError> {
     match Report::read(&[folder.to_owned()]) {
         Ok(report) if report.records() > 0 => write_page(&folder.join(PAGE_FILE), &report),
         Ok(_) => Ok(()),
-        Err(error) => Err(explained(error)),
+        Err(error) => Err(explain_error(error)),
     }
 }
 
@@ -72,13 +72,13 @@ fn write_page(path: &Path, report: &Report) -> Result<(), CliError> {
     Ok(())
 }
 
-fn terminal() -> Terminal {
+fn read_terminal() -> Terminal {
     let out = std::io::stdout();
-    let asked = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
+    let columns = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
     let size = rustix::termios::tcgetwinsize(&out).ok().map(|size| usize::from(size.ws_col));
     let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     Terminal {
-        width: size.filter(|columns| *columns > 0).or(asked).unwrap_or(WIDTH),
+        width: size.filter(|columns| *columns > 0).or(columns).unwrap_or(WIDTH),
         colour: out.is_terminal() && !plain,
     }
 }

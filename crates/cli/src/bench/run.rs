@@ -1,10 +1,10 @@
 //! `confide bench run`.
 
 use std::{
-    io::Write,
     path::{Path, PathBuf},
     process::ExitCode,
     sync::atomic::AtomicBool,
+    time::Duration,
 };
 
 use confide_bench::{
@@ -12,7 +12,7 @@ use confide_bench::{
     Validity,
 };
 
-use super::{explained, progress::Bar};
+use super::{explain_error, progress::Bar};
 use crate::{error::CliError, process};
 
 /// Exit status of a run in which a bench could not be run, and of a failed self-test.
@@ -22,6 +22,11 @@ pub(super) const FAILED: u8 = 1;
 const INVALID: u8 = 3;
 /// Exit status of an interrupted run, as shells have it.
 pub(super) const INTERRUPTED: u8 = 130;
+
+/// How often the line of progress changes at a terminal.
+const SHOW_EVERY: Duration = Duration::from_millis(100);
+/// How often progress is printed where there is no terminal.
+const PRINT_EVERY: Duration = Duration::from_secs(10);
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -64,16 +69,16 @@ fn what_runs() -> String {
 
 pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
     if args.suite == "all" {
-        return all(args);
+        return run_all_suites(args);
     }
-    let suite = confide_bench::suite_named(&args.suite).map_err(explained)?;
+    let suite = confide_bench::suite_named(&args.suite).map_err(explain_error)?;
     if args.install {
         super::install::install(std::slice::from_ref(&suite))?;
     }
-    for taken in Suite::parse(&suite.name, &suite.text).map_err(explained)?.takes() {
-        eprintln!("note: {taken}");
+    for remark in Suite::parse(&suite.name, &suite.text).map_err(explain_error)?.takes() {
+        eprintln!("note: {remark}");
     }
-    let outcome = measured(&options(args, suite)?, args.resume)?;
+    let outcome = run_to_end(&options(args, suite)?, args.resume)?;
     show(&outcome)?;
     if outcome.record.partial().is_some() {
         eprintln!("hint: the same command with --resume goes on");
@@ -82,32 +87,32 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
 }
 
 /// Every suite, and an overview of them.
-fn all(args: &Args) -> Result<ExitCode, CliError> {
-    let plan = AllPlan::embedded().map_err(explained)?;
+fn run_all_suites(args: &Args) -> Result<ExitCode, CliError> {
+    let plan = AllPlan::embedded().map_err(explain_error)?;
     if args.install {
         super::install::install(&plan.suites())?;
     }
     let options = options(args, SuiteText { name: "all".into(), text: String::new() })?;
     let stop = confide_bench::stop_on_interrupt().map_err(CliError::new)?;
-    let mut bar = Bar::new();
-    let mut worst = Worst::default();
-    let told = std::cell::RefCell::new(&mut bar);
+    let mut bar = Bar::new(SHOW_EVERY, Some(PRINT_EVERY));
+    let mut worst = WorstOutcome::default();
+    let bar = std::cell::RefCell::new(&mut bar);
     let index = confide_bench::run_all(
         &plan,
         &options,
         args.resume,
         &stop,
-        &mut |progress| told.borrow_mut().show(progress),
+        &mut |progress| bar.borrow_mut().show(|| progress.line(79)),
         &mut |entry, outcome| {
-            told.borrow_mut().end();
+            bar.borrow_mut().end();
             worst.take(entry, outcome);
             // A closed standard output does not end hours of measuring.
             let _ = show_suite(entry, outcome);
         },
     );
-    let index = index.map_err(explained)?;
+    let index = index.map_err(explain_error)?;
     overview(&index, &args.out)?;
-    super::report::beside(&args.out)?;
+    super::report::write_page_in(&args.out)?;
     Ok(worst.status(&index))
 }
 
@@ -130,14 +135,14 @@ fn options(args: &Args, suite: SuiteText) -> Result<Options, CliError> {
 }
 
 /// A run of these options, to its end or to Ctrl-C.
-pub(super) fn measured(options: &Options, resume: bool) -> Result<Outcome, CliError> {
+pub(super) fn run_to_end(options: &Options, resume: bool) -> Result<Outcome, CliError> {
     let stop = confide_bench::stop_on_interrupt().map_err(CliError::new)?;
     let stop: &AtomicBool = &stop;
-    let mut bar = Bar::new();
+    let mut bar = Bar::new(SHOW_EVERY, Some(PRINT_EVERY));
     let measure = if resume { confide_bench::resume } else { confide_bench::run };
-    let outcome = measure(options, stop, &mut |progress| bar.show(progress));
+    let outcome = measure(options, stop, &mut |progress| bar.show(|| progress.line(79)));
     bar.end();
-    outcome.map_err(explained)
+    outcome.map_err(explain_error)
 }
 
 /// A run of a suite that this program brings.
@@ -160,7 +165,7 @@ pub(super) fn measure(
         out,
         resume: false,
     };
-    measured(&options(&args, suite)?, false)
+    run_to_end(&options(&args, suite)?, false)
 }
 
 fn show_suite(entry: &IndexEntry, outcome: Option<&Outcome>) -> Result<(), CliError> {
@@ -190,19 +195,17 @@ fn overview(index: &Index, out: &Path) -> Result<(), CliError> {
         text.push_str(&format!("{:<12} {state}{reason}\n", entry.suite));
     }
     text.push_str(&format!("{:.0} s; records in {}\n", index.wall_s, out.display()));
-    std::io::stdout()
-        .write_all(text.as_bytes())
-        .map_err(|error| CliError::new(format!("cannot write to standard output: {error}")))
+    process::print_whole(&text)
 }
 
 /// What the suites come to in one exit status.
 #[derive(Default)]
-struct Worst {
+struct WorstOutcome {
     failed: bool,
     invalid: bool,
 }
 
-impl Worst {
+impl WorstOutcome {
     fn take(&mut self, entry: &IndexEntry, outcome: Option<&Outcome>) {
         self.failed |= entry.state == State::Failed;
         if let Some(outcome) = outcome {
@@ -224,11 +227,9 @@ impl Worst {
 
 /// The table, then where page and record are.
 pub(super) fn show(outcome: &Outcome) -> Result<(), CliError> {
-    let mut out = std::io::stdout().lock();
     let (page, record) = (outcome.page_path.display(), outcome.record_path.display());
     let table = confide_bench::table(&outcome.record);
-    write!(out, "{table}page    {page}\nrecord  {record}\n")
-        .map_err(|error| CliError::new(format!("cannot write to standard output: {error}")))
+    process::print_whole(&format!("{table}page    {page}\nrecord  {record}\n"))
 }
 
 /// `NAME=VALUE`.

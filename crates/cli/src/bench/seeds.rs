@@ -4,7 +4,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 use confide_bench::Loaded;
 
-use super::explained;
+use super::explain_error;
 use crate::{error::CliError, process};
 
 #[derive(clap::Args)]
@@ -21,8 +21,8 @@ pub(crate) struct Args {
 pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
     let records: Result<Vec<Loaded>, _> =
         args.records.iter().map(|path| Loaded::read(path)).collect();
-    let text =
-        confide_bench::seeds(&records.map_err(explained)?, &command(args)).map_err(explained)?;
+    let text = confide_bench::seeds(&records.map_err(explain_error)?, &command(args))
+        .map_err(explain_error)?;
     match &args.out {
         None => process::print_whole(&text)?,
         Some(path) => std::fs::write(path, text).map_err(|error| {

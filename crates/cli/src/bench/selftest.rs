@@ -5,7 +5,7 @@ use std::{path::PathBuf, process::ExitCode, time::Instant};
 use confide_bench::{Effort, Finding, measured, selftest_suite, simulate, traps};
 
 use super::{
-    explained,
+    explain_error,
     run::{FAILED, INTERRUPTED, measure, show},
 };
 use crate::error::CliError;
@@ -45,8 +45,8 @@ pub(crate) struct Args {
 
 pub(super) fn run(args: Args) -> Result<ExitCode, CliError> {
     let started = Instant::now();
-    let mut findings = traps().map_err(explained)?;
-    findings.extend(simulate(args.runs, args.seed).map_err(explained)?);
+    let mut findings = traps().map_err(explain_error)?;
+    findings.extend(simulate(args.runs, args.seed).map_err(explain_error)?);
     if !args.simulated_only {
         match spin(&args)? {
             Some(found) => findings.extend(found),

@@ -8,9 +8,10 @@ use serde_json::json;
 use crate::error::CliError;
 
 /// Failures that are named; the others are in the log.
-const ERRORS_SHOWN: usize = 5;
+const ERRORS_MAX: usize = 5;
 
-pub(super) struct Shown<'a> {
+/// The figures of a load and what led to them, to be printed.
+pub(super) struct LoadReport<'a> {
     pub(super) head: &'a Head,
     pub(super) summary: &'a Summary,
     pub(super) client: &'a ClientFigures,
@@ -19,7 +20,7 @@ pub(super) struct Shown<'a> {
     pub(super) events: Option<&'a Path>,
 }
 
-impl Shown<'_> {
+impl LoadReport<'_> {
     pub(super) fn json(&self) -> Result<String, CliError> {
         let value = json!({
             "run": self.head,
@@ -36,27 +37,27 @@ impl Shown<'_> {
 
     pub(super) fn table(&self) -> String {
         let mut out = String::new();
-        self.heading(&mut out);
-        self.latencies(&mut out);
-        self.rates(&mut out);
-        self.ending(&mut out);
+        self.write_heading(&mut out);
+        self.write_latencies(&mut out);
+        self.write_rates(&mut out);
+        self.write_ending(&mut out);
         out
     }
 
-    fn heading(&self, out: &mut String) {
+    fn write_heading(&self, out: &mut String) {
         let (head, summary) = (self.head, self.summary);
         let load = match (head.offered_per_s, head.users) {
             (_, Some(users)) => {
                 format!("closed loop of {users} users (a second view: no open load)")
             }
             (Some(rate), None) => {
-                format!("{} arrivals, {} /s offered", head.arrivals, figures(rate))
+                format!("{} arrivals, {} /s offered", head.arrivals, format_figure(rate))
             }
             (None, None) => format!("{} arrivals", head.arrivals),
         };
         let (target, transport, sessions) = (&head.target, &head.transport, &head.sessions);
-        line(out, "target", &format!("{target}, {transport}, {sessions} sessions"));
-        line(out, "load", &format!("{load}, seed {}", head.seed));
+        write_line(out, "target", &format!("{target}, {transport}, {sessions} sessions"));
+        write_line(out, "load", &format!("{load}, seed {}", head.seed));
         let mut requests = format!(
             "{}: {} complete, {} failed, {} cut",
             summary.requests, summary.complete, summary.failed, summary.cut
@@ -64,17 +65,17 @@ impl Shown<'_> {
         if summary.other_length > 0 {
             let _ = write!(requests, "; {} not as long as asked for", summary.other_length);
         }
-        line(out, "requests", &requests);
-        for (error, count) in self.errors.iter().take(ERRORS_SHOWN) {
-            line(out, "", &format!("{count} × {error}"));
+        write_line(out, "requests", &requests);
+        for (error, count) in self.errors.iter().take(ERRORS_MAX) {
+            write_line(out, "", &format!("{count} × {error}"));
         }
-        if self.errors.len() > ERRORS_SHOWN {
-            let others = self.errors.len() - ERRORS_SHOWN;
-            line(out, "", &format!("and {others} other failures, in the event log"));
+        if self.errors.len() > ERRORS_MAX {
+            let others = self.errors.len() - ERRORS_MAX;
+            write_line(out, "", &format!("and {others} other failures, in the event log"));
         }
     }
 
-    fn latencies(&self, out: &mut String) {
+    fn write_latencies(&self, out: &mut String) {
         let _ = writeln!(
             out,
             "\n{:<26}{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}{:>9}  definition",
@@ -92,12 +93,12 @@ impl Shown<'_> {
             ("dispatch delay", &summary.dispatch_delay),
             ("loop delay", &self.client.loop_delay),
         ] {
-            row(out, name, spread);
+            write_row(out, name, spread);
         }
         let _ = writeln!(out, "a percentile is printed where its tail holds ten samples\n");
     }
 
-    fn rates(&self, out: &mut String) {
+    fn write_rates(&self, out: &mut String) {
         let summary = self.summary;
         for (name, value, unit, id) in [
             ("answers", summary.qps, "/s", "llm.qps"),
@@ -108,14 +109,14 @@ impl Shown<'_> {
             ("streams, mean", summary.streams_mean, "", "llm.streams"),
         ] {
             let Some(value) = value else { continue };
-            let shown = format!("{} {unit}", figures(value));
+            let shown = format!("{} {unit}", format_figure(value));
             let _ = writeln!(out, "{name:<26}{shown:>10}   {id}");
         }
         let peak = summary.streams_peak;
         let _ = writeln!(out, "{:<26}{peak:>10}   llm.streams", "streams, most at once");
     }
 
-    fn ending(&self, out: &mut String) {
+    fn write_ending(&self, out: &mut String) {
         let client = self.client;
         let (threads, busiest) = (client.threads, client.busiest_ratio * 1e2);
         let cpu = format!(
@@ -123,22 +124,22 @@ impl Shown<'_> {
             client.cpu_s, client.wall_s
         );
         out.push('\n');
-        line(out, "client", &cpu);
+        write_line(out, "client", &cpu);
         match Bound::reason(self.bounds) {
-            Some(reason) => line(out, "void", &reason),
-            None => line(out, "", "not client-bound"),
+            Some(reason) => write_line(out, "void", &reason),
+            None => write_line(out, "", "not client-bound"),
         }
         if let Some(path) = self.events {
-            line(out, "events", &path.display().to_string());
+            write_line(out, "events", &path.display().to_string());
         }
     }
 }
 
-fn line(out: &mut String, name: &str, text: &str) {
+fn write_line(out: &mut String, name: &str, text: &str) {
     let _ = writeln!(out, "{name:<10}{text}");
 }
 
-fn row(out: &mut String, name: &str, spread: &Spread) {
+fn write_row(out: &mut String, name: &str, spread: &Spread) {
     if spread.count == 0 {
         return;
     }
@@ -146,13 +147,13 @@ fn row(out: &mut String, name: &str, spread: &Spread) {
     for value in
         [spread.mean_ms, spread.p50_ms, spread.p90_ms, spread.p95_ms, spread.p99_ms, spread.max_ms]
     {
-        let _ = write!(out, "{:>10}", value.map_or_else(|| "-".into(), figures));
+        let _ = write!(out, "{:>10}", value.map_or_else(|| "-".into(), format_figure));
     }
     let _ = writeln!(out, "{:>9}  {}", spread.count, spread.id);
 }
 
 /// Four significant digits, not more than three after the point.
-fn figures(value: f64) -> String {
+fn format_figure(value: f64) -> String {
     match value.abs() {
         small if small < 10.0 => format!("{value:.3}"),
         small if small < 100.0 => format!("{value:.2}"),

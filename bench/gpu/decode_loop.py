@@ -35,7 +35,7 @@ def shape_of(model: str, cpu: bool) -> config.Config:
 
 
 @dataclass
-class Ran:
+class DecodeRun:
     """One run: seconds of the window, tokens of all generations in it, every generation's tokens."""
 
     seconds: float
@@ -44,21 +44,20 @@ class Ran:
     reports: list[dict[str, Any] | None]
 
 
-class Bed:
+class DecodeLoop:
     """A model with `slots` generations at once. `layers` fewer than the shape's: truncated, and it says so."""
 
     def __init__(
         self,
         device: Device,
-        cpu: bool,
-        model: str,
         slots: int,
+        model: str = MODEL,
         context: int = PROMPT + TOKENS + 8,
         layers: int | None = None,
         bits: int = 0,
     ) -> None:
         self.device, self.model_name, self.slots = device, model, slots
-        shape = shape_of(model, cpu)
+        cpu, shape = device.cpu, shape_of(model, device.cpu)
         self.truncated = layers is not None and layers < shape.layers
         self.config = replace(shape, layers=min(layers or shape.layers, shape.layers))
         dtype = torch.float32 if cpu else torch.bfloat16
@@ -74,7 +73,9 @@ class Bed:
         self.adapters = worker_adapters.Adapters(
             worker_adapters.Context(self.config, device.torch_device, dtype, slots)
         )
-        self._numbers, self._told, self._ended = 0, {}, {}
+        self._numbers = 0
+        self._told: dict[int, list[int]] = {}
+        self._ended: dict[int, Generation] = {}
         self._marks: list[tuple[float, int]] = []
 
     @property
@@ -102,7 +103,7 @@ class Bed:
         tokens: int = TOKENS,
         prompt: int = PROMPT,
         adapters: list[Any] | None = None,
-    ) -> Ran:
+    ) -> DecodeRun:
         """Every slot decodes `tokens` tokens after `prompt`; `adapters` by slot, None for none."""
         with torch.inference_mode():
             try:
@@ -114,7 +115,7 @@ class Bed:
                 self.scheduler.read(keep=0)
                 raise
 
-    def _run(self, numbers: list[int]) -> Ran:
+    def _run(self, numbers: list[int]) -> DecodeRun:
         began = None
         while not self._ended.keys() & set(numbers):
             self.scheduler.turn()
@@ -125,20 +126,17 @@ class Bed:
         ended = [self._ended[number] for number in numbers]
         for one in ended:
             if one.ended != "length":
-                raise Failed(
-                    f"generation ended by {one.ended}: {one.failure.message if one.failure else ''}"[
-                        :200
-                    ]
-                )
+                reason = one.failure.message if one.failure else ""
+                raise Failed(f"generation ended by {one.ended}: {reason}"[:200])
         window = self._marks[(began or 1) - 1 :]
-        return Ran(
+        return DecodeRun(
             window[-1][0] - window[0][0],
             sum(count for _, count in window[1:]),
             {number: self._told[number] for number in numbers},
             [one.report() for one in ended],
         )
 
-    def whole_s(self, prompt: int, tokens: int, seed: int) -> float:
+    def time_generation_s(self, prompt: int, tokens: int, seed: int) -> float:
         """Seconds of one generation with its prompt, from submission to the last token."""
         self.device.wait()
         began = time.perf_counter()
@@ -164,11 +162,8 @@ class Bed:
     def floor(self, batch: int) -> dict[str, Any]:
         """The rate at which the weights of a step could be read, at the copy rate measured now."""
         rate = self.device.copy_bytes_per_s() / self.weights.bytes_per_token() * batch
-        return {
-            "name": "all weights read once, at the copy rate beside it",
-            "metric": "tokens_per_s",
-            "value": rate,
-        }
+        name = "all weights read once, at the copy rate beside it"
+        return {"name": name, "metric": "tokens_per_s", "value": rate}
 
     def close(self) -> None:
         """Lets go of everything that takes memory."""

@@ -1,0 +1,105 @@
+//! SQLite in a file, for one person.
+
+use std::{path::Path, time::Duration};
+
+use confide_bench::Facts;
+use rusqlite::{
+    Connection, Row, ToSql, TransactionBehavior, params_from_iter,
+    types::{FromSql, ToSqlOutput},
+};
+
+use crate::{
+    error::StoreError,
+    index::{
+        Addition, Cell, Columns, Index, Query, RecordLine, RowLine, list_query_cells, record_cells,
+        rows_cells, rows_query_cells,
+    },
+    schema,
+};
+
+/// How long another process may hold the file.
+const BUSY_WAIT: Duration = Duration::from_secs(5);
+
+/// Records in a SQLite file.
+pub(crate) struct Sqlite(Connection);
+
+impl Sqlite {
+    /// Opens the file, or makes it.
+    pub(crate) fn open(path: &Path) -> Result<Self, StoreError> {
+        let mut connection = Connection::open(path)?;
+        connection.busy_timeout(BUSY_WAIT)?;
+        connection.pragma_update(None, "foreign_keys", true)?;
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        transaction.execute(schema::VERSION_TABLE, [])?;
+        let got = transaction.query_row(schema::VERSION, [], |row| row.get(0))?;
+        let migrations = schema::missing_migrations(got).ok_or(StoreError::newer_schema(got))?;
+        for (step, migration) in migrations {
+            transaction.execute_batch(&to_sqlite(migration))?;
+            transaction.execute(schema::SET_VERSION, [step])?;
+        }
+        transaction.commit()?;
+        Ok(Self(connection))
+    }
+
+    fn query<T>(
+        &self,
+        statement: &str,
+        cells: Vec<Cell>,
+        read: fn(&Row<'_>) -> Result<T, StoreError>,
+    ) -> Result<Vec<T>, StoreError> {
+        let mut statement = self.0.prepare_cached(statement)?;
+        statement.query_and_then(params_from_iter(cells), read)?.collect()
+    }
+}
+
+/// A migration as SQLite spells it: with its names of types, and with what stands in comments for it.
+fn to_sqlite(migration: &str) -> String {
+    let typed = migration.replace("BIGINT", "INTEGER").replace("DOUBLE PRECISION", "REAL");
+    typed.replace("/*", "").replace("*/", "")
+}
+
+impl Index for Sqlite {
+    fn name(&self) -> &'static str {
+        "sqlite"
+    }
+
+    fn add(&mut self, facts: &Facts, path: &str) -> Result<Addition, StoreError> {
+        let transaction = self.0.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let cells = params_from_iter(record_cells(facts, path));
+        if transaction.execute(schema::ADD_RECORD, cells)? == 0 {
+            return Ok(Addition::Present);
+        }
+        for cells in rows_cells(facts) {
+            transaction.prepare_cached(schema::ADD_ROW)?.execute(params_from_iter(cells))?;
+        }
+        transaction.commit()?;
+        Ok(Addition::Added)
+    }
+
+    fn list(&mut self, query: &Query) -> Result<Vec<RecordLine>, StoreError> {
+        self.query(schema::LIST, list_query_cells(query), |row| RecordLine::from_columns(row))
+    }
+
+    fn rows(&mut self, query: &Query) -> Result<Vec<RowLine>, StoreError> {
+        self.query(schema::ROWS, rows_query_cells(query), |row| RowLine::from_columns(row))
+    }
+}
+
+impl Columns for Row<'_> {
+    fn column<T>(&self, index: usize) -> Result<T, StoreError>
+    where
+        T: FromSql + for<'a> tokio_postgres::types::FromSql<'a>,
+    {
+        Ok(self.get(index)?)
+    }
+}
+
+impl ToSql for Cell {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        match self {
+            Self::Text(text) => text.to_sql(),
+            Self::Integer(number) => number.to_sql(),
+            Self::Float(number) => number.to_sql(),
+        }
+    }
+}
