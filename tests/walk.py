@@ -52,7 +52,7 @@ def main() -> None:
     if not has_own_loopback():
         check_ports(blocks)
     environment = dict(os.environ, PATH=f"{binary.parent}:{os.environ['PATH']}")
-    running = {}
+    running: dict[str, subprocess.Popen[bytes]] = {}
     with tempfile.TemporaryDirectory() as folder:
         # Counts of answers outlive an adapter host: not beyond this walk.
         environment["XDG_STATE_HOME"] = str(pathlib.Path(folder, ".state"))
@@ -71,12 +71,12 @@ def main() -> None:
     print(f"walk: every line of {page.name} did what it says")
 
 
-def read_blocks(text):
+def read_blocks(text: str) -> list[list[str]]:
     """The code of the sections: one list for each block, continued lines joined, comments and blank lines left out."""
     sections = ("## Start every piece yourself", "## Measure your own machine")
     wanted = sections if sections[0] in text else ("## The walk",)
     section = "".join(text.split(name, 1)[1].split("\n## ", 1)[0] for name in wanted)
-    blocks = [[]]
+    blocks: list[list[str]] = [[]]
     for line in section.replace("\\\n", " ").splitlines():
         if line.startswith("    "):
             if not line.strip().startswith("#"):
@@ -86,9 +86,9 @@ def read_blocks(text):
     return [block for block in blocks if block]
 
 
-def check_blocks(name, blocks) -> None:
+def check_blocks(name: str, blocks: list[list[str]]) -> None:
     """Whether each block can be pasted into one terminal as it stands, and no two servers want one port."""
-    ports = {}
+    ports: dict[str, str] = {}
     for block in blocks:
         for line in block:
             command, (kind, _) = split_remark(line)
@@ -105,14 +105,14 @@ def check_blocks(name, blocks) -> None:
             ports[listen] = line
 
 
-def split_remark(line):
+def split_remark(line: str) -> tuple[str, tuple[str, str]]:
     """A line without its remark, and the remark as its kind and its words."""
     command, _, remark = line.partition("  # ")
     kind, _, words = remark.partition(":")
     return command.strip(), (kind.strip(), words.strip())
 
 
-def is_long_running(words):
+def is_long_running(words: list[str]) -> bool:
     if "--print-config-digest" in words:
         return False
     return words[1] in LONG_RUNNING or words[1:3] in LONG_RUNNING_PAIRS
@@ -138,7 +138,7 @@ def has_own_loopback() -> bool:
     return True
 
 
-def check_ports(blocks) -> None:
+def check_ports(blocks: list[list[str]]) -> None:
     for line in (line for block in blocks for line in block):
         for port in re.findall(r"--listen 127\.0\.0\.1:(\d+)", line):
             with socket.socket() as door:
@@ -151,7 +151,13 @@ def check_ports(blocks) -> None:
                     )
 
 
-def step(command, remark, folder, environment, running) -> None:
+def step(
+    command: str,
+    remark: tuple[str, str],
+    folder: str,
+    environment: dict[str, str],
+    running: dict[str, subprocess.Popen[bytes]],
+) -> None:
     wanted = {"refused": 1, "impossible": 2}.get(remark[0], 0)
     parts = command.split(" && ")
     for part in parts[:-1]:
@@ -178,7 +184,12 @@ def step(command, remark, folder, environment, running) -> None:
         check_outcome(words, remark, wanted, done)
 
 
-def check_outcome(words, remark, wanted, done) -> None:
+def check_outcome(
+    words: list[str],
+    remark: tuple[str, str],
+    wanted: int,
+    done: subprocess.CompletedProcess[str],
+) -> None:
     """Ends the walk where a command's status or output is not what the page promises."""
     if (
         words[:3] in (["confide", "bench", "run"], ["confide", "bench", "load"])
@@ -210,10 +221,11 @@ def check_outcome(words, remark, wanted, done) -> None:
         sys.exit(f"walk: wanted an answer with `{remark[1]}`, got `{text}`")
 
 
-def start(command, folder, environment):
+def start(command: str, folder: str, environment: dict[str, str]) -> subprocess.Popen[bytes]:
     process = subprocess.Popen(
         "exec " + command, shell=True, cwd=folder, env=environment, stdout=subprocess.PIPE
     )
+    assert process.stdout
     with selectors.DefaultSelector() as waiting:
         waiting.register(process.stdout, selectors.EVENT_READ)
         line = process.stdout.readline() if waiting.select(READY_SECONDS) else b""
@@ -224,7 +236,7 @@ def start(command, folder, environment):
     return process
 
 
-def end(process):
+def end(process: subprocess.Popen[bytes]) -> int | str:
     """Ends a long-running command; gives its status, which must be 0."""
     process.send_signal(signal.SIGTERM)
     try:

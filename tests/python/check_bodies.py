@@ -5,25 +5,28 @@ that stand for them. Used by check_disclosure.py. Standard library only.
 import json
 import re
 import struct
-from typing import Never
+from typing import Any, Never
 
+# What JSON gives, numbers as their tokens; and a field's path, kind and canonical value.
+Document = Any
+Field = tuple[str, int, bytes]
 NULL, BOOL, NUMBER, STRING, ARRAY, OBJECT, OCTETS = range(1, 8)
 
 
-def u32(value):
+def u32(value: int) -> bytes:
     return struct.pack(">I", value)
 
 
 # Numbers and dates
 
 
-def canonical_number(token):
+def canonical_number(token: str) -> tuple[str, int | None] | None:
     """The canonical form and the millionths, or None for what is no number that is read."""
     found = re.fullmatch(r"(-?)(0|[1-9][0-9]*)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]+))?", token)
     if not found or len(token) > 128:
         return None
-    sign, whole, fraction, exponent = found.groups(default="")
-    exponent = int(exponent or 0)
+    sign, whole, fraction, power = found.groups(default="")
+    exponent = int(power or 0)
     if abs(exponent) > 9999:
         return None
     digits = (whole + fraction).lstrip("0")
@@ -53,7 +56,12 @@ def canonical_number(token):
     return sign + text, micros
 
 
-def days_before(year, month, day):
+def canonical_token(token: str) -> str:
+    """The canonical form of what `count` has found to be a number."""
+    return (canonical_number(token) or ("", None))[0]
+
+
+def days_before(year: int, month: int, day: int) -> int | None:
     lengths = [31, 29 if is_leap(year) else 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]
     if not 1 <= month <= 12 or not 1 <= day <= lengths[month - 1]:
         return None
@@ -62,11 +70,11 @@ def days_before(year, month, day):
     return past * 365 + leaps + sum(lengths[: month - 1]) + day - 1 - 719162
 
 
-def is_leap(year):
+def is_leap(year: int) -> bool:
     return year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
 
 
-def rfc3339_micros(text):
+def rfc3339_micros(text: str) -> int | None:
     pattern = r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.(\d+))?(?:Z|([+-])(\d\d):(\d\d))"
     found = re.fullmatch(pattern, text, re.ASCII)
     if not found:
@@ -97,14 +105,14 @@ class Unread(Exception):
     """The view of a body that has no fields."""
 
 
-def strict_json(data):
-    def members(pairs):
+def strict_json(data: bytes) -> Document:
+    def members(pairs: list[tuple[str, Document]]) -> dict[str, Document]:
         names = [name for name, _ in pairs]
         if len(set(names)) != len(names):
             raise Unread(17)
         return dict(pairs)
 
-    def refuse(_) -> Never:
+    def refuse(_: str) -> Never:
         raise Unread(16)
 
     try:
@@ -125,7 +133,7 @@ def strict_json(data):
     return document
 
 
-def count(value, depth):
+def count(value: Document, depth: int) -> int:
     if isinstance(value, Number):
         if canonical_number(value) is None:
             raise Unread(18)
@@ -141,7 +149,7 @@ def count(value, depth):
     return 1 + values - (len(value) if isinstance(value, dict) else 0)
 
 
-def fields_of(path, value):
+def fields_of(path: str, value: Document) -> list[Field]:
     """(path, kind, canonical value) of a value and everything below it."""
     if len(path.encode()) > 1024:
         raise Unread(18)
@@ -150,7 +158,7 @@ def fields_of(path, value):
     if isinstance(value, bool):
         return [(path, BOOL, b"true" if value else b"false")]
     if isinstance(value, Number):
-        return [(path, NUMBER, canonical_number(value)[0].encode())]
+        return [(path, NUMBER, canonical_token(value).encode())]
     if isinstance(value, str):
         return [(path, STRING, value.encode())]
     if isinstance(value, list):
@@ -165,9 +173,9 @@ def fields_of(path, value):
     return fields
 
 
-def amount_of(kind, value):
+def amount_of(kind: int, value: bytes) -> int | None:
     if kind == NUMBER:
-        micros = canonical_number(value.decode())[1]
+        micros = (canonical_number(value.decode()) or ("", None))[1]
     elif kind == STRING:
         micros = rfc3339_micros(value.decode())
     else:
@@ -175,7 +183,7 @@ def amount_of(kind, value):
     return None if micros is None else 2**63 + micros
 
 
-def assemble(stream):
+def assemble(stream: bytes) -> tuple[Document, bool]:
     """The document of a stream of events, and whether it was finished."""
     try:
         text = stream.decode("utf-8").removeprefix("\ufeff")
@@ -199,8 +207,10 @@ def assemble(stream):
     return merge_chunks(chunks), finished
 
 
-def merge_chunks(chunks):
-    constant, differing, usage, choices, seen = {}, set(), None, {}, False
+def merge_chunks(chunks: list[Document]) -> Document:
+    constant: dict[str, Document] = {}
+    choices: dict[int, dict[str, Any]] = {}
+    differing, usage, seen = set(), None, False
     for chunk in chunks:
         if not isinstance(chunk, dict):
             raise Unread(19)
@@ -226,42 +236,42 @@ def merge_chunks(chunks):
     return document
 
 
-def canonical(value):
+def canonical(value: Document) -> list[Field]:
     return fields_of("", value)
 
 
-def index_of(it):
+def index_of(it: Document) -> int:
     index = it.get("index") if isinstance(it, dict) else None
-    if not isinstance(index, Number) or not canonical_number(index)[0].isdecimal():
+    if not isinstance(index, Number) or not canonical_token(index).isdecimal():
         raise Unread(19)
-    index = int(canonical_number(index)[0])
-    if index >= 128:
+    place = int(canonical_token(index))
+    if place >= 128:
         raise Unread(19)
-    return index
+    return place
 
 
-def text_of(it, name):
+def text_of(it: Document, name: str) -> str | None:
     value = it.get(name) if isinstance(it, dict) else None
     if value is not None and (isinstance(value, Number) or not isinstance(value, str)):
         raise Unread(19)
     return value
 
 
-def join(into, it, names) -> None:
+def join(into: dict[str, Any], it: Document, names: list[str]) -> None:
     for name in names:
         text = text_of(it, name)
         if text is not None:
             into[name] = into.get(name, "") + text
 
 
-def first(into, it, names) -> None:
+def first(into: dict[str, Any], it: Document, names: list[str]) -> None:
     for name in names:
         text = text_of(it, name)
         if text is not None and into.setdefault(name, text) != text and text != "":
             raise Unread(19)
 
 
-def add_choice(known, choice) -> None:
+def add_choice(known: dict[str, Any], choice: Document) -> None:
     join(known, choice, ["text"])
     if choice.get("finish_reason") is not None:
         known["finish_reason"] = choice["finish_reason"]
@@ -280,7 +290,7 @@ def add_choice(known, choice) -> None:
         join(held["function"], call.get("function", {}), ["arguments"])
 
 
-def finish_choice(index, known):
+def finish_choice(index: int, known: dict[str, Any]) -> dict[str, Any]:
     choice = {"index": Number(index), "finish_reason": known.get("finish_reason")}
     if "text" in known:
         choice["text"] = known["text"]
@@ -292,7 +302,7 @@ def finish_choice(index, known):
     return choice
 
 
-def body(media, data):
+def body(media: str, data: bytes) -> tuple[int, list[Field]]:
     """View and fields of a response's body."""
     try:
         if media == "text/event-stream":

@@ -10,7 +10,16 @@ import hashlib
 import json
 import pathlib
 import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
 
+# A vector's fields: bytes for those of BYTES, words and lists of JSON for the others.
+Vector = dict[str, Any]
+# On a short Weierstrass curve, and of the edwards curve behind ristretto255 in extended coordinates.
+Affine = tuple[int, int]
+Point = tuple[int, int, int, int]
+# Of a key: `rsa` and its modulus, or `ec`, its curve and its point.
+Key = tuple[Any, ...]
 MAGIC = b"confide sigma v1\n"
 HASHES = {1: "sha256", 2: "sha384", 3: "sha512"}
 DIGEST_INFO = {
@@ -24,23 +33,23 @@ class Refusal(Exception):
     """Why a proof is not believed."""
 
 
-def require(condition, why) -> None:
+def require(condition: object, why: str) -> None:
     if not condition:
         raise Refusal(why)
 
 
-def part(data):
+def part(data: bytes) -> bytes:
     return len(data).to_bytes(4, "big") + data
 
 
-def challenge(tag, *parts):
+def challenge(tag: str, *parts: bytes) -> bytes:
     return hashlib.sha256(b"".join(map(part, (tag.encode(), *parts)))).digest()[:16]
 
 
 # ------------------------------------------------------------------ DER keys
 
 
-def tlv(data, tag):
+def tlv(data: bytes, tag: int) -> tuple[bytes, bytes]:
     """The content of the element at the front, and what follows it."""
     require(len(data) >= 2 and data[0] == tag, "malformed")
     length, start = data[1], 2
@@ -51,7 +60,7 @@ def tlv(data, tag):
     return data[start : start + length], data[start + length :]
 
 
-def read_key(spki):
+def read_key(spki: bytes) -> Key:
     body, rest = tlv(spki, 0x30)
     require(rest == b"", "malformed")
     algorithm, bits = tlv(body, 0x30)
@@ -60,8 +69,8 @@ def read_key(spki):
     name, parameters = tlv(algorithm, 0x06)
     if name.hex() == "2a864886f70d010101":
         numbers, _ = tlv(bits[1:], 0x30)
-        modulus, exponent = tlv(numbers, 0x02)
-        modulus, exponent = (int.from_bytes(x, "big") for x in (modulus, tlv(exponent, 0x02)[0]))
+        first, rest = tlv(numbers, 0x02)
+        modulus, exponent = (int.from_bytes(x, "big") for x in (first, tlv(rest, 0x02)[0]))
         require(exponent == 65537, "exponent")
         require(2048 <= modulus.bit_length() <= 4096, "modulus length")
         require(modulus % 2 == 1, "modulus even")
@@ -76,10 +85,10 @@ def read_key(spki):
 class Curve:
     """y² = x³ − 3x + b; a point is (x, y), the neutral element None."""
 
-    def __init__(self, size, p, b, n, generator) -> None:
+    def __init__(self, size: int, p: int, b: int, n: int, generator: Affine) -> None:
         self.size, self.p, self.b, self.n, self.generator = size, p, b, n, generator
 
-    def decode(self, data):
+    def decode(self, data: bytes) -> Affine:
         require(data[:1] in (b"\2", b"\3", b"\4"), "not on curve")
         x = int.from_bytes(data[1 : 1 + self.size], "big")
         require(x < self.p, "not on curve")
@@ -94,11 +103,11 @@ class Curve:
         require(y < self.p and y * y % self.p == square, "not on curve")
         return (x, y)
 
-    def encode(self, point, compressed=True):
+    def encode(self, point: Affine, compressed: bool = True) -> bytes:
         x, y = (c.to_bytes(self.size, "big") for c in point)
         return bytes([2 + (point[1] & 1)]) + x if compressed else b"\4" + x + y
 
-    def add(self, one, other):
+    def add(self, one: Affine | None, other: Affine | None) -> Affine | None:
         if one is None or other is None:
             return other if one is None else one
         (x1, y1), (x2, y2) = one, other
@@ -112,7 +121,7 @@ class Curve:
         x = (slope * slope - x1 - x2) % self.p
         return (x, (slope * (x1 - x) - y1) % self.p)
 
-    def times(self, scalar, point):
+    def times(self, scalar: int, point: Affine) -> Affine | None:
         sum_ = None
         for bit in bin(scalar % self.n)[2:]:
             sum_ = self.add(sum_, sum_)
@@ -163,12 +172,12 @@ CURVES = {"2a8648ce3d030107": P256, "2b81040022": P384}
 # ------------------------------------------------------------- signature proofs
 
 
-def check_signature(vector) -> None:
+def check_signature(vector: Vector) -> None:
     spki, message = vector["key"], vector["message"]
     key, data = read_key(spki), vector["proof"]
     require(data.startswith(MAGIC), "malformed")
     take = Reader(data[len(MAGIC) :])
-    scheme, hash_ = take(1)[0], HASHES.get(take.last(1)[0])
+    scheme, hash_ = take(1)[0], HASHES.get(take.last(1)[0], "")
     require(scheme in (1, 2, 3) and hash_, "malformed")
     key_id = take(32)
     digest = take(hashlib.new(hash_).digest_size)
@@ -189,29 +198,37 @@ def check_signature(vector) -> None:
 class Reader:
     """Takes bytes from the front."""
 
-    def __init__(self, data) -> None:
+    def __init__(self, data: bytes) -> None:
         self.data, self.at = data, 0
 
-    def __call__(self, count):
+    def __call__(self, count: int) -> bytes:
         require(self.at + count <= len(self.data), "malformed")
         self.at += count
         return self.data[self.at - count : self.at]
 
     last = __call__
 
-    def read_counted(self, most):
+    def read_counted(self, most: int) -> bytes:
         count = int.from_bytes(self(2), "big")
         require(count <= most, "malformed")
         return self(count)
 
-    def consumed_bytes(self):
+    def consumed_bytes(self) -> bytes:
         return self.data[: self.at]
 
-    def remaining_bytes(self):
+    def remaining_bytes(self) -> bytes:
         return self.data[self.at :]
 
 
-def check_rsa(modulus, hash_, digest, salt, claim, context, body) -> None:
+def check_rsa(
+    modulus: int,
+    hash_: str,
+    digest: bytes,
+    salt: bytes | None,
+    claim: bytes,
+    context: bytes,
+    body: bytes,
+) -> None:
     bits = modulus.bit_length()
     size = (bits + 7) // 8
     require(len(body) == 16 + 8 * size, "malformed")
@@ -227,12 +244,12 @@ def check_rsa(modulus, hash_, digest, salt, claim, context, body) -> None:
     require(body[:16] == challenge("confide/sigma/v1/rsa", *parts, commitments), "refused")
 
 
-def pkcs1(hash_, digest, size):
+def pkcs1(hash_: str, digest: bytes, size: int) -> bytes:
     tail = b"\0" + DIGEST_INFO[hash_] + digest
     return b"\0\1" + b"\xff" * (size - 2 - len(tail)) + tail
 
 
-def pss(hash_, digest, salt, bits, size):
+def pss(hash_: str, digest: bytes, salt: bytes, bits: int, size: int) -> bytes:
     length = (bits - 1 + 7) // 8
     h = hashlib.new(hash_, bytes(8) + digest + salt).digest()
     block = length - len(h) - 1
@@ -247,7 +264,9 @@ def pss(hash_, digest, salt, bits, size):
     return bytes(size - length) + bytes(masked) + h + b"\xbc"
 
 
-def check_ecdsa(curve, key, digest, claim, context, body) -> None:
+def check_ecdsa(
+    curve: Curve, key: Affine, digest: bytes, claim: bytes, context: bytes, body: bytes
+) -> None:
     size = curve.size
     require(len(body) == 1 + size + 16 + size, "malformed")
     point = curve.decode(body[: 1 + size])
@@ -257,7 +276,8 @@ def check_ecdsa(curve, key, digest, claim, context, body) -> None:
     target = curve.add(curve.times(h, curve.generator), curve.times(r, key))
     minus = curve.n - int.from_bytes(c, "big")
     nonce = curve.add(curve.times(z, point), curve.times(minus, target)) if target else None
-    require(r and target and nonce, "refused")
+    if not r or not nonce:
+        raise Refusal("refused")
     parts = (claim, curve.encode(key, False), context, curve.encode(point), curve.encode(nonce))
     require(c == challenge("confide/sigma/v1/ecdsa", *parts), "refused")
 
@@ -270,7 +290,7 @@ D = -121665 * pow(121666, -1, P) % P
 ROOT_MINUS_ONE = pow(2, (P - 1) // 4, P)
 
 
-def root_ratio(u, v):
+def root_ratio(u: int, v: int) -> tuple[bool, int]:
     """Whether u/v is a square, and the non-negative root of it or of i·u/v."""
     r = u * v**3 * pow(u * v**7, (P - 5) // 8, P) % P
     check = v * r * r % P
@@ -280,14 +300,14 @@ def root_ratio(u, v):
     return square, absolute(r)
 
 
-def absolute(x):
+def absolute(x: int) -> int:
     return (P - x) % P if x & 1 else x
 
 
 ROOT_A_MINUS_D = root_ratio(1, (-1 - D) % P)[1]
 
 
-def encode(point):
+def encode(point: Point) -> bytes:
     x, y, z, t = point
     u1, u2 = (z + y) * (z - y) % P, x * y % P
     inverse = root_ratio(1, u1 * u2 * u2)[1]
@@ -301,7 +321,7 @@ def encode(point):
     return absolute(two * (z - y) % P).to_bytes(32, "little")
 
 
-def decode(data):
+def decode(data: bytes) -> Point:
     s = int.from_bytes(data, "little")
     require(len(data) == 32 and s < P and s & 1 == 0, "malformed")
     u1, u2 = (1 - s * s) % P, (1 + s * s) % P
@@ -313,11 +333,11 @@ def decode(data):
     return (x, y, 1, x * y % P)
 
 
-def from_uniform(data):
+def from_uniform(data: bytes) -> Point:
     return add(*(elligator(int.from_bytes(half, "little")) for half in (data[:32], data[32:])))
 
 
-def elligator(number):
+def elligator(number: int) -> Point:
     t = (number % 2**255) % P
     r = ROOT_MINUS_ONE * t * t % P
     u = (r + 1) * (1 - D * D) % P
@@ -337,7 +357,7 @@ ROOT_AD_MINUS_ONE = root_ratio((-D - 1) % P, 1)[1]
 ROOT_AD_MINUS_ONE = P - ROOT_AD_MINUS_ONE
 
 
-def add(one, other):
+def add(one: Point, other: Point) -> Point:
     (x1, y1, z1, t1), (x2, y2, z2, t2) = one, other
     a, b = (y1 - x1) * (y2 - x2) % P, (y1 + x1) * (y2 + x2) % P
     c, d = 2 * D * t1 * t2 % P, 2 * z1 * z2 % P
@@ -348,7 +368,7 @@ def add(one, other):
 NEUTRAL = (0, 1, 1, 0)
 
 
-def times(scalar, point):
+def times(scalar: int, point: Point) -> Point:
     sum_ = NEUTRAL
     for bit in bin(scalar % ORDER)[2:]:
         sum_ = add(sum_, sum_)
@@ -357,7 +377,7 @@ def times(scalar, point):
     return sum_
 
 
-def combine(pairs):
+def combine(pairs: Sequence[tuple[int, Point]]) -> Point:
     """Σ scalar·point, with the doublings shared."""
     pairs, sum_ = [(scalar % ORDER, point) for scalar, point in pairs], NEUTRAL
     for bit in reversed(range(253)):
@@ -368,7 +388,7 @@ def combine(pairs):
     return sum_
 
 
-def scalar(data):
+def scalar(data: bytes) -> int:
     number = int.from_bytes(data, "little")
     require(len(data) == 32 and number < ORDER, "malformed")
     return number
@@ -382,7 +402,7 @@ BLINDING_BASE = from_uniform(hashlib.sha3_512(BASE_ENCODED).digest())
 # ------------------------------------------------------------ relations and ranges
 
 
-def check_relation(vector) -> None:
+def check_relation(vector: Vector) -> None:
     proof = vector["proof"]
     require(len(proof) == 48, "malformed")
     c, z = proof[:16], scalar(proof[16:])
@@ -399,7 +419,7 @@ def check_relation(vector) -> None:
     require(c == expected, "refused")
 
 
-def check_range(vector) -> None:
+def check_range(vector: Vector) -> None:
     low, high, proof = int(vector["low"]), int(vector["high"]), vector["proof"]
     n = next(n for n in (8, 16, 32, 64) if high - low < 2**n)
     m = 1 if high - low == 2**n - 1 else 2
@@ -423,7 +443,7 @@ def check_range(vector) -> None:
     for point in shifted:
         transcript.append(b"V", encode(point))
 
-    def append_point(label, word) -> None:
+    def append_point(label: bytes, word: bytes) -> None:
         require(any(word), "refused")
         transcript.append(label, word)
 
@@ -468,7 +488,7 @@ def check_range(vector) -> None:
     require(is_neutral(combine(second)), "refused")
 
 
-def decode_part(word):
+def decode_part(word: bytes) -> Point:
     """A point inside a range proof: one that is none makes the proof fail."""
     try:
         return decode(word)
@@ -476,14 +496,14 @@ def decode_part(word):
         raise Refusal("refused") from None
 
 
-def is_neutral(point):
+def is_neutral(point: Point) -> bool:
     return encode(point) == bytes(32)
 
 
-CHAINS = {}
+CHAINS: dict[tuple[bytes, int], list[Point]] = {}
 
 
-def bases(letter, party):
+def bases(letter: bytes, party: int) -> list[Point]:
     if (letter, party) not in CHAINS:
         seed = b"GeneratorsChain" + letter + party.to_bytes(4, "little")
         stream = hashlib.shake_256(seed).digest(64 * 64)
@@ -497,7 +517,7 @@ def bases(letter, party):
 class Transcript:
     RATE = 166
 
-    def __init__(self, label) -> None:
+    def __init__(self, label: bytes) -> None:
         self.state = bytearray(200)
         self.state[:6] = bytes([1, self.RATE + 2, 1, 0, 1, 96])
         self.state[6:18] = b"STROBEv1.0.2"
@@ -507,13 +527,13 @@ class Transcript:
         self.absorb(b"Merlin v1.0")
         self.append(b"dom-sep", label)
 
-    def append(self, label, message) -> None:
+    def append(self, label: bytes, message: bytes) -> None:
         self.begin(0x12)
         self.absorb(label + len(message).to_bytes(4, "little"))
         self.begin(0x02)
         self.absorb(message)
 
-    def challenge(self, label):
+    def challenge(self, label: bytes) -> int:
         self.begin(0x12)
         self.absorb(label + (64).to_bytes(4, "little"))
         self.begin(0x07)
@@ -524,13 +544,13 @@ class Transcript:
             self.step()
         return int.from_bytes(out, "little") % ORDER
 
-    def begin(self, flags) -> None:
+    def begin(self, flags: int) -> None:
         before, self.began = self.began, self.at + 1
         self.absorb(bytes([before, flags]))
         if flags & 0x04 and self.at:
             self.run()
 
-    def absorb(self, data) -> None:
+    def absorb(self, data: bytes) -> None:
         for byte in data:
             self.state[self.at] ^= byte
             self.step()
@@ -548,7 +568,7 @@ class Transcript:
         self.at = self.began = 0
 
 
-def keccak(state) -> None:
+def keccak(state: bytearray) -> None:
     """Keccak-f[1600] (FIPS 202, section 3.3)."""
     lanes = [
         [int.from_bytes(state[8 * (x + 5 * y) : 8 * (x + 5 * y) + 8], "little") for y in range(5)]
@@ -577,7 +597,7 @@ def keccak(state) -> None:
             state[8 * (x + 5 * y) : 8 * (x + 5 * y) + 8] = lane.to_bytes(8, "little")
 
 
-def rotate_left(lane, count):
+def rotate_left(lane: int, count: int) -> int:
     lane, count = lane & (2**64 - 1), count % 64
     return (lane << count | lane >> (64 - count)) & (2**64 - 1)
 
@@ -588,7 +608,7 @@ CHECKS = {"signature": check_signature, "relation": check_relation, "range": che
 BYTES = ("key", "message", "context", "proof", "commitment")
 
 
-def judge(vector):
+def judge(vector: Vector) -> str:
     vector = {k: bytes.fromhex(v) if k in BYTES else v for k, v in vector.items()}
     try:
         CHECKS[vector["kind"]](vector)
@@ -597,7 +617,7 @@ def judge(vector):
     return "holds"
 
 
-def mutations(vector):
+def mutations(vector: Vector) -> Iterator[tuple[str, Vector]]:
     """Vectors like this one with a byte of the proof, context or message changed."""
     proof = bytearray.fromhex(vector["proof"])
     step = 97 if vector["kind"] == "range" else 11
@@ -610,7 +630,7 @@ def mutations(vector):
             yield field, {**vector, field: vector[field] + "00"}
 
 
-def main(folder) -> int:
+def main(folder: str) -> int:
     wrong, judged, changed = [], 0, 0
     for path in sorted(pathlib.Path(folder).glob("*.json")):
         vector = json.loads(path.read_text())

@@ -21,11 +21,14 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import openai
 
+Check = Callable[[openai.OpenAI, str], None]
 CHECKOUT = Path(__file__).resolve().parents[2]
 QUESTION = [{"role": "user", "content": "What does protection cost?"}]
 
@@ -37,7 +40,7 @@ class ServedModel:
     simulated = True
 
 
-def main():
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("binary", nargs="?", default=os.environ.get("CONFIDE_BIN"))
     parser.add_argument("--base-url")
@@ -56,7 +59,7 @@ def main():
     )
 
 
-def run_checks(server) -> int:
+def run_checks(server: contextlib.AbstractContextManager[str]) -> int:
     """1 where a check fails against the server."""
     with server as base_url:
         client = openai.OpenAI(base_url=base_url, api_key="none", max_retries=0, timeout=30)
@@ -69,7 +72,7 @@ def run_checks(server) -> int:
     return 1 if failed else 0
 
 
-def checked_on_torch(binary):
+def checked_on_torch(binary: str) -> int:
     """The same against a model on torch, with an adapter."""
     python = python_with_torch()
     if python is None:
@@ -111,7 +114,7 @@ def checked_on_torch(binary):
         return run_checks(serve(binary, [*engine, "--adapter", f"banking={adapter}"]))
 
 
-def python_with_torch():
+def python_with_torch() -> str | None:
     """As tests/worker.sh finds it; `None` where there is none."""
     imports = ["-c", "import aiohttp, safetensors, torch, transformers"]
     for python in [
@@ -127,10 +130,11 @@ def python_with_torch():
 
 
 @contextlib.contextmanager
-def serve(binary, engine):
+def serve(binary: str, engine: list[str]) -> Iterator[str]:
     """A server of its own: up at the ready line, ended by SIGTERM, which must end it with 0."""
     command = [binary, "serve", "--listen", "127.0.0.1:0", *engine]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout
     try:
         ready = json.loads(process.stdout.readline())
         assert ready["ready"] is True and ready["guarantee"] == "none", ready
@@ -145,7 +149,7 @@ def serve(binary, engine):
             process.wait()
 
 
-def holds(check, client, base_url) -> bool:
+def holds(check: Check, client: openai.OpenAI, base_url: str) -> bool:
     title = check.__name__.removeprefix("check_").replace("_", " ")
     try:
         check(client, base_url)
@@ -156,13 +160,13 @@ def holds(check, client, base_url) -> bool:
     return True
 
 
-def ask(client, **more):
+def ask(client: openai.OpenAI, **more: Any) -> Any:
     # A true model may end its answer before `max_tokens`.
     more.setdefault("extra_body", None if ServedModel.simulated else {"ignore_eos": True})
     return client.chat.completions.create(model=ServedModel.name, messages=QUESTION, **more)
 
 
-def check_a_whole_chat_has_text_and_exact_usage(client, _) -> None:
+def check_a_whole_chat_has_text_and_exact_usage(client: openai.OpenAI, _: object) -> None:
     reply = ask(client, max_tokens=24)
     assert reply.object == "chat.completion"
     assert reply.choices[0].message.role == "assistant"
@@ -173,7 +177,7 @@ def check_a_whole_chat_has_text_and_exact_usage(client, _) -> None:
     assert reply.usage.total_tokens == reply.usage.prompt_tokens + 24
 
 
-def check_a_streamed_chat_says_the_same(client, _) -> None:
+def check_a_streamed_chat_says_the_same(client: openai.OpenAI, _: object) -> None:
     whole = ask(client, max_completion_tokens=24, seed=5)
     options = {"include_usage": True}
     chunks = list(ask(client, max_tokens=24, seed=5, stream=True, stream_options=options))
@@ -185,8 +189,8 @@ def check_a_streamed_chat_says_the_same(client, _) -> None:
     assert len({chunk.id for chunk in chunks}) == 1
 
 
-def check_the_seed_decides(client, _) -> None:
-    def text(seed):
+def check_the_seed_decides(client: openai.OpenAI, _: object) -> None:
+    def text(seed: int) -> str:
         # A small model knows its text by heart: less heat, and all seeds say the same.
         return ask(client, max_tokens=24, seed=seed, temperature=2).choices[0].message.content
 
@@ -194,7 +198,7 @@ def check_the_seed_decides(client, _) -> None:
     assert text(1) != text(2)
 
 
-def check_a_stop_string_ends_the_answer_before_it(client, _) -> None:
+def check_a_stop_string_ends_the_answer_before_it(client: openai.OpenAI, _: object) -> None:
     whole = ask(client, max_tokens=40).choices[0].message.content
     words = whole.split(" ")
     stop = " ".join(words[len(words) // 2 :][:2])
@@ -203,7 +207,7 @@ def check_a_stop_string_ends_the_answer_before_it(client, _) -> None:
     assert cut.choices[0].finish_reason == "stop"
 
 
-def check_a_completion_whole_and_streamed(client, _) -> None:
+def check_a_completion_whole_and_streamed(client: openai.OpenAI, _: object) -> None:
     request = {"model": ServedModel.name, "prompt": "Once upon a time", "max_tokens": 12}
     if not ServedModel.simulated:
         request["extra_body"] = {"ignore_eos": True}
@@ -214,22 +218,22 @@ def check_a_completion_whole_and_streamed(client, _) -> None:
     assert whole.usage.prompt_tokens == 4 or not ServedModel.simulated
 
 
-def check_an_abandoned_stream_leaves_the_server_well(client, _) -> None:
+def check_an_abandoned_stream_leaves_the_server_well(client: openai.OpenAI, _: object) -> None:
     with ask(client, max_tokens=100_000, stream=True) as stream:
         next(iter(stream))
     assert ask(client, max_tokens=1).usage.completion_tokens == 1
 
 
-def check_vendor_fields_pass_as_extra_body(client, _) -> None:
+def check_vendor_fields_pass_as_extra_body(client: openai.OpenAI, _: object) -> None:
     assert ask(client, max_tokens=3, extra_body={"ignore_eos": True}).usage.completion_tokens == 3
 
 
-def check_models_are_listed(client, _) -> None:
+def check_models_are_listed(client: openai.OpenAI, _: object) -> None:
     assert ServedModel.name in [model.id for model in client.models.list()]
     assert client.models.retrieve(ServedModel.name).id == ServedModel.name
 
 
-def check_adapters_are_models_of_their_own(client, _) -> None:
+def check_adapters_are_models_of_their_own(client: openai.OpenAI, _: object) -> None:
     adapters = [model for model in client.models.list() if getattr(model, "parent", None)]
     for adapter in adapters:
         assert (adapter.parent, adapter.guarantee) == (ServedModel.name, "none"), adapter
@@ -246,7 +250,7 @@ def check_adapters_are_models_of_their_own(client, _) -> None:
             assert again.result() == said[model], model
 
 
-def text(client, model):
+def text(client: openai.OpenAI, model: str) -> str:
     """The text of a stream."""
     chunks = client.chat.completions.create(
         model=model, messages=QUESTION, max_tokens=24, temperature=0, stream=True
@@ -254,7 +258,7 @@ def text(client, model):
     return "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
 
 
-def check_errors_are_the_package_s_own(client, _) -> None:
+def check_errors_are_the_package_s_own(client: openai.OpenAI, _: object) -> None:
     assert_refused(
         openai.BadRequestError, 400, "temperature", lambda: ask(client, temperature=1.9e9)
     )
@@ -266,13 +270,13 @@ def check_errors_are_the_package_s_own(client, _) -> None:
         openai.BadRequestError, 400, "no_such_field", lambda: ask(client, extra_body=extra)
     )
 
-    def unknown():
+    def unknown() -> object:
         return client.chat.completions.create(model="gpt-9", messages=QUESTION)
 
     assert_refused(openai.NotFoundError, 404, "model", unknown)
 
 
-def check_a_body_too_large_is_refused(client, _) -> None:
+def check_a_body_too_large_is_refused(client: openai.OpenAI, _: object) -> None:
     long = [{"role": "user", "content": "x" * (5 << 20)}]
     try:
         client.chat.completions.create(model=ServedModel.name, messages=long)
@@ -282,13 +286,13 @@ def check_a_body_too_large_is_refused(client, _) -> None:
         raise AssertionError("wanted a refusal")
 
 
-def check_curl_gets_an_answer(_, base_url) -> None:
+def check_curl_gets_an_answer(_: object, base_url: str) -> None:
     body = {"model": ServedModel.name, "messages": QUESTION, "max_tokens": 4, "ignore_eos": True}
     status, reply = curl(f"{base_url}/chat/completions", json.dumps(body))
     assert status == 200 and json.loads(reply)["usage"]["completion_tokens"] == 4
 
 
-def check_curl_sees_the_stream_as_it_is_written(_, base_url) -> None:
+def check_curl_sees_the_stream_as_it_is_written(_: object, base_url: str) -> None:
     body = {"model": ServedModel.name, "messages": QUESTION, "max_tokens": 4, "stream": True}
     status, reply = curl(f"{base_url}/chat/completions", json.dumps(body))
     events = reply.removesuffix("\n\n").split("\n\n")
@@ -300,7 +304,7 @@ def check_curl_sees_the_stream_as_it_is_written(_, base_url) -> None:
     assert events[-1] == "data: [DONE]"
 
 
-def check_curl_sees_errors_as_json(_, base_url) -> None:
+def check_curl_sees_errors_as_json(_: object, base_url: str) -> None:
     for path, body, wanted in [
         ("chat/completions", "{", 400),
         ("chat/completions", "[]", 400),
@@ -313,12 +317,14 @@ def check_curl_sees_errors_as_json(_, base_url) -> None:
         assert error["message"] and error["type"] == "invalid_request_error"
 
 
-def check_curl_sees_health(_, base_url) -> None:
+def check_curl_sees_health(_: object, base_url: str) -> None:
     status, reply = curl(base_url.removesuffix("/v1") + "/health", None)
     assert status == 200 and json.loads(reply)["status"] == "ok"
 
 
-def assert_refused(kind, status, param, call) -> None:
+def assert_refused(
+    kind: type[openai.APIStatusError], status: int, param: str | None, call: Callable[[], object]
+) -> None:
     try:
         call()
     except kind as error:
@@ -328,7 +334,7 @@ def assert_refused(kind, status, param, call) -> None:
         raise AssertionError(f"wanted a refusal of {param}")
 
 
-def curl(url, body):
+def curl(url: str, body: Any) -> tuple[int, str]:
     command = [
         "curl",
         "--silent",

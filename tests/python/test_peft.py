@@ -13,6 +13,8 @@ import subprocess
 import sys
 import tempfile
 import warnings
+from collections.abc import Callable
+from typing import Any
 
 try:
     import torch
@@ -28,6 +30,9 @@ import safetensors.torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from transformers.pytorch_utils import Conv1D
 
+# Fields of a PEFT configuration, and vectors by the site of a module.
+Fields = dict[str, Any]
+Deltas = dict[str, list[float]]
 LAYERS, HIDDEN, KEYS, INNER = 3, 24, 8, 40
 WIDTHS = {
     "q_proj": (HIDDEN, HIDDEN),
@@ -57,7 +62,7 @@ PATTERNS = {
 }
 
 # Each is accepted, and gives what PEFT gives.
-ACCEPTED = {
+ACCEPTED: dict[str, Fields] = {
     "defaults": {"target_modules": ["q_proj", "v_proj"]},
     "r and lora_alpha": {"r": 3, "lora_alpha": 7, "target_modules": ALL},
     "lora_alpha not whole": {"r": 3, "lora_alpha": 0.7, "target_modules": ALL},
@@ -107,7 +112,7 @@ ACCEPTED = {
 }
 
 # Each is refused, with this in the message.
-REFUSED = {
+REFUSED: dict[str, Fields] = {
     "bias": {"bias": "all", "target_modules": ALL},
     "modules_to_save": {"modules_to_save": ["norm"], "target_modules": ["q_proj"]},
     "lora_bias": {"lora_bias": True, "target_modules": ALL},
@@ -130,7 +135,8 @@ def main() -> None:
     for name, fields in ACCEPTED.items():
         checks.run(name, lambda: checks.agrees(fields))
     for name in ("float16", "bfloat16"):
-        for fields in ({"target_modules": ALL}, {"target_modules": ALL, "use_dora": True}):
+        plain: Fields = {"target_modules": ALL}
+        for fields in (plain, plain | {"use_dora": True}):
             label = f"{name}{' use_dora' if len(fields) > 1 else ''}"
             checks.run(label, lambda: checks.agrees(fields, dtype=getattr(torch, name)))
     checks.run("bfloat16 computing", checks.agrees_in_bfloat16)
@@ -168,10 +174,11 @@ def main() -> None:
 
 
 class Checks:
-    def __init__(self, binary) -> None:
-        self.binary, self.done, self.failed = binary, 0, []
+    def __init__(self, binary: str) -> None:
+        self.binary, self.done = binary, 0
+        self.failed: list[str] = []
 
-    def run(self, name, check) -> None:
+    def run(self, name: str, check: Callable[[], float | None]) -> None:
         try:
             error = check()
             print(f"ok      {name}" + (f": {error:.1e}" if error is not None else ""))
@@ -187,7 +194,13 @@ class Checks:
         )
         sys.exit(1 if self.failed else 0)
 
-    def agrees(self, fields, dtype=torch.float32, linear=None, adapter="default"):
+    def agrees(
+        self,
+        fields: Fields,
+        dtype: Any = torch.float32,
+        linear: Any = None,
+        adapter: str = "default",
+    ) -> float:
         """Our delta of every adapted module is PEFT's, adapted less base."""
         with tempfile.TemporaryDirectory() as folder:
             base, model = make_adapted(fields, dtype, linear, adapter)
@@ -198,7 +211,7 @@ class Checks:
             got = self.ask(folder, inputs, base_folder(base, folder))
             return compare(got, wanted, TOLERANCE)
 
-    def agrees_in_bfloat16(self):
+    def agrees_in_bfloat16(self) -> float:
         with tempfile.TemporaryDirectory() as folder:
             # A base of zeroes, so that the sum's rounding is not what is compared.
             base = Model(linear_layer)
@@ -210,7 +223,7 @@ class Checks:
             inputs, wanted = deltas(model, torch.bfloat16)
             return compare(self.ask(folder, inputs), wanted, TOLERANCE_BF16)
 
-    def agrees_converted(self, init):
+    def agrees_converted(self, init: str) -> float:
         """PEFT turns an adapter that changed the base weights into one that did not."""
         with tempfile.TemporaryDirectory() as folder:
             base = Model(linear_layer)
@@ -227,7 +240,7 @@ class Checks:
             # The start and the end are float32 and nearly cancel.
             return compare(self.ask(end, inputs), wanted, 1e-4)
 
-    def is_loaded_by_peft(self, fields):
+    def is_loaded_by_peft(self, fields: Fields) -> float:
         """An adapter that we wrote gives in PEFT what ours gives, with no key missing or left."""
         with tempfile.TemporaryDirectory() as folder:
             base, model = make_adapted(fields)
@@ -260,7 +273,7 @@ class Checks:
                 return
             raise AssertionError("deltas of another alpha passed for the same")
 
-    def refuses(self, word, fields, dtype=torch.float32) -> None:
+    def refuses(self, word: str, fields: Fields, dtype: Any = torch.float32) -> None:
         with tempfile.TemporaryDirectory() as folder:
             base, model = make_adapted(fields, dtype)
             model.save_pretrained(folder)
@@ -268,12 +281,16 @@ class Checks:
             assert answer.returncode == 2, f"it was accepted: {answer.stdout[:200]}"
             assert word in answer.stderr, answer.stderr
 
-    def ask(self, folder, inputs, base=None, save=None):
+    def ask(
+        self, folder: str, inputs: Deltas, base: str | None = None, save: str | None = None
+    ) -> Deltas:
         answer = self.call(folder, inputs, base, save)
         assert answer.returncode == 0, answer.stderr
         return json.loads(answer.stdout)
 
-    def call(self, folder, inputs, base=None, save=None):
+    def call(
+        self, folder: str, inputs: Deltas, base: str | None = None, save: str | None = None
+    ) -> subprocess.CompletedProcess[str]:
         command = [self.binary, folder]
         command += ["--base", base] if base else []
         command += ["--save", save] if save else []
@@ -282,8 +299,8 @@ class Checks:
         )
 
 
-class Block(torch.nn.Module):
-    def __init__(self, linear) -> None:
+class Block(torch.nn.Module):  # type: ignore[misc]  # torch is Any here
+    def __init__(self, linear: Any) -> None:
         super().__init__()
         self.self_attn, self.mlp = torch.nn.Module(), torch.nn.Module()
         for name, (wide, long) in WIDTHS.items():
@@ -291,10 +308,10 @@ class Block(torch.nn.Module):
             setattr(part, name, linear(wide, long, name in ("q_proj", "k_proj", "v_proj")))
 
 
-class Model(torch.nn.Module):
+class Model(torch.nn.Module):  # type: ignore[misc]  # torch is Any here
     """The matrices of a small Qwen2, under its names. Each is asked by itself."""
 
-    def __init__(self, linear) -> None:
+    def __init__(self, linear: Any) -> None:
         super().__init__()
         self.config = {"model_type": "custom"}
         self.model = torch.nn.Module()
@@ -306,24 +323,26 @@ class Model(torch.nn.Module):
         """PEFT wants a causal language model to have it."""
 
 
-def linear_layer(wide, long, bias):
+def linear_layer(wide: int, long: int, bias: bool) -> Any:
     return torch.nn.Linear(wide, long, bias=bias)
 
 
-def conv1d(wide, long, bias):
+def conv1d(wide: int, long: int, bias: bool) -> Any:
     layer = Conv1D(long, wide)
     torch.nn.init.normal_(layer.weight, std=0.3)
     torch.nn.init.normal_(layer.bias)
     return layer
 
 
-def make_adapted(fields, dtype=torch.float32, linear=None, adapter="default"):
+def make_adapted(
+    fields: Fields, dtype: Any = torch.float32, linear: Any = None, adapter: str = "default"
+) -> tuple[Any, Any]:
     base = Model(linear or linear_layer).to(dtype)
     model = get_peft_model(base, LoraConfig(**fields), adapter, autocast_adapter_dtype=False)
     return base, randomise(model.to(dtype)).eval()
 
 
-def randomise(model, spread=1.0):
+def randomise(model: Any, spread: float = 1.0) -> Any:
     for name, parameter in model.named_parameters():
         if "lora_magnitude" in name:
             parameter.data *= 1 + 0.5 * torch.rand(parameter.shape).to(parameter.dtype)
@@ -332,11 +351,11 @@ def randomise(model, spread=1.0):
     return model
 
 
-def plain_name(name):
+def plain_name(name: str) -> str:
     return name.replace(".base_layer", "")
 
 
-def base_folder(base, folder):
+def base_folder(base: Any, folder: str) -> str:
     """The base model's weights as a checkpoint has them, output by input."""
     path = os.path.join(folder, "base")
     os.makedirs(path)
@@ -349,7 +368,9 @@ def base_folder(base, folder):
     return path
 
 
-def deltas(model, dtype=torch.float64, inputs=None, original=None):
+def deltas(
+    model: Any, dtype: Any = torch.float64, inputs: Deltas | None = None, original: Any = None
+) -> tuple[Deltas, Deltas]:
     """Random vectors for every adapted module, and what the adapter adds to its output."""
     asked, answers = {}, {}
     for layer in range(LAYERS):
@@ -378,7 +399,7 @@ def deltas(model, dtype=torch.float64, inputs=None, original=None):
     return asked, answers
 
 
-def compare(got, wanted, tolerance):
+def compare(got: Deltas, wanted: Deltas, tolerance: float) -> float:
     assert got.keys() == wanted.keys(), (sorted(got), sorted(wanted))
     worst = 0.0
     for site, expected in wanted.items():
