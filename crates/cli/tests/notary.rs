@@ -55,7 +55,8 @@ impl Site {
     }
 
     fn fetch(&self, url: &str, policy: &str, more: &[&str]) -> CommandOutput {
-        let (via, out) = (format!("https://{}", self.notary.address()), self.folder.argument("session"));
+        let (via, out) =
+            (format!("https://{}", self.notary.address()), self.folder.argument("session"));
         // None is ever written over.
         let _ = std::fs::remove_file(&out);
         let arguments = ["notary", "fetch", url, "--via", &via, "--policy", policy, "--out", &out];
@@ -190,7 +191,11 @@ fn what_a_host_answered_is_shown_to_a_third_party_and_every_change_is_refused_by
         let (status, judged) = site.verify(file, policy, &more);
         assert_eq!((status, &judged["refused"]), (Some(1), &refused.into()), "{judged}");
     }
-    assert_eq!(site.verify(&folder.argument("session"), &policy, &[]).0, Some(2), "it is no disclosure");
+    assert_eq!(
+        site.verify(&folder.argument("session"), &policy, &[]).0,
+        Some(2),
+        "it is no disclosure"
+    );
 }
 
 #[test]
