@@ -145,7 +145,7 @@ const WITHOUT_A_CONSTANT: &[&str] = &[
 
 #[test]
 fn the_versions_in_the_document_are_those_of_the_source() {
-    let mut rows = documented();
+    let mut rows = read_version_rows();
     for (name, version, file, declaration) in WRITTEN {
         let source = fs::read_to_string(checkout().join(file)).unwrap();
         let is_there = source.lines().any(|line| line.trim() == *declaration);
@@ -160,7 +160,7 @@ fn the_versions_in_the_document_are_those_of_the_source() {
 }
 
 /// The rows by name: what carries the version, the one written, those read, what happens to others.
-fn documented() -> BTreeMap<String, Vec<String>> {
+fn read_version_rows() -> BTreeMap<String, Vec<String>> {
     let text = fs::read_to_string(checkout().join("docs/versions.md")).unwrap();
     let cells = |line: &str| -> Vec<String> {
         line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect()

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fs, path::Path, process::Command};
 
-use confide_tests::{checkout, files_under, shown};
+use confide_tests::{checkout, files_under, relative_path};
 use toml::{Table, Value};
 
 /// Each room and the rooms it may use. Only downward; wings never import each other.
@@ -139,7 +139,7 @@ fn every_room_is_in_the_plan_and_every_room_of_the_plan_exists() {
     let planned: BTreeSet<String> = MAY_USE.iter().map(|(room, _)| (*room).into()).collect();
     let built: BTreeSet<String> = files_under("", &["Cargo.toml"])
         .iter()
-        .map(|manifest| shown(manifest.parent().expect("a manifest has a folder")))
+        .map(|manifest| relative_path(manifest.parent().expect("a manifest has a folder")))
         .filter(|room| !room.is_empty() && !is_of_another_workspace(room))
         .collect();
     assert_eq!(planned, built, "left: the plan, right: the folders with a manifest");
@@ -219,7 +219,7 @@ fn evidence_statement_and_verifier_are_built_without_std() {
     for room in ["crates/evidence", "crates/statement", "crates/verifier"] {
         let path = checkout().join(room).join("src/lib.rs");
         let text = fs::read_to_string(&path).expect("the crate has a lib.rs");
-        assert!(text.contains("#![no_std]"), "{} must say #![no_std]", shown(&path));
+        assert!(text.contains("#![no_std]"), "{} must say #![no_std]", relative_path(&path));
     }
 }
 
@@ -229,7 +229,7 @@ fn the_wall_clock_the_environment_and_the_arguments_are_read_on_the_top_floor_on
     const TOP: &[&str] =
         &["bench/", "crates/cli/", "tests/", "zkvm/src/", "guests/programs/src/bin/"];
     for path in files_under("", &[".rs"]) {
-        let shown = shown(&path);
+        let shown = relative_path(&path);
         if TOP.iter().any(|top| shown.starts_with(top))
             || shown.contains("/tests/")
             || shown.contains("/examples/")
@@ -249,7 +249,7 @@ fn the_wall_clock_the_environment_and_the_arguments_are_read_on_the_top_floor_on
 fn only_the_collateral_and_attester_rooms_touch_devices() {
     const DEVICES: &[&str] = &["/dev/tdx", "/dev/sev", "/sys/kernel/config"];
     for path in files_under("crates", &[".rs"]) {
-        let shown = shown(&path);
+        let shown = relative_path(&path);
         if shown.starts_with("crates/attester/") || shown.contains("/tests/") {
             continue;
         }
@@ -290,6 +290,6 @@ fn dependencies(room: &str, section: &str) -> Table {
 
 fn read_manifest(path: &Path) -> Table {
     let text = fs::read_to_string(path)
-        .unwrap_or_else(|error| panic!("cannot read {}: {error}", shown(path)));
-    text.parse().unwrap_or_else(|error| panic!("{} is not TOML: {error}", shown(path)))
+        .unwrap_or_else(|error| panic!("cannot read {}: {error}", relative_path(path)));
+    text.parse().unwrap_or_else(|error| panic!("{} is not TOML: {error}", relative_path(path)))
 }

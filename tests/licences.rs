@@ -106,33 +106,33 @@ fn permits(expression: &str) -> bool {
     let spaced = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
     let words: Vec<&str> = spaced.split_whitespace().collect();
     let mut at = 0;
-    let answer = any_of(&words, &mut at);
+    let answer = allows_any(&words, &mut at);
     answer && at == words.len()
 }
 
-fn any_of(words: &[&str], at: &mut usize) -> bool {
-    let mut answer = all_of(words, at);
+fn allows_any(words: &[&str], at: &mut usize) -> bool {
+    let mut answer = allows_all(words, at);
     while words.get(*at) == Some(&"OR") {
         *at += 1;
-        answer |= all_of(words, at);
+        answer |= allows_all(words, at);
     }
     answer
 }
 
-fn all_of(words: &[&str], at: &mut usize) -> bool {
-    let mut answer = one(words, at);
+fn allows_all(words: &[&str], at: &mut usize) -> bool {
+    let mut answer = allows_name(words, at);
     while words.get(*at) == Some(&"AND") {
         *at += 1;
-        answer &= one(words, at);
+        answer &= allows_name(words, at);
     }
     answer
 }
 
-fn one(words: &[&str], at: &mut usize) -> bool {
+fn allows_name(words: &[&str], at: &mut usize) -> bool {
     let Some(word) = words.get(*at) else { return false };
     *at += 1;
     if *word == "(" {
-        let answer = any_of(words, at);
+        let answer = allows_any(words, at);
         *at += 1;
         return answer;
     }

@@ -6,7 +6,7 @@ use std::{
     path::Path,
 };
 
-use confide_tests::{checkout, files_under, shown};
+use confide_tests::{checkout, files_under, relative_path};
 use syn::visit::{self, Visit};
 
 /// Packages whose modules are compared, by their folder.
@@ -72,7 +72,7 @@ fn packages() -> Vec<Package> {
 /// The library of a folder, its program, or both: each has a root and modules of its own.
 fn packages_in(folder: &Path) -> Vec<Package> {
     let source = folder.join("src");
-    let files = files_under(&shown(&source), &[".rs"]);
+    let files = files_under(&relative_path(&source), &[".rs"]);
     let mut packages = Vec::new();
     for root in ["lib.rs", "main.rs"] {
         let Ok(text) = fs::read_to_string(source.join(root)) else { continue };
@@ -88,7 +88,7 @@ fn packages_in(folder: &Path) -> Vec<Package> {
                 modules.insert(format!("crate::{name}"), text);
             }
         }
-        packages.push(Package::read(&shown(&source.join(root)), &modules));
+        packages.push(Package::read(&relative_path(&source.join(root)), &modules));
     }
     packages
 }

@@ -12,14 +12,9 @@ if [ -z "${python:-}" ]; then
   exit 0
 fi
 
-venv=.venv/peft
-if ! cmp -s tests/python/requirements-peft.txt "$venv/ready"; then
-  rm -rf "$venv"
-  "$python" -m venv --system-site-packages "$venv"
-  # Without dependencies: theirs would bring another torch.
-  "$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps \
-    -r tests/python/requirements-peft.txt
-  cp tests/python/requirements-peft.txt "$venv/ready"
-fi
+# Without dependencies: theirs would bring another torch.
+export VENV_OPTIONS=--system-site-packages PIP_OPTIONS=--no-deps PIP_LOG=/dev/stderr
+python=$(tests/venv.sh .venv/peft tests/python/requirements-peft.txt torch "$python")
+[ -n "$python" ] || { echo "PEFT cannot be installed"; exit 1; }
 cargo build --locked --quiet -p confide-lora --example delta
-"$venv/bin/python" tests/python/test_peft.py "${CARGO_TARGET_DIR:-target}/debug/examples/delta"
+"$python" tests/python/test_peft.py "${CARGO_TARGET_DIR:-target}/debug/examples/delta"

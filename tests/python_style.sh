@@ -4,26 +4,10 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-venv=.venv-style
-requirements=tests/python/requirements-style.txt
-if ! cmp -s "$requirements" "$venv/ready"; then
-  rm -rf "$venv"
-  for candidate in python3 python3.13 python3.12 python3.11; do
-    command -v "$candidate" >/dev/null && "$candidate" -m venv "$venv" 2>/dev/null || continue
-    if "$venv/bin/pip" install --quiet --disable-pip-version-check --only-binary :all: \
-      -r "$requirements" 2>/dev/null && "$venv/bin/python" -c 'import mypy, numpy' 2>/dev/null
-    then
-      cp "$requirements" "$venv/ready"
-      break
-    fi
-    rm -rf "$venv"
-  done
-fi
-if [ ! -e "$venv/ready" ]; then
-  echo "skipped: no ruff and mypy"
-  exit 0
-fi
+python=$(tests/venv.sh .venv-style tests/python/requirements-style.txt "mypy, numpy")
+[ -n "$python" ] || { echo "skipped: no ruff and mypy"; exit 0; }
 
-"$venv/bin/ruff" check --quiet .
-"$venv/bin/ruff" format --check --quiet . || { echo "to format: $venv/bin/ruff format ."; exit 1; }
-"$venv/bin/mypy"
+bin=$(dirname "$python")
+"$bin/ruff" check --quiet .
+"$bin/ruff" format --check --quiet . || { echo "to format: $bin/ruff format ."; exit 1; }
+"$bin/mypy"

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use confide_tests::{files_under, shown};
+use confide_tests::{files_under, relative_path};
 
 const FILE_LINES_MAX: usize = 800;
 const FUNCTION_LINES_MAX: usize = 70;
@@ -24,7 +24,7 @@ const BANNED: &[&str] = &["FIX\u{4d}E", "TOD\u{4f}", "XX\u{58}", "/ro\u{6f}t/", 
 fn files_and_lines_are_short() {
     let mut long = Vec::new();
     for path in sources() {
-        let (text, shown) = (read(&path), shown(&path));
+        let (text, shown) = (read(&path), relative_path(&path));
         let product = text.lines().take_while(|line| !line.contains("#[cfg(test)]")).count();
         if product > FILE_LINES_MAX && !LONG_FILES.iter().any(|(file, _)| *file == shown) {
             long.push(format!("{shown}: {product} lines before its tests"));
@@ -42,7 +42,7 @@ fn files_and_lines_are_short() {
 fn functions_are_short() {
     let mut long = Vec::new();
     for path in sources() {
-        let (text, shown) = (read(&path), shown(&path));
+        let (text, shown) = (read(&path), relative_path(&path));
         for (name, lines) in functions_of(&path, &text) {
             let known = LONG_FUNCTIONS.iter().any(|(known, _)| *known == format!("{shown}:{name}"));
             if lines > FUNCTION_LINES_MAX && !known {
@@ -75,7 +75,7 @@ fn names_and_words_say_something() {
     let mut found = Vec::new();
     for path in files_under("", &[".md", ".rs", ".py", ".sh", ".toml", ".html", "Makefile", "run"])
     {
-        let (text, shown) = (read(&path), shown(&path));
+        let (text, shown) = (read(&path), relative_path(&path));
         let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
         if EMPTY_NAMES.contains(&stem) {
             found.push(format!("{shown}: the name {stem} says nothing"));
@@ -124,7 +124,7 @@ fn functions_are_verbs_or_what_they_return() {
             let is_participle = name.ends_with("ed") && !NO_PARTICIPLES.contains(&name.as_str());
             let is_nameless = NAMELESS_FUNCTIONS.contains(&name.as_str());
             if is_nameless || (is_participle && !name.contains('_')) {
-                found.push(format!("{}:{line}: fn {name}", shown(&path)));
+                found.push(format!("{}:{line}: fn {name}", relative_path(&path)));
             }
         }
     }
@@ -135,7 +135,7 @@ fn functions_are_verbs_or_what_they_return() {
 fn types_variants_and_modules_are_nouns_of_the_field() {
     let mut found = Vec::new();
     for path in files_under("", &[".rs", ".py"]) {
-        let (text, shown) = (read(&path), shown(&path));
+        let (text, shown) = (read(&path), relative_path(&path));
         let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
         let module: String = stem[..1].to_uppercase() + &stem[1..];
         if NAMELESS_TYPES.contains(&module.as_str()) {
@@ -158,7 +158,7 @@ fn parameters_are_not_packed_into_tuples() {
         for (line, signature) in signatures(&text) {
             // `(a, b): (A, B)`, which the limit on arguments does not count.
             if signature.contains("): (") {
-                found.push(format!("{}:{line}: {signature}", shown(&path)));
+                found.push(format!("{}:{line}: {signature}", relative_path(&path)));
             }
         }
     }
@@ -169,7 +169,7 @@ fn parameters_are_not_packed_into_tuples() {
 fn every_source_file_says_what_it_holds() {
     let is_silent = |path: &&std::path::PathBuf| !read(path).starts_with("//!");
     let silent: Vec<String> =
-        files_under("", &[".rs"]).iter().filter(is_silent).map(|path| shown(path)).collect();
+        files_under("", &[".rs"]).iter().filter(is_silent).map(|path| relative_path(path)).collect();
     assert!(silent.is_empty(), "{} files without //!: {silent:#?}", silent.len());
 }
 
@@ -203,7 +203,7 @@ fn sources() -> Vec<std::path::PathBuf> {
 }
 
 fn read(path: &std::path::Path) -> String {
-    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", shown(path)))
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", relative_path(path)))
 }
 
 /// The functions of a source file by its language, each with its lines; none of a shell script.

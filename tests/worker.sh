@@ -8,11 +8,8 @@ cd "$(dirname "$0")/.."
 venv=.venv-worker
 requirements=tests/python/requirements-worker.txt
 if [ "${1:-}" = --install ]; then
-  cmp -s "$requirements" "$venv/ready" && { echo "$venv is ready"; exit 0; }
-  rm -rf "$venv"
-  python3 -m venv "$venv"
-  "$venv/bin/pip" install --quiet --disable-pip-version-check --only-binary :all: -r "$requirements"
-  cp "$requirements" "$venv/ready"
+  python=$(PIP_LOG=/dev/stderr tests/venv.sh "$venv" "$requirements" torch python3)
+  [ -n "$python" ] || { echo "the wheels of $requirements cannot be had"; exit 1; }
   echo "$venv is ready"
   exit 0
 fi

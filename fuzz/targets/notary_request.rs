@@ -1,9 +1,9 @@
+//! What a client sends to a notary, what a notary answers, and its policy file.
 #![no_main]
 
 use confide_notary::{FetchRequest, FrameReader, NotaryPolicy, limits::REQUEST_HEAD_BYTES_MAX};
 use libfuzzer_sys::fuzz_target;
 
-// What a client sends to a notary, what a notary answers, and its policy file.
 fuzz_target!(|bytes: &[u8]| {
     if let Ok(request) = FetchRequest::decode(bytes) {
         match request.encode() {

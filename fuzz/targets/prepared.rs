@@ -40,7 +40,7 @@ fuzz_target!(|data: &[u8]| {
     let reference = appraise(&evidence, &ground.endorsements, policy, now, &AwsLc);
     for memory in [&Nothing as &dyn Recall, &ground.known] {
         let it = ground.prepared.appraise(&evidence, policy, now, &AwsLc, memory);
-        assert_eq!(shown(&it.map(|it| it.0)), shown(&reference));
+        assert_eq!(render_verdict(&it.map(|it| it.0)), render_verdict(&reference));
     }
 });
 
@@ -66,7 +66,7 @@ fn ground() -> Ground {
     Ground { quote, policy, endorsements, prepared, known }
 }
 
-fn shown(verdict: &Result<Appraised, Rejection>) -> String {
+fn render_verdict(verdict: &Result<Appraised, Rejection>) -> String {
     match verdict {
         Ok(appraised) => appraised.to_json().to_string(),
         Err(rejection) => rejection.to_json().to_string(),

@@ -1,4 +1,4 @@
-//! A folder of one test.
+//! The temporary folder of one test.
 
 use std::{
     fs,
@@ -35,7 +35,7 @@ impl Folder {
     ///
     /// # Panics
     /// Panics if the path is not UTF-8.
-    pub fn at(&self, name: &str) -> String {
+    pub fn argument(&self, name: &str) -> String {
         self.join(name).into_os_string().into_string().expect("a path of UTF-8")
     }
 
@@ -53,7 +53,7 @@ impl Folder {
     /// Panics if the file cannot be written.
     pub fn write(&self, name: &str, content: impl AsRef<[u8]>) -> String {
         fs::write(self.join(name), content).unwrap_or_else(|error| panic!("{name}: {error}"));
-        self.at(name)
+        self.argument(name)
     }
 
     /// Whether it has this entry.

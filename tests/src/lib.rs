@@ -41,7 +41,7 @@ fn collect(folder: &Path, endings: &[&str], found: &mut Vec<PathBuf>) {
     }
 }
 
-/// A path as the reader of a failed test wants it: relative to the checkout.
-pub fn shown(path: &Path) -> String {
+/// A path relative to the checkout, for the reader of a failed test.
+pub fn relative_path(path: &Path) -> String {
     path.strip_prefix(checkout()).unwrap_or(path).display().to_string()
 }

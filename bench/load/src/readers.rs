@@ -191,7 +191,7 @@ enum Field {
     Number(f64),
     Text(String),
     Object(Object),
-    Other,
+    Skipped,
 }
 
 impl Object {
@@ -258,7 +258,7 @@ impl<'de> Visitor<'de> for FieldVisitor {
     }
 
     fn visit_bool<E>(self, _: bool) -> Result<Field, E> {
-        Ok(Field::Other)
+        Ok(Field::Skipped)
     }
 
     fn visit_i64<E>(self, number: i64) -> Result<Field, E> {
@@ -279,7 +279,7 @@ impl<'de> Visitor<'de> for FieldVisitor {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Field, A::Error> {
         while list.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(Field::Other)
+        Ok(Field::Skipped)
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Field, A::Error> {

@@ -143,7 +143,7 @@ impl Run<'_> {
         let is_streamed = |answer: &Answer<'_>| answer.tokens > 1;
         let is_inference_perf = self.tool == Tool::InferencePerf;
         match quantity {
-            Quantity::TimeToFirst => self.each(|answer| {
+            Quantity::TimeToFirst => self.answer_values(|answer| {
                 let counts = !is_inference_perf || is_streamed(answer);
                 counts.then(|| (to_ms(start_s(answer), answer.first_s), 1.0))
             }),
@@ -155,30 +155,30 @@ impl Run<'_> {
                 let pairs = self.answers.iter().flat_map(|answer| answer.event.chunks_s.windows(2));
                 pairs.map(|pair| (to_ms(pair[0], pair[1]), 1.0)).collect()
             }
-            Quantity::PerTokenAfterFirst => self.each(|answer| {
+            Quantity::PerTokenAfterFirst => self.answer_values(|answer| {
                 let is_aiperf = self.tool == Tool::AiPerf;
                 let first = if is_aiperf { answer.first_chunk_tokens() } else { 1 };
                 let after = answer.tokens.checked_sub(first).filter(|after| *after > 0)? as f64;
                 Some((to_ms(answer.first_s, answer.last_chunk_s) / after, after))
             }),
-            Quantity::PerToken => self.each(|answer| {
+            Quantity::PerToken => self.answer_values(|answer| {
                 let end_s = if is_inference_perf { answer.last_s } else { answer.last_chunk_s };
                 let tokens = answer.tokens as f64;
                 (answer.tokens > 0).then(|| (to_ms(start_s(answer), end_s) / tokens, tokens))
             }),
             Quantity::Latency => {
-                self.each(|answer| Some((to_ms(start_s(answer), self.end_s(answer)), 1.0)))
+                self.answer_values(|answer| Some((to_ms(start_s(answer), self.end_s(answer)), 1.0)))
             }
-            Quantity::ScheduledLatency => {
-                self.each(|answer| Some((to_ms(answer.event.scheduled_s, self.end_s(answer)), 1.0)))
-            }
+            Quantity::ScheduledLatency => self.answer_values(|answer| {
+                Some((to_ms(answer.event.scheduled_s, self.end_s(answer)), 1.0))
+            }),
             Quantity::DispatchDelay if is_inference_perf => {
                 let delay = |event: &Event| (to_ms(event.scheduled_s, event.dispatched_s), 1.0);
                 self.events.iter().map(delay).collect()
             }
-            Quantity::DispatchDelay => {
-                self.each(|answer| Some((to_ms(answer.event.scheduled_s, start_s(answer)), 1.0)))
-            }
+            Quantity::DispatchDelay => self.answer_values(|answer| {
+                Some((to_ms(answer.event.scheduled_s, start_s(answer)), 1.0))
+            }),
             Quantity::RequestTokenRate => {
                 let per_token = self.values(Quantity::PerTokenAfterFirst).into_iter();
                 per_token.filter(|(ms, _)| *ms > 0.0).map(|(ms, _)| (1e3 / ms, 1.0)).collect()
@@ -187,7 +187,7 @@ impl Run<'_> {
         }
     }
 
-    fn each(&self, value: impl Fn(&Answer<'_>) -> Option<Weighted>) -> Vec<Weighted> {
+    fn answer_values(&self, value: impl Fn(&Answer<'_>) -> Option<Weighted>) -> Vec<Weighted> {
         self.answers.iter().filter_map(value).collect()
     }
 

@@ -17,8 +17,8 @@ pub use error::StoreError;
 pub use export::{Format, TableName, export};
 pub use index::{Addition, Index, Query, RecordLine, RowLine};
 
-/// Opens what `place` names: `postgres://…` or `postgresql://…`, otherwise the path of a SQLite file, which is made where
-/// it is missing. Brings the schema up to date.
+/// Opens what `place` names: `postgres://…` or `postgresql://…`, otherwise the path of a SQLite file, which is made
+/// where it is missing. Brings the schema up to date.
 ///
 /// # Errors
 /// [`StoreError`] where the database cannot be opened or was written by a newer version.

@@ -1,8 +1,8 @@
 //! The tables, and the statements. Every value is bound; no statement is put together at run time but from constants of
 //! this file.
 
-/// The tables of each version, as PostgreSQL spells them. A version that has been released is never edited; what changes
-/// is a version more.
+/// The tables of each version, as PostgreSQL spells them. A version that has been released is never edited: what
+/// changes is a version more.
 const MIGRATIONS: &[&str] = &[include_str!("schema_1.sql")];
 
 /// The migrations that a database at `version` lacks, each with the version that it leads to; `None` where the database

@@ -3,6 +3,7 @@
 mod check;
 mod compare;
 mod export;
+mod failure;
 mod index;
 mod install;
 mod load;
@@ -13,13 +14,12 @@ mod report;
 mod run;
 mod seeds;
 mod selftest;
+mod status;
 
 use std::{
     io::{stdin, stdout},
     process::ExitCode,
 };
-
-use confide_bench::BenchError;
 
 use crate::{error::CliError, process};
 
@@ -111,30 +111,4 @@ fn print_schema() -> Result<ExitCode, CliError> {
     let text = serde_json::to_string_pretty(&confide_bench::record_schema());
     process::print_whole(&(text.map_err(CliError::new)? + "\n"))?;
     Ok(ExitCode::SUCCESS)
-}
-
-fn explain_error(error: BenchError) -> CliError {
-    let hint = match &error {
-        BenchError::NoSuchProgram { .. } => {
-            Some("`make build` puts the arms beside this program, where they are looked for first")
-        }
-        BenchError::Record { .. } => {
-            Some("a record is a folder that `confide bench run --out DIR` wrote")
-        }
-        BenchError::SuiteSyntax { .. } | BenchError::SuiteMeaning { .. } => {
-            Some("bench/suites holds suites that parse; unknown keys are errors")
-        }
-        BenchError::Resume { .. } => {
-            Some("without --resume the run starts anew, and what is there is kept under `earlier`")
-        }
-        BenchError::Service { .. } | BenchError::Prepare { .. } => {
-            Some("its standard error is in the folder `log` of the output")
-        }
-        _ => None,
-    };
-    let failure = CliError::new(error);
-    match hint {
-        Some(hint) => failure.hint(hint),
-        None => failure,
-    }
 }

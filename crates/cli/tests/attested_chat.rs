@@ -390,7 +390,7 @@ fn simulate(folder: &Folder, name: &str, more: &[&str]) -> PathBuf {
 }
 
 fn simulate_unpinned(folder: &Folder, name: &str, more: &[&str]) -> PathBuf {
-    let out = folder.at(name);
+    let out = folder.argument(name);
     let made = CONFIDE.run(&[&["attest", "--simulate", "tdx", "--out", &out], more].concat());
     assert_eq!(made.status, Some(0), "{}", made.stderr);
     out.into()

@@ -98,7 +98,7 @@ fn connect(gateway: &Process, policy: &Path, binding: &str) -> Result<Process, S
 }
 
 fn simulate(folder: &Folder, name: &str, arguments: &[&str]) -> PathBuf {
-    let out = folder.at(name);
+    let out = folder.argument(name);
     let fixed = ["attest", "--dangerous-platform-scope", "--out", &out];
     let made = CONFIDE.run(&[&fixed[..], arguments].concat());
     assert_eq!(made.status, Some(0), "{}", made.stderr);

@@ -32,7 +32,7 @@ fn a_simulated_service_says_so_and_ends_when_it_is_asked_to() {
 fn what_was_imported_is_served_and_a_second_instance_fetches_from_the_first() {
     let folder = Folder::new("imported");
     let sim = simulate(&folder);
-    let (first, second) = (folder.at("first.sqlite"), folder.at("second.sqlite"));
+    let (first, second) = (folder.argument("first.sqlite"), folder.argument("second.sqlite"));
     let collateral = format!("{sim}/collateral.json");
     let service = Serving::start(&["--database", &first, "--import", &collateral]);
     assert_eq!(service.ready()["simulated"], false);
@@ -56,9 +56,9 @@ fn what_was_imported_is_served_and_a_second_instance_fetches_from_the_first() {
 #[test]
 fn what_cannot_be_served_is_refused_with_a_hint() {
     let folder = Folder::new("refused");
-    let file = folder.at("not.json");
+    let file = folder.argument("not.json");
     std::fs::write(&file, "{}").unwrap();
-    let (missing, database) = (folder.at("none/pccs.sqlite"), folder.at("pccs.sqlite"));
+    let (missing, database) = (folder.argument("none/pccs.sqlite"), folder.argument("pccs.sqlite"));
     for arguments in [
         &["--database", missing.as_str()][..],
         &["--database", &database, "--import", &file],
@@ -118,7 +118,7 @@ impl Serving {
 }
 
 fn simulate(folder: &Folder) -> String {
-    let out = folder.at("sim");
+    let out = folder.argument("sim");
     let made = CONFIDE.run(&["attest", "--simulate", "tdx", "--out", &out]);
     assert_eq!(made.status, Some(0), "{}", made.stderr);
     out

@@ -77,7 +77,7 @@ impl Drop for Flood {
 }
 
 fn simulate(folder: &Folder) -> String {
-    let attester = folder.at("attester");
+    let attester = folder.argument("attester");
     let made = CONFIDE.run(&["attest", "--simulate", "tdx", "--out", &attester]);
     assert_eq!(made.status, Some(0), "{}", made.stderr);
     attester

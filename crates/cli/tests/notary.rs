@@ -30,7 +30,7 @@ impl Site {
 
     /// The same with more arguments of `notary serve`.
     fn serving(folder: Folder, host: &str, more: &str, options: &[&str]) -> Self {
-        let attester = folder.at("attester");
+        let attester = folder.argument("attester");
         let made = CONFIDE.run(&["attest", "--simulate", "tdx", "--out", &attester]);
         assert_eq!(made.status, Some(0), "{}", made.stderr);
         let rules = format!("hosts = [\"{host}\"]\nroots = \"host.pem\"\n{more}");
@@ -55,7 +55,8 @@ impl Site {
     }
 
     fn fetch(&self, url: &str, policy: &str, more: &[&str]) -> CommandOutput {
-        let (via, out) = (format!("https://{}", self.notary.address()), self.folder.at("session"));
+        let (via, out) =
+            (format!("https://{}", self.notary.address()), self.folder.argument("session"));
         // None is ever written over.
         let _ = std::fs::remove_file(&out);
         let arguments = ["notary", "fetch", url, "--via", &via, "--policy", policy, "--out", &out];
@@ -71,7 +72,7 @@ impl Site {
 
 /// Ordinary TLS before a server, whose certificate is `host.pem` from then on.
 fn tls(folder: &Folder, upstream: &str) -> Process {
-    let (upstream, pem) = (format!("http://{upstream}"), folder.at("host.pem"));
+    let (upstream, pem) = (format!("http://{upstream}"), folder.argument("host.pem"));
     let gateway = ["gateway", "--listen", ANY_PORT, "--binding", "none", "--upstream-wait-s", "0"];
     CONFIDE.start(&[&gateway[..], &["--upstream", &upstream, "--certificate-out", &pem]].concat())
 }
@@ -82,7 +83,7 @@ fn a_notary_that_demands_evidence_of_its_clients_serves_nobody_without() {
     let folder = Folder::new("notary-attested");
     let server = CONFIDE.start(&["serve", "--engine", "sim", "--listen", ANY_PORT]);
     let host = tls(&folder, &server.address());
-    let client = folder.at("client");
+    let client = folder.argument("client");
     let made = CONFIDE.run(&["attest", "--simulate", "tdx", "--out", &client]);
     assert_eq!(made.status, Some(0), "{}", made.stderr);
     let client_policy = format!("{client}/policy.toml");
@@ -94,12 +95,12 @@ fn a_notary_that_demands_evidence_of_its_clients_serves_nobody_without() {
     let site = Site::serving(folder, &host.address(), private, &options);
     assert_eq!(site.notary.ready["clients"], "attested");
     let (url, policy) =
-        (format!("https://{}/v1/models", host.address()), site.folder.at("policy.toml"));
+        (format!("https://{}/v1/models", host.address()), site.folder.argument("policy.toml"));
     let stranger = site.fetch(&url, &policy, &["--binding", "session"]);
     assert_ne!(stranger.status, Some(0), "{}", stranger.stdout);
     assert!(!site.folder.has("session"));
     // The notary's own attester is not one that the policy for clients accepts.
-    let other = site.folder.at("attester");
+    let other = site.folder.argument("attester");
     let other = site.fetch(&url, &policy, &["--simulate", &other]);
     assert_ne!(other.status, Some(0), "{}", other.stdout);
     let served = site.fetch(&url, &policy, &["--simulate", &client]);
@@ -110,7 +111,7 @@ fn a_notary_that_demands_evidence_of_its_clients_serves_nobody_without() {
 #[test]
 fn clients_cannot_be_demanded_to_attest_over_a_key() {
     let folder = Folder::new("notary-key-clients");
-    let attester = folder.at("attester");
+    let attester = folder.argument("attester");
     assert_eq!(CONFIDE.run(&["attest", "--simulate", "tdx", "--out", &attester]).status, Some(0));
     let rules = folder.write("notary.toml", "hosts = [\"a.example\"]\nroots = \"system\"\n");
     let policy = format!("{attester}/policy.toml");
@@ -127,7 +128,7 @@ fn what_a_host_answered_is_shown_to_a_third_party_and_every_change_is_refused_by
     let model = CONFIDE.start(&["serve", "--engine", "sim", "--listen", ANY_PORT]);
     let host = tls(&folder, &model.address());
     let site = Site::new(folder, &host.address(), "private_addresses = [\"127.0.0.1\"]");
-    let (folder, policy) = (&site.folder, site.folder.at("policy.toml"));
+    let (folder, policy) = (&site.folder, site.folder.argument("policy.toml"));
     let question =
         r#"{"model":"sim","messages":[{"role":"user","content":"Who?"}],"max_tokens":8}"#;
     let (question, secret) =
@@ -138,10 +139,10 @@ fn what_a_host_answered_is_shown_to_a_third_party_and_every_change_is_refused_by
     let summary = fetched.json();
     assert_eq!((&summary["status"], &summary["simulated"]), (&200.into(), &true.into()));
     assert_eq!(summary["key_exchange"], "X25519MLKEM768");
-    let mode = std::fs::metadata(folder.at("session")).unwrap().permissions().mode();
+    let mode = std::fs::metadata(folder.argument("session")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600, "it holds secrets");
 
-    let (session, file) = (folder.at("session"), folder.at("shown"));
+    let (session, file) = (folder.argument("session"), folder.argument("shown"));
     let disclosed = ["disclose", &session, "--show", CONTENT, "--show", "request./model"];
     let bound = ["--prove", "response./usage/total_tokens <= 4096", "--out", &file];
     let disclosed = CONFIDE.run(&[&disclosed[..], &bound].concat());
@@ -166,9 +167,9 @@ fn what_a_host_answered_is_shown_to_a_third_party_and_every_change_is_refused_by
     let host_at = position("127.0.0.1").unwrap();
     let time = edited("time", host_at + 9 + 2 + 32 + 6 + 7);
     let port = edited("port", host_at + 9 + 1);
-    let forger = CONFIDE.run(&["attest", "--simulate", "tdx", "--out", &folder.at("forger")]);
+    let forger = CONFIDE.run(&["attest", "--simulate", "tdx", "--out", &folder.argument("forger")]);
     assert_eq!(forger.status, Some(0), "{}", forger.stderr);
-    let root = folder.at("forger/root.der");
+    let root = folder.argument("forger/root.der");
     let other_host = site.policy_with(
         "other-host",
         &format!("hosts = [\"{}\"]", host.address()),
@@ -190,7 +191,11 @@ fn what_a_host_answered_is_shown_to_a_third_party_and_every_change_is_refused_by
         let (status, judged) = site.verify(file, policy, &more);
         assert_eq!((status, &judged["refused"]), (Some(1), &refused.into()), "{judged}");
     }
-    assert_eq!(site.verify(&folder.at("session"), &policy, &[]).0, Some(2), "it is no disclosure");
+    assert_eq!(
+        site.verify(&folder.argument("session"), &policy, &[]).0,
+        Some(2),
+        "it is no disclosure"
+    );
 }
 
 #[test]
@@ -200,7 +205,7 @@ fn a_session_that_is_there_is_not_written_over_and_nothing_is_asked_for_it() {
     let folder = Folder::new("notary-kept");
     let (policy, out) = (folder.write("policy.toml", ""), folder.write("session", "the only copy"));
     let url = format!("https://{}/", asked.local_addr().unwrap());
-    for out in [&out, &folder.at(".")] {
+    for out in [&out, &folder.argument(".")] {
         let words = ["notary", "fetch", &url, "--via", &url, "--policy", &policy, "--out", out];
         let refused = CONFIDE.run(&words);
         assert_eq!(refused.status, Some(2), "{}", refused.stderr);
@@ -222,7 +227,7 @@ fn a_notary_serves_any_client_unless_a_list_says_which_and_says_so() {
     let private = "private_addresses = [\"127.0.0.1\"]\nlimits.exchange_s = 5";
     let site = Site::serving(folder, &address, private, &["--clients", &clients]);
     assert_eq!(site.notary.ready["clients"], "listed");
-    let (policy, url) = (site.folder.at("policy.toml"), format!("https://{address}/"));
+    let (policy, url) = (site.folder.argument("policy.toml"), format!("https://{address}/"));
     let other = site.folder.write("other", "somebody else's\n");
     for more in [vec![], vec!["--credential", &other]] {
         let refused = site.fetch(&url, &policy, &more);
@@ -250,7 +255,7 @@ fn nothing_is_sent_to_a_host_that_is_not_listed_or_private_or_by_a_notary_of_ano
     let folder = Folder::new("notary-refused");
     drop(tls(&folder, NOBODY));
     let site = Site::new(folder, &host, "");
-    let policy = site.folder.at("policy.toml");
+    let policy = site.folder.argument("policy.toml");
     let other_program = site.policy_with("other-program", MEASURED, OTHERWISE);
     let pinned = format!("\"{}\"", site.notary.ready["config_digest"].as_str().unwrap());
     let unpinned = site.policy_with("unpinned", &pinned, "\"dangerous-any\"");
@@ -272,7 +277,7 @@ fn nothing_is_sent_to_a_host_that_is_not_listed_or_private_or_by_a_notary_of_ano
 #[test]
 fn a_notary_whose_statements_nobody_could_judge_does_not_start() {
     let folder = Folder::new("notary-start");
-    let attester = folder.at("attester");
+    let attester = folder.argument("attester");
     assert_eq!(CONFIDE.run(&["attest", "--simulate", "tdx", "--out", &attester]).status, Some(0));
     let rules = folder.write("notary.toml", "hosts = [\"h\"]\nroots = \"host.pem\"\n");
     let nothing = folder.write("nothing", "");

@@ -87,7 +87,7 @@ struct Attested {
 impl Attested {
     fn new(name: &str) -> Self {
         let folder = Folder::new(name);
-        let simulation = folder.at("sim");
+        let simulation = folder.argument("sim");
         let made = CONFIDE.run(&["attest", "--simulate", "tdx", "--out", &simulation]);
         assert_eq!(made.status, Some(0), "{}", made.stderr);
         Self { folder, simulation }

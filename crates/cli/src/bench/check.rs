@@ -4,13 +4,11 @@ use std::{path::PathBuf, process::ExitCode};
 
 use confide_bench::{CheckOptions, Checked, Loaded, check, check_against};
 
-use super::explain_error;
+use super::{
+    failure::explain_error,
+    status::{FAILED, UNDECIDED, UNRELIABLE},
+};
 use crate::{error::CliError, process};
-
-/// Exit statuses, worst first.
-const OUTSIDE: u8 = 1;
-const INVALID: u8 = 3;
-const UNDECIDED: u8 = 4;
 
 /// Holds the headline rows of a record against their margins and ends by the verdict, for CI.
 ///
@@ -70,8 +68,8 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
     process::print_whole(&text)?;
     Ok(match result.checked {
         Checked::Within => ExitCode::SUCCESS,
-        Checked::Outside => ExitCode::from(OUTSIDE),
-        Checked::Invalid => ExitCode::from(INVALID),
+        Checked::Outside => ExitCode::from(FAILED),
+        Checked::Invalid => ExitCode::from(UNRELIABLE),
         Checked::Undecided => ExitCode::from(UNDECIDED),
     })
 }

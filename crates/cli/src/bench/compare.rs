@@ -7,11 +7,9 @@ use std::{
 
 use confide_bench::{CompareOptions, Loaded, compare};
 
-use super::explain_error;
+use super::{failure::explain_error, status};
 use crate::{error::CliError, process};
 
-/// Exit status where nothing could be compared.
-const REFUSED: u8 = 4;
 /// More records on a side than this are a folder given by mistake.
 const RECORDS_MAX: usize = 1_000;
 
@@ -92,7 +90,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
         _ => comparison.text(),
     };
     process::print_whole(&text)?;
-    Ok(if comparison.has_shown() { ExitCode::SUCCESS } else { ExitCode::from(REFUSED) })
+    Ok(if comparison.has_shown() { ExitCode::SUCCESS } else { ExitCode::from(status::UNDECIDED) })
 }
 
 fn side(first: Option<&PathBuf>, more: &[PathBuf]) -> Result<Vec<Loaded>, CliError> {

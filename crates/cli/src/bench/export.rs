@@ -11,7 +11,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use confide_bench::Loaded;
 use confide_store::{Format, TableName, export};
 
-use super::{explain_error, index::explain_store_error};
+use super::failure::{explain_error, explain_store_error};
 use crate::error::CliError;
 
 #[derive(clap::Args)]

@@ -4,9 +4,9 @@ use std::{path::PathBuf, process::ExitCode};
 
 use confide_bench::Loaded;
 use confide_evidence::UnixSeconds;
-use confide_store::{Addition, Index, Query, RowLine, StoreError, open};
+use confide_store::{Addition, Index, Query, RowLine, open};
 
-use super::explain_error;
+use super::failure::{explain_error, explain_store_error};
 use crate::error::CliError;
 
 /// Where the index is unless it is said.
@@ -170,16 +170,6 @@ fn render_figures(row: &RowLine) -> String {
 
 fn open_index(store: &Store) -> Result<Box<dyn Index>, CliError> {
     open(&store.store).map_err(explain_store_error)
-}
-
-pub(super) fn explain_store_error(error: StoreError) -> CliError {
-    match error {
-        StoreError::Record(error) => explain_error(error),
-        error @ (StoreError::Postgres(_) | StoreError::Late { .. }) => {
-            CliError::new(error).hint("--store takes postgres://user:password@host/database")
-        }
-        error => CliError::new(error),
-    }
 }
 
 /// Unix seconds of a day's beginning, by the rule of the Gregorian calendar.

@@ -8,7 +8,7 @@ use std::{
 
 use confide_bench::{MissingProgram, Suite, SuiteText};
 
-use super::explain_error;
+use super::{failure::explain_error, status};
 use crate::error::CliError;
 
 /// Installs what the arms of these suites lack, with `apt-get` as root.
@@ -23,7 +23,7 @@ pub(super) fn install(suites: &[SuiteText]) -> Result<(), CliError> {
     let fail = |why: String| {
         CliError::new(format!("cannot install {}: {why}", packages.join(", ")))
             .hint(format!("ask for it: sudo apt-get update && sudo {ask}"))
-            .status(super::run::FAILED)
+            .status(status::FAILED)
     };
     if !is_root() {
         return Err(fail("this user is not root".to_owned()));
@@ -43,7 +43,7 @@ pub(super) fn install(suites: &[SuiteText]) -> Result<(), CliError> {
             "{} installed, but a program of it is still not found",
             left.join(", ")
         ))
-        .status(super::run::FAILED)),
+        .status(status::FAILED)),
     }
 }
 

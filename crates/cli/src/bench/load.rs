@@ -23,15 +23,13 @@ use serde_json::{Map, Value, json};
 
 use super::{
     progress::Bar,
-    run::{FAILED, INTERRUPTED},
+    status::{FAILED, INTERRUPTED, UNRELIABLE},
 };
 use crate::{
     error::{CliError, read_file},
     process,
 };
 
-/// Exit status of a run that measured its client.
-const CLIENT_BOUND: u8 = 3;
 /// Certificates that --root may hold: some hundred.
 const ROOT_BYTES_MAX: u64 = 1 << 20;
 /// Requests of a run that says neither --duration nor --requests.
@@ -190,7 +188,7 @@ fn status(summary: &Summary, bounds: &[Bound], stopped: bool) -> ExitCode {
         (true, ..) => ExitCode::from(INTERRUPTED),
         (_, 0, _) => ExitCode::from(FAILED),
         (_, _, []) => ExitCode::SUCCESS,
-        _ => ExitCode::from(CLIENT_BOUND),
+        _ => ExitCode::from(UNRELIABLE),
     }
 }
 

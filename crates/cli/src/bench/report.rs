@@ -8,7 +8,7 @@ use std::{
 
 use confide_bench::{Report, Terminal};
 
-use super::explain_error;
+use super::failure::explain_error;
 use crate::error::CliError;
 
 /// Of a terminal that does not tell its own.

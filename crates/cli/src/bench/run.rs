@@ -12,16 +12,12 @@ use confide_bench::{
     Validity,
 };
 
-use super::{explain_error, progress::Bar};
+use super::{
+    failure::explain_error,
+    progress::Bar,
+    status::{FAILED, INTERRUPTED, UNRELIABLE},
+};
 use crate::{error::CliError, process};
-
-/// Exit status of a run in which a bench could not be run, and of a failed self-test.
-pub(super) const FAILED: u8 = 1;
-/// Exit status of a run whose A/A rows found a difference where there is none: everything ran, and
-/// the machine was too unsteady for the figures to be believed.
-const INVALID: u8 = 3;
-/// Exit status of an interrupted run, as shells have it.
-pub(super) const INTERRUPTED: u8 = 130;
 
 /// How often the line of progress changes at a terminal.
 const SHOW_EVERY: Duration = Duration::from_millis(100);
@@ -219,7 +215,7 @@ impl WorstOutcome {
         match self {
             _ if index.suites.iter().any(cut) => ExitCode::from(INTERRUPTED),
             Self { failed: true, .. } => ExitCode::from(FAILED),
-            Self { invalid: true, .. } => ExitCode::from(INVALID),
+            Self { invalid: true, .. } => ExitCode::from(UNRELIABLE),
             _ => ExitCode::SUCCESS,
         }
     }
@@ -246,7 +242,7 @@ fn status(outcome: &Outcome) -> ExitCode {
         return ExitCode::from(FAILED);
     }
     match outcome.record.validity() {
-        Validity::Invalid { .. } => ExitCode::from(INVALID),
+        Validity::Invalid { .. } => ExitCode::from(UNRELIABLE),
         _ => ExitCode::SUCCESS,
     }
 }

@@ -4,7 +4,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 use confide_bench::Loaded;
 
-use super::explain_error;
+use super::failure::explain_error;
 use crate::{error::CliError, process};
 
 #[derive(clap::Args)]

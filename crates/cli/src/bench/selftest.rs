@@ -5,13 +5,11 @@ use std::{path::PathBuf, process::ExitCode, time::Instant};
 use confide_bench::{Effort, Finding, measured, selftest_suite, simulate, traps};
 
 use super::{
-    explain_error,
-    run::{FAILED, INTERRUPTED, measure, show},
+    failure::explain_error,
+    run::{measure, show},
+    status::{FAILED, INTERRUPTED, UNDECIDED},
 };
 use crate::error::CliError;
-
-/// The status of `bench check` for the same.
-const UNDECIDED: u8 = 4;
 
 /// Thousands of simulated runs through the code that makes rows (how often an interval covers the
 /// truth, known delays), traps that published benchmarks fell into, and processes that spin on this

@@ -1,0 +1,44 @@
+//! Failures of the instrument and of the index, each with a hint on how to fix it.
+
+use confide_bench::BenchError;
+use confide_store::StoreError;
+
+use crate::error::CliError;
+
+/// The failure of the instrument, with a hint.
+pub(super) fn explain_error(error: BenchError) -> CliError {
+    let hint = match &error {
+        BenchError::NoSuchProgram { .. } => {
+            Some("`make build` puts the arms beside this program, where they are looked for first")
+        }
+        BenchError::Record { .. } => {
+            Some("a record is a folder that `confide bench run --out DIR` wrote")
+        }
+        BenchError::SuiteSyntax { .. } | BenchError::SuiteMeaning { .. } => {
+            Some("bench/suites holds suites that parse; unknown keys are errors")
+        }
+        BenchError::Resume { .. } => {
+            Some("without --resume the run starts anew, and what is there is kept under `earlier`")
+        }
+        BenchError::Service { .. } | BenchError::Prepare { .. } => {
+            Some("its standard error is in the folder `log` of the output")
+        }
+        _ => None,
+    };
+    let failure = CliError::new(error);
+    match hint {
+        Some(hint) => failure.hint(hint),
+        None => failure,
+    }
+}
+
+/// The failure of an index or an export, with a hint.
+pub(super) fn explain_store_error(error: StoreError) -> CliError {
+    match error {
+        StoreError::Record(error) => explain_error(error),
+        error @ (StoreError::Postgres(_) | StoreError::Late { .. }) => {
+            CliError::new(error).hint("--store takes postgres://user:password@host/database")
+        }
+        error => CliError::new(error),
+    }
+}
