@@ -72,11 +72,18 @@ pub(crate) enum Block {
     Heading(String),
     Paragraph(String),
     Judgement(Judgement),
-    Answer(Answer),
+    /// A part of a section under a heading of its own, which the filters of a page may hide.
+    Group {
+        id: String,
+        attributes: Attributes,
+        blocks: Vec<Block>,
+    },
     List(Vec<Item>),
     Table(Table),
     /// Names and what they stand for; entries with an empty text are left out.
     Facts(Vec<(String, String)>),
+    /// Sources that cells name by the letters `a`, `b`, `c`. Text in columns has no room for either.
+    Sources(Vec<String>),
     /// Text that is copied or read by a machine.
     Code(String),
     /// Blocks that a page shows on demand.
@@ -97,47 +104,28 @@ pub(crate) struct Judgement {
     pub(crate) text: String,
 }
 
-/// An entry of a list: a name, a text, and a command that would help.
+/// An entry of a list: a verdict, a name, a text, what stands behind it, and a command that would help. What is
+/// empty is not written.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Item {
+    pub(crate) verdict: Option<(Class, &'static str)>,
     pub(crate) strong: String,
     pub(crate) text: String,
+    pub(crate) detail: String,
+    /// Among many records the name of the one that the text is from, and its number.
+    pub(crate) source: Option<(String, usize)>,
     pub(crate) command: String,
     pub(crate) attributes: Attributes,
 }
 
-/// What the records say of one layer.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Answer {
-    /// The layer's name in links and filters.
-    pub(crate) id: String,
-    pub(crate) title: String,
-    pub(crate) question: String,
-    pub(crate) attributes: Attributes,
-    pub(crate) sentences: Vec<Sentence>,
-    /// Figures that have no other arm to be compared with, as sentences.
-    pub(crate) figures: Vec<String>,
-    /// How many comparisons came to which verdict; empty where there is no comparison.
-    pub(crate) tally: String,
-    /// The number of the first record with rows of this layer.
-    pub(crate) record: usize,
-    /// What was planned and not measured; empty where nothing is missing.
-    pub(crate) missing: String,
-}
-
-/// One row as a sentence.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Sentence {
-    pub(crate) class: Class,
-    /// The verdict in the words of the filters.
-    pub(crate) verdict: &'static str,
-    /// `Costs least`; empty for the first sentence of an answer.
-    pub(crate) before: &'static str,
-    pub(crate) text: String,
-    /// Which arms, at what, over how many blocks.
-    pub(crate) detail: String,
-    /// Among many records the name of the sentence's own, and its number.
-    pub(crate) source: Option<(String, usize)>,
+impl Item {
+    /// The detail and the source in brackets.
+    fn describe_origin(&self) -> String {
+        let source = self.source.as_ref().map(|(name, _)| name.as_str());
+        let parts = [Some(self.detail.as_str()), source].into_iter().flatten();
+        let parts: Vec<&str> = parts.filter(|part| !part.is_empty()).collect();
+        if parts.is_empty() { String::new() } else { format!("({})", parts.join("; ")) }
+    }
 }
 
 /// Rows of cells under named columns.
@@ -145,8 +133,6 @@ pub(crate) struct Sentence {
 pub(crate) struct Table {
     /// What a screen reader calls it.
     pub(crate) name: String,
-    /// Whether the headings of a page sort it.
-    pub(crate) is_sortable: bool,
     pub(crate) columns: Vec<Column>,
     pub(crate) bodies: Vec<TableBody>,
 }
@@ -175,7 +161,7 @@ pub(crate) struct Column {
     /// What a narrow screen writes before each cell; empty for the column that names the row.
     pub(crate) name: String,
     /// Classes of the style sheet. `num` aligns to the right in every format; columns of `data` and `wide` hold
-    /// markup.
+    /// markup, those of `seed` what others published.
     pub(crate) class: &'static str,
 }
 
@@ -209,12 +195,7 @@ impl Table {
     /// A table without rows.
     pub(crate) fn new(name: impl Into<String>, columns: Vec<Column>) -> Self {
         let bodies = vec![TableBody::default()];
-        Self { name: name.into(), is_sortable: false, columns, bodies }
-    }
-
-    /// The same table, sorted by its headings in a page.
-    pub(crate) fn with_sorting(self) -> Self {
-        Self { is_sortable: true, ..self }
+        Self { name: name.into(), columns, bodies }
     }
 
     /// Adds a row to the last body.
@@ -239,10 +220,9 @@ impl Table {
         self.rows().next().is_none()
     }
 
-    /// The places of the columns that can be written as text.
-    fn text_columns(&self) -> Vec<usize> {
-        let is_text = |at: &usize| !["data", "wide"].contains(&self.columns[*at].class);
-        (0..self.columns.len()).filter(is_text).collect()
+    /// The places of the columns of other classes than these.
+    fn columns_without(&self, classes: &[&str]) -> Vec<usize> {
+        (0..self.columns.len()).filter(|at| !classes.contains(&self.columns[*at].class)).collect()
     }
 }
 

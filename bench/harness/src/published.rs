@@ -43,6 +43,7 @@ pub(crate) struct AnswerRow {
 /// A figure of this run: the mean over all valid samples of an arm.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema, Serialize)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "Ours")]
 pub(crate) struct FigureKey {
     pub(crate) bench: String,
     pub(crate) arm: String,

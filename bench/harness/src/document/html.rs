@@ -1,8 +1,8 @@
 //! Sections as a page that works offline. Every text is escaped here, and nowhere else.
 
 use super::{
-    Answer, Attributes, Block, Cell, Class, Column, Content, Item, Judgement, Section, Table,
-    TableBody, TableRow, is_invisible,
+    Attributes, Block, Cell, Class, Column, Content, Item, Judgement, Section, Table, TableBody,
+    TableRow, is_invisible,
 };
 
 /// A whole page. `script_source` names the one script that may run (Content-Security-Policy); `body` is
@@ -44,10 +44,14 @@ pub(crate) fn write_block(block: &Block) -> String {
         Block::Heading(text) => format!("<h3>{}</h3>\n", mark_code(text)),
         Block::Paragraph(text) => format!("<p>{}</p>\n", mark_code(text)),
         Block::Judgement(judgement) => write_judgement(judgement),
-        Block::Answer(answer) => write_answer(answer),
+        Block::Group { id, attributes, blocks } => {
+            let blocks: String = blocks.iter().map(write_block).collect();
+            let attributes = write_attributes(attributes);
+            format!("<article class=\"item\" id=\"{id}\"{attributes}>\n{blocks}</article>\n")
+        }
         Block::List(items) => {
             let items: String = items.iter().map(write_item).collect();
-            format!("<ul class=\"absent\">\n{items}</ul>\n")
+            format!("<ul class=\"entries\">\n{items}</ul>\n")
         }
         Block::Table(table) => write_table(table),
         Block::Facts(facts) => {
@@ -56,6 +60,10 @@ pub(crate) fn write_block(block: &Block) -> String {
                 format!("<dt>{}</dt><dd>{}</dd>", escape(name), escape(text))
             };
             format!("<dl>{}</dl>\n", known.map(pair).collect::<String>())
+        }
+        Block::Sources(sources) => {
+            let items = sources.iter().map(|source| format!("<li>{}</li>", escape(source)));
+            format!("<ol class=\"sources\">{}</ol>\n", items.collect::<String>())
         }
         Block::Code(text) => format!("<pre>{}</pre>\n", escape(text)),
         Block::Folded { summary, is_open, blocks } => {
@@ -80,62 +88,26 @@ fn write_judgement(judgement: &Judgement) -> String {
     )
 }
 
-fn write_answer(answer: &Answer) -> String {
-    let Answer { id, title, question, attributes, .. } = answer;
-    let mut out = format!(
-        "<article class=\"answer item\" id=\"layer-{id}\"{}>\n<div><h3>{}</h3>\
-         <p class=\"soft\">{}</p></div>\n<div>",
-        write_attributes(attributes),
-        escape(title),
-        escape(question),
-    );
-    for (index, sentence) in answer.sentences.iter().enumerate() {
-        let class = if index == 0 { " class=\"lead\"" } else { "" };
-        let before = match sentence.before {
-            "" => String::new(),
-            before => format!("<b>{before}:</b> "),
-        };
-        let source = sentence.source.iter().map(|(name, number)| {
-            format!("; <a class=\"source\" href=\"#r{number}\">{}</a>", escape(name))
-        });
-        out += &format!(
-            "<p{class}>{} {before}{} <small>{}{}</small></p>\n",
-            write_chip(sentence.class, sentence.verdict),
-            mark_code(&sentence.text),
-            mark_code(&sentence.detail),
-            source.collect::<String>(),
-        );
-    }
-    for figure in &answer.figures {
-        out += &format!("<p>{}</p>\n", mark_code(figure));
-    }
-    if !answer.tally.is_empty() {
-        out += &format!(
-            "<p class=\"soft\">{} <a class=\"screen\" data-filter=\"layer={id}\" \
-             href=\"?layer={id}#rows-{}\">Show these rows only</a></p>",
-            escape(&answer.tally),
-            answer.record,
-        );
-    }
-    if !answer.missing.is_empty() {
-        let missing = mark_code(&answer.missing);
-        out += &format!("<p class=\"soft\"><b>Not measured here:</b> {missing}</p>");
-    }
-    out + "</div>\n</article>\n"
-}
-
 fn write_item(item: &Item) -> String {
-    let class = if item.attributes.is_empty() { "" } else { " class=\"item\"" };
+    let Item { verdict, strong, text, detail, source, command, attributes } = item;
+    let class = if attributes.is_empty() { "" } else { "item" };
+    let verdict = verdict.map(|(class, name)| write_chip(class, name) + " ").unwrap_or_default();
     let element = |name: &str, text: &str| match text {
         "" => String::new(),
         text => format!("<{name}>{}</{name}> ", escape(text)),
     };
+    let source = source.iter().map(|(name, number)| {
+        format!("; <a class=\"source\" href=\"#r{number}\">{}</a>", escape(name))
+    });
+    let origin = mark_code(detail) + &source.collect::<String>();
+    let origin = if origin.is_empty() { origin } else { format!(" <small>{origin}</small>") };
     format!(
-        "<li{class}{}>{}{} {}</li>\n",
-        write_attributes(&item.attributes),
-        element("b", &item.strong),
-        mark_code(&item.text),
-        element("code", &item.command),
+        "<li{}{}>{verdict}{}{}{origin} {}</li>\n",
+        write_class(class),
+        write_attributes(attributes),
+        element("b", strong),
+        mark_code(text),
+        element("code", command),
     )
 }
 
@@ -146,9 +118,8 @@ pub(crate) fn write_table(table: &Table) -> String {
     let bodies: String = bodies.map(|body| write_body(&table.columns, body)).collect();
     format!(
         "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{}\">\
-         <table class=\"cards{}\"><thead><tr>{heads}</tr></thead>\n{bodies}</table></div>\n",
+         <table class=\"cards sorts\"><thead><tr>{heads}</tr></thead>\n{bodies}</table></div>\n",
         escape(&table.name),
-        if table.is_sortable { " sorts" } else { "" },
     )
 }
 

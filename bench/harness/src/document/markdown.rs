@@ -1,6 +1,6 @@
 //! Sections as Markdown, for a code host: what a record says is escaped, and nothing but tables is drawn.
 
-use super::{Answer, Block, Cell, Item, Section, Table, is_invisible, mark_invisible};
+use super::{Block, Cell, Item, Section, Table, is_invisible, mark_invisible};
 
 /// Writes sections; each heading starts with `marks`, such as `##`.
 pub(crate) fn write(sections: &[Section], marks: &str) -> String {
@@ -53,7 +53,9 @@ fn write_block(block: &Block, marks: &str) -> String {
         Block::Judgement(judgement) => {
             format!("**{}** {}\n\n", escape(&judgement.strong), escape(&judgement.text))
         }
-        Block::Answer(answer) => write_answer(answer, marks),
+        Block::Group { blocks, .. } => {
+            blocks.iter().map(|block| write_block(block, marks)).collect()
+        }
         Block::List(items) => items.iter().map(write_item).collect::<String>() + "\n",
         Block::Table(table) => write_table(table),
         Block::Facts(facts) => {
@@ -64,41 +66,38 @@ fn write_block(block: &Block, marks: &str) -> String {
                 .collect();
             write_grid(&["what", "here"], &rows, &[false; 2])
         }
+        Block::Sources(sources) => {
+            let items = ('a'..='z')
+                .zip(sources)
+                .map(|(letter, source)| format!("- ({letter}) {}\n", escape(source)));
+            items.collect::<String>() + "\n"
+        }
         Block::Code(text) => fence(text),
         Block::Folded { summary, blocks, .. } => {
-            let blocks: String = blocks.iter().map(|block| write_block(block, marks)).collect();
+            let below = format!("{marks}#");
+            let blocks: String = blocks.iter().map(|block| write_block(block, &below)).collect();
             format!("{marks}# {}\n\n{blocks}", escape(summary))
         }
         Block::Markup(_) => String::new(),
     }
 }
 
-fn write_answer(answer: &Answer, marks: &str) -> String {
-    let mut out = format!("{marks}# {}\n\n*{}*\n\n", escape(&answer.title), answer.question);
-    for sentence in &answer.sentences {
-        out += &format!("- {}\n", escape(&sentence.describe()));
-    }
-    answer.figures.iter().for_each(|figure| out += &format!("- {}\n", escape(figure)));
-    out.push('\n');
-    if !answer.tally.is_empty() {
-        out += &format!("{}\n\n", answer.tally);
-    }
-    if !answer.missing.is_empty() {
-        out += &format!("Not measured here: {}\n\n", escape(&answer.missing));
-    }
-    out
-}
-
 fn write_item(item: &Item) -> String {
-    let Item { strong, text, command, .. } = item;
-    let strong = if strong.is_empty() { String::new() } else { format!("**{}** ", escape(strong)) };
-    let command = if command.is_empty() { String::new() } else { format!(" `{command}`") };
-    format!("- {strong}{}{command}\n", escape(text))
+    let origin = item.describe_origin();
+    let parts = [
+        ("**", escape(&item.strong)),
+        ("", escape(&item.text)),
+        ("", escape(&origin)),
+        ("`", item.command.clone()),
+    ];
+    let parts = parts.iter().filter(|(_, text)| !text.is_empty());
+    let parts: Vec<String> = parts.map(|(mark, text)| format!("{mark}{text}{mark}")).collect();
+    format!("- {}\n", parts.join(" "))
 }
 
 /// Each body is a table of its own, under its heading.
 fn write_table(table: &Table) -> String {
-    let columns = table.text_columns();
+    let columns = table.columns_without(&["data", "wide"]);
     let heads: Vec<&str> = columns.iter().map(|at| table.columns[*at].heading.as_str()).collect();
     let numbers: Vec<bool> = columns.iter().map(|at| table.columns[*at].is_number()).collect();
     let mut out = String::new();

@@ -1,8 +1,6 @@
 //! Sections as plain text for a terminal: wrapped at its width, tables in columns where they fit.
 
-use super::{
-    Answer, Block, Cell, Class, Column, Content, Section, Sentence, Table, mark_invisible,
-};
+use super::{Block, Cell, Class, Column, Content, Section, Table, mark_invisible};
 
 /// What a terminal can show.
 #[derive(Clone, Copy, Debug)]
@@ -70,10 +68,14 @@ impl Writer {
                     self.out.replace_range(from + at..from + at + strong.len(), &painted);
                 }
             }
-            Block::Answer(answer) => self.write_answer(answer),
+            Block::Group { blocks, .. } => {
+                blocks.iter().for_each(|block| self.write_block(block));
+                self.write_line("");
+            }
             Block::List(items) => {
                 for item in items {
-                    let parts = [&item.strong, &item.text, &item.command];
+                    let origin = item.describe_origin();
+                    let parts = [&item.strong, &item.text, &origin, &item.command];
                     let parts: Vec<&str> =
                         parts.into_iter().map(String::as_str).filter(|s| !s.is_empty()).collect();
                     self.wrap(&parts.join(" "));
@@ -87,25 +89,14 @@ impl Writer {
             Block::Folded { blocks, .. } => {
                 blocks.iter().for_each(|block| self.write_block(block));
             }
-            Block::Markup(_) => {}
+            Block::Sources(_) | Block::Markup(_) => {}
         }
-    }
-
-    fn write_answer(&mut self, answer: &Answer) {
-        self.write_heading(&answer.title);
-        answer.sentences.iter().for_each(|sentence| self.wrap(&sentence.describe()));
-        answer.figures.iter().for_each(|figure| self.wrap(figure));
-        self.wrap(&answer.tally);
-        if !answer.missing.is_empty() {
-            self.wrap(&format!("Not measured here: {}", answer.missing));
-        }
-        self.write_line("");
     }
 
     fn write_table(&mut self, table: &Table) {
-        let columns = table.text_columns();
+        let columns = table.columns_without(&["data", "wide", "seed"]);
         let texts = |cells: &[Cell]| -> Vec<String> {
-            columns.iter().map(|at| clean(&cells[*at].text)).collect()
+            columns.iter().map(|at| plain_text(&cells[*at])).collect()
         };
         let mut rows: Vec<Vec<String>> = table.rows().map(|row| texts(&row.cells)).collect();
         rows.insert(0, columns.iter().map(|at| table.columns[*at].heading.clone()).collect());
@@ -143,7 +134,7 @@ impl Writer {
     /// Each row as a line with its name and lines with the other cells.
     fn write_stacked(&mut self, table: &Table, columns: &[usize]) {
         for row in table.rows() {
-            self.wrap(&row.cells[columns[0]].text);
+            self.wrap(&plain_text(&row.cells[columns[0]]));
             let start = format!("{}    ", self.indent);
             let (mut line, mut length) = (start.clone(), start.len());
             for at in &columns[1..] {
@@ -151,7 +142,10 @@ impl Writer {
                 if cell.text.is_empty() {
                     continue;
                 }
-                let text = clean(&label(&table.columns[*at], cell));
+                // Outside its column a number is given with what it is of.
+                let column = &table.columns[*at];
+                let name = if column.is_number() { &*column.name } else { "" };
+                let text = format!("{name} {}", plain_text(cell)).trim_start().to_owned();
                 let more = text.chars().count() + 3;
                 if length > start.len() && length + more > self.width {
                     self.write_line(line[self.indent.len()..].trim_end());
@@ -214,15 +208,6 @@ impl Writer {
     }
 }
 
-impl Sentence {
-    /// The sentence with what stands behind it, in brackets.
-    pub(super) fn describe(&self) -> String {
-        let before = if self.before.is_empty() { "" } else { ": " };
-        let source = self.source.iter().map(|(name, _)| format!("; {name}")).collect::<String>();
-        format!("{}{before}{} ({}{source})", self.before, self.text, self.detail)
-    }
-}
-
 /// The number of the escape sequence that colours a class; empty for no colour.
 fn paint_of(class: Class) -> &'static str {
     match class {
@@ -234,9 +219,8 @@ fn paint_of(class: Class) -> &'static str {
     }
 }
 
-/// A cell outside its column: a number says by itself what it is of.
-fn label(column: &Column, cell: &Cell) -> String {
-    if column.is_number() { format!("{} {}", column.name, cell.text) } else { cell.text.clone() }
+fn plain_text(cell: &Cell) -> String {
+    clean(&cell.text) + if cell.is_simulated { ", simulated" } else { "" }
 }
 
 fn align(text: &str, width: usize, is_number: bool) -> String {

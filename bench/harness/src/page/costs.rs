@@ -59,7 +59,8 @@ fn join_sides(
     show: impl Fn(f64) -> String,
 ) -> Cell {
     let side = |at: usize| {
-        let more = services[at].map(|more| format!(" + {}", show(more))).unwrap_or_default();
+        let more = services[at].filter(|more| *more > 0.0);
+        let more = more.map(|more| format!(" + {}", show(more))).unwrap_or_default();
         own[at].map(|own| show(own) + &more)
     };
     match [side(0), side(1)] {

@@ -2,14 +2,11 @@
 
 use super::{
     plot::{Axis, Track},
-    tables::row_attributes,
+    tables::{cost_size, row_attributes},
     view::RecordView,
 };
 use crate::{
-    document::{
-        Block, Class, Section,
-        html::{escape, write_attributes},
-    },
+    document::{Block, Cell, Class, Column, Content, Section, Table, TableBody, TableRow},
     format::digits,
     rows::{
         row::{Ends, Row},
@@ -30,9 +27,15 @@ pub(super) fn ratios(view: &RecordView<'_>, number: usize) -> Section {
     let rows = headline.filter_map(|row| Some((row, row.ratio?)));
     let (near, far): (Vec<_>, Vec<_>) =
         rows.partition(|(_, ends)| ends.value.ln().abs() <= NEAR.ln());
-    let panels = [(near, ""), (far, "Large costs, on an axis of their own (logarithmic)")];
-    let panels = panels.into_iter().filter(|(rows, _)| !rows.is_empty());
-    let blocks = panels.map(|(rows, title)| Block::Markup(write_panel(view, &rows, title)));
+    let mut blocks = Vec::new();
+    if !near.is_empty() {
+        blocks.push(Block::Table(panel(view, &near)));
+    }
+    if !far.is_empty() {
+        let heading = "Large costs, on an axis of their own (logarithmic)";
+        blocks.push(Block::Heading(heading.to_owned()));
+        blocks.push(Block::Table(panel(view, &far)));
+    }
     Section {
         id: format!("ratios-{number}"),
         heading: "Ratios".to_owned(),
@@ -41,32 +44,37 @@ pub(super) fn ratios(view: &RecordView<'_>, number: usize) -> Section {
                 above; diamond: below; square: undecided or without an interval; ring: A/A, the same arm \
                 twice."
             .to_owned(),
-        blocks: blocks.collect(),
+        blocks,
     }
 }
 
-fn write_panel(view: &RecordView<'_>, rows: &[RatioRow<'_>], title: &str) -> String {
+/// One row of a table for each ratio, and the values of their axis below.
+fn panel(view: &RecordView<'_>, rows: &[RatioRow<'_>]) -> Table {
     let (mut low, mut high) = (1.0f64, 1.0f64);
     for (row, ends) in rows {
         low = low.min(ends.low).min(1.0 / (1.0 + row.margin));
         high = high.max(ends.high).max(1.0 + row.margin);
     }
     let axis = Axis::of_ratios(low, high, 0.04);
-    let title = if title.is_empty() { String::new() } else { format!("<h3>{title}</h3>") };
-    let bars: String = rows.iter().map(|(row, ends)| write_bar(&axis, view, row, ends)).collect();
+    let columns = vec![
+        Column::label("layer"),
+        Column::text("drawn").with_name("").with_class("wide"),
+        Column::text("ratio [95 %]").with_name("ratio"),
+    ];
+    let mut table = Table::new("Ratios", columns);
+    rows.iter().for_each(|(row, ends)| table.push_row(ratio_row(&axis, view, row, ends)));
     let tick = |tick: &f64| {
         let place = axis.place(*tick, 0.0, 100.0);
         format!("<span class=\"tick\" style=\"left:{place:.2}%\">x{}</span>", name_tick(*tick))
     };
     let ticks: String = axis.ratio_ticks().iter().map(tick).collect();
-    format!(
-        "<div class=\"group\">{title}<ul class=\"forest\">\n{bars}<li class=\"row axis\" \
-         aria-hidden=\"true\"><span></span><div class=\"track\">{ticks}</div><span></span></li>\n\
-         </ul></div>\n"
-    )
+    let ticks = format!("<div class=\"track\" aria-hidden=\"true\">{ticks}</div>");
+    table.bodies.push(TableBody::default());
+    table.push(vec!["".into(), Cell::new(Content::Markup, ticks), "".into()]);
+    table
 }
 
-fn write_bar(axis: &Axis, view: &RecordView<'_>, row: &Row, ends: &Ends) -> String {
+fn ratio_row(axis: &Axis, view: &RecordView<'_>, row: &Row, ends: &Ends) -> TableRow {
     let label = if row.twin { format!("A/A {}", row.label) } else { row.label.clone() };
     let class = verdict_class(row);
     let mark = if row.twin && class != Class::Bad { "twin" } else { class.name() };
@@ -77,26 +85,18 @@ fn write_bar(axis: &Axis, view: &RecordView<'_>, row: &Row, ends: &Ends) -> Stri
         (None, None, format!("{}, no interval: {}", short_ratio(ends.value), row.blocks))
     };
     let band = Some([1.0 / (1.0 + row.margin), 1.0 + row.margin]);
-    let value = Some(ends.value);
-    format!(
-        "<li class=\"row item\"{}><span>{}</span>{}<span class=\"c-{mark}\">\
-         <span aria-hidden=\"true\">{}</span> <b>{}</b>{}</span></li>\n",
-        write_attributes(&row_attributes(view, row)),
-        escape(&label),
-        Track { axis, colour: mark, mark, band, hair, interval, value }.write(),
-        class.sign(),
-        escape(&text),
-        describe_row(row),
-    )
-}
-
-/// The verdict in a word, for who does not see the mark. A limit on a difference is shown to all:
-/// the mark follows it, not the ratio beside it.
-fn describe_row(row: &Row) -> String {
-    if row.adds_at_most.is_some() {
-        return format!("<small>{}</small>", escape(&verdict(row)));
-    }
-    format!("<span class=\"unseen\">{}</span>", verdict_name(row))
+    let track = Track { axis, colour: mark, mark, band, hair, interval, value: Some(ends.value) };
+    // A limit on a difference is named in full: the mark follows it, not the ratio next to it.
+    let judgement = match row.adds_at_most {
+        Some(_) => verdict(row),
+        None => verdict_name(row).to_owned(),
+    };
+    let cells = vec![
+        label.into(),
+        Cell::new(Content::Markup, track.write()),
+        Cell::new(Content::Verdict(class), text).with_note(judgement).with_sort(cost_size(row)),
+    ];
+    TableRow { class: "item", attributes: row_attributes(view, row), cells }
 }
 
 /// Two places near 1, three digits where those would say too much or nothing.

@@ -5,7 +5,7 @@ use super::{
     view::RecordView,
     words::{sentences, tally},
 };
-use crate::document::{Answer, Block, Item, Section};
+use crate::document::{Block, Item, Section};
 
 /// Reasons listed in full; more of them have few causes.
 const MISSING_SHOWN: usize = 6;
@@ -14,8 +14,8 @@ const MISSING_SHOWN: usize = 6;
 pub(super) fn answers(views: &[RecordView<'_>], absent: &[MissingSuite]) -> Section {
     let all = layers(views, absent);
     let (measured, absent): (Vec<_>, Vec<_>) = all.iter().partition(|layer| layer.is_measured());
-    let answers = measured.into_iter().map(|layer| Block::Answer(answer(layer, views.len() > 1)));
-    let mut blocks: Vec<Block> = answers.collect();
+    let mut blocks: Vec<Block> =
+        measured.into_iter().map(|layer| answer(layer, views.len() > 1)).collect();
     if !absent.is_empty() {
         blocks.push(Block::Heading("Not measured here".to_owned()));
         blocks.push(Block::List(absent.into_iter().map(missing_layer).collect()));
@@ -31,26 +31,36 @@ pub(super) fn answers(views: &[RecordView<'_>], absent: &[MissingSuite]) -> Sect
     }
 }
 
-fn answer(layer: &LayerRows<'_>, many: bool) -> Answer {
+/// The question of a layer, its sentences, and how many comparisons came to which verdict.
+fn answer(layer: &LayerRows<'_>, many: bool) -> Block {
+    let id = layer.layer.id();
     let mut suites: Vec<&str> =
         layer.rows.iter().map(|row| row.view.record.suite.name.as_str()).collect();
     suites.dedup();
-    let mut attributes = vec![("layer", layer.layer.id().to_owned())];
+    let mut attributes = vec![("layer", id.to_owned())];
     if !suites.is_empty() {
         attributes.push(("suite", suites.join("\n")));
     }
-    let first = layer.rows.first();
-    Answer {
-        id: layer.layer.id().to_owned(),
-        title: layer.layer.title().to_owned(),
-        question: layer.layer.question().to_owned(),
-        attributes,
-        sentences: sentences(layer, many),
-        figures: layer.figures.clone(),
-        tally: first.map_or_else(String::new, |_| tally(layer.rows.iter().map(|row| row.row))),
-        record: first.map_or(0, |row| row.number),
-        missing: join_reasons(&layer.missing),
+    let mut items = sentences(layer, many);
+    items.extend(layer.figures.iter().map(|text| Item { text: text.clone(), ..Item::default() }));
+    let mut blocks = vec![
+        Block::Heading(layer.layer.title().to_owned()),
+        Block::Paragraph(layer.layer.question().to_owned()),
+        Block::List(items),
+    ];
+    if let Some(first) = layer.rows.first() {
+        blocks.push(Block::Paragraph(tally(layer.rows.iter().map(|row| row.row))));
+        blocks.push(Block::Markup(format!(
+            "<p><a class=\"screen\" data-filter=\"layer={id}\" href=\"?layer={id}#rows-{}\">Show these rows \
+             only</a></p>\n",
+            first.number
+        )));
     }
+    if !layer.missing.is_empty() {
+        let missing = join_reasons(&layer.missing);
+        blocks.push(Block::Paragraph(format!("Not measured here: {missing}")));
+    }
+    Block::Group { id: format!("layer-{id}"), attributes, blocks }
 }
 
 /// Why a layer has no row, and the command that would give it some.
@@ -67,6 +77,7 @@ fn missing_layer(layer: &LayerRows<'_>) -> Item {
         text,
         command,
         attributes: vec![("layer", layer.layer.id().to_owned())],
+        ..Item::default()
     }
 }
 

@@ -47,7 +47,7 @@ pub(super) fn headline(view: &RecordView<'_>, number: usize) -> Section {
         let heading = format!("the seed's figures: their hardware and network{ours}");
         columns.push(Column::text(&heading).with_name("the seed").with_class("seed"));
     }
-    let mut table = Table::new("Cost of each layer", columns).with_sorting();
+    let mut table = Table::new("Cost of each layer", columns);
     for row in rows.iter().filter(|row| !row.twin) {
         table.push_row(headline_row(view, row, &sources));
     }
@@ -64,9 +64,7 @@ pub(super) fn headline(view: &RecordView<'_>, number: usize) -> Section {
         _ => vec![Block::Table(table)],
     };
     if !sources.is_empty() {
-        let letters =
-            sources.iter().enumerate().map(|(at, text)| format!("{}: {text}", letter(at)));
-        blocks.push(Block::Paragraph(letters.collect::<Vec<_>>().join(" · ")));
+        blocks.push(Block::Sources(sources.iter().map(|source| (*source).to_owned()).collect()));
     }
     Section {
         id: format!("rows-{number}"),
@@ -82,7 +80,7 @@ pub(super) fn headline(view: &RecordView<'_>, number: usize) -> Section {
 
 fn headline_row(view: &RecordView<'_>, row: &Row, sources: &[&str]) -> TableRow {
     let label = if row.twin { format!("A/A {}", row.label) } else { row.label.clone() };
-    let mut label = Cell::from(label).with_simulated(row.simulated);
+    let mut label = Cell::from(label);
     if let Some(arm) = protecting_arm(view.record, row) {
         label.notes.push(("guards", format!("protection: {}", protection(arm))));
     }
@@ -97,12 +95,16 @@ fn headline_row(view: &RecordView<'_>, row: &Row, sources: &[&str]) -> TableRow 
         Cell::from(protected).with_sort(row.protected),
         Cell::new(Content::Figure, cost(row)).with_sort(cost_size(row)),
         Cell::from(row.blocks.to_string()).with_sort(row.blocks as f64),
-        Cell::new(Content::Verdict(verdict_class(row)), judgement(row)),
+        verdict_cell(row),
     ];
     if !sources.is_empty() {
         cells.push(seed_text(view.record, row, sources).into());
     }
     TableRow { class: "item", attributes: row_attributes(view, row), cells }
+}
+
+fn verdict_cell(row: &Row) -> Cell {
+    Cell::new(Content::Verdict(verdict_class(row)), judgement(row)).with_simulated(row.simulated)
 }
 
 /// The arm of a row that is no A/A row.
@@ -140,7 +142,7 @@ fn origin(view: &RecordView<'_>, row: &Row) -> String {
 }
 
 /// What a cost is sorted by.
-fn cost_size(row: &Row) -> f64 {
+pub(super) fn cost_size(row: &Row) -> f64 {
     row.ratio.map_or(row.difference.value, |ends| ends.value)
 }
 
@@ -195,7 +197,7 @@ pub(super) fn comparisons<'a>(view: &RecordView<'_>, rows: impl Iterator<Item = 
         Column::number("n"),
         Column::text("verdict"),
     ];
-    let mut table = Table::new("Every comparison", columns).with_sorting();
+    let mut table = Table::new("Every comparison", columns);
     for row in rows {
         let correlation = row.correlation.map_or_else(String::new, |r| format!("{r:.2}"));
         let [clear, protected] = sides(row);
@@ -211,7 +213,7 @@ pub(super) fn comparisons<'a>(view: &RecordView<'_>, rows: impl Iterator<Item = 
                 .with_sort(row.correlation.unwrap_or(-2.0))
                 .with_note(pairing(row).unwrap_or_default()),
             Cell::from(row.blocks.to_string()).with_sort(row.blocks as f64),
-            Cell::new(Content::Verdict(verdict_class(row)), judgement(row)),
+            verdict_cell(row),
         ];
         let attributes = row_attributes(view, row);
         table.push_row(TableRow { class: "item counted", attributes, cells });
@@ -242,7 +244,7 @@ pub(super) fn figures(view: &RecordView<'_>) -> Table {
     let text = ["arm", "metric"].map(Column::text);
     let numbers = ["n", "mean", "p50", "p95", "p99"].map(Column::number);
     let columns = [Column::label("bench")].into_iter().chain(text).chain(numbers).collect();
-    let mut table = Table::new("All figures", columns).with_sorting();
+    let mut table = Table::new("All figures", columns);
     for figure in &view.record.figures {
         let label = view.arm_label(&figure.arm);
         let mut attributes = vec![

@@ -2,7 +2,7 @@
 
 use super::layers::{LayerRows, RowView};
 use crate::{
-    document::Sentence,
+    document::Item,
     format::capital,
     rows::{
         row::{Aa, Outcome, Row},
@@ -64,14 +64,14 @@ fn claim(row: &Row) -> &'static str {
 
 /// The answer of a layer: the row that a buyer asks for first, then the cheapest and the dearest. With
 /// `many` records each sentence names its own.
-pub(super) fn sentences(layer: &LayerRows<'_>, many: bool) -> Vec<Sentence> {
+pub(super) fn sentences(layer: &LayerRows<'_>, many: bool) -> Vec<Item> {
     let first = layer.rows.iter().min_by_key(|view| rank(view));
     let size = |view: &&RowView<'_>| view.row.ratio.map_or(1.0, |ends| ends.value);
     let sound = || layer.rows.iter().filter(|view| is_sound(view));
     let least = sound().min_by(|a, b| size(a).total_cmp(&size(b)));
     let most = sound().max_by(|a, b| size(a).total_cmp(&size(b)));
     let mut chosen: Vec<(&'static str, &RowView<'_>)> = Vec::new();
-    for (before, view) in [("", first), ("Costs least", least), ("Costs most", most)] {
+    for (before, view) in [("", first), ("Costs least:", least), ("Costs most:", most)] {
         let Some(view) = view else { continue };
         if chosen.iter().all(|(_, known)| !std::ptr::eq(known.row, view.row)) {
             chosen.push((before, view));
@@ -79,13 +79,13 @@ pub(super) fn sentences(layer: &LayerRows<'_>, many: bool) -> Vec<Sentence> {
     }
     let sentence = |(before, view): (&'static str, &RowView<'_>)| {
         let [text, detail] = describe_row(view);
-        Sentence {
-            class: verdict_class(view.row),
-            verdict: verdict_name(view.row),
-            before,
+        Item {
+            verdict: Some((verdict_class(view.row), verdict_name(view.row))),
+            strong: before.to_owned(),
             text,
             detail,
             source: many.then(|| (view.view.name(), view.number)),
+            ..Item::default()
         }
     };
     chosen.into_iter().map(sentence).collect()

@@ -8,8 +8,10 @@ use crate::{
 };
 
 /// The verdict of a row, or the judgement of an A/A row, in words.
+///
+/// Whether it is simulated is left to the cell that holds it.
 pub(crate) fn judgement(row: &Row) -> String {
-    if row.twin { aa(row) } else { verdict(row) }
+    if row.twin { aa(row) } else { outcome(row) + &marks(row) }
 }
 
 /// How the verdict of a row is to be taken.
@@ -69,7 +71,7 @@ pub(crate) fn cost(row: &Row) -> String {
 pub(crate) fn ratio(value: f64, low: f64, high: f64) -> String {
     let places = ratio_places(low, high);
     let [value, low, high] = [value, low, high].map(|number| match low {
-        100.0.. => digits(number),
+        1000.0.. => digits(number),
         _ => format!("{number:.places$}"),
     });
     format!("x{value} [{low}, {high}]")
@@ -108,6 +110,11 @@ fn clean(x: f64, places: usize) -> f64 {
 
 /// `above 2 % margin`, `within 5 ms`, `undecided, 48 blocks would decide`.
 pub(crate) fn verdict(row: &Row) -> String {
+    let simulated = if row.simulated { ", simulated" } else { "" };
+    format!("{}{simulated}{}", outcome(row), marks(row))
+}
+
+fn outcome(row: &Row) -> String {
     let margin = match row.adds_at_most {
         Some(limit) => {
             let (scale, unit) = scale_of(&row.metric, limit.abs());
@@ -139,15 +146,12 @@ pub(crate) fn verdict(row: &Row) -> String {
     if row.client_bound {
         text.push_str(", client-bound");
     }
-    if row.simulated {
-        text.push_str(", simulated");
-    }
-    text + &marks(row)
+    text
 }
 
 /// What the arms said of their runs, `, no steady state (3 of 20 runs)`, and what the samples say by
 /// themselves; empty where nothing.
-pub(crate) fn marks(row: &Row) -> String {
+fn marks(row: &Row) -> String {
     let notes = row.notes.iter().filter(|note| !matches!(note, Note::ThinTail { .. }));
     let said = row.marks.iter().map(String::as_str);
     said.chain(notes.map(|note| note.short())).map(|mark| format!(", {mark}")).collect()
@@ -180,7 +184,7 @@ pub(crate) fn pairing(row: &Row) -> Option<String> {
 const GAINS_BELOW: f64 = 0.95;
 
 /// The judgement of an A/A row.
-pub(crate) fn aa(row: &Row) -> String {
+fn aa(row: &Row) -> String {
     let text = match row.aa {
         Some(Aa::Valid) => "passed",
         Some(Aa::OutsideMargin) => "FAILED: 95 % interval outside the margin",
