@@ -65,7 +65,7 @@ impl Section {
     }
 }
 
-/// One part of a section.
+/// A part of a section; all of them are written below its heading.
 #[derive(Clone, Debug)]
 pub(crate) enum Block {
     /// A heading below that of the section.

@@ -94,7 +94,7 @@ fn write_introduction(views: &[RecordView<'_>], attached: &[Attached]) -> String
     )
 }
 
-/// Everything of one record.
+/// The part of a page that is about one record.
 fn write_record(view: &RecordView<'_>, number: usize, many: bool, attached: &Attached) -> String {
     let record = view.record;
     let mut out = format!("<section class=\"record group\" id=\"r{number}\">\n");

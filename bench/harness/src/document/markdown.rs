@@ -128,6 +128,7 @@ fn fence(raw: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::document::Column;
 
     #[test]
     fn text_of_a_record_stays_text() {
@@ -145,10 +146,7 @@ mod tests {
 
     #[test]
     fn a_table_has_a_rule_that_aligns_numbers() {
-        let mut table = Table::new(
-            "",
-            vec![super::super::Column::label("name"), super::super::Column::number("n")],
-        );
+        let mut table = Table::new("", vec![Column::label("name"), Column::number("n")]);
         table.push(vec!["a".into(), "1".into()]);
         assert_eq!(write_table(&table), "| name | n |\n| --- | ---: |\n| a | 1 |\n\n");
     }

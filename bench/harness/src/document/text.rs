@@ -1,6 +1,6 @@
 //! Sections as plain text for a terminal: wrapped at its width, tables in columns where they fit.
 
-use super::{Block, Cell, Class, Column, Content, Section, Table, mark_invisible};
+use super::{Block, Cell, Class, Content, Section, Table, mark_invisible};
 
 /// What a terminal can show.
 #[derive(Clone, Copy, Debug)]
@@ -244,6 +244,7 @@ fn cut(text: &str, room: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::document::{Column, TableBody};
 
     fn writer(width: usize) -> Writer {
         Writer { out: String::new(), width, has_colour: false, indent: "  " }
@@ -268,7 +269,7 @@ mod tests {
         let mut table = Table::new("", vec![Column::label("name"), Column::number("n")]);
         assert!(table.is_empty());
         table.push(vec!["a longer name".into(), "12".into()]);
-        table.bodies.push(super::super::TableBody::default());
+        table.bodies.push(TableBody::default());
         table.push(vec!["b".into(), "3".into()]);
         let text = write(&[Section::new("", vec![Block::Table(table)])], Terminal::UNLIMITED);
         assert_eq!(text, "name            n\na longer name  12\n\nb               3\n");

@@ -33,10 +33,10 @@ const STRIP: f64 = 34.0;
 /// A distribution has no strip: its plot takes the room, so that both charts are as high.
 const TALL: f64 = PLOT + 50.0;
 
-/// One arm at one case.
+/// The values and runs of one arm at one case.
 struct Curve {
     ink: Ink,
-    /// Of all valid samples.
+    /// The values of all valid samples.
     values: Vec<f64>,
     /// Time in seconds, value of the run, whether it is void.
     points: Vec<(f64, f64, bool)>,

@@ -21,11 +21,11 @@ use crate::{
     suite::bench::Bench,
 };
 
-/// Fewer points are a table.
+/// Of fewer points no curve is drawn.
 const POINTS_MIN: usize = 3;
 /// Metrics of one bench that get a chart.
 const METRICS_MAX: usize = 9;
-/// Drawn beside the suite's own metrics where runs have them.
+/// Drawn next to the suite's own metrics where runs have them.
 const ALSO: &[&str] = &["itl_ms"];
 /// Below this share of what was offered, a server did not keep up.
 const KEPT_UP: f64 = 0.95;
@@ -33,13 +33,13 @@ const KEPT_UP: f64 = 0.95;
 const LOAD_RATIO: &str = "load_ratio";
 const PLOT: f64 = 190.0;
 
-/// One arm over the parameter.
+/// The points of one arm over the parameter.
 struct Series<'a> {
     ink: Ink,
     points: Vec<Point<'a>>,
 }
 
-/// One case of one arm.
+/// The figure of one arm at one value of the parameter.
 struct Point<'a> {
     at: f64,
     figure: &'a Figure,

@@ -11,11 +11,11 @@ use flate2::{Compression, write::GzEncoder};
 use super::view::RecordView;
 use crate::{document::html::escape, format::value};
 
-/// Of all records of a page, compressed: more makes a page that a telephone does not open.
+/// The records of a page together, compressed, in bytes: more makes a page that a telephone does not open.
 const ATTACHED_BYTES_MAX: usize = 12 << 20;
-/// Read of one file: beyond it a record is sent as a file of its own.
+/// The size of one file in bytes, beyond which a record is sent as a file of its own.
 const FILE_BYTES_MAX: u64 = 256 << 20;
-/// Of ten: beyond it the time grows and the size does not shrink.
+/// The level of compression, of ten: beyond it the time grows and the size does not shrink.
 const LEVEL: u32 = 7;
 
 /// The document of one record, as far as it is in the page.
@@ -33,7 +33,7 @@ pub(super) fn attach(views: &[RecordView<'_>]) -> Vec<Attached> {
 }
 
 impl Attached {
-    /// The link with its size.
+    /// The link with its size, or why there is none.
     pub(super) fn link(&self) -> String {
         match self {
             Self::Embedded { name, bytes } => format!(
@@ -47,7 +47,7 @@ impl Attached {
         }
     }
 
-    /// The same without the data, for the place that only names it.
+    /// The name of the file, or why it is not in the page.
     pub(super) fn name(&self) -> &str {
         match self {
             Self::Embedded { name, .. } => name,

@@ -52,7 +52,7 @@ pub(super) fn command_line(record: &Record) -> String {
     record.command.iter().map(|word| quote_word(word)).collect::<Vec<_>>().join(" ")
 }
 
-/// A word as a shell reads it.
+/// The word quoted where a shell would not read it as one word.
 fn quote_word(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {

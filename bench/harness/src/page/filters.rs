@@ -8,14 +8,14 @@ use sha2::{Digest, Sha256};
 use super::{layer::Layer, view::RecordView};
 use crate::{document::html::escape, rows::text::verdict_name};
 
-/// Ours, whole; nothing else runs.
+/// The one script of the page; nothing else runs.
 pub(super) const SCRIPT: &str = include_str!("script.js");
 
 /// Verdicts in the words of the filter, in its order.
 const VERDICTS: &[&str] =
     &["within", "above", "below", "undecided", "not evaluated", "no interval", "invalid"];
 
-/// For the Content-Security-Policy.
+/// The source of the one script, for the Content-Security-Policy.
 pub(super) fn script_hash() -> String {
     format!("sha256-{}", STANDARD.encode(Sha256::digest(SCRIPT)))
 }

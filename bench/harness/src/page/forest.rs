@@ -21,7 +21,7 @@ const NEAR: f64 = 1.3;
 /// A row with its ratio.
 type RatioRow<'a> = (&'a Row, Ends);
 
-/// Both panels.
+/// Ratios near 1 as one table, large ones as another.
 pub(super) fn ratios(view: &RecordView<'_>, number: usize) -> Section {
     let headline = view.record.rows.iter().filter(|row| row.headline && !row.is_without_tail());
     let rows = headline.filter_map(|row| Some((row, row.ratio?)));

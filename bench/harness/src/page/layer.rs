@@ -74,12 +74,12 @@ impl Layer {
         LAYERS.get(self.0)
     }
 
-    /// The name in links and filters.
+    /// The name that links and filters use.
     pub(crate) fn id(self) -> &'static str {
         self.text().map_or(OTHER, |layer| &layer.id)
     }
 
-    /// The heading.
+    /// The heading that the report gives the layer.
     pub(crate) fn title(self) -> &'static str {
         self.text().map_or("", |layer| &layer.title)
     }

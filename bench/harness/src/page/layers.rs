@@ -19,7 +19,7 @@ pub(crate) struct RowView<'a> {
     pub(crate) row: &'a Row,
 }
 
-/// One layer over all records.
+/// What all records together say of one layer.
 pub(crate) struct LayerRows<'a> {
     pub(crate) layer: Layer,
     /// Headline rows but for A/A.

@@ -130,9 +130,9 @@ pub(super) struct CaseCharts {
     pub(super) attributes: Attributes,
     pub(super) is_open: bool,
     pub(super) title: String,
-    /// Markup.
+    /// The arms with their lines and marks, as markup.
     pub(super) legend: String,
-    /// Markup, one figure or more.
+    /// One figure or more, as markup.
     pub(super) figures: String,
     /// The classes of the charts in the style sheet.
     pub(super) class: &'static str,
@@ -174,7 +174,7 @@ pub(super) fn open_figure(id: &str, caption: &str, described: &str, height: f64)
     )
 }
 
-/// A line across with its value.
+/// Draws a line across with its value at the left.
 pub(super) fn draw_grid_y(out: &mut String, y: f64, text: &str) {
     let _ = write!(
         out,
@@ -187,7 +187,7 @@ pub(super) fn draw_grid_y(out: &mut String, y: f64, text: &str) {
     );
 }
 
-/// A line upwards with its value.
+/// Draws a line upwards with its value below.
 pub(super) fn draw_grid_x(out: &mut String, x: f64, bottom: f64, text: &str) {
     let _ = write!(
         out,
@@ -200,7 +200,7 @@ pub(super) fn draw_grid_x(out: &mut String, x: f64, bottom: f64, text: &str) {
     );
 }
 
-/// Lines across for the round values of an axis that ends at `bottom`, named as values of the metric.
+/// Draws lines across for the round values of an axis that ends at `bottom`, named as values of the metric.
 pub(super) fn draw_axis_y(out: &mut String, axis: &Axis, metric: &str, bottom: f64) {
     let ticks = axis.ticks(5);
     for (tick, label) in ticks.iter().zip(labels(metric, &ticks)) {
@@ -237,7 +237,7 @@ impl Axis {
         Self { low: low.ln() - room, high: high.ln() + room, log: true }
     }
 
-    /// From zero to the largest.
+    /// Linear from zero to `high`; `None` where that is no positive number.
     pub(super) fn from_zero(high: f64) -> Option<Self> {
         (high.is_finite() && high > 0.0).then_some(Self { low: 0.0, high: high * 1.02, log: false })
     }
@@ -303,7 +303,7 @@ pub(crate) struct Track<'a> {
     pub(crate) axis: &'a Axis,
     /// The class of the colour, without `c-`.
     pub(crate) colour: &'a str,
-    /// The class of the mark.
+    /// The class of the mark in the style sheet.
     pub(crate) mark: &'a str,
     /// The margin about 1.
     pub(crate) band: Option<[f64; 2]>,

@@ -48,7 +48,7 @@ static STAGES: LazyLock<Vec<Stage>> =
 /// A request's whole time, by any of its names; without one there are no stages.
 const WHOLE_METRICS: [&str; 3] = ["total_ms", "e2e_ms", "ttft_ms"];
 
-/// An arm this many times as fast as the slowest could not be seen beside it.
+/// An arm this many times as fast as the slowest could not be seen next to it.
 const APART: f64 = 6.0;
 
 const BAR: f64 = 20.0;
@@ -171,7 +171,7 @@ fn used_stages(bars: &[Bar]) -> Vec<usize> {
     (0..STAGES.len()).filter(has).collect()
 }
 
-/// Numbered as the segments are.
+/// The names of the stages, numbered as their segments are.
 fn legend(used: &[usize]) -> String {
     let item = |(at, index): (usize, &usize)| {
         format!(

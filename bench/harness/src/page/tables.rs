@@ -141,7 +141,7 @@ fn origin(view: &RecordView<'_>, row: &Row) -> String {
     parts.join(" · ")
 }
 
-/// What a cost is sorted by.
+/// The number that a cost is sorted by: its ratio, else its difference.
 pub(super) fn cost_size(row: &Row) -> f64 {
     row.ratio.map_or(row.difference.value, |ends| ends.value)
 }

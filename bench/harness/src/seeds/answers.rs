@@ -20,9 +20,9 @@ use crate::{
 pub(super) enum SeedAnswer<'a> {
     /// The suite does not exist.
     NotBuilt,
-    /// No record holds it.
+    /// No record holds the row.
     NoRecord,
-    /// Its text, and the record.
+    /// What the row says, and the record that holds it.
     Figure(String, &'a Loaded),
 }
 
@@ -52,7 +52,7 @@ pub(super) fn find_answer<'a>(
     SeedAnswer::NoRecord
 }
 
-/// How a record is called: its folder, or its file where it lies alone.
+/// The name of a record: its folder, or its file where it lies alone.
 pub(super) fn record_name(loaded: &Loaded) -> String {
     let path = loaded.path();
     let own = path.file_name().map(|name| name.to_string_lossy().into_owned());
@@ -126,7 +126,7 @@ fn describe_mean(figure: &Figure) -> String {
     )
 }
 
-/// Only where its tail holds ten samples; else why not.
+/// The percentile where its tail holds ten samples, else why there is none.
 fn describe_percentile(figure: &Figure, percentile: Percentile) -> Option<String> {
     let (name, number) = match percentile {
         Percentile::P50 => ("p50", figure.p50),

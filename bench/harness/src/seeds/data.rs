@@ -41,7 +41,7 @@ pub(super) struct Table {
     pub(super) name: String,
     /// The first line of each published table that this goes through.
     pub(super) heads: Vec<String>,
-    /// Rows that a suite of ours holds already, with ours beside theirs.
+    /// Rows that a suite of ours holds already, with ours next to theirs.
     #[serde(default)]
     pub(super) answers: Vec<SuiteAnswers>,
     #[serde(default, rename = "row")]
@@ -72,7 +72,7 @@ pub(super) struct SuiteAnswers {
 #[serde(deny_unknown_fields)]
 pub(super) struct Row {
     pub(super) what: String,
-    /// As printed.
+    /// Their figure, as printed.
     pub(super) theirs: String,
     #[serde(default)]
     pub(super) ours: Vec<Answer>,
@@ -83,7 +83,7 @@ pub(super) struct Row {
     pub(super) note: Option<String>,
 }
 
-/// One row of ours.
+/// The row of ours that answers one of theirs.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Answer {
@@ -93,9 +93,9 @@ pub(super) struct Answer {
     pub(super) metric: String,
     #[serde(default)]
     pub(super) params: Params,
-    /// Another reference than the bench's first arm.
+    /// The reference arm, where it is not the bench's first.
     pub(super) against: Option<String>,
-    /// A percentile of all samples instead of the row.
+    /// The percentile of all samples that answers instead of the row.
     pub(super) percentile: Option<Percentile>,
 }
 
@@ -114,26 +114,26 @@ pub(super) enum Percentile {
 pub(super) struct Check {
     pub(super) report: String,
     pub(super) table: String,
-    /// What is printed, in words.
+    /// The printed claim, in words.
     pub(super) claim: String,
     pub(super) printed: Printed,
-    /// Not printed, but what is said holds only where it is so.
+    /// Whether the number is not printed, but needed for what the report says.
     #[serde(default)]
     pub(super) implied: bool,
     #[serde(default)]
     pub(super) unit: String,
-    /// Of numbers in the same report.
+    /// A sum of numbers that are in the same report.
     pub(super) compute: String,
-    /// What the printed digits leave open, in the unit.
+    /// What the rounding of the printed digits leaves open, in the unit.
     #[serde(default)]
     pub(super) round: f64,
     #[serde(default)]
     pub(super) kind: Kind,
-    /// What follows.
+    /// What follows from it.
     pub(super) note: Option<String>,
 }
 
-/// A number, or its two ends.
+/// A printed number, or the two ends of a printed range.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 pub(super) enum Printed {
@@ -221,7 +221,7 @@ impl Seeds {
 }
 
 impl Row {
-    /// A row that a suite holds beside its own.
+    /// A row that a suite holds next to its own.
     pub(super) fn from_suite(suite: &str, row: &AnswerRow) -> Self {
         let answers = row.ours.iter().map(|ours| Answer {
             suite: suite.to_owned(),

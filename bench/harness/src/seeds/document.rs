@@ -10,7 +10,7 @@ use crate::{
     validity::Validity,
 };
 
-/// Before the command, in the document's head.
+/// What stands before the command in the document's introduction.
 const MADE_BY: &str = "Made by `";
 
 /// The command that a document says it was made by.
@@ -19,7 +19,7 @@ pub(super) fn find_command(document: &str) -> Option<&str> {
     document.split_once(MADE_BY)?.1.split('`').next()
 }
 
-/// What the document is made of.
+/// The data file, its suites, and the records that answer it.
 pub(super) struct Document<'a> {
     pub(super) seeds: &'a Seeds,
     pub(super) suites: &'a NamedSuites,
@@ -169,13 +169,13 @@ fn describe_check(check: &Check) -> String {
     format!("{claim}: {joint} `{compute}` = **{computed}{unit}**{note}")
 }
 
-/// A number as it was printed, digit for digit.
+/// The number as it was printed, digit for digit.
 fn quote_number(number: f64) -> String {
     let text = number.to_string();
     if number.abs() >= 10_000.0 { with_minus(digits(number)) } else { with_minus(text) }
 }
 
-/// A sum with as many decimals as the printed number, or three digits.
+/// The sum with as many decimals as the printed number, or three digits.
 fn round_like(number: f64, printed: f64) -> String {
     let decimals = |text: &str| text.split_once('.').map_or(0, |(_, after)| after.len());
     let (short, places) = (digits(number), decimals(&printed.to_string()));
