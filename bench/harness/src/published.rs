@@ -30,7 +30,7 @@ pub(crate) struct AnswerRow {
     pub(crate) what: String,
     /// Their figure, as published.
     pub(crate) theirs: String,
-    /// FigureKey: figures of this run, in order.
+    /// Ours: figures of this run, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) ours: Vec<FigureKey>,
     /// Why there is no figure of ours.
