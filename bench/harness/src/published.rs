@@ -32,7 +32,7 @@ pub(crate) struct AnswerRow {
     pub(crate) theirs: String,
     /// Ours: figures of this run, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) ours: Vec<Ours>,
+    pub(crate) ours: Vec<FigureKey>,
     /// Why there is no figure of ours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) absent: Option<String>,
@@ -43,7 +43,8 @@ pub(crate) struct AnswerRow {
 /// A figure of this run: the mean over all valid samples of an arm.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema, Serialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Ours {
+#[schemars(rename = "Ours")]
+pub(crate) struct FigureKey {
     pub(crate) bench: String,
     pub(crate) arm: String,
     pub(crate) metric: String,
@@ -67,7 +68,7 @@ pub(crate) struct Quoted {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) rate: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) ours: Option<Ours>,
+    pub(crate) ours: Option<FigureKey>,
     /// What the seed's table has in its place, where it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) seed_says: Option<String>,
@@ -103,18 +104,39 @@ impl Quoted {
     }
 }
 
-impl Ours {
+impl FigureKey {
+    /// Why no run of these benches has the figure, if so.
     fn check(&self, benches: &[Bench]) -> Result<(), String> {
-        let Some(bench) = benches.iter().find(|bench| bench.name == self.bench) else {
-            return Err(format!("no bench named {}", self.bench));
-        };
-        if !bench.arms.contains(&self.arm) {
-            return Err(format!("bench {} has no arm {}", self.bench, self.arm));
-        }
-        let unknown = |name: &&String| !bench.grid.contains_key(*name);
-        match self.params.keys().find(unknown) {
-            Some(name) => Err(format!("the grid of bench {} has no {name}", self.bench)),
-            None => Ok(()),
-        }
+        bench_of(benches, &self.bench, &self.arm, &self.params).map(|_| ())
     }
+}
+
+/// The bench of this name, which has the arm and the params in its grid.
+///
+/// # Errors
+/// What is missing, in words.
+pub(crate) fn bench_of<'a>(
+    benches: &'a [Bench],
+    name: &str,
+    arm: &str,
+    params: &Params,
+) -> Result<&'a Bench, String> {
+    let Some(bench) = benches.iter().find(|bench| bench.name == name) else {
+        return Err(format!("no bench named {name}"));
+    };
+    if !bench.arms.iter().any(|known| known == arm) {
+        return Err(format!("bench {name} has no arm {arm}"));
+    }
+    match params.keys().find(|param| !bench.grid.contains_key(*param)) {
+        Some(param) => Err(format!("the grid of bench {name} has no {param}")),
+        None => Ok(bench),
+    }
+}
+
+/// Whether a case (`c=200 n=5000`) has all of these params. A value may contain spaces.
+pub(crate) fn has_params(case: &str, params: &Params) -> bool {
+    params.iter().all(|(name, value)| {
+        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        format!(" {case} ").contains(&format!(" {name}={text} "))
+    })
 }

@@ -3,14 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use crate::{
+    document::text::Terminal,
     error::BenchError,
     loaded::Loaded,
-    markdown,
     page::{self, layers::MissingSuite, view::RecordView},
     record::{INDEX_FILE, RECORD_FILE, SAMPLES_FILE},
     run::all::{Index, IndexEntry, State},
     suite::Suite,
-    terminal::{self, Terminal},
 };
 
 /// Records in one folder: more than a year of nights is another tool's work.
@@ -31,8 +30,8 @@ impl Report {
     pub fn read(paths: &[PathBuf]) -> Result<Self, BenchError> {
         let (mut loaded, mut absent) = (Vec::new(), Vec::new());
         for path in paths {
-            absent.extend(absent_in(path));
-            for path in records_in(path)? {
+            absent.extend(missing_suites(path));
+            for path in find_records(path)? {
                 loaded.push(rejudge(Loaded::read(&path)?));
                 if loaded.len() > RECORDS_MAX {
                     let message = format!("wanted at most {RECORDS_MAX} records, got more");
@@ -44,24 +43,24 @@ impl Report {
         Ok(Self { loaded, absent })
     }
 
-    /// How many.
+    /// How many records the report is about.
     pub fn records(&self) -> usize {
         self.loaded.len()
     }
 
-    /// One page that works offline.
+    /// One page that works offline, in HTML.
     pub fn html(&self) -> String {
-        page::render(&self.views(), &self.absent)
+        page::write_html(&self.views(), &self.absent)
     }
 
-    /// The same for a code host.
+    /// The same in Markdown, for a code host, without charts.
     pub fn markdown(&self) -> String {
-        markdown::render(&self.views(), &self.absent)
+        page::write_markdown(&self.views(), &self.absent)
     }
 
-    /// The same for a terminal.
+    /// The answers and headline rows as text, for a terminal.
     pub fn terminal(&self, terminal: Terminal) -> String {
-        terminal::render(&self.views(), &self.absent, terminal)
+        page::write_terminal(&self.views(), &self.absent, terminal)
     }
 
     fn views(&self) -> Vec<RecordView<'_>> {
@@ -72,7 +71,7 @@ impl Report {
     }
 }
 
-/// Rows are what today's code makes of the samples, as `run` does it. A record whose suite this
+/// The rows are what this version makes of the samples, as `run` does it. A record whose suite this
 /// version cannot read keeps the rows it was written with.
 fn rejudge(mut loaded: Loaded) -> Loaded {
     if let Ok(suite) = Suite::parse(&loaded.record.suite.name, &loaded.record.suite.text)
@@ -84,21 +83,21 @@ fn rejudge(mut loaded: Loaded) -> Loaded {
 }
 
 /// Suites of a run of many that left no record, by its index. Without an index nothing is known.
-fn absent_in(path: &Path) -> Vec<MissingSuite> {
+fn missing_suites(path: &Path) -> Vec<MissingSuite> {
     let Ok(text) = std::fs::read_to_string(path.join(INDEX_FILE)) else { return Vec::new() };
     let Ok(index) = serde_json::from_str::<Index>(&text) else { return Vec::new() };
-    let left_out = |entry: &IndexEntry| {
+    let is_missing = |entry: &IndexEntry| {
         !matches!(entry.state, State::Done | State::Partial) && entry.record_sha256.is_none()
     };
-    let absent = |entry: IndexEntry| MissingSuite {
+    let missing = |entry: IndexEntry| MissingSuite {
         suite: entry.suite,
         reason: entry.reason.unwrap_or_else(|| "not reached".into()),
     };
-    index.suites.into_iter().filter(left_out).map(absent).collect()
+    index.suites.into_iter().filter(is_missing).map(missing).collect()
 }
 
 /// The path itself where it is a record, else the folders of records right below it.
-fn records_in(path: &Path) -> Result<Vec<PathBuf>, BenchError> {
+fn find_records(path: &Path) -> Result<Vec<PathBuf>, BenchError> {
     let is_record = |folder: &Path| {
         let names = [RECORD_FILE, SAMPLES_FILE, &format!("{RECORD_FILE}.gz")];
         names.iter().any(|name| folder.join(name).exists())

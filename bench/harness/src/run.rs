@@ -301,6 +301,7 @@ fn write_page(
 ) -> Result<PathBuf, BenchError> {
     let path = folder.join(PAGE_FILE);
     let shown = page::view::RecordView::new(record, samples, slices, folder.join(RECORD_FILE));
-    std::fs::write(&path, page::render(&[shown], &[])).map_err(BenchError::io("write", &path))?;
+    std::fs::write(&path, page::write_html(&[shown], &[]))
+        .map_err(BenchError::io("write", &path))?;
     Ok(path)
 }

@@ -5,15 +5,14 @@
 //! from a record; a row without one says so. A ratio of ours and theirs is never made: machine,
 //! model and year differ.
 
+mod answers;
 mod arithmetic;
 mod data;
 mod document;
-mod found;
+mod suites;
 
-use std::collections::BTreeMap;
-
-use self::data::Seeds;
-use crate::{error::BenchError, loaded::Loaded, suite::Suite, suites::suite_named};
+use self::{data::Seeds, suites::NamedSuites};
+use crate::{error::BenchError, loaded::Loaded};
 
 /// The data file, as it travels inside the binary.
 const DATA: &str = include_str!("../../seeds.toml");
@@ -21,34 +20,11 @@ const DATA: &str = include_str!("../../seeds.toml");
 /// Writes the document in Markdown. `command` is what makes it again, for its first lines.
 ///
 /// # Errors
-/// When the data file means nothing.
+/// When the data file contradicts itself.
 pub fn seeds(records: &[Loaded], command: &str) -> Result<String, BenchError> {
     let seeds = Seeds::parse(DATA)?;
-    let suites = Suites::named_in(&seeds);
-    Ok(document::Document { seeds: &seeds, suites: &suites, records }.markdown(command))
-}
-
-/// The embedded suites that the data file names, as far as they exist by now.
-struct Suites(BTreeMap<String, Suite>);
-
-impl Suites {
-    fn named_in(seeds: &Seeds) -> Self {
-        let rows = || seeds.tables.iter().flat_map(|table| &table.rows);
-        let ours = rows().flat_map(|row| row.ours.iter().map(|answer| &answer.suite));
-        let to_come = rows().filter_map(|row| row.not_built.as_ref());
-        let whole = seeds.tables.iter().flat_map(|table| table.answers.iter().map(|of| &of.suite));
-        let main = "main".to_owned();
-        let names = ours.chain(to_come).chain(whole).chain([&main]);
-        let parsed = |name: &String| {
-            let known = suite_named(name).ok().filter(|_| !name.ends_with(".toml"))?;
-            Some((name.clone(), Suite::parse(name, &known.text).ok()?))
-        };
-        Self(names.filter_map(parsed).collect())
-    }
-
-    fn of(&self, name: &str) -> Option<&Suite> {
-        self.0.get(name)
-    }
+    let suites = NamedSuites::parse(&seeds);
+    Ok(document::Document { seeds: &seeds, suites: &suites, records }.write(command))
 }
 
 #[cfg(test)]
@@ -57,16 +33,16 @@ mod tests {
 
     use super::{data::Kind, *};
 
-    fn data() -> Seeds {
+    fn parse_data() -> Seeds {
         Seeds::parse(DATA).unwrap()
     }
 
     #[test]
     fn the_five_reports_disagree_with_their_own_tables_in_at_least_thirty_places() {
-        let seeds = data();
+        let seeds = parse_data();
         let mut places = 0;
         for check in &seeds.checks {
-            let (computed, agrees) = check.judged().unwrap();
+            let (computed, agrees) = check.judge().unwrap();
             let [low, high] = check.printed.ends();
             let shown = format!("{}: {} = {computed}", check.claim, check.compute);
             match check.kind {
@@ -86,11 +62,11 @@ mod tests {
 
     #[test]
     fn every_row_that_is_named_as_ours_is_in_its_suite() {
-        let seeds = data();
-        let suites = Suites::named_in(&seeds);
+        let seeds = parse_data();
+        let suites = NamedSuites::parse(&seeds);
         for table in &seeds.tables {
             for answer in table.rows.iter().flat_map(|row| &row.ours) {
-                let Some(suite) = suites.of(&answer.suite) else {
+                let Some(suite) = suites.find(&answer.suite) else {
                     println!("not built yet: suite {}", answer.suite);
                     continue;
                 };
@@ -108,7 +84,7 @@ mod tests {
             println!("skipped: no src/selftest/traps.rs");
             return;
         };
-        for table in data().tables {
+        for table in parse_data().tables {
             for trap in &table.traps {
                 let quoted = format!("\"{trap}\"");
                 assert!(source.contains(&quoted), "{}: no trap {trap}", table.name);
@@ -126,17 +102,17 @@ mod tests {
         let mut heads = Vec::new();
         for pair in lines.windows(2) {
             if pair[0].starts_with('|') && is_rule(&pair[1]) {
-                heads.push(squeezed(&pair[0]));
+                heads.push(squeeze(&pair[0]));
             }
             if pair[0].starts_with("concurrency  ops") || pair[0].starts_with("mode  ") {
-                heads.push(squeezed(&pair[0]));
+                heads.push(squeeze(&pair[0]));
             }
         }
         heads
     }
 
     /// Without the spaces that line columns up.
-    fn squeezed(line: &str) -> String {
+    fn squeeze(line: &str) -> String {
         let words: Vec<&str> = line.split(['|', ' ', '\t']).filter(|w| !w.is_empty()).collect();
         words.join(" ")
     }
@@ -148,7 +124,7 @@ mod tests {
             println!("skipped: no ../shared/seeds");
             return;
         };
-        let seeds = data();
+        let seeds = parse_data();
         let mut seen = 0;
         for file in files {
             let path = file.unwrap().path();
@@ -158,7 +134,7 @@ mod tests {
             let mut wanted = heads(&text);
             for table in seeds.tables.iter().filter(|table| table.report == report) {
                 for head in &table.heads {
-                    let head = squeezed(&head.replace("**", ""));
+                    let head = squeeze(&head.replace("**", ""));
                     let at = wanted.iter().position(|known| *known == head);
                     let (name, missing) = (&table.name, "no table begins with");
                     let at = at.unwrap_or_else(|| panic!("{report}, {name}: {missing} {head}"));
@@ -176,7 +152,7 @@ mod tests {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let page = root.join("docs/seeds.md");
         let text = std::fs::read_to_string(&page).unwrap();
-        let command = document::command_of(&text).expect("the document names its command");
+        let command = document::find_command(&text).expect("the document names its command");
         let records: Vec<Loaded> = command
             .split_whitespace()
             .filter(|word| word.starts_with("bench/records/"))

@@ -21,7 +21,7 @@ const NAMES: &[&str] = &["chromium", "chromium-browser", "google-chrome"];
 
 #[test]
 fn filters_keyboard_download_and_silence_in_a_real_browser() {
-    let Some(program) = NAMES.iter().find_map(|name| found(name)) else {
+    let Some(program) = NAMES.iter().find_map(|name| find_program(name)) else {
         println!("skipped: no Chromium on the path ({})", NAMES.join(", "));
         return;
     };
@@ -152,26 +152,26 @@ fn the_download_is_the_record(browser: &mut Browser, page: &str, folder: &Path) 
         std::thread::sleep(Duration::from_millis(50));
     };
     let again = Report::read(std::slice::from_ref(&file)).unwrap();
-    let kept = Report::read(&[kept()]).unwrap();
+    let kept = Report::read(&[known_record()]).unwrap();
     assert_eq!(again.markdown(), kept.markdown());
     assert!(Loaded::read(&file).is_ok());
 }
 
 const SHOWN: &str = "document.querySelectorAll('.counted:not(.off)').length";
 
-fn kept() -> PathBuf {
+fn known_record() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../records/2026-11-22-verify-known")
 }
 
 fn page(folder: &Path) -> String {
-    let text = Report::read(&[kept()]).unwrap().html();
+    let text = Report::read(&[known_record()]).unwrap().html();
     assert!(text.len() < PAGE_BYTES_MAX, "{} bytes", text.len());
     let path = folder.join("report.html");
     fs::write(&path, text).unwrap();
     format!("file://{}", path.display())
 }
 
-fn found(name: &str) -> Option<PathBuf> {
+fn find_program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
 }

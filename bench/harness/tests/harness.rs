@@ -40,7 +40,7 @@ fn a_run_writes_record_samples_and_page_and_has_an_aa_row() {
     // 12 blocks and one of warm-up, three arms, two samples and a slice each.
     assert_eq!(samples(&outcome).len(), 13 * 3 * 3);
     let table = confide_bench::table(&outcome.record);
-    assert!(table.contains("A/A work") && table.contains("A/A: passed"), "{table}");
+    assert!(table.contains("A/A work") && table.contains("A/A passed, 1 of 1."), "{table}");
 }
 
 #[test]
@@ -184,7 +184,7 @@ fn an_arm_that_says_nothing_sensible_is_left_out_with_the_reason() {
     let arms = record["arms"].as_array().unwrap();
     let arm = arms.iter().find(|arm| arm["name"] == "b").unwrap();
     assert!(arm["given_up"].as_str().unwrap().contains("unexpected line: nonsense"));
-    assert!(table(&outcome.record).contains("left out: one, arm b: "));
+    assert!(table(&outcome.record).contains("Left out: one, b: "));
 }
 
 #[test]
@@ -196,7 +196,7 @@ fn an_arm_without_what_it_needs_is_not_run_and_says_why() {
     let record = json(&outcome.record_path);
     assert_eq!(row(&record, "a", true)["blocks"], 12);
     assert!(record["voids"].as_array().unwrap().is_empty());
-    assert!(table(&outcome.record).contains("not run: one, arm b: no wheel"));
+    assert!(table(&outcome.record).contains("Left out: one, b: no wheel"));
 }
 
 #[test]
@@ -207,7 +207,7 @@ fn an_arm_that_says_it_cannot_work_here_is_left_out_and_its_first_block_counts()
     let record = json(&outcome.record_path);
     assert_eq!(row(&record, "a", true)["blocks"], 12);
     assert!(record["voids"].as_array().unwrap().is_empty());
-    assert!(table(&outcome.record).contains("one, arm b: no direct I/O here"));
+    assert!(table(&outcome.record).contains("Left out: one, b: no direct I/O here"));
 }
 
 #[test]

@@ -111,7 +111,7 @@ fn literals(source: &str) -> Vec<String> {
 }
 
 /// What a literal names that it should not.
-fn named(literal: &str, names: &BTreeSet<String>) -> Option<String> {
+fn find_name(literal: &str, names: &BTreeSet<String>) -> Option<String> {
     let own = OWN.iter().fold(literal.to_owned(), |text, own| text.replace(own, " "));
     let is_part = |c: char| c.is_ascii_alphanumeric() || "-/_".contains(c);
     let is_product = |word: &str| {
@@ -139,8 +139,9 @@ fn no_product_is_named_in_the_harness_itself() {
             if literal == "confide" && SELF.contains(&file.as_str()) {
                 continue;
             }
-            found
-                .extend(named(&literal, &names).map(|word| format!("{file}: {word}: {literal:?}")));
+            found.extend(
+                find_name(&literal, &names).map(|word| format!("{file}: {word}: {literal:?}")),
+            );
         }
     }
     assert!(read > 1000, "{read} literals");
@@ -150,7 +151,7 @@ fn no_product_is_named_in_the_harness_itself() {
 #[test]
 fn a_name_is_found_where_it_stands() {
     let names = names_of_suites();
-    let of = |source: &str| literals(source).iter().find_map(|literal| named(literal, &names));
+    let of = |source: &str| literals(source).iter().find_map(|literal| find_name(literal, &names));
     assert_eq!(of("let x = \"the gateway here\";").as_deref(), Some("gateway"));
     assert_eq!(of("a.starts_with(\"ra-\")").as_deref(), Some("ra-"));
     assert_eq!(of("if bench == \"chat/kept\" {}").as_deref(), Some("chat/kept"));

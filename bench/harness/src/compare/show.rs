@@ -1,35 +1,39 @@
-//! A comparison for people: a table at a terminal, the same in Markdown, and JSON.
+//! A comparison for people: at a terminal, in Markdown, as a page; and JSON for programs.
 
-use std::fmt::Write;
-
-use super::{CONFOUNDED, ComparedRow, Comparison, Outcome, Spread, scope::Place};
+use super::{CONFOUNDED, ComparedRow, Comparison, Outcome, Side, Spread, scope::Place};
 use crate::{
-    format::{digits, ratio_places, value},
-    text_table::TextTable,
+    document::{
+        Block, Cell, Column, Content, Item, Section, Table, html, markdown,
+        text::{self, Terminal},
+    },
+    format::{digits, value},
+    page::plot::{Axis, Track},
+    rows::text::ratio,
     validity::Validity,
 };
-
-const HEAD: [&str; 5] = ["layer", "A", "B", "cost of B over A", "n"];
 
 impl Comparison {
     /// A table and what has to be known to read it; ends in a newline.
     pub fn text(&self) -> String {
-        let mut out = self.sides();
-        if self.refused.is_empty() {
-            out.push('\n');
-            out.push_str(&self.text_table(|cell| cell).columns(&[]));
-        }
-        out + &self.notes("")
+        let sections = self.sections();
+        let unnamed = sections.map(|section| Section { heading: String::new(), ..section });
+        text::write(&unnamed, Terminal::UNLIMITED)
     }
 
     /// The same in Markdown.
     pub fn markdown(&self) -> String {
-        let mut out = format!("```\n{}```\n\n", self.sides());
-        if self.refused.is_empty() {
-            let table = self.text_table(|cell| cell.replace('|', "\\|"));
-            out.push_str(&table.markdown(&[1, 2]));
-        }
-        out + &self.notes("- ")
+        markdown::write(&self.sections(), "##")
+    }
+
+    /// One page that works offline. It has no script: there is nothing to filter.
+    pub fn html(&self) -> String {
+        let title = "Two machines, by their records";
+        let introduction = "<p>Arms of one run met in the same blocks; these never did. With one record on a \
+                            side nothing tells the treatment from the machine: the figure is \
+                            <i>confounded</i> and has no interval.</p>";
+        let sections = html::write(&self.sections());
+        let body = format!("<main>\n<h1>{title}</h1>\n{introduction}\n{sections}</main>\n");
+        html::write_page(title, "", &body)
     }
 
     /// Everything, for programs.
@@ -40,102 +44,102 @@ impl Comparison {
         Ok(serde_json::to_string_pretty(self)? + "\n")
     }
 
-    pub(crate) fn sides(&self) -> String {
-        let mut out = String::new();
-        for (side, places) in [("A", &self.a), ("B", &self.b)] {
-            for place in places {
-                let _ = writeln!(out, "{side}  {}", describe_place(place));
-            }
-        }
+    fn sections(&self) -> [Section; 3] {
+        let costs = match self.rows.as_slice() {
+            [] => vec![Block::Paragraph("Nothing was compared.".to_owned())],
+            rows => vec![Block::Table(cost_table(rows))],
+        };
+        let notes = self.notes();
+        let items = notes.into_iter().map(|text| Item { text, ..Item::default() }).collect();
+        [
+            Section::new("The records", vec![Block::Code(self.sides().join("\n"))]),
+            Section {
+                about: "Of B over A: right of the line is dearer. A bar is the 95 % interval over boots or \
+                        machines; a square has none."
+                    .to_owned(),
+                ..Section::new("Costs", costs)
+            },
+            Section::new("What has to be known to read it", vec![Block::List(items)]),
+        ]
+    }
+
+    /// The records of both sides, and how fast their processors are.
+    fn sides(&self) -> Vec<String> {
+        let sides = [("A", &self.a), ("B", &self.b)];
+        let places = sides.iter().flat_map(|(side, places)| {
+            places.iter().map(move |place| format!("{side}  {}", describe_place(place)))
+        });
+        let mut lines: Vec<String> = places.collect();
         let calibration = |places: &[Place]| {
             let known: Vec<f64> = places.iter().filter_map(|place| place.calibration_us).collect();
             confide_estimate::mean(&known)
         };
         if let (Some(a), Some(b)) = (calibration(&self.a), calibration(&self.b)) {
-            let _ = writeln!(
-                out,
-                "calibration loop: {} us on A, {} us on B, x{:.3}: arithmetic alone, no memory and \
-                 no device",
+            lines.push(format!(
+                "calibration loop: {} us on A, {} us on B, x{:.3}: arithmetic alone, no memory and no \
+                 device",
                 digits(a),
                 digits(b),
                 b / a
-            );
+            ));
         }
-        out
-    }
-
-    /// The rows under their head, each cell as `escape` writes it.
-    fn text_table(&self, escape: impl Fn(String) -> String) -> TextTable {
-        let mut table = TextTable::new(&HEAD);
-        self.rows.iter().for_each(|row| table.push(line(row).map(&escape)));
-        table
-    }
-
-    pub(crate) fn lines(&self) -> Vec<[String; 5]> {
-        let mut lines = vec![HEAD.map(str::to_owned)];
-        lines.extend(self.rows.iter().map(line));
         lines
     }
 
-    pub(crate) fn notes(&self, bullet: &str) -> String {
-        let mut out = String::from("\n");
-        for refusal in &self.refused {
-            let _ = writeln!(out, "{bullet}not compared: {refusal}");
-        }
-        for row in &self.rows {
-            let mut say = |text: String| {
-                let _ = writeln!(out, "{bullet}{}: {text}", row.label);
-            };
-            match &row.result {
-                Outcome::Refused { reasons } => {
-                    for refusal in reasons {
-                        say(format!("not compared: {refusal}"));
-                    }
-                }
-                Outcome::Columns { reason } => say(format!("no ratio: {reason}")),
-                _ => {}
-            }
-            row.says.iter().cloned().for_each(&mut say);
-            if let Some(floor) = &row.to_floor {
-                say(format!(
-                    "x{:.3} after each is divided by its own floor ({}: {} of it on A, {} on B)",
-                    floor.ratio,
-                    floor.name,
-                    digits(floor.a),
-                    digits(floor.b)
-                ));
-            }
-            for (side, twins) in [("A", &row.a.twins), ("B", &row.b.twins)] {
-                let shown: Vec<String> = twins.iter().map(|[v, l, h]| ratio(*v, *l, *h)).collect();
-                if !shown.is_empty() && !matches!(row.result, Outcome::Refused { .. }) {
-                    say(format!("A/A on {side} {}", shown.join(", ")));
-                }
-            }
-        }
+    /// Refusals, A/A ratios, floors: one line each.
+    fn notes(&self) -> Vec<String> {
+        let mut notes: Vec<String> =
+            self.refused.iter().map(|refusal| format!("not compared: {refusal}")).collect();
+        notes.extend(self.rows.iter().flat_map(row_notes));
         if self.rows.iter().any(|row| matches!(row.result, Outcome::Confounded { .. })) {
-            let _ = writeln!(
-                out,
-                "{bullet}{CONFOUNDED}: one machine or boot on a side. The difference is theirs, with \
-                 everything that differs between them, not the treatment's; it has no interval. \
-                 Give several records a side (--a, --b), of several boots or machines"
-            );
+            notes.push(format!(
+                "{CONFOUNDED}: one machine or boot on a side. The difference is theirs, with everything \
+                 that differs between them, not the treatment's; it has no interval. Give several records \
+                 a side (--a, --b), of several boots or machines"
+            ));
         }
         if self.rows.iter().any(|row| matches!(row.result, Outcome::Clustered { .. })) {
-            let _ = writeln!(
-                out,
-                "{bullet}intervals are over boots or machines, however many blocks each ran; boots \
-                 of one machine on a side say nothing about other machines"
+            notes.push(
+                "intervals are over boots or machines, however many blocks each ran; boots of one machine \
+                 on a side say nothing about other machines"
+                    .to_owned(),
             );
         }
         if self.refused.is_empty() && !self.differs.is_empty() {
-            let _ = writeln!(
-                out,
-                "{bullet}what the first records tell differently, the treatment among it: {}",
+            notes.push(format!(
+                "what the first records tell differently, the treatment among it: {}",
                 self.differs.join("; ")
-            );
+            ));
         }
-        out
+        notes
     }
+}
+
+fn row_notes(row: &ComparedRow) -> Vec<String> {
+    let mut notes = match &row.result {
+        Outcome::Refused { reasons } => {
+            reasons.iter().map(|refusal| format!("not compared: {refusal}")).collect()
+        }
+        Outcome::Columns { reason } => vec![format!("no ratio: {reason}")],
+        _ => Vec::new(),
+    };
+    notes.extend(row.says.iter().cloned());
+    if let Some(floor) = &row.to_floor {
+        notes.push(format!(
+            "x{:.3} after each is divided by its own floor ({}: {} of it on A, {} on B)",
+            floor.ratio,
+            floor.name,
+            digits(floor.a),
+            digits(floor.b)
+        ));
+    }
+    for (side, twins) in [("A", &row.a.twins), ("B", &row.b.twins)] {
+        let twins: Vec<String> = twins.iter().map(|[v, l, h]| ratio(*v, *l, *h)).collect();
+        if !twins.is_empty() && !matches!(row.result, Outcome::Refused { .. }) {
+            notes.push(format!("A/A on {side} {}", twins.join(", ")));
+        }
+    }
+    notes.into_iter().map(|note| format!("{}: {note}", row.label)).collect()
 }
 
 fn describe_place(place: &Place) -> String {
@@ -152,15 +156,44 @@ fn describe_place(place: &Place) -> String {
     )
 }
 
-fn line(row: &ComparedRow) -> [String; 5] {
-    let figure = |side: &super::Side| {
-        side.value.map_or_else(|| "–".into(), |number| value(&row.metric, number))
-    };
-    let counts = |side: &super::Side| match side.clusters {
-        1 => format!("{}", side.blocks),
-        clusters => format!("{} in {clusters}", side.blocks),
-    };
-    let cost = match &row.result {
+fn cost_table(rows: &[ComparedRow]) -> Table {
+    let columns = vec![
+        Column::label("layer"),
+        Column::number("A"),
+        Column::number("B"),
+        Column::text("cost of B over A").with_name("cost"),
+        Column::text("drawn").with_name("").with_class("wide"),
+        Column::text("n"),
+    ];
+    let mut table = Table::new("Costs of B over A", columns);
+    let (mut low, mut high) = (0.95f64, 1.05f64);
+    let ends = rows.iter().filter_map(ratio_ends).flat_map(|(ends, _)| ends);
+    for end in ends.filter(|end| end.is_finite() && *end > 0.0) {
+        (low, high) = (low.min(end), high.max(end));
+    }
+    let axis = Axis::of_ratios(low, high, 0.0);
+    for row in rows {
+        let figure = |side: &Side| {
+            side.value.map_or_else(|| "–".into(), |number| value(&row.metric, number))
+        };
+        let counts = |side: &Side| match side.clusters {
+            1 => format!("{}", side.blocks),
+            clusters => format!("{} in {clusters}", side.blocks),
+        };
+        table.push(vec![
+            Cell::from(row.label.clone()).with_note(format!("{}, {}", row.model, row.metric)),
+            figure(&row.a).into(),
+            figure(&row.b).into(),
+            describe_cost(row).into(),
+            Cell::new(Content::Markup, draw_ratio(row, &axis)),
+            format!("{} and {}", counts(&row.a), counts(&row.b)).into(),
+        ]);
+    }
+    table
+}
+
+fn describe_cost(row: &ComparedRow) -> String {
+    match &row.result {
         Outcome::Refused { reasons } => {
             let first = reasons.first().map(ToString::to_string).unwrap_or_default();
             format!("not compared ({})", first.split(':').next().unwrap_or_default())
@@ -175,27 +208,73 @@ fn line(row: &ComparedRow) -> [String; 5] {
             };
             format!("{number}, {CONFOUNDED}, no interval")
         }
-        Outcome::Clustered { ratio: Some(spread), .. } => clustered(spread),
-        Outcome::Clustered { ratio: None, difference } => format!(
-            "{} [{}, {}], {} and {} clusters",
-            value(&row.metric, difference.value),
-            value(&row.metric, difference.low),
-            value(&row.metric, difference.high),
-            difference.clusters[0],
-            difference.clusters[1]
-        ),
+        Outcome::Clustered { ratio: Some(spread), .. } => {
+            let Spread { value, low, high, clusters: [a, b], few, .. } = *spread;
+            let few = if few { ", too few to tell them apart" } else { "" };
+            format!("{}, {a} and {b} clusters{few}", ratio(value, low, high))
+        }
+        Outcome::Clustered { ratio: None, difference } => {
+            let ends = [difference.value, difference.low, difference.high];
+            let [middle, low, high] = ends.map(|number| value(&row.metric, number));
+            let [a, b] = difference.clusters;
+            format!("{middle} [{low}, {high}], {a} and {b} clusters")
+        }
+    }
+}
+
+/// Low, value and high of a ratio, and whether the ends are an interval.
+fn ratio_ends(row: &ComparedRow) -> Option<([f64; 3], bool)> {
+    match &row.result {
+        Outcome::Clustered { ratio: Some(spread), .. } => {
+            Some(([spread.low, spread.value, spread.high], true))
+        }
+        Outcome::Confounded { ratio: Some(ratio), .. } => Some(([*ratio; 3], false)),
+        _ => None,
+    }
+}
+
+fn draw_ratio(row: &ComparedRow, axis: &Axis) -> String {
+    let ends = ratio_ends(row);
+    let interval = ends.and_then(|([low, _, high], is)| is.then_some([low, high]));
+    let mark = if interval.is_some() { "good" } else { "mute" };
+    let value = ends.map(|([_, value, _], _)| value);
+    Track { axis, colour: "calm", mark, band: None, hair: None, interval, value }.write()
+}
+
+#[cfg(test)]
+mod tests {
+    use confide_estimate::Random;
+
+    use crate::{
+        compare::{compare, scope::CompareOptions},
+        loaded::Loaded,
+        selftest::synthetic::{Noise, Shape, blocks, loaded},
     };
-    let n = format!("{} and {}", counts(&row.a), counts(&row.b));
-    [row.label.clone(), figure(&row.a), figure(&row.b), cost, n]
-}
 
-fn clustered(spread: &Spread) -> String {
-    let [x, y] = spread.clusters;
-    let few = if spread.few { ", too few to tell them apart" } else { "" };
-    format!("{}, {x} and {y} clusters{few}", ratio(spread.value, spread.low, spread.high))
-}
+    fn machines(seeds: std::ops::Range<u64>) -> Vec<Loaded> {
+        let arms = [("a", false, 0.0), ("a", true, 0.0), ("b", false, 0.1)];
+        let machine = |seed: u64| {
+            let slices = blocks(&arms, 12, Noise::Quiet, &mut Random::new(seed));
+            loaded(&Shape::default(), 1_000 + seed, Vec::new(), slices).unwrap()
+        };
+        seeds.map(machine).collect()
+    }
 
-fn ratio(value: f64, low: f64, high: f64) -> String {
-    let places = ratio_places(low, high);
-    format!("x{value:.places$} [{low:.places$}, {high:.places$}]")
+    #[test]
+    fn one_record_a_side_has_no_bar_and_many_have_one() {
+        let options = CompareOptions::default();
+        let one = compare(&machines(1..2), &machines(2..3), &options).html();
+        assert!(one.contains("confounded: machine") && one.contains("dot mute"), "{one}");
+        assert!(!one.contains("class=\"ci\"") && !one.contains("<script"));
+        let many = compare(&machines(10..16), &machines(20..26), &options).html();
+        assert!(many.contains("class=\"ci\"") && many.contains("dot good"));
+    }
+
+    #[test]
+    fn what_is_refused_is_said_and_not_drawn() {
+        let mut other = machines(1..2);
+        other[0].record.partial = Some("<b>another".into());
+        let page = compare(&machines(2..3), &other, &CompareOptions::default()).html();
+        assert!(page.contains("Nothing was compared") && !page.contains("<b>another"), "{page}");
+    }
 }

@@ -5,11 +5,15 @@ use std::{collections::BTreeMap, fmt::Write};
 use confide_estimate::{mean, supported_quantile};
 
 use super::{
-    html::{data, escape, scroll},
-    plot::{Axis, Ink, LEFT, RIGHT, TOP, WIDTH, grid_x, grid_y, legend, open},
+    plot::{
+        Axis, CaseCharts, DrawnArm, Ink, LEFT, RIGHT, TOP, WIDTH, bench_attributes, draw_axis_y,
+        draw_grid_x, draw_grid_y, drawn_arms, legend, open_figure,
+    },
+    tables::number_cell,
     view::RecordView,
 };
 use crate::{
+    document::{Block, Cell, Column, Section, Table},
     format::{digits, labels, value},
     plan::cases,
     samples::{Place, Sample, Slice},
@@ -29,114 +33,93 @@ const STRIP: f64 = 34.0;
 /// A distribution has no strip: its plot takes the room, so that both charts are as high.
 const TALL: f64 = PLOT + 50.0;
 
-/// One arm at one case.
-pub(super) struct Curve {
-    pub(super) ink: Ink,
-    /// Of all valid samples.
-    pub(super) values: Vec<f64>,
+/// The values and runs of one arm at one case.
+struct Curve {
+    ink: Ink,
+    /// The values of all valid samples.
+    values: Vec<f64>,
     /// Time in seconds, value of the run, whether it is void.
     points: Vec<(f64, f64, bool)>,
     disturbed: usize,
 }
 
-/// All charts of a run.
-pub(super) fn section(shown: &RecordView<'_>, index: usize, many: bool) -> String {
-    let Some(suite) = &shown.suite else { return String::new() };
-    let record = shown.record;
-    let mut out = format!(
-        "<section class=\"group\">\n<h2 id=\"charts-{index}\">Distributions, and samples in time \
-         order</h2>\n<p class=\"soft\">First the share of samples at or below a value, per arm; \
-         then each run of each arm at its time, voids as crosses; below it the share of the time \
-         in which tasks waited for a CPU (PSI, pale) and CPU time stolen by the hypervisor \
-         (dark), with a tick under each disturbed run.</p>\n"
-    );
+/// Two charts for each case; on a page of `many` records most of them are folded.
+pub(super) fn distributions(view: &RecordView<'_>, number: usize, many: bool) -> Section {
     let open_cases = if many { OPEN_CASES_OF_MANY } else { OPEN_CASES };
-    let mut drawn = 0;
-    for bench in &suite.benches {
+    let mut blocks = Vec::new();
+    for bench in view.suite.iter().flat_map(|suite| &suite.benches) {
         let Some(metric) = bench.metrics.iter().find(|m| m.headline && m.compare) else { continue };
-        for case in cases(bench, record.effort) {
-            let curves = curves(shown, bench, metric, &case.key);
+        for case in cases(bench, view.record.effort) {
+            let curves = curves(view, bench, metric, &case.key);
             if curves.iter().all(|curve| curve.values.is_empty()) {
                 continue;
             }
-            drawn += 1;
-            let here: Vec<&Slice> = shown
+            let drawn = blocks.len() + 1;
+            let here: Vec<&Slice> = view
                 .slices
                 .iter()
                 .filter(|s| s.place.bench == bench.name && s.place.case == case.key && !s.warmup)
                 .collect();
-            let title = [bench.name.as_str(), case.key.as_str()].join(" ");
-            let id = format!("r{index}c{drawn}");
-            let _ = write!(
-                out,
-                "<details class=\"case item\"{}{}><summary>{}</summary>{}<div class=\"charts\">",
-                keys(shown, bench, &metric.name),
-                if drawn <= open_cases { " open" } else { "" },
-                escape(title.trim()),
-                legend(curves.iter().map(|curve| &curve.ink)),
-            );
-            distribution(&mut out, &id, metric, &curves);
-            timeline(&mut out, &id, metric, &curves, &here);
-            let _ = writeln!(out, "</div>{}</details>", numbers(metric, &curves));
+            let id = format!("r{number}c{drawn}");
+            let charts = CaseCharts {
+                attributes: bench_attributes(view, bench, &metric.name),
+                is_open: drawn <= open_cases,
+                title: format!("{} {}", bench.name, case.key),
+                legend: legend(curves.iter().map(|curve| &curve.ink)),
+                figures: draw_distribution(&id, metric, &curves)
+                    + &draw_timeline(&id, metric, &curves, &here),
+                class: "charts",
+                numbers: Some(numbers(metric, &curves)),
+            };
+            blocks.push(Block::Markup(charts.write()));
         }
     }
-    if drawn == 0 { String::new() } else { out + "</section>\n" }
-}
-
-/// What the filters know of a chart: all arms of its bench.
-pub(super) fn keys(shown: &RecordView<'_>, bench: &Bench, metric: &str) -> String {
-    data(&[
-        ("suite", &shown.record.suite.name),
-        ("layer", shown.layer(&bench.name, &bench.model).id()),
-        ("arm", &bench.arms.join("\n")),
-        ("metric", metric),
-    ])
+    Section {
+        id: format!("charts-{number}"),
+        heading: "Distributions, and samples in time order".to_owned(),
+        about: "First the share of samples at or below a value, per arm; then each run of each arm at its \
+                time, voids as crosses; below it the share of the time in which tasks waited for a CPU \
+                (PSI, pale) and CPU time stolen by the hypervisor (dark), with a tick under each disturbed \
+                run."
+            .to_owned(),
+        blocks,
+    }
 }
 
 /// Every arm of a bench at a case, the A/A arm last.
-pub(super) fn curves(
-    shown: &RecordView<'_>,
-    bench: &Bench,
-    metric: &Metric,
-    case: &str,
-) -> Vec<Curve> {
+fn curves(view: &RecordView<'_>, bench: &Bench, metric: &Metric, case: &str) -> Vec<Curve> {
     let mut by_run: BTreeMap<(&str, bool, u32), Vec<f64>> = BTreeMap::new();
     let here = |place: &Place| place.bench == bench.name && place.case == case;
-    for sample in shown.samples.iter().filter(|s: &&Sample| !s.warmup && here(&s.place)) {
+    for sample in view.samples.iter().filter(|s: &&Sample| !s.warmup && here(&s.place)) {
         if let Some(value) = sample.metrics.get(&metric.name) {
             let place = &sample.place;
             by_run.entry((&place.arm, place.twin, place.block)).or_default().push(*value);
         }
     }
-    let slices: Vec<&Slice> = shown.slices.iter().filter(|s| !s.warmup && here(&s.place)).collect();
-    let twin = bench.arms.first().map(|arm| (arm, true));
-    let arms = bench.arms.iter().map(|arm| (arm, false)).chain(twin);
-    arms.enumerate()
-        .map(|(index, (arm, twin))| {
-            let known = shown.record.arms.iter().find(|known| known.name == *arm);
-            let label = known.map_or(arm.as_str(), |known| known.label.as_str());
-            let (mut values, mut points, mut disturbed) = (Vec::new(), Vec::new(), 0);
-            for slice in slices.iter().filter(|s| s.place.arm == *arm && s.place.twin == twin) {
-                disturbed += usize::from(!slice.disturbed.is_empty());
-                let of_run = slice.metrics.get(&metric.name).copied();
-                let key = (arm.as_str(), twin, slice.place.block);
-                let of_samples = by_run.remove(&key).unwrap_or_default();
-                if let Some(centre) = metric.stat.of(&of_samples).or(of_run) {
-                    points.push((slice.started_s, centre, slice.void.is_some()));
-                }
-                if slice.void.is_none() {
-                    let alone = of_run.filter(|_| of_samples.is_empty());
-                    values.extend(of_samples.into_iter().chain(alone));
-                }
+    let slices: Vec<&Slice> = view.slices.iter().filter(|s| !s.warmup && here(&s.place)).collect();
+    let mut curve = |DrawnArm { name, is_twin, ink }: DrawnArm<'_>| {
+        let (mut values, mut points, mut disturbed) = (Vec::new(), Vec::new(), 0);
+        for slice in slices.iter().filter(|s| s.place.arm == name && s.place.twin == is_twin) {
+            disturbed += usize::from(!slice.disturbed.is_empty());
+            let of_run = slice.metrics.get(&metric.name).copied();
+            let key = (slice.place.arm.as_str(), is_twin, slice.place.block);
+            let of_samples = by_run.remove(&key).unwrap_or_default();
+            if let Some(centre) = metric.stat.of(&of_samples).or(of_run) {
+                points.push((slice.started_s, centre, slice.void.is_some()));
             }
-            Curve { ink: Ink::new(index, label, twin), values, points, disturbed }
-        })
-        .collect()
+            if slice.void.is_none() {
+                let alone = of_run.filter(|_| of_samples.is_empty());
+                values.extend(of_samples.into_iter().chain(alone));
+            }
+        }
+        Curve { ink, values, points, disturbed }
+    };
+    drawn_arms(view, bench).into_iter().map(&mut curve).collect()
 }
 
-fn distribution(out: &mut String, id: &str, metric: &Metric, curves: &[Curve]) {
+fn draw_distribution(id: &str, metric: &Metric, curves: &[Curve]) -> String {
     let all = || curves.iter().flat_map(|curve| curve.values.iter().copied());
-    let Some(axis) = Axis::over(all()) else { return };
+    let Some(axis) = Axis::covering(all()) else { return String::new() };
     let samples = curves.iter().map(|curve| curve.values.len()).max().unwrap_or_default();
     let described = curves.iter().filter_map(|curve| {
         let middle = confide_estimate::quantile(&curve.values, 0.5)?;
@@ -150,24 +133,18 @@ fn distribution(out: &mut String, id: &str, metric: &Metric, curves: &[Curve]) {
         if samples == 1 { "sample" } else { "samples" },
         if axis.log { ", logarithmic" } else { "" }
     );
-    out.push_str(&open(&format!("{id}e"), &caption, &described, TOP + TALL + 24.0));
+    let mut out = open_figure(&format!("{id}e"), &caption, &described, TOP + TALL + 24.0);
     for share in [0.0, 0.25, 0.5, 0.75, 1.0] {
-        grid_y(out, TOP + TALL * (1.0 - share), &format!("{:.0} %", share * 100.0));
+        draw_grid_y(&mut out, TOP + TALL * (1.0 - share), &format!("{:.0} %", share * 100.0));
     }
     let ticks = axis.ticks(5);
     for (tick, label) in ticks.iter().zip(labels(&metric.name, &ticks)) {
-        grid_x(out, axis.place(*tick, LEFT, WIDTH - RIGHT), TOP + TALL, &label);
+        draw_grid_x(&mut out, axis.place(*tick, LEFT, WIDTH - RIGHT), TOP + TALL, &label);
     }
     for curve in curves.iter().filter(|curve| !curve.values.is_empty()) {
-        let _ = write!(
-            out,
-            "<path d=\"{}\" fill=\"none\" style=\"stroke:{}\" stroke-width=\"2\"{}/>",
-            steps(&curve.values, &axis),
-            curve.ink.colour(),
-            curve.ink.dash(),
-        );
+        out += &curve.ink.line(&steps(&curve.values, &axis), 2.0);
     }
-    out.push_str("</svg></figure>");
+    out + "</svg></figure>"
 }
 
 /// A rising staircase, thinned to what can be seen.
@@ -186,9 +163,9 @@ fn steps(values: &[f64], axis: &Axis) -> String {
     path
 }
 
-fn timeline(out: &mut String, id: &str, metric: &Metric, curves: &[Curve], slices: &[&Slice]) {
+fn draw_timeline(id: &str, metric: &Metric, curves: &[Curve], slices: &[&Slice]) -> String {
     let all = || curves.iter().flat_map(|curve| curve.points.iter().map(|point| point.1));
-    let Some(axis) = Axis::over(all()) else { return };
+    let Some(axis) = Axis::covering(all()) else { return String::new() };
     let times = || slices.iter().map(|slice| slice.started_s);
     let from = times().fold(f64::INFINITY, f64::min);
     let to = slices.iter().map(|s| s.started_s + s.wall_s).fold(from, f64::max).max(from + 0.1);
@@ -199,11 +176,8 @@ fn timeline(out: &mut String, id: &str, metric: &Metric, curves: &[Curve], slice
         format!("{}: {} runs, {voids} void", curve.ink.label, curve.points.len())
     });
     let described = described.collect::<Vec<_>>().join("; ");
-    out.push_str(&open(&format!("{id}t"), &caption, &described, STRIP_TOP + STRIP + 10.0));
-    let ticks = axis.ticks(5);
-    for (tick, label) in ticks.iter().zip(labels(&metric.name, &ticks)) {
-        grid_y(out, axis.place(*tick, TOP + PLOT, TOP), &label);
-    }
+    let mut out = open_figure(&format!("{id}t"), &caption, &described, STRIP_TOP + STRIP + 10.0);
+    draw_axis_y(&mut out, &axis, &metric.name, TOP + PLOT);
     let places = usize::from(to - from < 8.0);
     for part in [0.0, 0.25, 0.5, 0.75, 1.0] {
         let t = from + (to - from) * part;
@@ -216,14 +190,14 @@ fn timeline(out: &mut String, id: &str, metric: &Metric, curves: &[Curve], slice
         );
     }
     for curve in curves {
-        runs(out, curve, &x, &|v| axis.place(v, TOP + PLOT, TOP));
+        draw_runs(&mut out, curve, &x, &|v| axis.place(v, TOP + PLOT, TOP));
     }
-    strip(out, slices, &x);
-    out.push_str("</svg></figure>");
+    draw_strip(&mut out, slices, &x);
+    out + "</svg></figure>"
 }
 
 /// Two paths an arm: marks, and crosses where a run is void.
-fn runs(out: &mut String, curve: &Curve, x: &dyn Fn(f64) -> f64, y: &dyn Fn(f64) -> f64) {
+fn draw_runs(out: &mut String, curve: &Curve, x: &dyn Fn(f64) -> f64, y: &dyn Fn(f64) -> f64) {
     let (mut marks, mut crosses) = (String::new(), String::new());
     for (time, value, void) in &curve.points {
         let (x, y) = (x(*time), y(*value));
@@ -246,7 +220,7 @@ fn runs(out: &mut String, curve: &Curve, x: &dyn Fn(f64) -> f64, y: &dyn Fn(f64)
 }
 
 /// PSI and steal under the points, one bar a slice.
-fn strip(out: &mut String, slices: &[&Slice], x: &dyn Fn(f64) -> f64) {
+fn draw_strip(out: &mut String, slices: &[&Slice], x: &dyn Fn(f64) -> f64) {
     let bottom = STRIP_TOP + STRIP;
     for class in ["psi", "steal"] {
         let mut path = String::new();
@@ -287,54 +261,42 @@ fn strip(out: &mut String, slices: &[&Slice], x: &dyn Fn(f64) -> f64) {
 }
 
 /// The table behind both charts.
-fn numbers(metric: &Metric, curves: &[Curve]) -> String {
-    let mut out = format!(
-        "<details class=\"data\"><summary>The numbers of these charts</summary>{}<table class=\"cards\">\
-         <thead><tr><th scope=\"col\">arm</th><th scope=\"col\" class=\"num\">runs</th>\
-         <th scope=\"col\" class=\"num\">void</th>\
-         <th scope=\"col\" class=\"num\">disturbed</th><th scope=\"col\" class=\"num\">samples</th>\
-         <th scope=\"col\" class=\"num\">least</th><th scope=\"col\" class=\"num\">mean</th>\
-         <th scope=\"col\" class=\"num\">p50</th><th scope=\"col\" class=\"num\">p95</th>\
-         <th scope=\"col\" class=\"num\">p99</th><th scope=\"col\" class=\"num\">most</th>\
-         <th scope=\"col\" class=\"num\">first third, last third</th></tr></thead><tbody>",
-        scroll("The numbers of these charts"),
+fn numbers(metric: &Metric, curves: &[Curve]) -> Table {
+    let mut columns = vec![Column::label("arm")];
+    columns.extend(
+        ["runs", "void", "disturbed", "samples", "least", "mean", "p50", "p95", "p99", "most"]
+            .map(Column::number),
     );
+    columns.push(Column::number("first third, last third").with_name("thirds"));
+    let mut table = Table::new("The numbers of these charts", columns);
     for curve in curves {
-        let show = |number: Option<f64>| {
-            number.map_or_else(|| "–".into(), |number| escape(&value(&metric.name, number)))
-        };
         let all = &curve.values;
         let voids = curve.points.iter().filter(|point| point.2).count();
-        let cells = [
-            ("runs", curve.points.len().to_string()),
-            ("void", voids.to_string()),
-            ("disturbed", curve.disturbed.to_string()),
-            ("samples", all.len().to_string()),
-            ("least", show(all.iter().copied().reduce(f64::min))),
-            ("mean", show(mean(all))),
-            ("p50", show(supported_quantile(all, 0.5))),
-            ("p95", show(supported_quantile(all, 0.95))),
-            ("p99", show(supported_quantile(all, 0.99))),
-            ("most", show(all.iter().copied().reduce(f64::max))),
-            ("thirds", thirds(metric, curve)),
+        let counts = [curve.points.len(), voids, curve.disturbed, all.len()];
+        let figures = [
+            all.iter().copied().reduce(f64::min),
+            mean(all),
+            supported_quantile(all, 0.5),
+            supported_quantile(all, 0.95),
+            supported_quantile(all, 0.99),
+            all.iter().copied().reduce(f64::max),
         ];
-        let _ = write!(out, "<tr><td class=\"layer\">{}</td>", escape(&curve.ink.label));
-        for (name, cell) in cells {
-            let _ = write!(out, "<td class=\"num\" data-name=\"{name}\">{cell}</td>");
-        }
-        out.push_str("</tr>");
+        let mut cells = vec![Cell::from(curve.ink.label.clone())];
+        cells.extend(counts.map(|count| Cell::from(count.to_string())));
+        cells.extend(figures.map(|figure| number_cell(&metric.name, figure)));
+        cells.push(thirds(metric, curve).into());
+        table.push(cells);
     }
-    out + "</tbody></table></div></details>"
+    table
 }
 
 /// The mean over the first and the last third of the runs: what drifted.
 fn thirds(metric: &Metric, curve: &Curve) -> String {
     let valid: Vec<f64> = curve.points.iter().filter(|p| !p.2).map(|p| p.1).collect();
     let third = valid.len() / 3;
-    let ends = (mean(&valid[..third]), mean(&valid[valid.len() - third..]));
-    match ends {
+    match (mean(&valid[..third]), mean(&valid[valid.len() - third..])) {
         (Some(first), Some(last)) => {
-            escape(&format!("{}, {}", value(&metric.name, first), value(&metric.name, last)))
+            format!("{}, {}", value(&metric.name, first), value(&metric.name, last))
         }
         _ => "–".into(),
     }
@@ -346,7 +308,7 @@ mod tests {
 
     #[test]
     fn a_staircase_ends_at_the_top() {
-        let axis = Axis::over([1.0, 2.0].into_iter()).unwrap();
+        let axis = Axis::covering([1.0, 2.0].into_iter()).unwrap();
         assert!(steps(&[2.0, 1.0], &axis).ends_with(&format!("V{TOP:.1}")));
     }
 }

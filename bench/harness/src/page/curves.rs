@@ -6,23 +6,26 @@ use std::fmt::Write;
 use serde_json::Value;
 
 use super::{
-    charts::keys,
-    html::{escape, scroll},
-    plot::{Axis, Ink, LEFT, RIGHT, TOP, WIDTH, grid_x, grid_y, legend, open},
+    plot::{
+        Axis, CaseCharts, DrawnArm, Ink, LEFT, RIGHT, TOP, WIDTH, bench_attributes, draw_axis_y,
+        draw_grid_x, drawn_arms, legend, open_figure, write_numbers,
+    },
+    tables::figure_cells,
     view::RecordView,
 };
 use crate::{
-    format::{digits, labels, value},
+    document::{Block, Cell, Column, Section, Table},
+    format::{digits, value},
     plan::{Case, cases},
     rows::row::Figure,
     suite::bench::Bench,
 };
 
-/// Fewer points are a table.
+/// Of fewer points no curve is drawn.
 const POINTS_MIN: usize = 3;
 /// Metrics of one bench that get a chart.
 const METRICS_MAX: usize = 9;
-/// Drawn beside the suite's own metrics where runs have them.
+/// Drawn next to the suite's own metrics where runs have them.
 const ALSO: &[&str] = &["itl_ms"];
 /// Below this share of what was offered, a server did not keep up.
 const KEPT_UP: f64 = 0.95;
@@ -30,13 +33,13 @@ const KEPT_UP: f64 = 0.95;
 const LOAD_RATIO: &str = "load_ratio";
 const PLOT: f64 = 190.0;
 
-/// One arm over the parameter.
+/// The points of one arm over the parameter.
 struct Series<'a> {
     ink: Ink,
     points: Vec<Point<'a>>,
 }
 
-/// One case of one arm.
+/// The figure of one arm at one value of the parameter.
 struct Point<'a> {
     at: f64,
     figure: &'a Figure,
@@ -45,50 +48,52 @@ struct Point<'a> {
 }
 
 /// A chart for each metric of each bench with such a parameter.
-pub(super) fn section(shown: &RecordView<'_>, index: usize) -> String {
-    let Some(suite) = &shown.suite else { return String::new() };
-    let mut out = format!(
-        "<section class=\"group\">\n<h2 id=\"curves-{index}\">Over load, callers and sizes</h2>\n\
-         <p class=\"soft\">Mean of all valid samples of an arm; the whisker goes from p50 to p95 \
-         where the tails hold ten samples.</p>\n"
-    );
+pub(super) fn curves(view: &RecordView<'_>, number: usize) -> Section {
+    let mut blocks = Vec::new();
     let mut drawn = 0;
-    for bench in &suite.benches {
-        let all = cases(bench, shown.record.effort);
+    for bench in view.suite.iter().flat_map(|suite| &suite.benches) {
+        let all = cases(bench, view.record.effort);
         for (name, group) in groups(bench, &all) {
-            let mut figures = String::new();
-            let mut inks: Vec<Ink> = Vec::new();
-            let names = bench.metrics.iter().map(|metric| metric.name.as_str());
-            for metric in names.chain(ALSO.iter().copied()).take(METRICS_MAX) {
-                let series = series(shown, bench, metric, &group);
+            let (mut figures, mut inks) = (String::new(), Vec::new());
+            for metric in metric_names(bench).take(METRICS_MAX) {
+                let series = series(view, bench, metric, &group);
                 if series.iter().all(|one| one.points.len() < POINTS_MIN) {
                     continue;
                 }
-                inks = series.iter().map(|one| one.ink.clone()).collect();
                 drawn += 1;
-                chart(&mut figures, &format!("r{index}p{drawn}"), metric, &name, &series);
-                figures.push_str(&numbers(metric, &name, &series));
-                figures.push_str("</figure>");
+                figures += &draw_chart(&format!("r{number}p{drawn}"), metric, &name, &series);
+                figures += &write_numbers(&numbers(&name, &series));
+                figures += "</figure>";
+                inks = series.into_iter().map(|one| one.ink).collect();
             }
             if figures.is_empty() {
                 continue;
             }
-            let _ = writeln!(
-                out,
-                "<details class=\"case item\" open{}><summary>{}</summary>{}\
-                 <div class=\"charts\">{figures}</div></details>",
-                keys(shown, bench, &metrics_of(bench)),
-                escape(&title(bench, &name, &group)),
-                legend(inks.iter()),
-            );
+            let metrics = metric_names(bench).collect::<Vec<_>>().join("\n");
+            let charts = CaseCharts {
+                attributes: bench_attributes(view, bench, &metrics),
+                is_open: true,
+                title: title(bench, &name, &group),
+                legend: legend(inks.iter()),
+                figures,
+                class: "charts",
+                numbers: None,
+            };
+            blocks.push(Block::Markup(charts.write()));
         }
     }
-    if drawn == 0 { String::new() } else { out + "</section>\n" }
+    Section {
+        id: format!("curves-{number}"),
+        heading: "Over load, callers and sizes".to_owned(),
+        about: "Mean of all valid samples of an arm; the whisker goes from p50 to p95 where the tails hold \
+                ten samples."
+            .to_owned(),
+        blocks,
+    }
 }
 
-fn metrics_of(bench: &Bench) -> String {
-    let names = bench.metrics.iter().map(|metric| metric.name.as_str());
-    names.chain(ALSO.iter().copied()).collect::<Vec<_>>().join("\n")
+fn metric_names(bench: &Bench) -> impl Iterator<Item = &str> {
+    bench.metrics.iter().map(|metric| metric.name.as_str()).chain(ALSO.iter().copied())
 }
 
 /// Cases with their values of one parameter.
@@ -100,10 +105,7 @@ fn groups<'a>(bench: &Bench, all: &'a [Case]) -> Vec<(String, Group<'a>)> {
     for name in bench.grid.keys() {
         for case in all {
             let Some(number) = case.params.get(name).and_then(Value::as_f64) else { continue };
-            let start = format!("{name}=");
-            let rest: Vec<&str> =
-                case.key.split(' ').filter(|part| !part.starts_with(&start)).collect();
-            let rest = rest.join(" ");
+            let rest = key_without(case, name);
             match out.iter_mut().find(|(known, other, _)| known == name && *other == rest) {
                 Some((.., group)) => group.push((number, case)),
                 None => out.push((name.clone(), rest, vec![(number, case)])),
@@ -120,60 +122,53 @@ fn groups<'a>(bench: &Bench, all: &'a [Case]) -> Vec<(String, Group<'a>)> {
 }
 
 fn title(bench: &Bench, name: &str, group: &[(f64, &Case)]) -> String {
-    let start = format!("{name}=");
-    let rest: Vec<&str> = group
-        .first()
-        .map(|(_, case)| case.key.split(' ').filter(|part| !part.starts_with(&start)).collect())
-        .unwrap_or_default();
-    let rest = rest.join(" ");
-    format!("{} over {}{}{rest}", bench.name, words(name), if rest.is_empty() { "" } else { ", " })
+    let rest = group.first().map(|(_, case)| key_without(case, name)).unwrap_or_default();
+    let comma = if rest.is_empty() { "" } else { ", " };
+    format!("{} over {}{comma}{rest}", bench.name, name.replace('_', " "))
 }
 
-fn words(name: &str) -> String {
-    name.replace('_', " ")
+/// The key of a case without one of its parameters.
+fn key_without(case: &Case, name: &str) -> String {
+    let start = format!("{name}=");
+    let parts = case.key.split(' ').filter(|part| !part.starts_with(&start));
+    parts.collect::<Vec<_>>().join(" ")
 }
 
 fn series<'a>(
-    shown: &RecordView<'a>,
+    view: &RecordView<'a>,
     bench: &Bench,
     metric: &str,
     group: &[(f64, &Case)],
 ) -> Vec<Series<'a>> {
-    let twin = bench.arms.first().map(|arm| (arm, true));
-    let arms = bench.arms.iter().map(|arm| (arm, false)).chain(twin);
-    arms.enumerate()
-        .map(|(index, (arm, twin))| {
-            let known = shown.record.arms.iter().find(|known| known.name == *arm);
-            let label = known.map_or(arm.as_str(), |known| known.label.as_str());
-            let point = |(at, case): &(f64, &Case)| {
-                let of = |metric: &str| {
-                    let is = |figure: &&Figure| {
-                        figure.bench == bench.name
-                            && figure.case == case.key
-                            && figure.arm == *arm
-                            && figure.twin == twin
-                            && figure.metric == metric
-                    };
-                    shown.record.figures.iter().find(is)
+    let series = drawn_arms(view, bench).into_iter().map(|DrawnArm { name, is_twin, ink }| {
+        let point = |(at, case): &(f64, &Case)| {
+            let find = |metric: &str| {
+                let is = |figure: &&Figure| {
+                    figure.bench == bench.name
+                        && figure.case == case.key
+                        && figure.arm == name
+                        && figure.twin == is_twin
+                        && figure.metric == metric
                 };
-                let kept_up = of("rate_per_s")
-                    .zip(of("offered_per_s"))
-                    .is_none_or(|(rate, offered)| rate.mean >= KEPT_UP * offered.mean);
-                Some(Point { at: *at, figure: of(metric)?, saturated: !kept_up })
+                view.record.figures.iter().find(is)
             };
-            let points = group.iter().filter_map(point).collect();
-            Series { ink: Ink::new(index, label, twin), points }
-        })
-        .filter(|series| !series.points.is_empty())
-        .collect()
+            let kept_up = find("rate_per_s")
+                .zip(find("offered_per_s"))
+                .is_none_or(|(rate, offered)| rate.mean >= KEPT_UP * offered.mean);
+            Some(Point { at: *at, figure: find(metric)?, saturated: !kept_up })
+        };
+        Series { ink, points: group.iter().filter_map(point).collect() }
+    });
+    series.filter(|series| !series.points.is_empty()).collect()
 }
 
-fn chart(out: &mut String, id: &str, metric: &str, name: &str, series: &[Series<'_>]) {
+/// Opens a figure with its image; the figure stays open for what belongs to it.
+fn draw_chart(id: &str, metric: &str, name: &str, series: &[Series<'_>]) -> String {
     let figures = || series.iter().flat_map(|one| one.points.iter());
     let heights = figures().flat_map(|p| [Some(p.figure.mean), p.figure.p95].into_iter().flatten());
-    let (Some(xs), Some(ys)) = (across(figures().map(|point| point.at)), Axis::over(heights))
+    let (Some(xs), Some(ys)) = (across(figures().map(|point| point.at)), Axis::covering(heights))
     else {
-        return;
+        return String::from("<figure>");
     };
     let described = series.iter().map(|one| {
         let ends = one.points.first().zip(one.points.last());
@@ -181,22 +176,19 @@ fn chart(out: &mut String, id: &str, metric: &str, name: &str, series: &[Series<
             format!(
                 "{} at {}, {} at {}",
                 value(metric, first.figure.mean),
-                at(name, first.at),
+                name_value(name, first.at),
                 value(metric, last.figure.mean),
-                at(name, last.at)
+                name_value(name, last.at)
             )
         });
         format!("{}: {ends}", one.ink.label)
     });
     let described = described.collect::<Vec<_>>().join("; ");
-    let caption = format!("{metric} over {}", words(name));
-    out.push_str(&open(id, &caption, &described, TOP + PLOT + 24.0));
-    let ticks = ys.ticks(5);
-    for (tick, label) in ticks.iter().zip(labels(metric, &ticks)) {
-        grid_y(out, ys.place(*tick, TOP + PLOT, TOP), &label);
-    }
+    let caption = format!("{metric} over {}", name.replace('_', " "));
+    let mut out = open_figure(id, &caption, &described, TOP + PLOT + 24.0);
+    draw_axis_y(&mut out, &ys, metric, TOP + PLOT);
     for (tick, text) in x_ticks(&xs, name, series) {
-        grid_x(out, xs.place(tick, LEFT, WIDTH - RIGHT), TOP + PLOT, &text);
+        draw_grid_x(&mut out, xs.place(tick, LEFT, WIDTH - RIGHT), TOP + PLOT, &text);
     }
     if name == LOAD_RATIO && figures().any(|point| point.at >= 1.0) {
         let x = xs.place(1.0, LEFT, WIDTH - RIGHT);
@@ -209,9 +201,7 @@ fn chart(out: &mut String, id: &str, metric: &str, name: &str, series: &[Series<
             TOP + 11.0,
         );
     }
-    for one in series {
-        line(out, one, &xs, &ys);
-    }
+    series.iter().for_each(|one| draw_series(&mut out, one, &xs, &ys));
     out.push_str("</svg>");
     if figures().any(|point| point.saturated) {
         out.push_str(
@@ -219,17 +209,18 @@ fn chart(out: &mut String, id: &str, metric: &str, name: &str, series: &[Series<
              answered.</small></p>",
         );
     }
+    out
 }
 
 /// Loads are read on an even scale, other parameters by their span.
 fn across(values: impl Iterator<Item = f64> + Clone) -> Option<Axis> {
     let high = values.clone().fold(f64::NEG_INFINITY, f64::max);
     let low = values.clone().fold(f64::INFINITY, f64::min);
-    if low > 0.0 && high <= 1.5 { Axis::from_zero(high) } else { Axis::over(values) }
+    if low > 0.0 && high <= 1.5 { Axis::from_zero(high) } else { Axis::covering(values) }
 }
 
-/// A value of the parameter.
-fn at(name: &str, number: f64) -> String {
+/// A value of the parameter in words.
+fn name_value(name: &str, number: f64) -> String {
     if name == LOAD_RATIO {
         format!("{:.0} %", number * 100.0)
     } else if name.ends_with("_bytes") {
@@ -247,10 +238,10 @@ fn x_ticks(axis: &Axis, name: &str, series: &[Series<'_>]) -> Vec<(f64, String)>
     values.dedup();
     let values = if values.len() <= 6 || axis.log { values } else { axis.ticks(6) };
     let stride = values.len().div_ceil(8).max(1);
-    values.into_iter().step_by(stride).map(|x| (x, at(name, x))).collect()
+    values.into_iter().step_by(stride).map(|x| (x, name_value(name, x))).collect()
 }
 
-fn line(out: &mut String, series: &Series<'_>, xs: &Axis, ys: &Axis) {
+fn draw_series(out: &mut String, series: &Series<'_>, xs: &Axis, ys: &Axis) {
     let (mut path, mut whiskers, mut marks) = (String::new(), String::new(), String::new());
     let mut rings = String::new();
     for (index, Point { at, figure, saturated }) in series.points.iter().enumerate() {
@@ -265,16 +256,12 @@ fn line(out: &mut String, series: &Series<'_>, xs: &Axis, ys: &Axis) {
             let _ = write!(whiskers, "M{x:.1} {:.1}V{:.1}", y(p50), y(p95));
         }
     }
-    let colour = series.ink.colour();
-    let _ = write!(
-        out,
-        "<path d=\"{path}\" fill=\"none\" style=\"stroke:{colour}\" stroke-width=\"1.8\"{}/>",
-        series.ink.dash(),
-    );
+    out.push_str(&series.ink.line(&path, 1.8));
     if !whiskers.is_empty() {
         let _ = write!(
             out,
-            "<path d=\"{whiskers}\" fill=\"none\" style=\"stroke:{colour}\" opacity=\".6\"/>"
+            "<path d=\"{whiskers}\" fill=\"none\" style=\"stroke:{}\" opacity=\".6\"/>",
+            series.ink.colour(),
         );
     }
     let _ = write!(out, "<path d=\"{marks}\" {}/>", series.ink.paint());
@@ -283,36 +270,24 @@ fn line(out: &mut String, series: &Series<'_>, xs: &Axis, ys: &Axis) {
     }
 }
 
-/// The table behind one chart; the figure stays open for it.
-fn numbers(metric: &str, name: &str, series: &[Series<'_>]) -> String {
-    let mut out = format!(
-        "<details class=\"data\"><summary>The numbers of this chart</summary>{}<table>\
-         <thead><tr><th scope=\"col\">{}</th><th scope=\"col\">arm</th>\
-         <th scope=\"col\" class=\"num\">mean</th><th scope=\"col\" class=\"num\">p50</th>\
-         <th scope=\"col\" class=\"num\">p95</th><th scope=\"col\" class=\"num\">n</th></tr></thead>\
-         <tbody>",
-        scroll("The numbers of this chart"),
-        escape(&words(name)),
-    );
-    let show = |number: Option<f64>| {
-        number.map_or_else(|| "–".into(), |number| escape(&value(metric, number)))
-    };
-    for one in series {
-        for Point { at: x, figure, saturated } in &one.points {
-            let _ = write!(
-                out,
-                "<tr><td>{}{}</td><td>{}{}</td><td class=\"num\">{}</td><td class=\"num\">{}</td>\
-                 <td class=\"num\">{}</td><td class=\"num\">{}</td></tr>",
-                escape(&at(name, *x)),
-                if *saturated { ", saturated" } else { "" },
-                escape(&one.ink.label),
-                super::html::simulated(figure.simulated),
-                show(Some(figure.mean)),
-                show(figure.p50),
-                show(figure.p95),
-                figure.n,
-            );
-        }
+fn numbers(name: &str, series: &[Series<'_>]) -> Table {
+    let parameter = name.replace('_', " ");
+    let mut columns = vec![Column::label(&parameter), Column::text("arm")];
+    columns.extend(["mean", "p50", "p95", "n"].map(Column::number));
+    let mut table = Table::new("The numbers of this chart", columns);
+    for (ink, Point { at, figure, saturated }) in
+        series.iter().flat_map(|one| one.points.iter().map(|point| (&one.ink, point)))
+    {
+        let saturated = if *saturated { ", saturated" } else { "" };
+        let [mean, p50, p95, _] = figure_cells(figure);
+        table.push(vec![
+            format!("{}{saturated}", name_value(name, *at)).into(),
+            Cell::from(ink.label.clone()).with_simulated(figure.simulated),
+            mean,
+            p50,
+            p95,
+            figure.n.to_string().into(),
+        ]);
     }
-    out + "</tbody></table></div></details>"
+    table
 }

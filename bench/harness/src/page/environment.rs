@@ -1,90 +1,91 @@
-//! Where and how: the machine, its quiet, the command, the services, the voids, the suite.
-
-use std::fmt::Write;
+//! Where and how a record was measured: the command, the machine, its quiet, the voids, every process, the suite.
 
 use confide_estimate::quantile;
 
-use super::{
-    download::Attached,
-    html::{definitions, escape, utc},
-    view::RecordView,
+use super::view::RecordView;
+use crate::{
+    document::{Block, Section},
+    format::digits,
+    host::facts::Fact,
+    record::Record,
+    samples::Slice,
+    utc::utc,
 };
-use crate::{format::digits, record::Record, samples::Slice};
 
 /// Voids listed in full; more than these have one cause.
 const VOIDS_SHOWN: usize = 60;
 
-/// The last section.
-pub(super) fn section(shown: &RecordView<'_>, attached: &Attached, many: bool) -> String {
-    let record = shown.record;
-    let mut out = format!(
-        "<h2>Environment, and how to run it again</h2>\n<pre>{}</pre>\n",
-        escape(&command_line(record)),
-    );
-    let open = if many { "" } else { " open" };
-    let _ = write!(out, "<details{open}><summary>The machine and the run</summary>");
-    for (title, facts) in facts(record, shown.slices) {
-        let _ = writeln!(out, "<h3>{}</h3>{}", escape(&title), definitions(&facts));
+/// The command, the machine and the voids. A page folds the machine where it has `many` records.
+pub(super) fn environment(view: &RecordView<'_>, many: bool) -> Section {
+    let record = view.record;
+    let mut blocks = vec![
+        Block::Code(command_line(record)),
+        Block::Folded {
+            summary: "The machine and the run".to_owned(),
+            is_open: !many,
+            blocks: fact_blocks(record, view.slices),
+        },
+    ];
+    if !record.voids.is_empty() {
+        let blocks_of_voids = vec![Block::Code(describe_voids(record))];
+        let summary = "Voids".to_owned();
+        blocks.push(Block::Folded { summary, is_open: true, blocks: blocks_of_voids });
     }
-    out.push_str("</details>\n");
-    out.push_str(&services(record));
-    out.push_str(&voids(record));
-    let _ = writeln!(
-        out,
-        "<details><summary>The suite</summary><pre>{}</pre></details>\n\
-         <p class=\"soft\">In this page as data: {}. <code>confide bench report PATH</code> makes the \
-         page again from them.</p>",
-        escape(&record.suite.text),
-        escape(attached.name()),
-    );
-    out
+    Section::new("Environment, and how to run it again", blocks)
 }
 
-/// The command as it was given.
-pub(crate) fn command_line(record: &Record) -> String {
-    record.command.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
+/// What only a page has room for: every process, and the suite's text.
+pub(super) fn sources(record: &Record) -> Vec<Block> {
+    let fold = |summary: &str, text: String| Block::Folded {
+        summary: summary.to_owned(),
+        is_open: false,
+        blocks: vec![Block::Code(text)],
+    };
+    vec![
+        fold("Every process", describe_processes(record)),
+        fold("The suite", record.suite.text.clone()),
+    ]
 }
 
-/// A word as a shell reads it.
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
+/// The command as it was given, for a shell.
+pub(super) fn command_line(record: &Record) -> String {
+    record.command.iter().map(|word| quote_word(word)).collect::<Vec<_>>().join(" ")
+}
+
+/// The word quoted where a shell would not read it as one word.
+fn quote_word(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
         return word.to_owned();
     }
     format!("'{}'", word.replace('\'', "'\\''"))
 }
 
-/// A group of named facts.
-pub(crate) type Group = (String, Vec<(String, String)>);
-
-/// Where it was measured, group by group.
-pub(crate) fn facts(record: &Record, slices: &[Slice]) -> Vec<Group> {
-    let named = |(name, text): (&str, String)| (name.to_owned(), text);
-    let plan = [
+/// The run and the machine, group by group.
+fn fact_blocks(record: &Record, slices: &[Slice]) -> Vec<Block> {
+    let run = [
         ("started", utc(record.started_unix_s)),
         ("seed of the plan", record.seed.to_string()),
         ("version", format!("confide {}", record.version)),
         ("commit of the working folder", record.commit.clone()),
         ("suite, SHA-256", format!("{} {}", record.suite.name, record.suite.sha256)),
-        ("quiet over the run", quiet(slices)),
+        ("quiet over the run", describe_quiet(slices)),
     ];
-    let mut out = vec![("The run".to_owned(), plan.into_iter().map(named).collect::<Vec<_>>())];
+    let run = run.into_iter().map(|(name, text)| (name.to_owned(), text)).collect();
+    let mut blocks = vec![Block::Heading("The run".to_owned()), Block::Facts(run)];
     for group in record.machine.facts() {
-        let fact = |fact: crate::host::facts::Fact| {
-            let note =
-                if fact.note.is_empty() { String::new() } else { format!(" ({})", fact.note) };
-            (fact.name, format!("{}{note}", fact.value))
+        let fact = |Fact { name, value, note, .. }: Fact| {
+            let note = if note.is_empty() { String::new() } else { format!(" ({note})") };
+            (name, format!("{value}{note}"))
         };
-        out.push((group.title.to_owned(), group.facts.into_iter().map(fact).collect()));
+        blocks.push(Block::Heading(group.title.to_owned()));
+        blocks.push(Block::Facts(group.facts.into_iter().map(fact).collect()));
     }
-    for (_, facts) in &mut out {
-        facts.retain(|(_, text)| !text.is_empty());
-    }
-    out
+    blocks
 }
 
-/// How the machine did while slices ran.
-fn quiet(slices: &[Slice]) -> String {
+/// How quiet the machine was while slices ran.
+fn describe_quiet(slices: &[Slice]) -> String {
     let measured = || slices.iter().filter(|slice| !slice.warmup);
     let centre = |values: Vec<f64>| quantile(&values, 0.5);
     let percent = |share: Option<f64>| {
@@ -106,38 +107,21 @@ fn quiet(slices: &[Slice]) -> String {
     )
 }
 
-fn services(record: &Record) -> String {
-    let mut out = String::new();
-    for service in &record.services {
+fn describe_processes(record: &Record) -> String {
+    let services = record.services.iter().map(|service| {
         let ready = serde_json::to_string(&service.ready).unwrap_or_default();
-        let _ = writeln!(out, "{}\n    {ready}", service.command.join(" "));
-    }
-    for arm in record.arms.iter().filter(|arm| !arm.twin) {
-        let _ = writeln!(out, "{}: {}", arm.bench, arm.command.join(" "));
-    }
-    format!(
-        "<details><summary>Every process</summary><pre>{}</pre></details>\n",
-        escape(out.trim_end())
-    )
+        format!("{}\n    {ready}", service.command.join(" "))
+    });
+    let arms = record.arms.iter().filter(|arm| !arm.twin);
+    let arms = arms.map(|arm| format!("{}: {}", arm.bench, arm.command.join(" ")));
+    services.chain(arms).collect::<Vec<_>>().join("\n")
 }
 
-fn voids(record: &Record) -> String {
-    if record.voids.is_empty() {
-        return String::new();
-    }
-    let mut out = String::new();
-    for void in record.voids.iter().take(VOIDS_SHOWN) {
-        let _ = writeln!(
-            out,
-            "{} {} block {} {}: {}",
-            void.bench, void.case, void.block, void.arm, void.reason
-        );
-    }
-    if record.voids.len() > VOIDS_SHOWN {
-        let _ = writeln!(out, "and {} more, in record.json", record.voids.len() - VOIDS_SHOWN);
-    }
-    format!(
-        "<details open><summary>Voids</summary><pre>{}</pre></details>\n",
-        escape(out.trim_end())
-    )
+fn describe_voids(record: &Record) -> String {
+    let voids = record.voids.iter().take(VOIDS_SHOWN).map(|void| {
+        format!("{} {} block {} {}: {}", void.bench, void.case, void.block, void.arm, void.reason)
+    });
+    let more = record.voids.len().saturating_sub(VOIDS_SHOWN);
+    let more = (more > 0).then(|| format!("and {more} more, in record.json"));
+    voids.chain(more).collect::<Vec<_>>().join("\n")
 }

@@ -1,90 +1,64 @@
 //! Filters that live in the address, and the one script of the page.
 
-use std::{collections::BTreeMap, fmt::Write};
+use std::collections::BTreeMap;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use sha2::{Digest, Sha256};
 
-use super::{html::escape, layer::Layer, view::RecordView};
-use crate::rows::row::{Aa, Outcome, Row};
+use super::{layer::Layer, view::RecordView};
+use crate::{document::html::escape, rows::text::verdict_name};
 
-/// Ours, whole; nothing else runs.
+/// The one script of the page; nothing else runs.
 pub(super) const SCRIPT: &str = include_str!("script.js");
 
-/// Verdicts in the words of the filter.
-pub(super) const VERDICTS: &[&str] =
+/// Verdicts in the words of the filter, in its order.
+const VERDICTS: &[&str] =
     &["within", "above", "below", "undecided", "not evaluated", "no interval", "invalid"];
 
-/// For the Content-Security-Policy.
+/// The source of the one script, for the Content-Security-Policy.
 pub(super) fn script_hash() -> String {
     format!("sha256-{}", STANDARD.encode(Sha256::digest(SCRIPT)))
 }
 
-/// The verdict of a row as the filter names it.
-pub(super) fn verdict_of(row: &Row) -> &'static str {
-    if matches!(row.aa, Some(Aa::OutsideMargin | Aa::ExcludesOne)) {
-        return "invalid";
-    }
-    if !row.has_interval() {
-        return "no interval";
-    }
-    match row.outcome {
-        Outcome::Within => "within",
-        Outcome::Above => "above",
-        Outcome::Below => "below",
-        Outcome::Undecided { .. } => "undecided",
-        Outcome::NotEvaluated => "not evaluated",
-    }
-}
-
 /// The form. It stays hidden until the script shows it: without one it could do nothing.
-pub(super) fn form(shown: &[RecordView<'_>]) -> String {
-    let rows = || shown.iter().flat_map(|one| one.record.rows.iter().map(move |row| (one, row)));
-    let suites: BTreeMap<String, String> =
-        shown.iter().map(|one| same(&one.record.suite.name)).collect();
-    let used: Vec<Layer> = rows().map(|(one, row)| one.layer(&row.bench, &row.model)).collect();
-    let layers: Vec<(String, String)> = Layer::all()
-        .filter(|layer| used.contains(layer))
-        .map(|layer| (layer.id().to_owned(), layer.title().to_owned()))
-        .collect();
-    let mut arms: BTreeMap<String, String> = BTreeMap::new();
-    let mut metrics: BTreeMap<String, String> = BTreeMap::new();
-    let mut verdicts: Vec<&str> = Vec::new();
-    for (_, row) in rows() {
-        arms.entry(row.arm.clone()).or_insert_with(|| row.arm_label.clone());
-        metrics.extend([same(&row.metric)]);
-        verdicts.push(verdict_of(row));
+pub(super) fn form(views: &[RecordView<'_>]) -> String {
+    let (mut suites, mut arms, mut metrics) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+    let (mut layers, mut verdicts) = (Vec::new(), Vec::new());
+    for view in views {
+        suites.insert(view.record.suite.name.as_str(), view.record.suite.name.as_str());
+        for row in &view.record.rows {
+            arms.entry(row.arm.as_str()).or_insert(row.arm_label.as_str());
+            metrics.insert(row.metric.as_str(), row.metric.as_str());
+            layers.push(view.layer(&row.bench, &row.model));
+            verdicts.push(verdict_name(row));
+        }
     }
-    let verdicts: Vec<(String, String)> =
-        VERDICTS.iter().filter(|v| verdicts.contains(v)).map(|v| same(v)).collect();
-    let mut out = String::from(
-        "<form id=\"filters\" class=\"screen\" hidden aria-label=\"Filters\">\n<h2>Show</h2>\n",
-    );
-    select(&mut out, "suite", suites.into_iter());
-    select(&mut out, "layer", layers.into_iter());
-    select(&mut out, "arm", arms.into_iter());
-    select(&mut out, "metric", metrics.into_iter());
-    select(&mut out, "verdict", verdicts.into_iter());
-    out.push_str(
-        "<label class=\"tick\"><input type=\"checkbox\" name=\"aa\" checked> A/A rows</label>\n\
+    let layers = Layer::all().filter(|layer| layers.contains(layer));
+    let verdicts = VERDICTS.iter().filter(|verdict| verdicts.contains(verdict));
+    let selects = [
+        write_select("suite", suites.into_iter()),
+        write_select("layer", layers.map(|layer| (layer.id(), layer.title()))),
+        write_select("arm", arms.into_iter()),
+        write_select("metric", metrics.into_iter()),
+        write_select("verdict", verdicts.map(|verdict| (*verdict, *verdict))),
+    ];
+    format!(
+        "<form id=\"filters\" class=\"screen\" hidden aria-label=\"Filters\">\n<h2>Show</h2>\n{}\
+         <label class=\"tick\"><input type=\"checkbox\" name=\"aa\" checked> A/A rows</label>\n\
          <span class=\"buttons\"><button type=\"reset\">Show all</button>\n\
          <button type=\"button\" id=\"open\" aria-pressed=\"false\">Open every chart</button></span>\n\
          <p id=\"said\" class=\"soft\" role=\"status\"></p>\n</form>\n",
-    );
-    out
+        selects.concat()
+    )
 }
 
-fn same(text: &str) -> (String, String) {
-    (text.to_owned(), text.to_owned())
-}
-
-fn select(out: &mut String, name: &str, options: impl Iterator<Item = (String, String)>) {
-    let _ = write!(
-        out,
-        "<label>{name} <select name=\"{name}\"><option value=\"\">every {name}</option>"
-    );
-    for (value, text) in options {
-        let _ = write!(out, "<option value=\"{}\">{}</option>", escape(&value), escape(&text));
-    }
-    out.push_str("</select></label>\n");
+fn write_select<'a>(name: &str, options: impl Iterator<Item = (&'a str, &'a str)>) -> String {
+    let option = |(value, text): (&str, &str)| {
+        format!("<option value=\"{}\">{}</option>", escape(value), escape(text))
+    };
+    let options: String = options.map(option).collect();
+    format!(
+        "<label>{name} <select name=\"{name}\"><option value=\"\">every {name}</option>{options}\
+         </select></label>\n"
+    )
 }

@@ -44,14 +44,14 @@ impl Layer {
     }
 
     /// The layer of this id; the last one where the id is unknown or absent.
-    fn by_id(id: Option<&str>) -> Self {
+    fn from_id(id: Option<&str>) -> Self {
         let place = |id: &str| LAYERS.iter().position(|layer| layer.id == id);
         Self(id.and_then(place).or_else(|| place(OTHER)).unwrap_or_default())
     }
 
     /// The layer of a bench: what `suite` says of it, else what today's suites say of the
     /// definition, else that of the suite.
-    pub(super) fn of(suite: Option<&Suite>, bench: &str, model: &str) -> Self {
+    pub(super) fn from_bench(suite: Option<&Suite>, bench: &str, model: &str) -> Self {
         let own = suite.and_then(|suite| suite.layer_of(suite.bench(bench)?));
         let defined = || {
             let mut benches = embedded_suites()
@@ -60,26 +60,26 @@ impl Layer {
             let (suite, bench) = benches.find(|(_, bench)| bench.model == model)?;
             suite.layer_of(bench)
         };
-        let of_suite = || suite.and_then(|suite| suite.suite.layer.as_deref());
-        Self::by_id(own.or_else(defined).or_else(of_suite))
+        let general = || suite.and_then(|suite| suite.suite.layer.as_deref());
+        Self::from_id(own.or_else(defined).or_else(general))
     }
 
     /// The layer of a suite that has no record.
-    pub(super) fn of_suite(name: &str) -> Self {
+    pub(super) fn from_suite(name: &str) -> Self {
         let suite = embedded_suites().iter().find(|suite| suite.suite.name == name);
-        Self::by_id(suite.and_then(|suite| suite.suite.layer.as_deref()))
+        Self::from_id(suite.and_then(|suite| suite.suite.layer.as_deref()))
     }
 
     fn text(self) -> Option<&'static LayerText> {
         LAYERS.get(self.0)
     }
 
-    /// The name in links and filters.
+    /// The name that links and filters use.
     pub(crate) fn id(self) -> &'static str {
         self.text().map_or(OTHER, |layer| &layer.id)
     }
 
-    /// The heading.
+    /// The heading that the report gives the layer.
     pub(crate) fn title(self) -> &'static str {
         self.text().map_or("", |layer| &layer.title)
     }
@@ -102,7 +102,7 @@ mod tests {
     /// The layer's id of a row by its suite's name, its bench and its definition.
     fn layer(suite: &str, bench: &str, model: &str) -> &'static str {
         let suite = embedded_suites().iter().find(|known| known.suite.name == suite);
-        Layer::of(suite, bench, model).id()
+        Layer::from_bench(suite, bench, model).id()
     }
 
     #[test]
@@ -114,7 +114,7 @@ mod tests {
         assert_eq!(layer("main", "gone since", "quote-verify"), "attestation");
         assert_eq!(layer("mine.toml", "one", "zk-stage"), "proofs");
         assert_eq!(layer("mine.toml", "one", "mine"), "other");
-        assert_eq!(Layer::of_suite("verify").id(), "attestation");
+        assert_eq!(Layer::from_suite("verify").id(), "attestation");
     }
 
     #[test]

@@ -1,23 +1,25 @@
 //! What the records say of each layer: rows, figures, and what is missing.
 
-use super::{html::utc, layer::Layer, view::RecordView};
+use super::{layer::Layer, view::RecordView};
 use crate::{
     format::{capital, label, value},
     plan::{blocks, cases},
     record::Record,
     rows::row::{Figure, Row},
     suite::bench::Bench,
+    utc::utc,
 };
 
 /// A row and the record it stands in.
 #[derive(Clone, Copy)]
 pub(crate) struct RowView<'a> {
-    pub(crate) shown: &'a RecordView<'a>,
-    pub(crate) index: usize,
+    pub(crate) view: &'a RecordView<'a>,
+    /// The number of the record in the report.
+    pub(crate) number: usize,
     pub(crate) row: &'a Row,
 }
 
-/// One layer over all records.
+/// What all records together say of one layer.
 pub(crate) struct LayerRows<'a> {
     pub(crate) layer: Layer,
     /// Headline rows but for A/A.
@@ -44,52 +46,49 @@ pub(crate) struct MissingSuite {
 
 /// Every layer, empty ones among them, but for those that no suite measures.
 pub(crate) fn layers<'a>(
-    shown: &'a [RecordView<'a>],
+    views: &'a [RecordView<'a>],
     absent: &[MissingSuite],
 ) -> Vec<LayerRows<'a>> {
-    let of = |layer: Layer| {
+    let select = |layer: Layer| {
         let (mut rows, mut figures) = (Vec::new(), Vec::new());
-        let mine = |one: &&MissingSuite| Layer::of_suite(&one.suite) == layer;
+        let mine = |one: &&MissingSuite| Layer::from_suite(&one.suite) == layer;
         let mut missing: Vec<String> = absent
             .iter()
             .filter(mine)
             .map(|one| format!("suite {}: {}", one.suite, one.reason))
             .collect();
-        for (index, one) in shown.iter().enumerate() {
+        for (number, view) in views.iter().enumerate() {
             let mine = |row: &&Row| {
-                row.headline && !row.twin && one.layer(&row.bench, &row.model) == layer
+                row.headline && !row.twin && view.layer(&row.bench, &row.model) == layer
             };
-            rows.extend(one.record.rows.iter().filter(mine).map(|row| RowView {
-                shown: one,
-                index,
-                row,
-            }));
+            let record = view.record;
+            rows.extend(record.rows.iter().filter(mine).map(|row| RowView { view, number, row }));
             // Where several records are on a page, each sentence says whose figure it is.
-            let record = one.record;
-            let of = match shown.len() {
+            let source = match views.len() {
                 1 => String::new(),
                 _ => format!(" ({}, {})", record.suite.name, utc(record.started_unix_s)),
             };
-            figures.extend(single_arm_figures(one, layer).into_iter().map(|figure| figure + &of));
-            missing.extend(not_measured(one, layer));
+            let sentences = single_arm_figures(view, layer).into_iter();
+            figures.extend(sentences.map(|sentence| sentence + &source));
+            missing.extend(missing_benches(view, layer));
         }
         missing.dedup();
         LayerRows { layer, rows, figures, missing }
     };
-    let kept = |layer: &LayerRows<'_>| {
+    let has_text = |layer: &LayerRows<'_>| {
         layer.is_measured() || !layer.missing.is_empty() || layer.layer.suite().is_some()
     };
-    Layer::all().map(of).filter(kept).collect()
+    Layer::all().map(select).filter(has_text).collect()
 }
 
-/// Headline figures of benches with one arm.
-fn single_arm_figures(shown: &RecordView<'_>, layer: Layer) -> Vec<String> {
-    let Some(suite) = &shown.suite else { return Vec::new() };
+/// Headline figures of benches with one arm, as sentences.
+fn single_arm_figures(view: &RecordView<'_>, layer: Layer) -> Vec<String> {
+    let Some(suite) = &view.suite else { return Vec::new() };
     let mut out = Vec::new();
     let mine =
-        |bench: &&Bench| bench.arms.len() == 1 && shown.layer(&bench.name, &bench.model) == layer;
+        |bench: &&Bench| bench.arms.len() == 1 && view.layer(&bench.name, &bench.model) == layer;
     for bench in suite.benches.iter().filter(mine) {
-        for case in cases(bench, shown.record.effort) {
+        for case in cases(bench, view.record.effort) {
             for metric in bench.metrics.iter().filter(|metric| metric.headline) {
                 let is = |figure: &&Figure| {
                     figure.bench == bench.name
@@ -97,11 +96,11 @@ fn single_arm_figures(shown: &RecordView<'_>, layer: Layer) -> Vec<String> {
                         && figure.metric == metric.name
                         && !figure.twin
                 };
-                let Some(figure) = shown.record.figures.iter().find(is) else { continue };
+                let Some(figure) = view.record.figures.iter().find(is) else { continue };
                 let simulated = if figure.simulated { ", simulated" } else { "" };
                 out.push(format!(
-                    "{}: {}, the mean of {}{simulated}; nothing stands beside it.",
-                    capital(&label(&metric.label, &case.params), shown.names()),
+                    "{}: {}, the mean of {}{simulated}; it is compared with nothing.",
+                    capital(&label(&metric.label, &case.params), view.names()),
                     value(&metric.name, figure.mean),
                     figure.n,
                 ));
@@ -111,13 +110,13 @@ fn single_arm_figures(shown: &RecordView<'_>, layer: Layer) -> Vec<String> {
     out
 }
 
-/// Benches that failed or gave no row, arms that were left out, benches that this effort does not
-/// run.
-fn not_measured(shown: &RecordView<'_>, layer: Layer) -> Vec<String> {
-    let Some(suite) = &shown.suite else { return Vec::new() };
-    let record = shown.record;
+/// Benches that failed or gave no row, arms that were left out, and benches that this effort does not
+/// run, each with its reason.
+fn missing_benches(view: &RecordView<'_>, layer: Layer) -> Vec<String> {
+    let Some(suite) = &view.suite else { return Vec::new() };
+    let record = view.record;
     let mut out = Vec::new();
-    let mine = |bench: &&Bench| shown.layer(&bench.name, &bench.model) == layer;
+    let mine = |bench: &&Bench| view.layer(&bench.name, &bench.model) == layer;
     for bench in suite.benches.iter().filter(mine) {
         if let Some(not) = record.not_run.iter().find(|not| not.bench == bench.name) {
             out.push(format!("{}: {}", bench.name, not.reason));
@@ -128,7 +127,7 @@ fn not_measured(shown: &RecordView<'_>, layer: Layer) -> Vec<String> {
                 reason_without_rows(record, bench).map(|why| format!("{}: {why}", bench.name)),
             );
         }
-        out.extend(left_out(record, &bench.name));
+        out.extend(describe_left_out(record, &bench.name));
     }
     out
 }
@@ -144,7 +143,7 @@ fn reason_without_rows(record: &Record, bench: &Bench) -> Option<String> {
 }
 
 /// Arms of one bench that were left out, in one sentence, each with its reason.
-pub(super) fn left_out(record: &Record, bench: &str) -> Option<String> {
+pub(super) fn describe_left_out(record: &Record, bench: &str) -> Option<String> {
     let reasons: Vec<String> = record
         .arms
         .iter()

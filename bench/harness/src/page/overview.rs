@@ -1,126 +1,90 @@
 //! The answers, layer by layer, before any table.
 
-use std::fmt::Write;
-
 use super::{
-    filters::verdict_of,
-    html::{chip, class_of, data, escape},
     layers::{LayerRows, MissingSuite, layers},
     view::RecordView,
-    words::{Sentence, answers, tally},
+    words::{sentences, tally},
 };
+use crate::document::{Block, Item, Section};
 
 /// Reasons listed in full; more of them have few causes.
 const MISSING_SHOWN: usize = 6;
 
-/// Every layer with its answer, its record, and what is missing.
-pub(super) fn section(shown: &[RecordView<'_>], absent: &[MissingSuite]) -> String {
-    let mut out = String::from(
-        "<section id=\"overview\">\n<h2>The answers, layer by layer</h2>\n<p class=\"soft\">Each \
-         sentence is one row of a record: cost, 95 % interval, verdict about a margin that was set \
-         before the run. Rows that are client-bound, have under ten blocks or stand beside a failed \
-         A/A row are not named here while there are others.</p>\n",
-    );
-    let all = layers(shown, absent);
-    let (measured, absent): (Vec<_>, Vec<_>) = all.iter().partition(|layer| !layer.rows.is_empty());
-    for layer in measured {
-        card(&mut out, shown, layer);
-    }
+/// Every layer with its answer, then the layers that no record measured.
+pub(super) fn answers(views: &[RecordView<'_>], absent: &[MissingSuite]) -> Section {
+    let all = layers(views, absent);
+    let (measured, absent): (Vec<_>, Vec<_>) = all.iter().partition(|layer| layer.is_measured());
+    let mut blocks: Vec<Block> =
+        measured.into_iter().map(|layer| answer(layer, views.len() > 1)).collect();
     if !absent.is_empty() {
-        out.push_str("<h3>Not measured here</h3>\n<ul class=\"absent\">\n");
-        for layer in absent {
-            let why = missing_reason(layer);
-            let _ = writeln!(
-                out,
-                "<li class=\"item\"{}><b>{}</b> {why}</li>",
-                data(&[("layer", layer.layer.id())]),
-                escape(layer.layer.title()),
-            );
-        }
-        out.push_str("</ul>\n");
+        blocks.push(Block::Heading("Not measured here".to_owned()));
+        blocks.push(Block::List(absent.into_iter().map(missing_layer).collect()));
     }
-    out + "</section>\n"
+    Section {
+        id: "overview".to_owned(),
+        heading: "The answers, layer by layer".to_owned(),
+        about: "Each sentence is one row of a record: cost, 95 % interval, and a verdict about a margin \
+                that was set before the run. Rows that are client-bound, have fewer than ten blocks or \
+                failed their A/A row are named only where a layer has no others."
+            .to_owned(),
+        blocks,
+    }
+}
+
+/// The question of a layer, its sentences, and how many comparisons came to which verdict.
+fn answer(layer: &LayerRows<'_>, many: bool) -> Block {
+    let id = layer.layer.id();
+    let mut suites: Vec<&str> =
+        layer.rows.iter().map(|row| row.view.record.suite.name.as_str()).collect();
+    suites.dedup();
+    let mut attributes = vec![("layer", id.to_owned())];
+    if !suites.is_empty() {
+        attributes.push(("suite", suites.join("\n")));
+    }
+    let mut items = sentences(layer, many);
+    items.extend(layer.figures.iter().map(|text| Item { text: text.clone(), ..Item::default() }));
+    let mut blocks = vec![
+        Block::Heading(layer.layer.title().to_owned()),
+        Block::Paragraph(layer.layer.question().to_owned()),
+        Block::List(items),
+    ];
+    if let Some(first) = layer.rows.first() {
+        blocks.push(Block::Paragraph(tally(layer.rows.iter().map(|row| row.row))));
+        blocks.push(Block::Markup(format!(
+            "<p><a class=\"screen\" data-filter=\"layer={id}\" href=\"?layer={id}#rows-{}\">Show these rows \
+             only</a></p>\n",
+            first.number
+        )));
+    }
+    if !layer.missing.is_empty() {
+        let missing = join_reasons(&layer.missing);
+        blocks.push(Block::Paragraph(format!("Not measured here: {missing}")));
+    }
+    Block::Group { id: format!("layer-{id}"), attributes, blocks }
 }
 
 /// Why a layer has no row, and the command that would give it some.
-fn missing_reason(layer: &LayerRows<'_>) -> String {
-    if !layer.missing.is_empty() {
-        return reasons(&layer.missing);
-    }
-    match layer.layer.suite() {
-        Some(suite) => format!(
-            "No record of it was given. <code>confide bench run {suite} --out \
-             bench-out/{suite}</code> makes one."
+fn missing_layer(layer: &LayerRows<'_>) -> Item {
+    let (text, command) = match layer.layer.suite() {
+        Some(suite) if layer.missing.is_empty() => (
+            "no record of it was given; make one with".to_owned(),
+            format!("confide bench run {suite} --out bench-out/{suite}"),
         ),
-        None => String::new(),
+        _ => (join_reasons(&layer.missing), String::new()),
+    };
+    Item {
+        strong: format!("{}:", layer.layer.title()),
+        text,
+        command,
+        attributes: vec![("layer", layer.layer.id().to_owned())],
+        ..Item::default()
     }
 }
 
-fn reasons(missing: &[String]) -> String {
-    let mut text =
-        escape(&missing.iter().take(MISSING_SHOWN).cloned().collect::<Vec<_>>().join("; "));
-    if missing.len() > MISSING_SHOWN {
-        let _ = write!(text, "; and {} more, in the record", missing.len() - MISSING_SHOWN);
+fn join_reasons(reasons: &[String]) -> String {
+    let text = reasons[..reasons.len().min(MISSING_SHOWN)].join("; ");
+    match reasons.len().saturating_sub(MISSING_SHOWN) {
+        0 => text,
+        more => format!("{text}; and {more} more, in the record"),
     }
-    text
-}
-
-fn card(out: &mut String, shown: &[RecordView<'_>], layer: &LayerRows<'_>) {
-    let id = layer.layer.id();
-    let mut suites: Vec<&str> =
-        layer.rows.iter().map(|said| said.shown.record.suite.name.as_str()).collect();
-    suites.dedup();
-    let _ = write!(
-        out,
-        "<article class=\"answer item\" id=\"layer-{id}\"{}>\n<div><h3>{}</h3>\
-         <p class=\"soft\">{}</p></div>\n<div>",
-        data(&[("layer", id), ("suite", &suites.join("\n"))]),
-        escape(layer.layer.title()),
-        escape(layer.layer.question()),
-    );
-    for (index, sentence) in answers(layer).iter().enumerate() {
-        let class = if index == 0 { " class=\"lead\"" } else { "" };
-        let before = match sentence.before {
-            "" => String::new(),
-            before => format!("<b>{before}:</b> "),
-        };
-        let _ = writeln!(
-            out,
-            "<p{class}>{} {before}{} <small>{}{}</small></p>",
-            chip(class_of(sentence.said.row), verdict_of(sentence.said.row)),
-            escape(&sentence.text),
-            escape(&sentence.detail),
-            source(shown, sentence),
-        );
-    }
-    for figure in &layer.figures {
-        let _ = writeln!(out, "<p>{}</p>", escape(figure));
-    }
-    if let Some(first) = layer.rows.first() {
-        let _ = write!(
-            out,
-            "<p class=\"soft\">{} <a class=\"screen\" data-filter=\"layer={id}\" \
-             href=\"?layer={id}#rows-{}\">Show these rows only</a></p>",
-            escape(&tally(layer.rows.iter().map(|said| said.row))),
-            first.index,
-        );
-    }
-    if !layer.missing.is_empty() {
-        let _ = write!(
-            out,
-            "<p class=\"soft\"><b>Not measured here:</b> {}</p>",
-            reasons(&layer.missing)
-        );
-    }
-    out.push_str("</div>\n</article>\n");
-}
-
-/// Of many records, which one.
-fn source(shown: &[RecordView<'_>], sentence: &Sentence<'_>) -> String {
-    if shown.len() < 2 {
-        return String::new();
-    }
-    let said = &sentence.said;
-    let name = escape(&said.shown.name());
-    format!("; <a class=\"source\" href=\"#r{}\">{name}</a>", said.index)
 }

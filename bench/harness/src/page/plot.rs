@@ -2,7 +2,15 @@
 
 use std::fmt::Write;
 
-use super::html::escape;
+use super::view::RecordView;
+use crate::{
+    document::{
+        Attributes, Table,
+        html::{escape, write_attributes, write_table},
+    },
+    format::labels,
+    suite::bench::Bench,
+};
 
 /// Colours of the style sheet, `--a0` to `--a5`; each with a dash and a shape of its own.
 const COLOURS: usize = 6;
@@ -51,6 +59,15 @@ impl Ink {
         }
     }
 
+    /// A line in the colour and dashes of this arm.
+    pub(super) fn line(&self, path: &str, width: f64) -> String {
+        format!(
+            "<path d=\"{path}\" fill=\"none\" style=\"stroke:{}\" stroke-width=\"{width}\"{}/>",
+            self.colour(),
+            self.dash(),
+        )
+    }
+
     /// Fill and stroke of marks: hollow for A/A.
     pub(super) fn paint(&self) -> String {
         let colour = self.colour();
@@ -68,11 +85,9 @@ pub(super) fn legend<'a>(inks: impl Iterator<Item = &'a Ink>) -> String {
     for ink in inks {
         let _ = write!(
             out,
-            "<li><svg viewBox=\"0 0 34 10\" aria-hidden=\"true\" focusable=\"false\"><path \
-             d=\"M0 5H34\" fill=\"none\" style=\"stroke:{}\" stroke-width=\"2\"{}/><path d=\"{}\" {}/>\
-             </svg> {}</li>",
-            ink.colour(),
-            ink.dash(),
+            "<li><svg viewBox=\"0 0 34 10\" aria-hidden=\"true\" focusable=\"false\">{}<path d=\"{}\" \
+             {}/></svg> {}</li>",
+            ink.line("M0 5H34", 2.0),
             ink.mark(17.0, 5.0),
             ink.paint(),
             escape(&ink.label),
@@ -81,8 +96,75 @@ pub(super) fn legend<'a>(inks: impl Iterator<Item = &'a Ink>) -> String {
     out + "</ul>"
 }
 
+/// One arm of a bench, and how it is drawn.
+pub(super) struct DrawnArm<'a> {
+    pub(super) name: &'a str,
+    pub(super) is_twin: bool,
+    pub(super) ink: Ink,
+}
+
+/// Every arm of a bench, the A/A arm last.
+pub(super) fn drawn_arms<'a>(view: &RecordView<'_>, bench: &'a Bench) -> Vec<DrawnArm<'a>> {
+    let twin = bench.arms.first().map(|arm| (arm, true));
+    let arms = bench.arms.iter().map(|arm| (arm, false)).chain(twin);
+    let drawn = arms.enumerate().map(|(index, (name, is_twin))| DrawnArm {
+        name,
+        is_twin,
+        ink: Ink::new(index, view.arm_label(name), is_twin),
+    });
+    drawn.collect()
+}
+
+/// What the filters know of a chart: all arms of its bench.
+pub(super) fn bench_attributes(view: &RecordView<'_>, bench: &Bench, metric: &str) -> Attributes {
+    vec![
+        ("suite", view.record.suite.name.clone()),
+        ("layer", view.layer(&bench.name, &bench.model).id().to_owned()),
+        ("arm", bench.arms.join("\n")),
+        ("metric", metric.to_owned()),
+    ]
+}
+
+/// The charts of one case, which fold away.
+pub(super) struct CaseCharts {
+    pub(super) attributes: Attributes,
+    pub(super) is_open: bool,
+    pub(super) title: String,
+    /// The arms with their lines and marks, as markup.
+    pub(super) legend: String,
+    /// One figure or more, as markup.
+    pub(super) figures: String,
+    /// The classes of the charts in the style sheet.
+    pub(super) class: &'static str,
+    /// The numbers that the figures draw, where they do not hold them themselves.
+    pub(super) numbers: Option<Table>,
+}
+
+impl CaseCharts {
+    /// The charts as markup.
+    pub(super) fn write(&self) -> String {
+        format!(
+            "<details class=\"case item\"{}{}><summary>{}</summary>{}<div class=\"{}\">{}</div>{}\
+             </details>\n",
+            write_attributes(&self.attributes),
+            if self.is_open { " open" } else { "" },
+            escape(self.title.trim()),
+            self.legend,
+            self.class,
+            self.figures,
+            self.numbers.as_ref().map_or_else(String::new, write_numbers),
+        )
+    }
+}
+
+/// The table behind a chart, folded.
+pub(super) fn write_numbers(table: &Table) -> String {
+    let summary = escape(&table.name);
+    format!("<details class=\"data\"><summary>{summary}</summary>{}</details>", write_table(table))
+}
+
 /// Opens a figure with its caption and an image that is named and described in words.
-pub(super) fn open(id: &str, caption: &str, described: &str, height: f64) -> String {
+pub(super) fn open_figure(id: &str, caption: &str, described: &str, height: f64) -> String {
     format!(
         "<figure><figcaption id=\"{id}-n\">{caption}</figcaption>\
          <svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-labelledby=\"{id}-n\" \
@@ -92,8 +174,8 @@ pub(super) fn open(id: &str, caption: &str, described: &str, height: f64) -> Str
     )
 }
 
-/// A line across with its value.
-pub(super) fn grid_y(out: &mut String, y: f64, text: &str) {
+/// Draws a line across with its value at the left.
+pub(super) fn draw_grid_y(out: &mut String, y: f64, text: &str) {
     let _ = write!(
         out,
         "<path class=\"grid\" d=\"M{LEFT} {y:.1}H{}\"/>\
@@ -105,8 +187,8 @@ pub(super) fn grid_y(out: &mut String, y: f64, text: &str) {
     );
 }
 
-/// A line upwards with its value.
-pub(super) fn grid_x(out: &mut String, x: f64, bottom: f64, text: &str) {
+/// Draws a line upwards with its value below.
+pub(super) fn draw_grid_x(out: &mut String, x: f64, bottom: f64, text: &str) {
     let _ = write!(
         out,
         "<path class=\"grid\" d=\"M{x:.1} {TOP}V{bottom:.1}\"/>\
@@ -118,15 +200,23 @@ pub(super) fn grid_x(out: &mut String, x: f64, bottom: f64, text: &str) {
     );
 }
 
+/// Draws lines across for the round values of an axis that ends at `bottom`, named as values of the metric.
+pub(super) fn draw_axis_y(out: &mut String, axis: &Axis, metric: &str, bottom: f64) {
+    let ticks = axis.ticks(5);
+    for (tick, label) in ticks.iter().zip(labels(metric, &ticks)) {
+        draw_grid_y(out, axis.place(*tick, bottom, TOP), &label);
+    }
+}
+
 /// Linear, or logarithmic where the values span more than a factor of 6.
-pub(super) struct Axis {
+pub(crate) struct Axis {
     low: f64,
     high: f64,
     pub(super) log: bool,
 }
 
 impl Axis {
-    pub(super) fn over(values: impl Iterator<Item = f64> + Clone) -> Option<Self> {
+    pub(super) fn covering(values: impl Iterator<Item = f64> + Clone) -> Option<Self> {
         let finite = || values.clone().filter(|value| value.is_finite());
         let low = finite().fold(f64::INFINITY, f64::min);
         let high = finite().fold(f64::NEG_INFINITY, f64::max);
@@ -141,12 +231,18 @@ impl Axis {
         Some(Self { low: low - room, high: high + room, log })
     }
 
-    /// From nothing to the largest.
+    /// Logarithmic from `low` to `high`, with a share of its length as `room` at both ends.
+    pub(crate) fn of_ratios(low: f64, high: f64, room: f64) -> Self {
+        let room = (high / low).ln() * room;
+        Self { low: low.ln() - room, high: high.ln() + room, log: true }
+    }
+
+    /// Linear from zero to `high`; `None` where that is no positive number.
     pub(super) fn from_zero(high: f64) -> Option<Self> {
         (high.is_finite() && high > 0.0).then_some(Self { low: 0.0, high: high * 1.02, log: false })
     }
 
-    pub(super) fn place(&self, value: f64, from: f64, to: f64) -> f64 {
+    pub(crate) fn place(&self, value: f64, from: f64, to: f64) -> f64 {
         let value = if self.log { value.max(1e-300).ln() } else { value };
         let share = ((value - self.low) / (self.high - self.low)).clamp(0.0, 1.0);
         from + share * (to - from)
@@ -174,6 +270,74 @@ impl Axis {
             .take_while(|tick| *tick <= self.high)
             .collect()
     }
+
+    /// Up to seven round ratios, 1 among them. Over many decades up to five: their names are long.
+    pub(super) fn ratio_ticks(&self) -> Vec<f64> {
+        let (low, high) = (self.low.exp(), self.high.exp());
+        let within = |ticks: Vec<f64>| -> Vec<f64> {
+            ticks.into_iter().filter(|tick| (low..=high).contains(tick)).collect()
+        };
+        if high / low > 1000.0 {
+            let step = ((high / low).log10() / 5.0).ceil() as i32;
+            return within((-12..=12).map(|power| 10f64.powi(power * step)).collect());
+        }
+        if high / low > 4.0 {
+            let decades =
+                (-3..4).flat_map(|power| [1.0, 2.0, 5.0].map(|digit| digit * 10f64.powi(power)));
+            let ticks = within(decades.collect());
+            let step = ticks.len().div_ceil(7).max(1);
+            let one = ticks.iter().position(|tick| *tick == 1.0).unwrap_or(0);
+            return ticks.into_iter().skip(one % step).step_by(step).collect();
+        }
+        let step = [0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0]
+            .into_iter()
+            .find(|step| (high - low) / step <= 7.0)
+            .unwrap_or(1.0);
+        within((-40..=80).map(|i| 1.0 + f64::from(i) * step).collect())
+    }
+}
+
+/// A ratio on a line across a row: the line of no difference, bars for its intervals, a mark for its value.
+/// All of it is placed in percent of the width.
+pub(crate) struct Track<'a> {
+    pub(crate) axis: &'a Axis,
+    /// The class of the colour, without `c-`.
+    pub(crate) colour: &'a str,
+    /// The class of the mark in the style sheet.
+    pub(crate) mark: &'a str,
+    /// The margin about 1.
+    pub(crate) band: Option<[f64; 2]>,
+    /// The wider interval, drawn as a hair.
+    pub(crate) hair: Option<[f64; 2]>,
+    pub(crate) interval: Option<[f64; 2]>,
+    pub(crate) value: Option<f64>,
+}
+
+impl Track<'_> {
+    /// The line as markup; screen readers are given the text next to it.
+    pub(crate) fn write(&self) -> String {
+        let place = |ratio: f64| self.axis.place(ratio, 0.0, 100.0);
+        let bar = |class: &str, ends: Option<[f64; 2]>| {
+            ends.map_or_else(String::new, |ends| {
+                let [from, to] = ends.map(place);
+                let width = (to - from).max(0.0);
+                format!("<i class=\"{class}\" style=\"left:{from:.2}%;width:{width:.2}%\"></i>")
+            })
+        };
+        let point = |class: &str, ratio: f64| {
+            format!("<i class=\"{class}\" style=\"left:{:.2}%\"></i>", place(ratio))
+        };
+        let value = self.value.map(|value| point(&format!("dot {}", self.mark), value));
+        format!(
+            "<div class=\"track c-{}\" aria-hidden=\"true\">{}{}{}{}{}</div>",
+            self.colour,
+            bar("band", self.band),
+            point("one", 1.0),
+            bar("wide", self.hair),
+            bar("ci", self.interval),
+            value.unwrap_or_default(),
+        )
+    }
 }
 
 #[cfg(test)]
@@ -182,19 +346,19 @@ mod tests {
 
     #[test]
     fn an_axis_holds_its_values_and_its_ticks_are_round() {
-        let axis = Axis::over([3.0, 9.0].into_iter()).unwrap();
+        let axis = Axis::covering([3.0, 9.0].into_iter()).unwrap();
         assert!(!axis.log);
         assert_eq!(axis.ticks(5), [4.0, 6.0, 8.0]);
         assert!(axis.place(3.0, 0.0, 100.0) > 0.0 && axis.place(9.0, 0.0, 100.0) < 100.0);
-        let wide = Axis::over([0.5, 900.0].into_iter()).unwrap();
+        let wide = Axis::covering([0.5, 900.0].into_iter()).unwrap();
         assert!(wide.log && wide.ticks(5).len() <= 5);
-        assert!(Axis::over(std::iter::empty()).is_none());
-        assert!(Axis::over([f64::NAN, f64::INFINITY].into_iter()).is_none());
+        assert!(Axis::covering(std::iter::empty()).is_none());
+        assert!(Axis::covering([f64::NAN, f64::INFINITY].into_iter()).is_none());
     }
 
     #[test]
     fn a_single_value_has_an_axis() {
-        let axis = Axis::over([5.0].into_iter()).unwrap();
+        let axis = Axis::covering([5.0].into_iter()).unwrap();
         assert!((axis.place(5.0, 0.0, 100.0) - 50.0).abs() < 1e-6);
     }
 
@@ -206,6 +370,17 @@ mod tests {
                 assert_ne!(ink.mark(10.0, 10.0), other.mark(10.0, 10.0));
                 assert_ne!(ink.dash(), other.dash());
             }
+        }
+    }
+
+    #[test]
+    fn few_ticks_stand_on_an_axis_and_one_is_among_them() {
+        for (low, high) in [(0.9f64, 1.1), (0.5, 3.0), (0.02, 15.0), (0.03, 3e6), (1.0, 950.0)] {
+            let ticks = Axis::of_ratios(low, high, 0.04).ratio_ticks();
+            let is_one = |tick: &f64| (tick - 1.0).abs() < 1e-9;
+            assert!((2..=9).contains(&ticks.len()), "{low} to {high}: {ticks:?}");
+            assert!(ticks.iter().any(is_one), "{low} to {high}: {ticks:?}");
+            assert!(high / low < 1000.0 || ticks.len() <= 6, "{low} to {high}: {ticks:?}");
         }
     }
 }

@@ -1,53 +1,43 @@
-//! Published tables with our rows beside theirs, and the quoted rates of other systems.
+//! Published tables with our figures next to theirs, and the quoted rates of other systems.
 
-use std::fmt::Write;
-
-use super::html::{chip, escape, scroll, simulated, words};
+use super::view::RecordView;
 use crate::{
+    document::{Block, Cell, Class, Column, Content, Section, Table, TableRow},
     format::value,
-    published::{AnswerRow, AnswerTable, Ours, Quoted},
-    record::{ArmRecord, Record},
+    published::{AnswerRow, AnswerTable, FigureKey, Quoted, has_params},
+    record::ArmRecord,
     rows::row::Figure,
 };
 
 /// Every published table, theirs and ours.
-pub(super) fn answers(record: &Record) -> String {
-    if record.answers.is_empty() {
-        return String::new();
-    }
-    let mut out = String::from(
-        "<h2>The published tables, and ours</h2>\n<p class=\"soft\">Each table as it was \
-         published, with the figure of this run that answers each row and what either protects. \
-         Hardware and models differ: no ratio is made of theirs and ours. Ours are means over all \
-         samples of this run.</p>\n",
-    );
-    for table in &record.answers {
-        answer(&mut out, record, table);
-    }
-    out
+pub(super) fn answers(view: &RecordView<'_>) -> Section {
+    let about = "Each table as it was published, with the figure of this run that answers each row and what \
+                 either protects. Hardware and models differ: no ratio is made of theirs and ours. Ours are \
+                 means over all samples of this run.";
+    let tables = view.record.answers.iter();
+    let blocks = tables.flat_map(|table| answer_blocks(view, table)).collect();
+    Section { about: about.to_owned(), ..Section::new("The published tables, and ours", blocks) }
 }
 
 /// Rates of other systems: quoted, with ours between them.
-pub(super) fn quoted(record: &Record) -> String {
-    if record.quoted.is_empty() {
-        return String::new();
+pub(super) fn quoted_rates(view: &RecordView<'_>) -> Section {
+    let columns = vec![
+        Column::label("system"),
+        Column::text("what is encrypted").with_name("encrypted"),
+        Column::text("who is protected from whom").with_name("protects"),
+        Column::text("rate"),
+        Column::text("the seed's table says").with_name("the seed").with_class("theirs"),
+        Column::text("source"),
+    ];
+    let mut table = Table::new("Other systems, quoted", columns);
+    for row in &view.record.quoted {
+        table.push_row(quoted_row(view, row));
     }
-    let mut out = format!(
-        "<h2>Other systems, quoted</h2>\n<p class=\"soft\">Published by others on their hardware \
-         with their models, not measured here. Rates of different classes of protection are not \
-         comparable: a system that hides everything from everybody does more than one that hides \
-         one thing from one party.</p>\n{}<table class=\"cards\"><thead><tr>\
-         <th scope=\"col\">system</th><th scope=\"col\">what is encrypted</th>\
-         <th scope=\"col\">who is protected from whom</th>\
-         <th scope=\"col\" class=\"num\">rate</th>\
-         <th scope=\"col\">the seed's table says</th><th scope=\"col\">source</th></tr></thead>\
-         <tbody>\n",
-        scroll("Other systems, quoted"),
-    );
-    for row in &record.quoted {
-        quoted_line(&mut out, record, row);
-    }
-    out + "</tbody></table></div>\n"
+    let about = "Published by others on their hardware with their models, not measured here. Rates of \
+                 different classes of protection are not comparable: a system that hides everything from \
+                 everybody does more than one that hides one thing from one party.";
+    let blocks = if table.is_empty() { Vec::new() } else { vec![Block::Table(table)] };
+    Section { about: about.to_owned(), ..Section::new("Other systems, quoted", blocks) }
 }
 
 /// Who is protected from whom in an arm: what it computed of itself, else what the suite says.
@@ -55,121 +45,107 @@ pub(super) fn protection(arm: &ArmRecord) -> &str {
     arm.guarantee.as_deref().unwrap_or(&arm.protects)
 }
 
-fn answer(out: &mut String, record: &Record, table: &AnswerTable) {
-    let note = table.note.as_ref().map_or_else(String::new, |note| words(note));
-    let _ = writeln!(
-        out,
-        "<h3>{}</h3>\n<p class=\"soft\">{}. Theirs protects: <b>{}</b>. {note}</p>\n\
-         {}<table class=\"cards answers\"><thead><tr><th scope=\"col\" class=\"row\">row</th>\
-         <th scope=\"col\" class=\"num theirs\">theirs</th>\
-         <th scope=\"col\" class=\"num\">ours</th><th scope=\"col\">what ours is</th>\
-         <th scope=\"col\">ours protects</th></tr></thead><tbody>",
-        escape(&table.title),
-        escape(&table.source),
-        escape(&table.protects),
-        scroll(&table.title),
-    );
+fn answer_blocks(view: &RecordView<'_>, answers: &AnswerTable) -> [Block; 3] {
+    let columns = vec![
+        Column::label("row"),
+        Column::text("theirs").with_class("theirs"),
+        Column::text("ours"),
+        Column::text("what ours is").with_name("ours is"),
+        Column::text("ours protects").with_name("protects"),
+    ];
+    let mut table = Table::new(answers.title.clone(), columns);
     let mut above = "";
-    for row in &table.rows {
-        above = answer_line(out, record, row, above);
+    for row in &answers.rows {
+        let arm = row.ours.iter().find(|ours| find_figure(view, ours).is_some());
+        let arm = arm.and_then(|ours| find_arm(view, ours));
+        let protects = arm.map_or("", protection);
+        // What a row protects is not said again where the row above says it.
+        let is_repeated = protects == above && !above.is_empty();
+        let protects_text = if is_repeated { "as above" } else { protects };
+        table.push(vec![
+            row.what.clone().into(),
+            row.theirs.clone().into(),
+            our_figures(view, row).with_simulated(arm.is_some_and(|arm| arm.simulated)),
+            our_arms(view, row).with_note(row.note.clone().unwrap_or_default()),
+            protects_text.into(),
+        ]);
+        above = if protects.is_empty() { above } else { protects };
     }
-    out.push_str("</tbody></table></div>\n");
+    let note = answers.note.as_deref().unwrap_or_default();
+    let AnswerTable { title, source, protects, .. } = answers;
+    [
+        Block::Heading(title.clone()),
+        Block::Paragraph(format!("{source}. Theirs protects: {protects}. {note}")),
+        Block::Table(table),
+    ]
 }
 
-/// One row. What it protects is not said again where it stands in the row above.
-fn answer_line<'a>(
-    out: &mut String,
-    record: &'a Record,
-    row: &AnswerRow,
-    above: &'a str,
-) -> &'a str {
-    let measured = row.ours.iter().find(|ours| record.figures.iter().any(|f| is(f, ours)));
-    let first = measured.and_then(|ours| arm_of(record, ours));
-    let protects = first.map_or("", protection);
-    let again = if protects == above && !above.is_empty() { "as above" } else { protects };
-    let mut values: Vec<String> = row.ours.iter().map(|ours| shown(record, ours)).collect();
+fn our_figures(view: &RecordView<'_>, row: &AnswerRow) -> Cell {
+    let mut values: Vec<String> = row.ours.iter().map(|ours| describe_figure(view, ours)).collect();
     values.dedup();
+    Cell::new(Content::Strong, values.join("; "))
+}
+
+/// The arms of our figures, or why there is none.
+fn our_arms(view: &RecordView<'_>, row: &AnswerRow) -> Cell {
+    if let Some(reason) = &row.absent {
+        return Cell::new(Content::Verdict(Class::Mute), reason.clone());
+    }
     let mut arms: Vec<&str> = Vec::new();
-    for arm in row.ours.iter().filter_map(|ours| arm_of(record, ours)) {
+    for arm in row.ours.iter().filter_map(|ours| find_arm(view, ours)) {
         if !arms.contains(&arm.label.as_str()) {
             arms.push(&arm.label);
         }
     }
-    let what = match &row.absent {
-        Some(reason) => chip("mute", reason),
-        None => escape(&arms.join(" and ")),
-    };
-    let note = row
-        .note
-        .as_ref()
-        .map_or_else(String::new, |note| format!("<small class=\"soft\">{}</small>", words(note)));
-    let _ = writeln!(
-        out,
-        "<tr><td class=\"layer\">{}</td><td class=\"num theirs\" data-name=\"theirs\">{}</td>\
-         <td class=\"num\" data-name=\"ours\"><b>{}</b>{}</td>\
-         <td data-name=\"ours is\"><div>{what}{note}</div></td>\
-         <td data-name=\"protects\">{}</td></tr>",
-        escape(&row.what),
-        escape(&row.theirs),
-        escape(&values.join("; ")),
-        simulated(first.is_some_and(|arm| arm.simulated)),
-        escape(again),
-    );
-    if protects.is_empty() { above } else { protects }
+    arms.join(" and ").into()
 }
 
-fn quoted_line(out: &mut String, record: &Record, row: &Quoted) {
+fn quoted_row(view: &RecordView<'_>, row: &Quoted) -> TableRow {
     let ours = row.ours.as_ref();
-    let arm = ours.and_then(|ours| arm_of(record, ours));
-    let rate = match (ours, &row.rate) {
-        (Some(ours), _) => format!("<b>{}</b>", escape(&shown(record, ours))),
-        (None, rate) => escape(rate.as_deref().unwrap_or_default()),
+    let protects = ours.and_then(|ours| find_arm(view, ours)).map(protection);
+    let protects = row.protects.as_deref().or(protects).unwrap_or_default();
+    let (class, kind, rate) = match ours {
+        Some(ours) => ("ours", "measured", Cell::new(Content::Strong, describe_figure(view, ours))),
+        None => ("", "quoted", row.rate.clone().unwrap_or_default().into()),
     };
-    let (class, mark) = if ours.is_some() { ("good", "measured") } else { ("mute", "quoted") };
-    let protects = row.protects.as_deref().or(arm.map(protection)).unwrap_or_default();
-    let _ = writeln!(
-        out,
-        "<tr{}><td class=\"layer\">{} {}<small class=\"soft\">{}, {}</small></td>\
-         <td data-name=\"encrypted\">{}</td><td data-name=\"protects\">{}</td>\
-         <td class=\"num\" data-name=\"rate\">{rate}</td>\
-         <td class=\"theirs\" data-name=\"the seed\">{}</td><td data-name=\"source\"><small>{}</small></td></tr>",
-        if ours.is_some() { " class=\"ours\"" } else { "" },
-        escape(&row.system),
-        chip(class, mark),
-        escape(&row.model),
-        escape(&row.hardware),
-        escape(&row.encrypted),
-        escape(protects),
-        escape(row.seed_says.as_deref().unwrap_or_default()),
-        escape(&row.source),
-    );
+    let cells = vec![
+        Cell::from(row.system.clone())
+            .with_note(format!("{kind}: {}, {}", row.model, row.hardware)),
+        row.encrypted.clone().into(),
+        protects.into(),
+        rate,
+        row.seed_says.clone().unwrap_or_default().into(),
+        row.source.clone().into(),
+    ];
+    TableRow { class, cells, ..TableRow::default() }
 }
 
-fn arm_of<'a>(record: &'a Record, ours: &Ours) -> Option<&'a ArmRecord> {
-    record.arms.iter().find(|arm| arm.bench == ours.bench && arm.name == ours.arm && !arm.twin)
+fn find_arm<'a>(view: &RecordView<'a>, ours: &FigureKey) -> Option<&'a ArmRecord> {
+    let is = |arm: &&ArmRecord| arm.bench == ours.bench && arm.name == ours.arm && !arm.twin;
+    view.record.arms.iter().find(is)
 }
 
-/// The figure, or why there is none.
-fn shown(record: &Record, ours: &Ours) -> String {
-    if let Some(figure) = record.figures.iter().find(|figure| is(figure, ours)) {
+fn find_figure<'a>(view: &RecordView<'a>, ours: &FigureKey) -> Option<&'a Figure> {
+    let is = |figure: &&Figure| {
+        !figure.twin
+            && figure.bench == ours.bench
+            && figure.arm == ours.arm
+            && figure.metric == ours.metric
+            && has_params(&figure.case, &ours.params)
+    };
+    view.record.figures.iter().find(is)
+}
+
+/// The figure with its unit, or why there is none.
+fn describe_figure(view: &RecordView<'_>, ours: &FigureKey) -> String {
+    if let Some(figure) = find_figure(view, ours) {
         return value(&ours.metric, figure.mean);
     }
-    let failed = record.not_run.iter().any(|not| not.bench == ours.bench);
-    match arm_of(record, ours) {
-        None if !failed && record.partial.is_none() => "one in a full run only".into(),
-        Some(arm) if !failed && arm.given_up.is_none() => "not measured".into(),
+    let record = view.record;
+    let has_failed = record.not_run.iter().any(|not| not.bench == ours.bench);
+    match find_arm(view, ours) {
+        None if !has_failed && record.partial.is_none() => "one in a full run only".into(),
+        Some(arm) if !has_failed && arm.given_up.is_none() => "not measured".into(),
         _ => "not run".into(),
     }
-}
-
-fn is(figure: &Figure, ours: &Ours) -> bool {
-    let point = |(name, value): (&String, &serde_json::Value)| {
-        let shown = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        figure.case.split(' ').any(|part| part == format!("{name}={shown}"))
-    };
-    !figure.twin
-        && (figure.bench == ours.bench)
-        && (figure.arm == ours.arm)
-        && (figure.metric == ours.metric)
-        && ours.params.iter().all(point)
 }

@@ -1,269 +1,127 @@
-//! The tables: headline rows with the seed's figures, every comparison, every figure.
+//! The tables of a record: headline rows with published figures, every comparison, every figure.
 
-use std::fmt::Write;
-
-use super::{
-    filters::verdict_of,
-    html::{chip, class_of, data, escape, scroll, simulated},
-    published::protection,
-    took,
-    view::RecordView,
-    words::tally,
-};
+use super::{published::protection, view::RecordView, words::tally};
 use crate::{
+    document::{Attributes, Block, Cell, Column, Content, Section, Table, TableBody, TableRow},
     fit::fits,
     format::{digits, metric, value},
+    published::has_params,
     record::{ArmRecord, Record},
     rows::{
         row::{Figure, Row},
-        text::{aa, cost, pairing, sides, verdict},
+        text::{cost, judgement, pairing, sides, verdict_class, verdict_name},
     },
-    suite::SeedFigure,
+    suite::{SeedFigure, bench::Show},
 };
 
-/// What the filters know of a row.
-pub(super) fn row_data(shown: &RecordView<'_>, row: &Row) -> String {
-    let suite = shown.record.suite.name.as_str();
-    let mut out = data(&[
-        ("suite", suite),
-        ("layer", shown.layer(&row.bench, &row.model).id()),
-        ("arm", &row.arm),
-        ("metric", &row.metric),
-        ("verdict", verdict_of(row)),
-    ]);
+/// What the filters of a page know of a row.
+pub(super) fn row_attributes(view: &RecordView<'_>, row: &Row) -> Attributes {
+    let mut attributes = vec![
+        ("suite", view.record.suite.name.clone()),
+        ("layer", view.layer(&row.bench, &row.model).id().to_owned()),
+        ("arm", row.arm.clone()),
+        ("metric", row.metric.clone()),
+        ("verdict", verdict_name(row).to_owned()),
+    ];
     if row.twin {
-        out.push_str(" data-aa");
+        attributes.push(("aa", String::new()));
     }
-    out
+    attributes
 }
 
-/// The table of the headline rows, with the seed's figures in a column of their own.
-pub(super) fn headline(shown: &RecordView<'_>, index: usize) -> String {
-    let record = shown.record;
+/// The headline rows, their A/A rows below, and the seed's figures in a column of their own.
+pub(super) fn headline(view: &RecordView<'_>, number: usize) -> Section {
+    let record = view.record;
     let rows: Vec<&Row> = record.rows.iter().filter(|row| row.headline).collect();
-    let heading = format!("<h2 id=\"rows-{index}\">Cost of each layer</h2>\n");
-    if rows.is_empty() {
-        return heading + "<p>No row has two blocks.</p>\n";
-    }
-    let seeds = rows.iter().any(|row| !row.twin && !seed_text(record, row).is_empty());
-    let mut out = format!(
-        "<section class=\"group\">\n{heading}<p class=\"soft\">{} Each block runs every arm once, in \
-         random order; a cost is the mean over <i>n</i> blocks with its 95 % interval. \
-         A verdict is about a margin that was set before the run.</p>\n\
-         {}<table class=\"cards sorts\"><thead><tr><th scope=\"col\">layer</th>\
-         <th scope=\"col\" class=\"num\">clear</th><th scope=\"col\" class=\"num\">protected</th>\
-         <th scope=\"col\">cost [95 %]</th><th scope=\"col\" class=\"num\">n</th>\
-         <th scope=\"col\">verdict</th>",
-        escape(&tally(rows.iter().copied())),
-        scroll("Cost of each layer"),
-    );
-    if seeds {
+    let sources = sources(record);
+    let mut columns = vec![
+        Column::label("layer"),
+        Column::number("clear"),
+        Column::number("protected"),
+        Column::text("cost [95 %]").with_name("cost").with_class("cost"),
+        Column::number("n"),
+        Column::text("verdict"),
+    ];
+    if !sources.is_empty() {
         let ours = if rows.iter().any(|row| row.simulated) { "; ours simulated" } else { "" };
-        let _ = write!(
-            out,
-            "<th scope=\"col\" class=\"seed\">the seed's figures: <i>their hardware and \
-             network{ours}</i></th>"
-        );
+        let heading = format!("the seed's figures: their hardware and network{ours}");
+        columns.push(Column::text(&heading).with_name("the seed").with_class("seed"));
     }
-    out.push_str("</tr></thead>\n<tbody>\n");
+    let mut table = Table::new("Cost of each layer", columns);
     for row in rows.iter().filter(|row| !row.twin) {
-        line(&mut out, shown, row, seeds);
+        table.push_row(headline_row(view, row, &sources));
     }
-    let columns = if seeds { 7 } else { 6 };
-    let _ = writeln!(
-        out,
-        "</tbody>\n<tbody class=\"aa group\"><tr class=\"divider\"><th colspan=\"{columns}\">A/A: the \
-         reference arm against itself. A sound instrument finds nothing here.</th></tr>"
-    );
+    if rows.iter().any(|row| row.twin) {
+        let heading =
+            "A/A: the reference arm against itself. A sound instrument finds nothing here.";
+        table.bodies.push(TableBody { heading: heading.to_owned(), rows: Vec::new() });
+    }
     for row in rows.iter().filter(|row| row.twin) {
-        line(&mut out, shown, row, seeds);
+        table.push_row(headline_row(view, row, &sources));
     }
-    let sources = if seeds { sources(record) } else { String::new() };
-    out + "</tbody></table></div>\n" + &sources + "</section>\n"
-}
-
-/// Where the seed's figures come from, lettered as in the column.
-fn sources(record: &Record) -> String {
-    let items: String =
-        known_sources(record).iter().map(|text| format!("<li>{}</li>", escape(text))).collect();
-    if items.is_empty() { String::new() } else { format!("<ol class=\"sources\">{items}</ol>\n") }
-}
-
-fn known_sources(record: &Record) -> Vec<&str> {
-    let mut known: Vec<&str> = Vec::new();
-    // A source of rows that this run does not have would stand for nothing.
-    let is_shown = |figure: &&SeedFigure| {
-        let mut rows = record.rows.iter().filter(|row| row.headline && !row.twin);
-        rows.any(|row| is_of(figure, row))
+    let mut blocks = match rows.as_slice() {
+        [] => vec![Block::Paragraph("No row has two blocks.".to_owned())],
+        _ => vec![Block::Table(table)],
     };
-    for figure in record.seed_figures.iter().filter(is_shown) {
-        if !known.contains(&figure.source.as_str()) {
-            known.push(&figure.source);
-        }
+    if !sources.is_empty() {
+        blocks.push(Block::Sources(sources.iter().map(|source| (*source).to_owned()).collect()));
     }
-    known
+    Section {
+        id: format!("rows-{number}"),
+        heading: "Cost of each layer".to_owned(),
+        about: format!(
+            "{} Each block runs every arm once, in random order; a cost is the mean over n blocks with \
+             its 95 % interval. A verdict is about a margin that was set before the run.",
+            tally(rows.iter().copied())
+        ),
+        blocks,
+    }
 }
 
-/// Rows of every metric, not only the headline's.
-pub(super) fn every_comparison(shown: &RecordView<'_>, index: usize) -> String {
-    let mut out = format!(
-        "<section class=\"group\">\n<h2 id=\"all-{index}\">Every comparison</h2>\n<details>\
-         <summary>All metrics, all arms, A/A rows among them: {} rows</summary>{}\
-         <table class=\"cards sorts\"><thead><tr><th scope=\"col\">bench</th>\
-         <th scope=\"col\">metric</th><th scope=\"col\">arm</th>\
-         <th scope=\"col\" class=\"num\">reference</th><th scope=\"col\" class=\"num\">arm's</th>\
-         <th scope=\"col\">cost [95 %]</th><th scope=\"col\" class=\"num\">correlation of pairs</th>\
-         <th scope=\"col\" class=\"num\">n</th><th scope=\"col\">verdict</th></tr></thead><tbody>\n",
-        shown.record.rows.len(),
-        scroll("Every comparison"),
-    );
-    for row in &shown.record.rows {
-        comparison(&mut out, shown, row);
+fn headline_row(view: &RecordView<'_>, row: &Row, sources: &[&str]) -> TableRow {
+    let label = if row.twin { format!("A/A {}", row.label) } else { row.label.clone() };
+    let mut label = Cell::from(label);
+    if let Some(arm) = protecting_arm(view.record, row) {
+        label.notes.push(("guards", format!("protection: {}", protection(arm))));
     }
-    out + "</tbody></table></div></details>\n</section>\n"
-}
-
-fn comparison(out: &mut String, shown: &RecordView<'_>, row: &Row) {
-    let arm = if row.twin { format!("{} (A/A)", row.arm_label) } else { row.arm_label.clone() };
-    let judged = if row.twin { aa(row) } else { verdict(row) };
-    let correlation = row.correlation.map_or_else(String::new, |r| format!("{r:.2}"));
-    let sort = row.correlation.unwrap_or(-2.0);
-    let gained = pairing(row).unwrap_or_default();
+    let label = row
+        .notes
+        .iter()
+        .fold(label.with_note(origin(view, row)), |label, note| label.with_note(note.long()));
     let [clear, protected] = sides(row);
-    let _ = writeln!(
-        out,
-        "<tr class=\"item counted\"{}><td class=\"layer\">{} <small>{} · {}, {} loop</small></td>\
-         <td data-name=\"metric\">{}</td><td data-name=\"arm\">{}</td>\
-         <td class=\"num\" data-name=\"reference\" data-v=\"{}\">{}</td>\
-         <td class=\"num\" data-name=\"arm's\" data-v=\"{}\">{}</td>\
-         <td data-name=\"cost\" data-v=\"{}\">{}</td>\
-         <td class=\"num\" data-name=\"pairs\" data-v=\"{sort}\"><div>{correlation}\
-         <small class=\"soft\">{}</small></div></td>\
-         <td class=\"num\" data-name=\"n\" data-v=\"{n}\">{n}</td>\
-         <td data-name=\"verdict\">{}</td></tr>",
-        row_data(shown, row),
-        escape(&row.bench),
-        escape(&row.case),
-        escape(&row.model),
-        escape(&row.load),
-        escape(&metric(&row.metric, row.stat, row.better)),
-        escape(&arm),
-        row.clear,
-        escape(&clear),
-        row.protected,
-        escape(&protected),
-        size(row),
-        escape(&cost(row)),
-        escape(&gained),
-        chip(class_of(row), &judged),
-        n = row.blocks,
-    );
-}
-
-/// What a cost is sorted by.
-fn size(row: &Row) -> f64 {
-    row.ratio.map_or(row.difference.value, |ends| ends.value)
-}
-
-/// How cost grows with work, where the suite asks for it.
-pub(super) fn growth_section(shown: &RecordView<'_>) -> String {
-    let fits = fits(shown.record);
-    if fits.is_empty() {
-        return String::new();
+    let mut cells = vec![
+        label,
+        Cell::from(clear).with_sort(row.clear),
+        Cell::from(protected).with_sort(row.protected),
+        Cell::new(Content::Figure, cost(row)).with_sort(cost_size(row)),
+        Cell::from(row.blocks.to_string()).with_sort(row.blocks as f64),
+        verdict_cell(row),
+    ];
+    if !sources.is_empty() {
+        cells.push(seed_text(view.record, row, sources).into());
     }
-    let mut out = format!(
-        "<h2>How cost grows with work</h2>\n<p class=\"soft\">A fixed part and a part for each \
-         unit, by least squares of the relative errors over the sizes of this run.</p>\n\
-         {}<table class=\"cards\"><thead><tr><th scope=\"col\">of what</th>\
-         <th scope=\"col\">fixed, and for each unit</th></tr></thead><tbody>\n",
-        scroll("How cost grows with work"),
-    );
-    for fitted in &fits {
-        let _ = writeln!(
-            out,
-            "<tr><td class=\"layer\">{}{}</td><td data-name=\"cost\">{}</td></tr>",
-            escape(&fitted.name),
-            simulated(fitted.simulated),
-            escape(&fitted.text),
-        );
-    }
-    out + "</tbody></table></div>\n"
+    TableRow { class: "item", attributes: row_attributes(view, row), cells }
 }
 
-/// Pooled means and percentiles of every metric of every arm.
-pub(super) fn every_figure(shown: &RecordView<'_>) -> String {
-    let record = shown.record;
-    let mut out = format!(
-        "<details><summary>All figures: pooled means and percentiles</summary>\
-         <p class=\"soft\">A percentile stands only where its tail holds ten samples: p50 from 20, \
-         p95 from 200, p99 from 1,000.</p>{}<table class=\"cards sorts\"><thead><tr>\
-         <th scope=\"col\">bench</th><th scope=\"col\">arm</th><th scope=\"col\">metric</th>\
-         <th scope=\"col\" class=\"num\">n</th><th scope=\"col\" class=\"num\">mean</th>\
-         <th scope=\"col\" class=\"num\">p50</th><th scope=\"col\" class=\"num\">p95</th>\
-         <th scope=\"col\" class=\"num\">p99</th></tr></thead><tbody>\n",
-        scroll("All figures"),
-    );
-    for figure in &record.figures {
-        figure_line(&mut out, record, figure);
-    }
-    out + "</tbody></table></div></details>\n"
+fn verdict_cell(row: &Row) -> Cell {
+    Cell::new(Content::Verdict(verdict_class(row)), judgement(row)).with_simulated(row.simulated)
 }
 
-fn line(out: &mut String, shown: &RecordView<'_>, row: &Row, seeds: bool) {
-    let record = shown.record;
-    let judged = if row.twin { aa(row) } else { verdict(row) };
-    let cost = cost(row);
-    let [clear, protected] = sides(row);
-    let (number, interval) =
-        cost.split_once(" [").map_or((cost.as_str(), String::new()), |(n, i)| (n, format!("[{i}")));
-    let _ = write!(
-        out,
-        "<tr class=\"item\"{}><td class=\"layer\">{}{}<small class=\"guards\">{}</small>\
-         <small class=\"soft\">{}</small></td>\
-         <td class=\"num\" data-name=\"clear\" data-v=\"{}\">{}</td>\
-         <td class=\"num\" data-name=\"protected\" data-v=\"{}\">{}</td>\
-         <td class=\"cost\" data-name=\"cost\" data-v=\"{}\"><div><b>{}</b><span>{}</span></div></td>\
-         <td class=\"num\" data-name=\"blocks\" data-v=\"{n}\">{n}</td>\
-         <td data-name=\"verdict\"><div>{}</div></td>",
-        row_data(shown, row),
-        escape(&row.label),
-        simulated(row.simulated),
-        escape(&protects(record, row)),
-        under(shown, row),
-        row.clear,
-        escape(&clear),
-        row.protected,
-        escape(&protected),
-        size(row),
-        escape(number),
-        escape(&interval),
-        chip(class_of(row), judged.trim_end_matches(", simulated")),
-        n = row.blocks,
-    );
-    if seeds {
-        let text = if row.twin { String::new() } else { seed_text(record, row) };
-        let name = if text.is_empty() { "" } else { " data-name=\"the seed\"" };
-        let _ = write!(out, "<td class=\"seed\"{name}><div>{text}</div></td>");
-    }
-    out.push_str("</tr>\n");
-}
-
-/// Who is protected from whom in the arm of this row.
-fn protects(record: &Record, row: &Row) -> String {
+/// The arm of a row that is no A/A row.
+fn protecting_arm<'a>(record: &'a Record, row: &Row) -> Option<&'a ArmRecord> {
     let is = |arm: &&ArmRecord| arm.name == row.arm && arm.bench == row.bench && !arm.twin;
-    let arm = record.arms.iter().find(is).filter(|_| !row.twin);
-    arm.map_or_else(String::new, |arm| format!("protection: {}", protection(arm)))
+    record.arms.iter().find(is).filter(|_| !row.twin)
 }
 
-/// Which arms, their round trips, the ratio to a floor, what a run took, what speaks against it.
-fn under(shown: &RecordView<'_>, row: &Row) -> String {
-    let reference = shown.record.arms.iter().find(|arm| arm.name == row.reference);
-    let reference = reference.map_or(row.reference.as_str(), |arm| arm.label.as_str());
-    let mut parts = vec![if row.twin {
+/// Which arms a row is of, their round trips, the ratio to a floor, and the definition of its figure.
+fn origin(view: &RecordView<'_>, row: &Row) -> String {
+    let reference = view.arm_label(&row.reference);
+    let arms = if row.twin {
         format!("{reference}, twice")
     } else {
         format!("{reference} → {}", row.arm_label)
-    }];
+    };
+    let mut parts = vec![arms];
     if let [Some(clear), Some(protected)] = row.round_trips
         && !row.twin
     {
@@ -272,72 +130,155 @@ fn under(shown: &RecordView<'_>, row: &Row) -> String {
     if let Some(floor) = &row.floor {
         parts.push(format!("{} of the floor ({})", digits(floor.value), floor.name));
     }
-    if !row.twin
+    if let Some(ratio) = row.ratio
+        && !row.twin
         && row.has_interval()
-        && row.show == crate::suite::bench::Show::Difference
-        && let Some(ratio) = &row.ratio
+        && row.show == Show::Difference
     {
         parts.push(format!("x{:.2} [{:.2}, {:.2}]", ratio.value, ratio.low, ratio.high));
     }
-    parts.push(format!("{}, {} loop", row.model, row.load));
-    let mut out = escape(&parts.join(" · "));
-    let said = row.notes.iter().map(|note| note.long());
-    for line in took::of_row(row).into_iter().chain(said) {
-        let _ = write!(out, "<br>{}", escape(&line));
-    }
-    out
+    parts.push(format!("{}, {}, {} loop", row.model, row.metric, row.load));
+    parts.join(" · ")
 }
 
-fn seed_text(record: &Record, row: &Row) -> String {
-    let matches = |figure: &&SeedFigure| is_of(figure, row);
-    let of = |arm: Option<&str>| {
-        record.seed_figures.iter().filter(matches).find(|figure| figure.arm.as_deref() == arm)
+/// The number that a cost is sorted by: its ratio, else its difference.
+pub(super) fn cost_size(row: &Row) -> f64 {
+    row.ratio.map_or(row.difference.value, |ends| ends.value)
+}
+
+/// The sources of the seed's figures that answer headline rows of this run, each once.
+fn sources(record: &Record) -> Vec<&str> {
+    let mut known: Vec<&str> = Vec::new();
+    let answers_a_row = |figure: &&SeedFigure| {
+        let mut rows = record.rows.iter().filter(|row| row.headline && !row.twin);
+        rows.any(|row| is_figure_of(figure, row))
     };
-    let (clear, protected) = (of(None), of(Some(&row.arm)));
-    let Some(figure) = protected.or(clear) else { return String::new() };
-    let values: Vec<String> =
-        [clear, protected].into_iter().flatten().map(|figure| escape(&figure.value)).collect();
-    let source = known_sources(record).iter().position(|source| **source == figure.source);
-    let letter = source.and_then(|index| char::from_u32('a' as u32 + u32::try_from(index).ok()?));
-    format!("{} <sup>{}</sup>", values.join(" → "), letter.unwrap_or('?'))
+    for figure in record.seed_figures.iter().filter(answers_a_row) {
+        if !known.contains(&figure.source.as_str()) {
+            known.push(&figure.source);
+        }
+    }
+    known
 }
 
-fn is_of(figure: &SeedFigure, row: &Row) -> bool {
+/// The letter of a source below the table.
+fn letter(source: usize) -> char {
+    char::from(b'a' + (source % 26) as u8)
+}
+
+fn seed_text(record: &Record, row: &Row, sources: &[&str]) -> String {
+    let figure = |arm: Option<&str>| {
+        let mut figures = record.seed_figures.iter().filter(|figure| is_figure_of(figure, row));
+        figures.find(|figure| figure.arm.as_deref() == arm).filter(|_| !row.twin)
+    };
+    let figures = [figure(None), figure(Some(&row.arm))];
+    let Some(last) = figures.iter().flatten().last() else { return String::new() };
+    let values: Vec<&str> = figures.iter().flatten().map(|figure| figure.value.as_str()).collect();
+    let source = sources.iter().position(|source| *source == last.source).unwrap_or_default();
+    format!("{} ({})", values.join(" → "), letter(source))
+}
+
+fn is_figure_of(figure: &SeedFigure, row: &Row) -> bool {
     figure.bench == row.bench
         && figure.metric == row.metric
-        && figure.params.iter().all(|(name, value)| {
-            let shown = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            row.case.split(' ').any(|part| part == format!("{name}={shown}"))
-        })
+        && has_params(&row.case, &figure.params)
 }
 
-fn figure_line(out: &mut String, record: &Record, figure: &Figure) {
-    let show = |number: f64| value(&figure.metric, number);
-    let or_none = |number: Option<f64>| number.map_or_else(|| "–".into(), show);
-    let arm = record.arms.iter().find(|arm| arm.name == figure.arm);
-    let label = arm.map_or(figure.arm.as_str(), |arm| arm.label.as_str());
-    let twin = if figure.twin { " (A/A)" } else { "" };
-    let known = [("suite", &record.suite.name), ("arm", &figure.arm), ("metric", &figure.metric)];
-    let mut keys = data(&known.map(|(name, text)| (name, text.as_str())));
-    if figure.twin {
-        keys.push_str(" data-aa");
+/// Rows of every metric, A/A rows among them.
+pub(super) fn comparisons<'a>(view: &RecordView<'_>, rows: impl Iterator<Item = &'a Row>) -> Table {
+    let columns = vec![
+        Column::label("bench"),
+        Column::text("metric"),
+        Column::text("arm"),
+        Column::number("reference"),
+        Column::number("arm's"),
+        Column::text("cost [95 %]").with_name("cost"),
+        Column::number("correlation of pairs").with_name("pairs"),
+        Column::number("n"),
+        Column::text("verdict"),
+    ];
+    let mut table = Table::new("Every comparison", columns);
+    for row in rows {
+        let correlation = row.correlation.map_or_else(String::new, |r| format!("{r:.2}"));
+        let [clear, protected] = sides(row);
+        let cells = vec![
+            Cell::from(row.bench.clone())
+                .with_note(format!("{} · {}, {} loop", row.case, row.model, row.load)),
+            metric(&row.metric, row.stat, row.better).into(),
+            format!("{}{}", row.arm_label, if row.twin { " (A/A)" } else { "" }).into(),
+            Cell::from(clear).with_sort(row.clear),
+            Cell::from(protected).with_sort(row.protected),
+            Cell::from(cost(row)).with_sort(cost_size(row)),
+            Cell::from(correlation)
+                .with_sort(row.correlation.unwrap_or(-2.0))
+                .with_note(pairing(row).unwrap_or_default()),
+            Cell::from(row.blocks.to_string()).with_sort(row.blocks as f64),
+            verdict_cell(row),
+        ];
+        let attributes = row_attributes(view, row);
+        table.push_row(TableRow { class: "item counted", attributes, cells });
     }
-    let _ = writeln!(
-        out,
-        "<tr class=\"item\"{keys}><td class=\"layer\">{} <small>{}</small></td><td data-name=\"arm\"><div>{}{twin}{}\
-         </div></td><td data-name=\"metric\">{}</td><td class=\"num\" data-name=\"n\" data-v=\"{n}\">{n}</td>\
-         <td class=\"num\" data-name=\"mean\" data-v=\"{}\">{}</td><td class=\"num\" data-name=\"p50\">{}</td>\
-         <td class=\"num\" data-name=\"p95\">{}</td><td class=\"num\" data-name=\"p99\">{}</td></tr>",
-        escape(&figure.bench),
-        escape(&figure.case),
-        escape(label),
-        simulated(figure.simulated),
-        escape(&figure.metric),
-        figure.mean,
-        escape(&show(figure.mean)),
-        escape(&or_none(figure.p50)),
-        escape(&or_none(figure.p95)),
-        escape(&or_none(figure.p99)),
-        n = figure.n,
-    );
+    table
+}
+
+/// How cost grows with work, where the suite asks for it.
+pub(super) fn growth(record: &Record) -> Section {
+    let columns =
+        vec![Column::label("of what"), Column::text("fixed, and for each unit").with_name("cost")];
+    let mut table = Table::new("How cost grows with work", columns);
+    for fitted in fits(record) {
+        table.push(vec![
+            Cell::from(fitted.name).with_simulated(fitted.simulated),
+            fitted.text.into(),
+        ]);
+    }
+    let about = "A fixed part and a part for each unit, by least squares of the relative errors over the \
+                 sizes of this run.";
+    let heading = table.name.clone();
+    let blocks = if table.is_empty() { Vec::new() } else { vec![Block::Table(table)] };
+    Section { about: about.to_owned(), ..Section::new(heading, blocks) }
+}
+
+/// Pooled means and percentiles of every metric of every arm.
+pub(super) fn figures(view: &RecordView<'_>) -> Table {
+    let text = ["arm", "metric"].map(Column::text);
+    let numbers = ["n", "mean", "p50", "p95", "p99"].map(Column::number);
+    let columns = [Column::label("bench")].into_iter().chain(text).chain(numbers).collect();
+    let mut table = Table::new("All figures", columns);
+    for figure in &view.record.figures {
+        let label = view.arm_label(&figure.arm);
+        let mut attributes = vec![
+            ("suite", view.record.suite.name.clone()),
+            ("arm", figure.arm.clone()),
+            ("metric", figure.metric.clone()),
+        ];
+        let mut twin = "";
+        if figure.twin {
+            twin = " (A/A)";
+            attributes.push(("aa", String::new()));
+        }
+        let mut cells = vec![
+            Cell::from(figure.bench.clone()).with_note(figure.case.clone()),
+            Cell::from(format!("{label}{twin}")).with_simulated(figure.simulated),
+            figure.metric.clone().into(),
+            Cell::from(figure.n.to_string()).with_sort(figure.n as f64),
+        ];
+        cells.extend(figure_cells(figure));
+        table.push_row(TableRow { class: "item", attributes, cells });
+    }
+    table
+}
+
+/// The mean and the three percentiles of a figure; a dash for one without a tail.
+pub(super) fn figure_cells(figure: &Figure) -> [Cell; 4] {
+    [Some(figure.mean), figure.p50, figure.p95, figure.p99]
+        .map(|number| number_cell(&figure.metric, number))
+}
+
+/// A number of a metric with its unit; a dash where there is none.
+pub(super) fn number_cell(metric: &str, number: Option<f64>) -> Cell {
+    match number {
+        Some(number) => Cell::from(value(metric, number)).with_sort(number),
+        None => "–".into(),
+    }
 }

@@ -2,13 +2,14 @@
 
 use std::path::PathBuf;
 
-use super::{html::utc, layer::Layer};
+use super::layer::Layer;
 use crate::{
     record::Record,
     rows::row::Row,
     samples::{Sample, Slice},
     suite::Suite,
     suites::embedded_suites,
+    utc::utc,
 };
 
 /// A record as the report shows it.
@@ -35,7 +36,7 @@ impl<'a> RecordView<'a> {
 
     /// The suite whose words the page takes: the record's own, or today's of the same name where the
     /// record is from before suites had words for the page.
-    fn speaking(&self) -> Option<&Suite> {
+    fn wording(&self) -> Option<&Suite> {
         let name = &self.record.suite.name;
         let today = || embedded_suites().iter().find(|suite| suite.suite.name == *name);
         self.suite.as_ref().filter(|suite| suite.names_layers()).or_else(today)
@@ -43,12 +44,12 @@ impl<'a> RecordView<'a> {
 
     /// The layer of a bench, by its name and its definition.
     pub(crate) fn layer(&self, bench: &str, model: &str) -> Layer {
-        Layer::of(self.speaking(), bench, model)
+        Layer::from_bench(self.wording(), bench, model)
     }
 
     /// What the suite calls the row's arm, and the place of these words among the suite's.
     pub(crate) fn subject(&self, row: &Row) -> Option<(usize, &str)> {
-        let subjects = self.speaking()?.subjects.iter().enumerate();
+        let subjects = self.wording()?.subjects.iter().enumerate();
         let mut fitting = subjects.filter(|(_, subject)| {
             subject.benches.contains(&row.bench) && subject.arms.contains(&row.arm)
         });
@@ -57,11 +58,17 @@ impl<'a> RecordView<'a> {
 
     /// Names of programs that keep their lower case where a sentence begins.
     pub(crate) fn names(&self) -> &[String] {
-        self.speaking().map_or(&[], |suite| &suite.suite.names)
+        self.wording().map_or(&[], |suite| &suite.suite.names)
     }
 
     /// The suite and its minute: what a reader calls this record.
     pub(crate) fn name(&self) -> String {
         format!("{}, {}", self.record.suite.name, utc(self.record.started_unix_s))
+    }
+
+    /// What a reader calls an arm.
+    pub(crate) fn arm_label<'n>(&'n self, name: &'n str) -> &'n str {
+        let arm = self.record.arms.iter().find(|arm| arm.name == name);
+        arm.map_or(name, |arm| arm.label.as_str())
     }
 }

@@ -2,31 +2,31 @@
 
 use super::layers::{LayerRows, RowView};
 use crate::{
+    document::Item,
     format::capital,
     rows::{
         row::{Aa, Outcome, Row},
-        text::{cost, verdict},
+        text::{cost, verdict, verdict_class, verdict_name},
     },
     suite::bench::Show,
     validity::Validity,
 };
 
-/// One sentence of one row, and what stands behind it.
-fn sentence(said: &RowView<'_>) -> (String, String) {
-    let row = said.row;
-    let reference = said.shown.record.arms.iter().find(|arm| arm.name == row.reference);
-    let reference = reference.map_or(row.reference.as_str(), |arm| arm.label.as_str());
-    let instead = format!("{} instead of {}", quote_label(&row.arm_label), quote_label(reference));
+/// The sentence of one row, and what stands behind it.
+fn describe_row(view: &RowView<'_>) -> [String; 2] {
+    let row = view.row;
+    let reference = quote_label(view.view.arm_label(&row.reference));
+    let instead = format!("{} instead of {reference}", quote_label(&row.arm_label));
     let about = row.label.replace(&format!(": {}", row.arm_label), "");
     // A figure without an interval says its n by itself.
     let blocks = if row.has_interval() { format!("{} blocks", row.blocks) } else { String::new() };
-    let (subject, parts) = match said.shown.subject(row) {
+    let (subject, parts) = match view.view.subject(row) {
         Some((_, words)) => (words.to_owned(), [instead, about, blocks]),
         None => (instead, [about, blocks, String::new()]),
     };
     let text = format!("{subject} {}: {}, {}.", claim(row), cost(row), verdict(row));
     let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
-    (capital(&text, said.shown.names()), parts.join("; "))
+    [capital(&text, view.view.names()), parts.join("; ")]
 }
 
 /// A label with a comma in it stands in quotation marks.
@@ -34,10 +34,10 @@ fn quote_label(label: &str) -> String {
     if label.contains(',') { format!("“{label}”") } else { label.to_owned() }
 }
 
-/// What the verdict means, in a verb.
+/// What the verdict means, as the predicate of a sentence.
 fn claim(row: &Row) -> &'static str {
     if matches!(row.aa, Some(Aa::OutsideMargin | Aa::ExcludesOne)) {
-        return "was measured beside a failed A/A row and says nothing";
+        return "was measured next to a failed A/A row and says nothing";
     }
     if row.is_without_tail() {
         return "has no percentile to judge";
@@ -62,54 +62,51 @@ fn claim(row: &Row) -> &'static str {
     }
 }
 
-/// A sentence and the place of its record.
-pub(crate) struct Sentence<'a> {
-    /// `Costs least`; empty before the first.
-    pub(crate) before: &'static str,
-    pub(crate) text: String,
-    /// Which arms, at what, over how many blocks.
-    pub(crate) detail: String,
-    pub(crate) said: RowView<'a>,
-}
-
-/// The answer of a layer: the row that a buyer asks for first, then the cheapest and the dearest.
-pub(crate) fn answers<'a>(layer: &LayerRows<'a>) -> Vec<Sentence<'a>> {
-    let Some(first) = layer.rows.iter().min_by_key(|said| rank(said)) else { return Vec::new() };
-    let same = |a: &RowView<'_>, b: &RowView<'_>| std::ptr::eq(a.row, b.row);
-    let size = |said: &&RowView<'_>| said.row.ratio.map_or(1.0, |ends| ends.value);
-    let judged = || layer.rows.iter().filter(|said| is_sound(said));
-    let least = judged().min_by(|a, b| size(a).total_cmp(&size(b)));
-    let most = judged().max_by(|a, b| size(a).total_cmp(&size(b)));
-    let told = |before, said: &RowView<'a>| {
-        let (text, detail) = sentence(said);
-        Sentence { before, text, detail, said: *said }
-    };
-    let mut out = vec![told("", first)];
-    for (before, other) in [("Costs least", least), ("Costs most", most)] {
-        let Some(other) = other else { continue };
-        if out.iter().all(|known| !same(&known.said, other)) {
-            out.push(told(before, other));
+/// The answer of a layer: the row that a buyer asks for first, then the cheapest and the dearest. With
+/// `many` records each sentence names its own.
+pub(super) fn sentences(layer: &LayerRows<'_>, many: bool) -> Vec<Item> {
+    let first = layer.rows.iter().min_by_key(|view| rank(view));
+    let size = |view: &&RowView<'_>| view.row.ratio.map_or(1.0, |ends| ends.value);
+    let sound = || layer.rows.iter().filter(|view| is_sound(view));
+    let least = sound().min_by(|a, b| size(a).total_cmp(&size(b)));
+    let most = sound().max_by(|a, b| size(a).total_cmp(&size(b)));
+    let mut chosen: Vec<(&'static str, &RowView<'_>)> = Vec::new();
+    for (before, view) in [("", first), ("Costs least:", least), ("Costs most:", most)] {
+        let Some(view) = view else { continue };
+        if chosen.iter().all(|(_, known)| !std::ptr::eq(known.row, view.row)) {
+            chosen.push((before, view));
         }
     }
-    out
+    let sentence = |(before, view): (&'static str, &RowView<'_>)| {
+        let [text, detail] = describe_row(view);
+        Item {
+            verdict: Some((verdict_class(view.row), verdict_name(view.row))),
+            strong: before.to_owned(),
+            text,
+            detail,
+            source: many.then(|| (view.view.name(), view.number)),
+            ..Item::default()
+        }
+    };
+    chosen.into_iter().map(sentence).collect()
 }
 
 /// Least is asked for first: sound rows, words for buyers, the suite's own order.
-fn rank(said: &RowView<'_>) -> (bool, usize, bool, bool) {
-    let subject = said.shown.subject(said.row);
+fn rank(view: &RowView<'_>) -> (bool, usize, bool, bool) {
+    let subject = view.view.subject(view.row);
     let place = subject.map_or(usize::MAX, |(place, _)| place);
-    let decided = matches!(said.row.outcome, Outcome::Within | Outcome::Above | Outcome::Below);
-    let absolute = said.row.show == Show::Difference;
-    (!is_sound(said), place, absolute && subject.is_some(), !decided)
+    let decided = matches!(view.row.outcome, Outcome::Within | Outcome::Above | Outcome::Below);
+    let absolute = view.row.show == Show::Difference;
+    (!is_sound(view), place, absolute && subject.is_some(), !decided)
 }
 
 /// Whether a row may stand for its layer.
-fn is_sound(said: &RowView<'_>) -> bool {
-    let row = said.row;
+fn is_sound(view: &RowView<'_>) -> bool {
+    let row = view.row;
     !row.client_bound
         && row.has_interval()
         && !matches!(row.aa, Some(Aa::OutsideMargin | Aa::ExcludesOne))
-        && !matches!(said.shown.record.validity, Validity::Invalid { .. })
+        && !matches!(view.view.record.validity, Validity::Invalid { .. })
 }
 
 /// `Of 16 comparisons, 5 within their margin, 8 above it.`
@@ -128,14 +125,14 @@ pub(crate) fn tally<'a>(rows: impl Iterator<Item = &'a Row>) -> String {
         (count(|o| matches!(o, Outcome::NotEvaluated)), "not evaluated"),
         (few, "with too few blocks for an interval"),
     ];
-    let said: Vec<String> = parts
+    let counts: Vec<String> = parts
         .iter()
         .filter(|(count, _)| *count > 0)
         .map(|(count, what)| format!("{count} {what}"))
         .collect();
     match rows.len() {
         0 => "No comparison.".into(),
-        1 => format!("One comparison: {}.", said.join(", ")),
-        all => format!("Of {all} comparisons, {}.", said.join(", ")),
+        1 => format!("One comparison: {}.", counts.join(", ")),
+        all => format!("Of {all} comparisons, {}.", counts.join(", ")),
     }
 }

@@ -2,18 +2,48 @@
 
 use super::row::{Aa, Ends, Note, Outcome, Row};
 use crate::{
+    document::Class,
     format::{digits, ratio_places, scale_of, value},
     suite::bench::Show,
 };
 
-/// The head of a table of rows.
-pub(crate) const HEAD: [&str; 6] = ["layer", "clear", "protected", "cost", "n", "verdict"];
+/// The verdict of a row, or the judgement of an A/A row, in words.
+///
+/// Whether it is simulated is left to the cell that holds it.
+pub(crate) fn judgement(row: &Row) -> String {
+    if row.twin { aa(row) } else { outcome(row) + &marks(row) }
+}
 
-/// The cells of a row under [`HEAD`]; an A/A row ends in its own judgement.
-pub(crate) fn cells(row: &Row) -> [String; 6] {
-    let judged = if row.twin { aa(row) } else { verdict(row) };
-    let [clear, protected] = sides(row);
-    [row.label.clone(), clear, protected, cost(row), row.blocks.to_string(), judged]
+/// How the verdict of a row is to be taken.
+pub(crate) fn verdict_class(row: &Row) -> Class {
+    if !row.has_interval() {
+        return Class::Mute;
+    }
+    match (row.aa, row.outcome) {
+        (Some(Aa::OutsideMargin | Aa::ExcludesOne), _) => Class::Bad,
+        (Some(_), _) if row.twin => Class::Good,
+        (_, Outcome::Within) => Class::Good,
+        (_, Outcome::Above) => Class::Warn,
+        (_, Outcome::Below) => Class::Calm,
+        (_, Outcome::Undecided { .. } | Outcome::NotEvaluated) => Class::Mute,
+    }
+}
+
+/// The verdict of a row as the filters of a page name it.
+pub(crate) fn verdict_name(row: &Row) -> &'static str {
+    if matches!(row.aa, Some(Aa::OutsideMargin | Aa::ExcludesOne)) {
+        return "invalid";
+    }
+    if !row.has_interval() {
+        return "no interval";
+    }
+    match row.outcome {
+        Outcome::Within => "within",
+        Outcome::Above => "above",
+        Outcome::Below => "below",
+        Outcome::Undecided { .. } => "undecided",
+        Outcome::NotEvaluated => "not evaluated",
+    }
 }
 
 /// A cost: `+8.7 ms [8.1, 9.4]` or `x1.16 [1.14, 1.18]`; of fewer than ten blocks `x1.16, no
@@ -23,11 +53,7 @@ pub(crate) fn cost(row: &Row) -> String {
         return "no percentile".into();
     }
     let text = match (&row.ratio, row.show) {
-        (Some(ratio), Show::Ratio) => {
-            let places = ratio_places(ratio.low, ratio.high);
-            let [v, l, h] = [ratio.value, ratio.low, ratio.high].map(|x| format!("{x:.places$}"));
-            format!("x{v} [{l}, {h}]")
-        }
+        (Some(Ends { value, low, high, .. }), Show::Ratio) => ratio(*value, *low, *high),
         _ => difference(&row.metric, &row.difference),
     };
     if row.has_interval() {
@@ -39,6 +65,16 @@ pub(crate) fn cost(row: &Row) -> String {
     }
     let number = text.split_once(" [").map_or(text.as_str(), |(number, _)| number);
     format!("{number}, no interval: {}", row.blocks)
+}
+
+/// A ratio with its interval, `x1.16 [1.14, 1.18]`, with as many places as the interval has use for.
+pub(crate) fn ratio(value: f64, low: f64, high: f64) -> String {
+    let places = ratio_places(low, high);
+    let [value, low, high] = [value, low, high].map(|number| match low {
+        1000.0.. => digits(number),
+        _ => format!("{number:.places$}"),
+    });
+    format!("x{value} [{low}, {high}]")
 }
 
 /// The reference arm's figure and this arm's, of the kind that fits the cost.
@@ -74,6 +110,11 @@ fn clean(x: f64, places: usize) -> f64 {
 
 /// `above 2 % margin`, `within 5 ms`, `undecided, 48 blocks would decide`.
 pub(crate) fn verdict(row: &Row) -> String {
+    let simulated = if row.simulated { ", simulated" } else { "" };
+    format!("{}{simulated}{}", outcome(row), marks(row))
+}
+
+fn outcome(row: &Row) -> String {
     let margin = match row.adds_at_most {
         Some(limit) => {
             let (scale, unit) = scale_of(&row.metric, limit.abs());
@@ -105,15 +146,12 @@ pub(crate) fn verdict(row: &Row) -> String {
     if row.client_bound {
         text.push_str(", client-bound");
     }
-    if row.simulated {
-        text.push_str(", simulated");
-    }
-    text + &marks(row)
+    text
 }
 
 /// What the arms said of their runs, `, no steady state (3 of 20 runs)`, and what the samples say by
 /// themselves; empty where nothing.
-pub(crate) fn marks(row: &Row) -> String {
+fn marks(row: &Row) -> String {
     let notes = row.notes.iter().filter(|note| !matches!(note, Note::ThinTail { .. }));
     let said = row.marks.iter().map(String::as_str);
     said.chain(notes.map(|note| note.short())).map(|mark| format!(", {mark}")).collect()
@@ -146,7 +184,7 @@ pub(crate) fn pairing(row: &Row) -> Option<String> {
 const GAINS_BELOW: f64 = 0.95;
 
 /// The judgement of an A/A row.
-pub(crate) fn aa(row: &Row) -> String {
+fn aa(row: &Row) -> String {
     let text = match row.aa {
         Some(Aa::Valid) => "passed",
         Some(Aa::OutsideMargin) => "FAILED: 95 % interval outside the margin",

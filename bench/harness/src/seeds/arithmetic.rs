@@ -3,20 +3,20 @@
 /// A nesting deeper than this is a mistake.
 const DEPTH_MAX: usize = 16;
 
-/// The value of an expression of numbers, `+ - * /` and brackets; `None` when it is none, or has no
+/// The value of an expression of numbers, `+ - * /` and brackets; `None` when it is no expression, or has no
 /// finite value.
-pub(super) fn value(text: &str) -> Option<f64> {
-    let mut rest = Rest { bytes: text.as_bytes(), at: 0 };
-    let value = rest.sum(0)?;
-    (rest.peek().is_none() && value.is_finite()).then_some(value)
+pub(super) fn evaluate(text: &str) -> Option<f64> {
+    let mut parser = Parser { bytes: text.as_bytes(), at: 0 };
+    let value = parser.sum(0)?;
+    (parser.peek().is_none() && value.is_finite()).then_some(value)
 }
 
-struct Rest<'a> {
+struct Parser<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
-impl Rest<'_> {
+impl Parser<'_> {
     /// The next byte that is no space, not taken.
     fn peek(&mut self) -> Option<u8> {
         while self.bytes.get(self.at) == Some(&b' ') {
@@ -69,18 +69,17 @@ impl Rest<'_> {
             return self.takes(b')').then_some(value);
         }
         self.peek()?;
-        let start = self.at;
+        let rest = &self.bytes[self.at..];
         let is_part = |byte: &u8| byte.is_ascii_digit() || *byte == b'.';
-        while self.bytes.get(self.at).is_some_and(is_part) {
-            self.at += 1;
-        }
-        std::str::from_utf8(&self.bytes[start..self.at]).ok()?.parse().ok()
+        let length = rest.iter().position(|byte| !is_part(byte)).unwrap_or(rest.len());
+        self.at += length;
+        std::str::from_utf8(&rest[..length]).ok()?.parse().ok()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::value;
+    use super::evaluate;
 
     #[test]
     fn products_bind_before_sums_and_brackets_before_both() {
@@ -92,14 +91,14 @@ mod tests {
             ("10 - 2 - 3", Some(5.0)),
             ("2.5*4", Some(10.0)),
         ] {
-            assert_eq!(value(text), wanted, "{text}");
+            assert_eq!(evaluate(text), wanted, "{text}");
         }
     }
 
     #[test]
     fn what_is_no_expression_has_no_value() {
         for text in ["", "1 +", "(1", "1)", "1 2", "a", "1 / 0", "1..2", "--", &"(".repeat(99)] {
-            assert_eq!(value(text), None, "{text}");
+            assert_eq!(evaluate(text), None, "{text}");
         }
     }
 }

@@ -5,11 +5,11 @@ use serde::Deserialize;
 use super::arithmetic;
 use crate::{
     error::BenchError,
-    published::AnswerRow,
+    published::{AnswerRow, bench_of},
     suite::{Suite, bench::Params},
 };
 
-/// The whole file. Unknown keys are errors.
+/// The file. Unknown keys are errors.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Seeds {
@@ -41,9 +41,9 @@ pub(super) struct Table {
     pub(super) name: String,
     /// The first line of each published table that this goes through.
     pub(super) heads: Vec<String>,
-    /// Rows that a suite of ours holds already, with ours beside theirs.
+    /// Rows that a suite of ours holds already, with ours next to theirs.
     #[serde(default)]
-    pub(super) answers: Vec<AnswersOf>,
+    pub(super) answers: Vec<SuiteAnswers>,
     #[serde(default, rename = "row")]
     pub(super) rows: Vec<Row>,
     /// What is wrong in theirs and no sum shows.
@@ -62,7 +62,7 @@ pub(super) struct Table {
 /// An `[[answer]]` table of a suite.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct AnswersOf {
+pub(super) struct SuiteAnswers {
     pub(super) suite: String,
     pub(super) title: String,
 }
@@ -72,7 +72,7 @@ pub(super) struct AnswersOf {
 #[serde(deny_unknown_fields)]
 pub(super) struct Row {
     pub(super) what: String,
-    /// As printed.
+    /// Their figure, as printed.
     pub(super) theirs: String,
     #[serde(default)]
     pub(super) ours: Vec<Answer>,
@@ -83,7 +83,7 @@ pub(super) struct Row {
     pub(super) note: Option<String>,
 }
 
-/// One row of ours.
+/// The row of ours that answers one of theirs.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Answer {
@@ -93,13 +93,13 @@ pub(super) struct Answer {
     pub(super) metric: String,
     #[serde(default)]
     pub(super) params: Params,
-    /// Another reference than the bench's first arm.
+    /// The reference arm, where it is not the bench's first.
     pub(super) against: Option<String>,
-    /// A percentile of all samples instead of the row.
+    /// The percentile of all samples that answers instead of the row.
     pub(super) percentile: Option<Percentile>,
 }
 
-/// Which percentile.
+/// The percentiles that a record may have of pooled samples.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Percentile {
@@ -114,34 +114,34 @@ pub(super) enum Percentile {
 pub(super) struct Check {
     pub(super) report: String,
     pub(super) table: String,
-    /// What is printed, in words.
+    /// The printed claim, in words.
     pub(super) claim: String,
     pub(super) printed: Printed,
-    /// Not printed, but what is said holds only where it is so.
+    /// Whether the number is not printed, but needed for what the report says.
     #[serde(default)]
     pub(super) implied: bool,
     #[serde(default)]
     pub(super) unit: String,
-    /// Of numbers in the same report.
+    /// A sum of numbers that are in the same report.
     pub(super) compute: String,
-    /// What the printed digits leave open, in the unit.
+    /// What the rounding of the printed digits leaves open, in the unit.
     #[serde(default)]
     pub(super) round: f64,
     #[serde(default)]
     pub(super) kind: Kind,
-    /// What follows.
+    /// What follows from it.
     pub(super) note: Option<String>,
 }
 
-/// A number, or its two ends.
+/// A printed number, or the two ends of a printed range.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 pub(super) enum Printed {
-    One(f64),
+    Number(f64),
     Ends([f64; 2]),
 }
 
-/// What the sum shows.
+/// What a check shows of the printed numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Kind {
@@ -159,7 +159,7 @@ pub(super) enum Kind {
 impl Printed {
     pub(super) fn ends(&self) -> [f64; 2] {
         match self {
-            Self::One(number) => [*number; 2],
+            Self::Number(number) => [*number; 2],
             Self::Ends(ends) => *ends,
         }
     }
@@ -167,8 +167,8 @@ impl Printed {
 
 impl Check {
     /// The sum, and whether it fits what is printed. `None` when it is no sum.
-    pub(super) fn judged(&self) -> Option<(f64, bool)> {
-        let computed = arithmetic::value(&self.compute)?;
+    pub(super) fn judge(&self) -> Option<(f64, bool)> {
+        let computed = arithmetic::evaluate(&self.compute)?;
         let [low, high] = self.printed.ends();
         Some((computed, computed >= low - self.round && computed <= high + self.round))
     }
@@ -212,7 +212,7 @@ impl Seeds {
             if !seeds.tables.iter().any(|known| table(&known)) {
                 return wrong(&check.claim, format!("no table {}", check.table));
             }
-            if check.judged().is_none() {
+            if check.judge().is_none() {
                 return wrong(&check.claim, format!("no sum: {}", check.compute));
             }
         }
@@ -221,8 +221,8 @@ impl Seeds {
 }
 
 impl Row {
-    /// A row that a suite holds beside its own.
-    pub(super) fn of_suite(suite: &str, row: &AnswerRow) -> Self {
+    /// A row that a suite holds next to its own.
+    pub(super) fn from_suite(suite: &str, row: &AnswerRow) -> Self {
         let answers = row.ours.iter().map(|ours| Answer {
             suite: suite.to_owned(),
             bench: ours.bench.clone(),
@@ -246,23 +246,14 @@ impl Row {
 impl Answer {
     /// Why the suite has no such row, if so.
     pub(super) fn check(&self, suite: &Suite) -> Result<(), String> {
-        let named = format!("{}, bench {}", self.suite, self.bench);
-        let Some(bench) = suite.benches.iter().find(|bench| bench.name == self.bench) else {
-            return Err(format!("{named}: no such bench"));
-        };
-        if !bench.arms.contains(&self.arm) {
-            return Err(format!("{named}: no arm {}", self.arm));
-        }
-        if self.against.as_ref().is_some_and(|against| !bench.arms.contains(against)) {
-            return Err(format!("{named}: no arm {:?}", self.against));
+        let bench = bench_of(&suite.benches, &self.bench, &self.arm, &self.params)?;
+        if let Some(against) = self.against.as_ref().filter(|arm| !bench.arms.contains(arm)) {
+            return Err(format!("bench {} has no arm {against}", self.bench));
         }
         if !bench.metrics.iter().any(|metric| metric.name == self.metric) {
-            return Err(format!("{named}: no metric {}", self.metric));
+            return Err(format!("bench {} has no metric {}", self.bench, self.metric));
         }
-        match self.params.keys().find(|name| !bench.grid.contains_key(*name)) {
-            Some(name) => Err(format!("{named}: its grid has no {name}")),
-            None => Ok(()),
-        }
+        Ok(())
     }
 }
 
@@ -295,7 +286,7 @@ mod tests {
     #[test]
     fn a_small_file_parses_and_its_sum_does_not_fit() {
         let seeds = Seeds::parse(SMALL).unwrap();
-        assert_eq!(seeds.checks[0].judged().map(|(_, agrees)| agrees), Some(false));
+        assert_eq!(seeds.checks[0].judge().map(|(_, agrees)| agrees), Some(false));
     }
 
     #[test]

@@ -1,72 +1,76 @@
 //! The document: Markdown, made whole from the data file and the records.
 
-use std::fmt::Write;
-
 use super::{
-    Suites,
-    data::{AnswersOf, Check, Kind, Report, Row, Seeds, Table},
-    found::{SeedAnswer, find, name},
+    answers::{SeedAnswer, find_answer, record_name},
+    data::{Check, Kind, Report, Row, Seeds, SuiteAnswers, Table},
+    suites::NamedSuites,
 };
-use crate::{format::digits, loaded::Loaded, plan::Effort, validity::Validity};
+use crate::{
+    document::markdown::write_grid, format::digits, loaded::Loaded, plan::Effort,
+    validity::Validity,
+};
 
-/// Before the command, in the document's head.
+/// What stands before the command in the document's introduction.
 const MADE_BY: &str = "Made by `";
 
 /// The command that a document says it was made by.
 #[cfg(test)]
-pub(super) fn command_of(document: &str) -> Option<&str> {
+pub(super) fn find_command(document: &str) -> Option<&str> {
     document.split_once(MADE_BY)?.1.split('`').next()
 }
 
-/// What the document is made of.
+/// The data file, its suites, and the records that answer it.
 pub(super) struct Document<'a> {
     pub(super) seeds: &'a Seeds,
-    pub(super) suites: &'a Suites,
+    pub(super) suites: &'a NamedSuites,
     pub(super) records: &'a [Loaded],
 }
 
 impl Document<'_> {
     /// The whole text, ending in a newline.
-    pub(super) fn markdown(&self, command: &str) -> String {
-        let mut text = String::new();
-        head(&mut text, self.seeds, command);
+    pub(super) fn write(&self, command: &str) -> String {
+        let mut text = introduction(self.seeds, command);
         for report in &self.seeds.reports {
-            self.report(&mut text, report);
+            text += &self.write_report(report);
         }
-        machines(&mut text, self.records);
+        text + &list_records(self.records)
+    }
+
+    fn write_report(&self, report: &Report) -> String {
+        let Report { id, title, source, compared } = report;
+        let mut text = format!("\n## {id}: {title}\n\n{source}. {compared}\n");
+        for table in self.seeds.tables.iter().filter(|table| table.report == *id) {
+            let held = table.answers.iter().flat_map(|answers| self.suite_rows(answers));
+            let rows: Vec<Vec<String>> =
+                held.chain(table.rows.iter().map(|row| self.row(row))).collect();
+            let heads = ["row", "theirs", "ours", "record"];
+            let grid = write_grid(&heads, &rows, &[false; 4]);
+            text += &format!("\n### {id}, {}\n\n{}", table.name, grid.trim_end());
+            text.push('\n');
+            let is_checked = |check: &&Check| check.report == *id && check.table == table.name;
+            text += &write_verdicts(table, self.seeds.checks.iter().filter(is_checked));
+        }
         text
     }
 
-    fn report(&self, text: &mut String, report: &Report) {
-        let Report { id, title, source, compared } = report;
-        let _ = write!(text, "\n## {id}: {title}\n\n{source}. {compared}\n");
-        for table in self.seeds.tables.iter().filter(|table| table.report == *id) {
-            let _ = write!(text, "\n### {id}, {}\n\n", table.name);
-            text.push_str("| row | theirs | ours | record |\n| --- | --- | --- | --- |\n");
-            table.answers.iter().for_each(|of| self.answers(text, of));
-            table.rows.iter().for_each(|row| self.row(text, row));
-            let of_table = |check: &&Check| check.report == *id && check.table == table.name;
-            verdicts(text, table, self.seeds.checks.iter().filter(of_table));
-        }
-    }
-
-    fn row(&self, text: &mut String, row: &Row) {
-        let (mut ours, mut named) = (Vec::new(), Vec::new());
+    /// The cells of one row: what it is, theirs, ours, and the records that ours is from.
+    fn row(&self, row: &Row) -> Vec<String> {
+        let (mut ours, mut names) = (Vec::new(), Vec::new());
         for answer in &row.ours {
-            match find(answer, self.suites, self.records) {
+            match find_answer(answer, self.suites, self.records) {
                 SeedAnswer::NotBuilt => ours.push(format!("*not built*: suite `{}`", answer.suite)),
                 SeedAnswer::NoRecord => {
                     let (suite, bench, arm) = (&answer.suite, &answer.bench, &answer.arm);
                     ours.push(format!("*no record*: `{suite}`, {bench}, {arm}, {}", answer.metric));
                 }
-                SeedAnswer::Figure(said, loaded) => {
-                    ours.push(said);
-                    named.push(format!("`{}`", name(loaded)));
+                SeedAnswer::Figure(text, loaded) => {
+                    ours.push(text);
+                    names.push(format!("`{}`", record_name(loaded)));
                 }
             }
         }
         if let Some(wanted) = &row.not_built {
-            ours.push(match self.suites.of(wanted) {
+            ours.push(match self.suites.find(wanted) {
                 None => format!("*not built*: suite `{wanted}`"),
                 Some(_) => format!("suite `{wanted}` has no row for it yet"),
             });
@@ -74,31 +78,35 @@ impl Document<'_> {
         ours.extend(row.absent.clone());
         ours.extend(row.note.iter().map(|note| format!("({note})")));
         ours.dedup();
-        named.dedup();
-        line(text, &row.what, &row.theirs, &ours.join("<br>"), &named.join("<br>"));
+        names.dedup();
+        cells([&row.what, &row.theirs, &ours.join("<br>"), &names.join("<br>")])
     }
 
-    /// Rows that a suite holds beside its own.
-    fn answers(&self, text: &mut String, of: &AnswersOf) {
-        let suite = self.suites.of(&of.suite);
-        let Some(table) =
-            suite.and_then(|suite| suite.answers.iter().find(|table| table.title == of.title))
-        else {
-            let missing = format!("*not built*: suite `{}`", of.suite);
-            return line(text, &of.title, "–", &missing, "");
+    /// Rows that a suite holds next to its own.
+    fn suite_rows(&self, answers: &SuiteAnswers) -> Vec<Vec<String>> {
+        let suite = self.suites.find(&answers.suite);
+        let table =
+            suite.and_then(|suite| suite.answers.iter().find(|table| table.title == answers.title));
+        let Some(table) = table else {
+            let missing = format!("*not built*: suite `{}`", answers.suite);
+            return vec![cells([&answers.title, "–", &missing, ""])];
         };
-        for row in &table.rows {
-            self.row(text, &Row::of_suite(&of.suite, row));
-        }
+        table.rows.iter().map(|row| self.row(&Row::from_suite(&answers.suite, row))).collect()
     }
 }
 
-fn head(text: &mut String, seeds: &Seeds, command: &str) {
-    let of = |kind: Kind| seeds.checks.iter().filter(|check| check.kind == kind).count();
-    let (wrong, same) = (of(Kind::Contradiction), of(Kind::Identity));
-    let (fine, few) = (of(Kind::TooFine), of(Kind::TooFew));
-    let _ = write!(
-        text,
+/// Cells of a row; an empty one is a dash.
+fn cells(texts: [&str; 4]) -> Vec<String> {
+    let cell =
+        |text: &str| if text.is_empty() { "–".to_owned() } else { text.replace('|', "\\|") };
+    texts.map(cell).into()
+}
+
+fn introduction(seeds: &Seeds, command: &str) -> String {
+    let count = |kind: Kind| seeds.checks.iter().filter(|check| check.kind == kind).count();
+    let (wrong, same) = (count(Kind::Contradiction), count(Kind::Identity));
+    let (fine, few) = (count(Kind::TooFine), count(Kind::TooFew));
+    format!(
         "# The five published reports, table by table\n\n\
          {MADE_BY}{command}`, from records and `bench/seeds.toml`: do not edit it by hand.\n\n\
          What they printed is quoted as printed, for one purpose: to say which row of ours answers \
@@ -111,46 +119,49 @@ fn head(text: &mut String, seeds: &Seeds, command: &str) {
          from numbers that the report itself prints: in {wrong} places they disagree with what it \
          says of them, in {same} two figures are one, {fine} figures are finer than the digits they \
          rest on, {few} percentiles have no tail.\n"
-    );
+    )
 }
 
-fn verdicts<'a>(text: &mut String, table: &Table, checks: impl Iterator<Item = &'a Check>) {
-    let sums: Vec<String> = checks.map(sum).collect();
-    let list = |text: &mut String, title: &str, points: &[String]| {
-        if !points.is_empty() {
-            let _ = write!(text, "\n{title}\n\n");
-            points.iter().for_each(|point| {
-                let _ = writeln!(text, "- {point}");
-            });
+fn write_verdicts<'a>(table: &Table, checks: impl Iterator<Item = &'a Check>) -> String {
+    let list = |title: &str, points: &[String]| {
+        if points.is_empty() {
+            return String::new();
         }
+        let points: String = points.iter().map(|point| format!("- {point}\n")).collect();
+        format!("\n{title}\n\n{points}")
     };
-    list(text, "Their own numbers:", &sums);
-    list(text, "What else is wrong or not said in theirs:", &table.wrong);
-    list(text, "How ours is kept from it:", &table.kept);
+    let sums: Vec<String> = checks.map(describe_check).collect();
+    let mut text = list("Their own numbers:", &sums);
+    text += &list("What else is wrong or not said in theirs:", &table.wrong);
+    text += &list("How ours is kept from it:", &table.kept);
     if !table.traps.is_empty() {
         let traps: Vec<String> = table.traps.iter().map(|trap| format!("*{trap}*")).collect();
-        let _ = write!(text, "\nTried by `confide bench selftest`: {}.\n", traps.join(", "));
+        text += &format!("\nTried by `confide bench selftest`: {}.\n", traps.join(", "));
     }
     if let Some(hardware) = &table.hardware {
-        let _ = write!(text, "\nNot measured here: {hardware}.\n");
+        text += &format!("\nNot measured here: {hardware}.\n");
     }
+    text
 }
 
-fn sum(check: &Check) -> String {
-    let Some((computed, _)) = check.judged() else { return check.claim.clone() };
+fn describe_check(check: &Check) -> String {
+    let Some((computed, _)) = check.judge() else { return check.claim.clone() };
     let unit = match check.unit.as_str() {
         "" => String::new(),
         unit => format!(" {unit}"),
     };
     let [low, high] = check.printed.ends();
-    let printed =
-        if low == high { quoted(low) } else { format!("{} to {}", quoted(low), quoted(high)) };
-    let computed = beside(computed, low);
-    let said = if check.implied { "wanted" } else { "printed" };
+    let printed = if low == high {
+        quote_number(low)
+    } else {
+        format!("{} to {}", quote_number(low), quote_number(high))
+    };
+    let computed = round_like(computed, low);
+    let verb = if check.implied { "wanted" } else { "printed" };
     let joint = match check.kind {
-        Kind::Contradiction => format!("{said} {printed}{unit}, computed"),
-        Kind::Identity => format!("{said} {printed}{unit}, from the other figures"),
-        Kind::TooFine => format!("{said} {printed}{unit}, while the digits resolve"),
+        Kind::Contradiction => format!("{verb} {printed}{unit}, computed"),
+        Kind::Identity => format!("{verb} {printed}{unit}, from the other figures"),
+        Kind::TooFine => format!("{verb} {printed}{unit}, while the digits resolve"),
         Kind::TooFew => format!("wanted {printed} samples beyond it, had"),
     };
     let note = check.note.as_ref().map(|note| format!(": {note}")).unwrap_or_default();
@@ -158,60 +169,56 @@ fn sum(check: &Check) -> String {
     format!("{claim}: {joint} `{compute}` = **{computed}{unit}**{note}")
 }
 
-/// A number as it was printed, digit for digit.
-fn quoted(number: f64) -> String {
+/// The number as it was printed, digit for digit.
+fn quote_number(number: f64) -> String {
     let text = number.to_string();
-    if number.abs() >= 10_000.0 { signed(digits(number)) } else { signed(text) }
+    if number.abs() >= 10_000.0 { with_minus(digits(number)) } else { with_minus(text) }
 }
 
-/// A sum with as many decimals as what it stands beside, or three digits.
-fn beside(number: f64, printed: f64) -> String {
+/// The sum with as many decimals as the printed number, or three digits.
+fn round_like(number: f64, printed: f64) -> String {
     let decimals = |text: &str| text.split_once('.').map_or(0, |(_, after)| after.len());
     let (short, places) = (digits(number), decimals(&printed.to_string()));
-    signed(if decimals(&short) < places { format!("{number:.places$}") } else { short })
+    with_minus(if decimals(&short) < places { format!("{number:.places$}") } else { short })
 }
 
-fn signed(text: String) -> String {
+/// The text with the typographical minus sign.
+fn with_minus(text: String) -> String {
     text.replacen('-', "−", 1)
 }
 
-fn line(text: &mut String, what: &str, theirs: &str, ours: &str, record: &str) {
-    let cell =
-        |cell: &str| if cell.is_empty() { "–".to_owned() } else { cell.replace('|', "\\|") };
-    let [what, theirs, ours, record] = [what, theirs, ours, record].map(cell);
-    let _ = writeln!(text, "| {what} | {theirs} | {ours} | {record} |");
+/// The records of the document, at its end.
+fn list_records(records: &[Loaded]) -> String {
+    let mut rows: Vec<Vec<String>> = records.iter().map(record_cells).collect();
+    if rows.is_empty() {
+        rows.push(["none", "–", "–", "–", "–", "–"].map(str::to_owned).into());
+    }
+    let heads = ["record", "suite", "blocks", "A/A", "machine", "commit"];
+    let grid = write_grid(&heads, &rows, &[false; 6]);
+    format!("\n## Records\n\n{}\n", grid.trim_end())
 }
 
-fn machines(text: &mut String, records: &[Loaded]) {
-    text.push_str("\n## Records\n\n| record | suite | blocks | A/A | machine | commit |\n");
-    text.push_str("| --- | --- | --- | --- | --- | --- |\n");
-    for loaded in records {
-        let record = &loaded.record;
-        let effort = match (record.effort, record.blocks_asked) {
-            (_, Some(blocks)) => format!("{blocks} asked for"),
-            (Effort::Quick, None) => "quick".to_owned(),
-            (Effort::Full, None) => "full".to_owned(),
-        };
-        let validity = match &record.validity {
-            Validity::Valid { judged, failed } => {
-                format!("passed, {} of {judged}", judged - failed)
-            }
-            Validity::Invalid { .. } => "**failed**".to_owned(),
-            Validity::NotJudged { .. } => "not judged: indicative".to_owned(),
-        };
-        let machine = &record.machine;
-        let commit: String = record.commit.chars().take(12).collect();
-        let _ = writeln!(
-            text,
-            "| `{}` | {} | {effort} | {validity} | {}, {} CPUs, Linux {} | `{commit}` |",
-            name(loaded),
-            record.suite.name,
-            machine.cpu_model,
-            machine.cpus_online,
-            machine.kernel,
-        );
-    }
-    if records.is_empty() {
-        text.push_str("| none | – | – | – | – | – |\n");
-    }
+fn record_cells(loaded: &Loaded) -> Vec<String> {
+    let record = &loaded.record;
+    let effort = match (record.effort, record.blocks_asked) {
+        (_, Some(blocks)) => format!("{blocks} asked for"),
+        (Effort::Quick, None) => "quick".to_owned(),
+        (Effort::Full, None) => "full".to_owned(),
+    };
+    let validity = match &record.validity {
+        Validity::Valid { judged, failed } => format!("passed, {} of {judged}", judged - failed),
+        Validity::Invalid { .. } => "**failed**".to_owned(),
+        Validity::NotJudged { .. } => "not judged: indicative".to_owned(),
+    };
+    let machine = &record.machine;
+    let (model, cpus, kernel) = (&machine.cpu_model, machine.cpus_online, &machine.kernel);
+    let commit: String = record.commit.chars().take(12).collect();
+    vec![
+        format!("`{}`", record_name(loaded)),
+        record.suite.name.clone(),
+        effort,
+        validity,
+        format!("{model}, {cpus} CPUs, Linux {kernel}"),
+        format!("`{commit}`"),
+    ]
 }

@@ -1,12 +1,13 @@
-//! Where a row of ours is found, and how it is said in one line.
+//! Where a row of ours is found, and how it is described in one line.
 
 use super::{
-    Suites,
     data::{Answer, Percentile},
+    suites::NamedSuites,
 };
 use crate::{
     format::value,
     loaded::Loaded,
+    published::has_params,
     record::Record,
     rows::{
         row::{Figure, Row},
@@ -15,19 +16,23 @@ use crate::{
     validity::Validity,
 };
 
-/// What a record says of one named row.
+/// What the records say of one named row.
 pub(super) enum SeedAnswer<'a> {
     /// The suite does not exist.
     NotBuilt,
-    /// No record holds it.
+    /// No record holds the row.
     NoRecord,
-    /// Its text, and the record.
+    /// What the row says, and the record that holds it.
     Figure(String, &'a Loaded),
 }
 
 /// Looks through all records: of the valid ones the newest, else the newest.
-pub(super) fn find<'a>(answer: &Answer, suites: &Suites, records: &'a [Loaded]) -> SeedAnswer<'a> {
-    let Some(suite) = suites.of(&answer.suite) else {
+pub(super) fn find_answer<'a>(
+    answer: &Answer,
+    suites: &NamedSuites,
+    records: &'a [Loaded],
+) -> SeedAnswer<'a> {
+    let Some(suite) = suites.find(&answer.suite) else {
         return SeedAnswer::NotBuilt;
     };
     let bench = suite.benches.iter().find(|bench| bench.name == answer.bench);
@@ -35,7 +40,9 @@ pub(super) fn find<'a>(answer: &Answer, suites: &Suites, records: &'a [Loaded]) 
     let Some(reference) = answer.against.as_ref().or(first) else { return SeedAnswer::NoRecord };
     let mut fitting: Vec<&Loaded> =
         records.iter().filter(|loaded| holds(&loaded.record, answer, suites)).collect();
-    fitting.sort_by_key(|loaded| (is_invalid(&loaded.record), std::cmp::Reverse(age(loaded))));
+    fitting.sort_by_key(|loaded| {
+        (is_invalid(&loaded.record), std::cmp::Reverse(loaded.record.started_unix_s))
+    });
     for loaded in fitting {
         if let Some(text) = describe_figure(&loaded.record, answer, reference) {
             let invalid = if is_invalid(&loaded.record) { ", *of an invalid run*" } else { "" };
@@ -45,8 +52,8 @@ pub(super) fn find<'a>(answer: &Answer, suites: &Suites, records: &'a [Loaded]) 
     SeedAnswer::NoRecord
 }
 
-/// How a record is called: its folder, or its file where it lies alone.
-pub(super) fn name(loaded: &Loaded) -> String {
+/// The name of a record: its folder, or its file where it lies alone.
+pub(super) fn record_name(loaded: &Loaded) -> String {
     let path = loaded.path();
     let own = path.file_name().map(|name| name.to_string_lossy().into_owned());
     let folder = path.parent().and_then(|folder| folder.file_name());
@@ -59,38 +66,34 @@ pub(super) fn name(loaded: &Loaded) -> String {
 }
 
 /// `main` runs some benches of other suites under the same names.
-fn holds(record: &Record, answer: &Answer, suites: &Suites) -> bool {
+fn holds(record: &Record, answer: &Answer, suites: &NamedSuites) -> bool {
     record.suite.name == answer.suite
         || (record.suite.name == "main"
-            && suites.of("main").is_some_and(|main| answer.check(main).is_ok()))
+            && suites.find("main").is_some_and(|main| answer.check(main).is_ok()))
 }
 
 fn is_invalid(record: &Record) -> bool {
     matches!(record.validity, Validity::Invalid { .. })
 }
 
-fn age(loaded: &Loaded) -> u64 {
-    loaded.record.started_unix_s
-}
-
 /// As a comparison where the arm has one, else its own figure, else why it was left out.
 fn describe_figure(record: &Record, answer: &Answer, reference: &str) -> Option<String> {
     if let Some(percentile) = answer.percentile {
-        return percentile_of(figure(record, answer)?, percentile);
+        return describe_percentile(find_figure(record, answer)?, percentile);
     }
-    compared(record, answer, reference)
-        .or_else(|| Some(mean(figure(record, answer)?)))
-        .or_else(|| left_out(record, answer))
+    describe_comparison(record, answer, reference)
+        .or_else(|| Some(describe_mean(find_figure(record, answer)?)))
+        .or_else(|| describe_left_out(record, answer))
 }
 
-fn compared(record: &Record, answer: &Answer, reference: &str) -> Option<String> {
-    let of_answer = |row: &&Row| {
+fn describe_comparison(record: &Record, answer: &Answer, reference: &str) -> Option<String> {
+    let is_answer = |row: &&Row| {
         row.bench == answer.bench
             && row.metric == answer.metric
-            && fits(&row.case, answer)
+            && has_params(&row.case, &answer.params)
             && row.reference == reference
     };
-    let rows = || record.rows.iter().filter(of_answer);
+    let rows = || record.rows.iter().filter(is_answer);
     if let Some(row) = rows().find(|row| row.arm == answer.arm && !row.twin) {
         let [clear, protected] = sides(row);
         let (cost, verdict, n) = (cost(row), verdict(row), row.blocks);
@@ -102,23 +105,29 @@ fn compared(record: &Record, answer: &Answer, reference: &str) -> Option<String>
     Some(format!("{bare}: {}, n {}{client}", sides(row)[0], row.blocks))
 }
 
-fn figure<'a>(record: &'a Record, answer: &Answer) -> Option<&'a Figure> {
+fn find_figure<'a>(record: &'a Record, answer: &Answer) -> Option<&'a Figure> {
     record.figures.iter().find(|figure| {
         figure.bench == answer.bench
             && figure.metric == answer.metric
             && figure.arm == answer.arm
             && !figure.twin
-            && fits(&figure.case, answer)
+            && has_params(&figure.case, &answer.params)
     })
 }
 
-fn mean(figure: &Figure) -> String {
+fn describe_mean(figure: &Figure) -> String {
     let shown = value(&figure.metric, figure.mean);
-    format!("{} of {}: mean {shown}, n {}{}", figure.metric, figure.arm, figure.n, taint(figure))
+    format!(
+        "{} of {}: mean {shown}, n {}{}",
+        figure.metric,
+        figure.arm,
+        figure.n,
+        simulated_mark(figure)
+    )
 }
 
-/// Only where its tail holds ten samples; else why not.
-fn percentile_of(figure: &Figure, percentile: Percentile) -> Option<String> {
+/// The percentile where its tail holds ten samples, else why there is none.
+fn describe_percentile(figure: &Figure, percentile: Percentile) -> Option<String> {
     let (name, number) = match percentile {
         Percentile::P50 => ("p50", figure.p50),
         Percentile::P95 => ("p95", figure.p95),
@@ -129,23 +138,14 @@ fn percentile_of(figure: &Figure, percentile: Percentile) -> Option<String> {
         Some(number) => value(metric, number),
         None => "not printed, its tail holds fewer than ten samples".to_owned(),
     };
-    Some(format!("{metric} of {arm}: {name} {shown}, n {n}{}", taint(figure)))
+    Some(format!("{metric} of {arm}: {name} {shown}, n {n}{}", simulated_mark(figure)))
 }
 
-fn taint(figure: &Figure) -> &'static str {
+fn simulated_mark(figure: &Figure) -> &'static str {
     if figure.simulated { ", simulated" } else { "" }
 }
 
-fn left_out(record: &Record, answer: &Answer) -> Option<String> {
+fn describe_left_out(record: &Record, answer: &Answer) -> Option<String> {
     let arm = record.arms.iter().find(|arm| arm.bench == answer.bench && arm.name == answer.arm)?;
     Some(format!("{}: left out: {}", arm.label, arm.given_up.as_ref()?))
-}
-
-/// Whether a case (`c=200 n=5000`) has all the params that are named.
-fn fits(case: &str, answer: &Answer) -> bool {
-    answer.params.iter().all(|(name, wanted)| {
-        let text = wanted.as_str().map_or_else(|| wanted.to_string(), str::to_owned);
-        // A value may have spaces of its own.
-        format!(" {case} ").contains(&format!(" {name}={text} "))
-    })
 }

@@ -1,0 +1,302 @@
+//! What a report says, whoever reads it: sections of paragraphs, lists and tables, made once from rows.
+//!
+//! `html`, `markdown` and `text` write the same sections. All text in them is plain, apart from
+//! [`Block::Markup`] and [`Content::Markup`]: a writer escapes whatever would act in its format.
+
+pub(crate) mod html;
+pub(crate) mod markdown;
+pub(crate) mod text;
+
+/// How a judgement is to be taken. Each writer shows it by colour, a page by a sign as well.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Class {
+    Good,
+    Warn,
+    Bad,
+    Calm,
+    #[default]
+    Mute,
+}
+
+impl Class {
+    /// The name of the class in the style sheet.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Good => "good",
+            Self::Warn => "warn",
+            Self::Bad => "bad",
+            Self::Calm => "calm",
+            Self::Mute => "mute",
+        }
+    }
+
+    /// The sign that stands before a text of the class: colour is never the only sign.
+    pub(crate) fn sign(self) -> &'static str {
+        match self {
+            Self::Good => "✓",
+            Self::Warn => "▲",
+            Self::Bad => "✗",
+            Self::Calm => "▼",
+            Self::Mute => "○",
+        }
+    }
+}
+
+/// Attributes `data-name` that the filters of a page read. Several values of one name are separated by
+/// line feeds.
+pub(crate) type Attributes = Vec<(&'static str, String)>;
+
+/// A heading and what stands below it. A section without blocks is not written.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Section {
+    /// The anchor in a page; empty where nothing links to it.
+    pub(crate) id: String,
+    /// Empty for a section without a heading.
+    pub(crate) heading: String,
+    /// How to read the section; only a page shows it.
+    pub(crate) about: String,
+    pub(crate) blocks: Vec<Block>,
+}
+
+impl Section {
+    /// A section without an anchor and without an explanation.
+    pub(crate) fn new(heading: impl Into<String>, blocks: Vec<Block>) -> Self {
+        Self { heading: heading.into(), blocks, ..Self::default() }
+    }
+}
+
+/// A part of a section; all of them are written below its heading.
+#[derive(Clone, Debug)]
+pub(crate) enum Block {
+    /// A heading below that of the section.
+    Heading(String),
+    Paragraph(String),
+    Judgement(Judgement),
+    /// A part of a section under a heading of its own, which the filters of a page may hide.
+    Group {
+        id: String,
+        attributes: Attributes,
+        blocks: Vec<Block>,
+    },
+    List(Vec<Item>),
+    Table(Table),
+    /// Names and what they stand for; entries with an empty text are left out.
+    Facts(Vec<(String, String)>),
+    /// Sources that cells name by the letters `a`, `b`, `c`. Text in columns has no room for either.
+    Sources(Vec<String>),
+    /// Text that is copied or read by a machine.
+    Code(String),
+    /// Blocks that a page shows on demand.
+    Folded {
+        summary: String,
+        is_open: bool,
+        blocks: Vec<Block>,
+    },
+    /// Markup of a page, such as a chart; other writers leave it out.
+    Markup(String),
+}
+
+/// One line of judgement over a record.
+#[derive(Clone, Debug)]
+pub(crate) struct Judgement {
+    pub(crate) class: Class,
+    pub(crate) strong: String,
+    pub(crate) text: String,
+}
+
+/// An entry of a list: a verdict, a name, a text, what stands behind it, and a command that would help. What is
+/// empty is not written.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Item {
+    pub(crate) verdict: Option<(Class, &'static str)>,
+    pub(crate) strong: String,
+    pub(crate) text: String,
+    pub(crate) detail: String,
+    /// Among many records the name of the one that the text is from, and its number.
+    pub(crate) source: Option<(String, usize)>,
+    pub(crate) command: String,
+    pub(crate) attributes: Attributes,
+}
+
+impl Item {
+    /// The detail and the source in brackets.
+    fn describe_origin(&self) -> String {
+        let source = self.source.as_ref().map(|(name, _)| name.as_str());
+        let parts = [Some(self.detail.as_str()), source].into_iter().flatten();
+        let parts: Vec<&str> = parts.filter(|part| !part.is_empty()).collect();
+        if parts.is_empty() { String::new() } else { format!("({})", parts.join("; ")) }
+    }
+}
+
+/// Rows of cells under named columns.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Table {
+    /// What a screen reader calls it.
+    pub(crate) name: String,
+    pub(crate) columns: Vec<Column>,
+    pub(crate) bodies: Vec<TableBody>,
+}
+
+/// Rows that stay together when a table is sorted.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TableBody {
+    /// A line above the rows; empty for none. In text an empty line stands for it.
+    pub(crate) heading: String,
+    pub(crate) rows: Vec<TableRow>,
+}
+
+/// One row of a table.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TableRow {
+    /// The classes of the row in a page: `item` where filters apply.
+    pub(crate) class: &'static str,
+    pub(crate) attributes: Attributes,
+    pub(crate) cells: Vec<Cell>,
+}
+
+/// What the cells below a heading have in common.
+#[derive(Clone, Debug)]
+pub(crate) struct Column {
+    pub(crate) heading: String,
+    /// What a narrow screen writes before each cell; empty for the column that names the row.
+    pub(crate) name: String,
+    /// Classes of the style sheet. `num` aligns to the right in every format; columns of `data` and `wide` hold
+    /// markup, those of `seed` what others published.
+    pub(crate) class: &'static str,
+}
+
+/// The content of one cell, and small lines below it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Cell {
+    pub(crate) text: String,
+    pub(crate) content: Content,
+    pub(crate) is_simulated: bool,
+    /// Each with its class of the style sheet. Text in columns has no room for them.
+    pub(crate) notes: Vec<(&'static str, String)>,
+    /// What the column is sorted by, where it is not the text.
+    pub(crate) sort: Option<f64>,
+}
+
+/// What a cell's text is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Content {
+    #[default]
+    Text,
+    /// The figure that a row is about.
+    Strong,
+    /// A number, and after it the interval in brackets: `x1.16 [1.14, 1.18]`.
+    Figure,
+    Verdict(Class),
+    /// Markup of a page; other writers leave the column out.
+    Markup,
+}
+
+impl Table {
+    /// A table without rows.
+    pub(crate) fn new(name: impl Into<String>, columns: Vec<Column>) -> Self {
+        let bodies = vec![TableBody::default()];
+        Self { name: name.into(), columns, bodies }
+    }
+
+    /// Adds a row to the last body.
+    pub(crate) fn push(&mut self, cells: Vec<Cell>) {
+        self.push_row(TableRow { cells, ..TableRow::default() });
+    }
+
+    /// Adds a row with its attributes to the last body.
+    pub(crate) fn push_row(&mut self, row: TableRow) {
+        if let Some(body) = self.bodies.last_mut() {
+            body.rows.push(row);
+        }
+    }
+
+    /// Every row, whichever body it is in.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = &TableRow> {
+        self.bodies.iter().flat_map(|body| &body.rows)
+    }
+
+    /// Whether the table has no row.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows().next().is_none()
+    }
+
+    /// The places of the columns of other classes than these.
+    fn columns_without(&self, classes: &[&str]) -> Vec<usize> {
+        (0..self.columns.len()).filter(|at| !classes.contains(&self.columns[*at].class)).collect()
+    }
+}
+
+impl Column {
+    /// The first column, which names the rows.
+    pub(crate) fn label(heading: &str) -> Self {
+        Self { heading: heading.to_owned(), name: String::new(), class: "layer" }
+    }
+
+    /// A column of text.
+    pub(crate) fn text(heading: &str) -> Self {
+        Self { heading: heading.to_owned(), name: heading.to_owned(), class: "" }
+    }
+
+    /// A column of numbers.
+    pub(crate) fn number(heading: &str) -> Self {
+        Self::text(heading).with_class("num")
+    }
+
+    /// The same column with a shorter name for narrow screens.
+    pub(crate) fn with_name(self, name: &str) -> Self {
+        Self { name: name.to_owned(), ..self }
+    }
+
+    /// The same column with classes of the style sheet.
+    pub(crate) fn with_class(self, class: &'static str) -> Self {
+        Self { class, ..self }
+    }
+
+    fn is_number(&self) -> bool {
+        self.class.starts_with("num")
+    }
+}
+
+impl<T: Into<String>> From<T> for Cell {
+    fn from(text: T) -> Self {
+        Self { text: text.into(), ..Self::default() }
+    }
+}
+
+impl Cell {
+    /// A cell that is more than text.
+    pub(crate) fn new(content: Content, text: impl Into<String>) -> Self {
+        Self { content, ..Self::from(text) }
+    }
+
+    /// The same cell, marked where what it says is simulated.
+    pub(crate) fn with_simulated(self, is_simulated: bool) -> Self {
+        Self { is_simulated, ..self }
+    }
+
+    /// The same cell, sorted by this number.
+    pub(crate) fn with_sort(self, number: f64) -> Self {
+        Self { sort: Some(number), ..self }
+    }
+
+    /// The same cell with a small line below; an empty one is left out.
+    pub(crate) fn with_note(mut self, note: impl Into<String>) -> Self {
+        let note = note.into();
+        if !note.is_empty() {
+            self.notes.push(("soft", note));
+        }
+        self
+    }
+}
+
+/// Whether a character cannot be seen but acts: controls other than tab and line feed, and what turns the
+/// direction of text. Writers show a mark in its place, since a record is written by others.
+fn is_invisible(c: char) -> bool {
+    let turns = matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    turns || (c.is_control() && c != '\n' && c != '\t')
+}
+
+/// The text with a mark for each character that acts unseen.
+fn mark_invisible(text: &str) -> String {
+    text.chars().map(|c| if is_invisible(c) { '\u{fffd}' } else { c }).collect()
+}

@@ -1,0 +1,257 @@
+//! Sections as a page that works offline. Every text is escaped here, and nowhere else.
+
+use super::{
+    Attributes, Block, Cell, Class, Column, Content, Item, Judgement, Section, Table, TableBody,
+    TableRow, is_invisible,
+};
+
+/// A whole page. `script_source` names the one script that may run (Content-Security-Policy); `body` is
+/// markup, with the script in it.
+pub(crate) fn write_page(title: &str, script_source: &str, body: &str) -> String {
+    let title = escape(title);
+    let style = include_str!("../page/style.css");
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; \
+         style-src 'unsafe-inline'; {script_source}base-uri 'none'; form-action 'none'\">\n\
+         <title>{title}</title>\n<style>\n{style}</style>\n</head>\n<body>\n{body}</body>\n</html>\n"
+    )
+}
+
+/// Writes sections, each a group that the filters hide when nothing in it is left.
+pub(crate) fn write(sections: &[Section]) -> String {
+    sections.iter().filter(|section| !section.blocks.is_empty()).map(write_section).collect()
+}
+
+fn write_section(section: &Section) -> String {
+    let Section { id, heading, about, blocks } = section;
+    let id = if id.is_empty() { String::new() } else { format!(" id=\"{}\"", escape(id)) };
+    let mut out = format!("<section class=\"group\"{id}>\n");
+    if !heading.is_empty() {
+        out += &format!("<h2>{}</h2>\n", mark_code(heading));
+    }
+    if !about.is_empty() {
+        out += &format!("<p class=\"soft\">{}</p>\n", mark_code(about));
+    }
+    blocks.iter().for_each(|block| out += &write_block(block));
+    out + "</section>\n"
+}
+
+/// Writes one block, without a section around it.
+pub(crate) fn write_block(block: &Block) -> String {
+    match block {
+        Block::Heading(text) => format!("<h3>{}</h3>\n", mark_code(text)),
+        Block::Paragraph(text) => format!("<p>{}</p>\n", mark_code(text)),
+        Block::Judgement(judgement) => write_judgement(judgement),
+        Block::Group { id, attributes, blocks } => {
+            let blocks: String = blocks.iter().map(write_block).collect();
+            let attributes = write_attributes(attributes);
+            format!("<article class=\"item\" id=\"{id}\"{attributes}>\n{blocks}</article>\n")
+        }
+        Block::List(items) => {
+            let items: String = items.iter().map(write_item).collect();
+            format!("<ul class=\"entries\">\n{items}</ul>\n")
+        }
+        Block::Table(table) => write_table(table),
+        Block::Facts(facts) => {
+            let known = facts.iter().filter(|(_, text)| !text.is_empty());
+            let pair = |(name, text): &(String, String)| {
+                format!("<dt>{}</dt><dd>{}</dd>", escape(name), escape(text))
+            };
+            format!("<dl>{}</dl>\n", known.map(pair).collect::<String>())
+        }
+        Block::Sources(sources) => {
+            let items = sources.iter().map(|source| format!("<li>{}</li>", escape(source)));
+            format!("<ol class=\"sources\">{}</ol>\n", items.collect::<String>())
+        }
+        Block::Code(text) => format!("<pre>{}</pre>\n", escape(text)),
+        Block::Folded { summary, is_open, blocks } => {
+            let open = if *is_open { " open" } else { "" };
+            let blocks: String = blocks.iter().map(write_block).collect();
+            let summary = mark_code(summary);
+            format!("<details{open}><summary>{summary}</summary>{blocks}</details>\n")
+        }
+        Block::Markup(markup) => markup.clone(),
+    }
+}
+
+fn write_judgement(judgement: &Judgement) -> String {
+    let class = judgement.class;
+    let mark = if class == Class::Warn { "!" } else { class.sign() };
+    format!(
+        "<div class=\"judgement {}\"><span class=\"mark\" aria-hidden=\"true\">{mark}</span>\
+         <p><b>{}</b> {}</p></div>\n",
+        class.name(),
+        mark_code(&judgement.strong),
+        mark_code(&judgement.text),
+    )
+}
+
+fn write_item(item: &Item) -> String {
+    let Item { verdict, strong, text, detail, source, command, attributes } = item;
+    let class = if attributes.is_empty() { "" } else { "item" };
+    let verdict = verdict.map(|(class, name)| write_chip(class, name) + " ").unwrap_or_default();
+    let element = |name: &str, text: &str| match text {
+        "" => String::new(),
+        text => format!("<{name}>{}</{name}> ", escape(text)),
+    };
+    let source = source.iter().map(|(name, number)| {
+        format!("; <a class=\"source\" href=\"#r{number}\">{}</a>", escape(name))
+    });
+    let origin = mark_code(detail) + &source.collect::<String>();
+    let origin = if origin.is_empty() { origin } else { format!(" <small>{origin}</small>") };
+    format!(
+        "<li{}{}>{verdict}{}{}{origin} {}</li>\n",
+        write_class(class),
+        write_attributes(attributes),
+        element("b", strong),
+        mark_code(text),
+        element("code", command),
+    )
+}
+
+/// A table in a region that the keyboard can scroll.
+pub(crate) fn write_table(table: &Table) -> String {
+    let heads: String = table.columns.iter().map(write_heading).collect();
+    let bodies = table.bodies.iter().filter(|body| !body.rows.is_empty());
+    let bodies: String = bodies.map(|body| write_body(&table.columns, body)).collect();
+    format!(
+        "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{}\">\
+         <table class=\"cards sorts\"><thead><tr>{heads}</tr></thead>\n{bodies}</table></div>\n",
+        escape(&table.name),
+    )
+}
+
+fn write_heading(column: &Column) -> String {
+    let heading = mark_code(&column.heading);
+    let class = write_class(column.class);
+    match column.class {
+        "wide" => format!("<th scope=\"col\"{class}><span class=\"unseen\">{heading}</span></th>"),
+        _ => format!("<th scope=\"col\"{class}>{heading}</th>"),
+    }
+}
+
+fn write_body(columns: &[Column], body: &TableBody) -> String {
+    let rows: String = body.rows.iter().map(|row| write_row(columns, row)).collect();
+    match body.heading.as_str() {
+        "" => format!("<tbody>\n{rows}</tbody>\n"),
+        heading => format!(
+            "<tbody class=\"aa group\"><tr class=\"divider\"><th colspan=\"{}\">{}</th></tr>\n\
+             {rows}</tbody>\n",
+            columns.len(),
+            mark_code(heading),
+        ),
+    }
+}
+
+fn write_row(columns: &[Column], row: &TableRow) -> String {
+    let attributes = write_attributes(&row.attributes);
+    let cells = columns.iter().zip(&row.cells).map(|(column, cell)| write_cell(column, cell));
+    let class = write_class(row.class);
+    format!("<tr{class}{attributes}>{}</tr>\n", cells.collect::<String>())
+}
+
+fn write_cell(column: &Column, cell: &Cell) -> String {
+    let text = mark_code(&cell.text);
+    let text = match cell.content {
+        Content::Text => text,
+        Content::Strong => format!("<b>{text}</b>"),
+        Content::Figure => match text.split_once(" [") {
+            Some((number, interval)) => format!("<b>{number}</b><span>[{interval}</span>"),
+            None => format!("<b>{text}</b>"),
+        },
+        Content::Verdict(class) => write_chip(class, &cell.text),
+        Content::Markup => cell.text.clone(),
+    };
+    let simulated = if cell.is_simulated { SIMULATED } else { "" };
+    let note = |(class, note): &(&str, String)| {
+        format!("<small class=\"{class}\">{}</small>", mark_code(note))
+    };
+    let notes: String = cell.notes.iter().map(note).collect();
+    let mut attributes = write_class(column.class);
+    if !column.name.is_empty() && !cell.text.is_empty() {
+        attributes += &format!(" data-name=\"{}\"", escape(&column.name));
+    }
+    if let Some(sort) = cell.sort {
+        attributes += &format!(" data-v=\"{sort}\"");
+    }
+    // On a narrow screen the cell is a grid of its name and one element.
+    let is_plain = cell.content == Content::Text && simulated.is_empty() && notes.is_empty();
+    if column.name.is_empty() || is_plain {
+        return format!("<td{attributes}>{text}{simulated}{notes}</td>");
+    }
+    format!("<td{attributes}><div>{text}{simulated}{notes}</div></td>")
+}
+
+fn write_class(class: &str) -> String {
+    if class.is_empty() { String::new() } else { format!(" class=\"{class}\"") }
+}
+
+/// The dashed mark that stands wherever something simulated shows.
+const SIMULATED: &str = " <span class=\"tag\">simulated</span>";
+
+/// A text on the ground of its class, after the sign of the class.
+pub(crate) fn write_chip(class: Class, text: &str) -> String {
+    format!(
+        "<span class=\"chip {}\"><span aria-hidden=\"true\">{}</span> {}</span>",
+        class.name(),
+        class.sign(),
+        mark_code(text)
+    )
+}
+
+/// ` data-name="…"` for each attribute.
+pub(crate) fn write_attributes(attributes: &Attributes) -> String {
+    let pair = |(name, text): &(&str, String)| format!(" data-{name}=\"{}\"", escape(text));
+    attributes.iter().map(pair).collect()
+}
+
+/// Text as HTML, also within double quotes, with a mark for each character that acts unseen.
+pub(crate) fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            c if is_invisible(c) => out.push('\u{fffd}'),
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            other => out.push(other),
+        }
+    }
+    out
+}
+
+/// Text as HTML, with what stands between backticks as code. A backtick that nothing closes stays one.
+fn mark_code(text: &str) -> String {
+    let escaped = escape(text);
+    let parts: Vec<&str> = escaped.split('`').collect();
+    let mut out = String::with_capacity(escaped.len());
+    for (index, part) in parts.iter().enumerate() {
+        match (index % 2, index + 1 == parts.len()) {
+            (0, _) => out += part,
+            (_, true) => out += &format!("`{part}"),
+            (_, false) => out += &format!("<code>{part}</code>"),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stands_between_backticks_is_code_and_escaped() {
+        assert_eq!(mark_code("run `a <b>` twice"), "run <code>a &lt;b&gt;</code> twice");
+        assert_eq!(mark_code("a ` alone"), "a ` alone");
+    }
+
+    #[test]
+    fn markup_in_a_text_stays_text() {
+        assert_eq!(escape("<b a=\"1\">&'"), "&lt;b a=&quot;1&quot;&gt;&amp;&#39;");
+        assert_eq!(escape("a\u{202e}b\u{1b}[0m\n"), "a\u{fffd}b\u{fffd}[0m\n");
+    }
+}

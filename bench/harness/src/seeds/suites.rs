@@ -1,0 +1,31 @@
+//! The suites that the data file of the reports names.
+
+use std::collections::BTreeMap;
+
+use super::data::Seeds;
+use crate::{suite::Suite, suites::suite_named};
+
+/// The embedded suites that the data file names, as far as they exist.
+pub(super) struct NamedSuites(BTreeMap<String, Suite>);
+
+impl NamedSuites {
+    /// Parses every suite that a row of the data file names.
+    pub(super) fn parse(seeds: &Seeds) -> Self {
+        let rows = || seeds.tables.iter().flat_map(|table| &table.rows);
+        let measured = rows().flat_map(|row| row.ours.iter().map(|answer| &answer.suite));
+        let planned = rows().filter_map(|row| row.not_built.as_ref());
+        let tables = seeds.tables.iter().flat_map(|table| &table.answers).map(|table| &table.suite);
+        let main = "main".to_owned();
+        let names = measured.chain(planned).chain(tables).chain([&main]);
+        let parse = |name: &String| {
+            let known = suite_named(name).ok().filter(|_| !name.ends_with(".toml"))?;
+            Some((name.clone(), Suite::parse(name, &known.text).ok()?))
+        };
+        Self(names.filter_map(parse).collect())
+    }
+
+    /// The suite of this name, where it exists.
+    pub(super) fn find(&self, name: &str) -> Option<&Suite> {
+        self.0.get(name)
+    }
+}
