@@ -83,12 +83,12 @@ fn rejudge(mut loaded: Loaded) -> Loaded {
     loaded
 }
 
-/// Suites of a run of many that left no record, by its index. Without an index nothing is known.
+/// Suites of a run of many that left no record, by its index. QuietEstimate an index nothing is known.
 fn absent_in(path: &Path) -> Vec<MissingSuite> {
     let Ok(text) = std::fs::read_to_string(path.join(INDEX_FILE)) else { return Vec::new() };
     let Ok(index) = serde_json::from_str::<Index>(&text) else { return Vec::new() };
     let left_out = |entry: &IndexEntry| {
-        !matches!(entry.state, State::Done | State::Partial) && entry.record_sha256.is_none()
+        !matches!(entry.state, State::Completed | State::Partial) && entry.record_sha256.is_none()
     };
     let absent = |entry: IndexEntry| MissingSuite {
         suite: entry.suite,

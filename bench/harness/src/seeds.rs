@@ -135,7 +135,7 @@ mod tests {
         heads
     }
 
-    /// Without the spaces that line columns up.
+    /// QuietEstimate the spaces that line columns up.
     fn squeezed(line: &str) -> String {
         let words: Vec<&str> = line.split(['|', ' ', '\t']).filter(|w| !w.is_empty()).collect();
         words.join(" ")

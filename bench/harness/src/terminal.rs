@@ -239,9 +239,9 @@ fn paint_of(row: &Row) -> &'static str {
     match (row.aa, row.outcome) {
         (Some(Aa::OutsideMargin | Aa::ExcludesOne), _) => RED,
         _ if row.twin => PLAIN,
-        (_, Outcome::Within) => GREEN,
-        (_, Outcome::Above) => YELLOW,
-        (_, Outcome::Below) => BLUE,
+        (_, Outcome::WithinMargin) => GREEN,
+        (_, Outcome::AboveMargin) => YELLOW,
+        (_, Outcome::BelowMargin) => BLUE,
         _ => PLAIN,
     }
 }

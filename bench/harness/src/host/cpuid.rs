@@ -34,7 +34,7 @@ impl Leaves {
         let (first, one) = (cpuid(0, 0), cpuid(1, 0));
         let hypervisor_present = one.ecx & (1 << 31) != 0;
         let extended = cpuid(0x8000_0000, 0).eax;
-        // Without the hypervisor bit the leaves at 0x40000000 are not defined.
+        // QuietEstimate the hypervisor bit the leaves at 0x40000000 are not defined.
         let hypervisor = hypervisor_present.then(|| cpuid(0x4000_0000, 0));
         let hypervisor_name = hypervisor.map(|leaf| twelve([leaf.ebx, leaf.ecx, leaf.edx]));
         let microsoft = hypervisor

@@ -29,9 +29,9 @@ pub(super) fn verdict_of(row: &Row) -> &'static str {
         return "no interval";
     }
     match row.outcome {
-        Outcome::Within => "within",
-        Outcome::Above => "above",
-        Outcome::Below => "below",
+        Outcome::WithinMargin => "within",
+        Outcome::AboveMargin => "above",
+        Outcome::BelowMargin => "below",
         Outcome::Undecided { .. } => "undecided",
         Outcome::NotEvaluated => "not evaluated",
     }

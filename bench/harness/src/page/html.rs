@@ -89,9 +89,9 @@ pub(super) fn class_of(row: &Row) -> &'static str {
     match (row.aa, row.outcome) {
         (Some(Aa::OutsideMargin | Aa::ExcludesOne), _) => "bad",
         (Some(_), _) if row.twin => "good",
-        (_, Outcome::Within) => "good",
-        (_, Outcome::Above) => "warn",
-        (_, Outcome::Below) => "calm",
+        (_, Outcome::WithinMargin) => "good",
+        (_, Outcome::AboveMargin) => "warn",
+        (_, Outcome::BelowMargin) => "calm",
         (_, Outcome::Undecided { .. } | Outcome::NotEvaluated) => "mute",
     }
 }

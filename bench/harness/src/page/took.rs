@@ -2,7 +2,7 @@
 
 use crate::{
     format::{digits, ratio_places, value},
-    rows::row::{Beside, Row},
+    rows::row::{Row, RunCosts},
 };
 
 /// CPU, memory, work for each CPU second, the harness's own share; and the disturbed runs, with what
@@ -12,7 +12,7 @@ pub(super) fn of_row(row: &Row) -> Vec<String> {
     [cost_text(row, beside), disturbed(beside)].into_iter().flatten().collect()
 }
 
-fn cost_text(row: &Row, beside: &Beside) -> Option<String> {
+fn cost_text(row: &Row, beside: &RunCosts) -> Option<String> {
     let pair = |both: [Option<f64>; 2], metric: &str| {
         let [clear, protected] = both;
         Some(format!("{} → {}", value(metric, clear?), value(metric, protected?)))
@@ -34,7 +34,7 @@ fn cost_text(row: &Row, beside: &Beside) -> Option<String> {
     (!parts.is_empty()).then(|| format!("a run: {}", parts.join(" · ")))
 }
 
-fn disturbed(beside: &Beside) -> Option<String> {
+fn disturbed(beside: &RunCosts) -> Option<String> {
     if beside.disturbed == 0 {
         return None;
     }

@@ -88,9 +88,9 @@ pub(crate) fn verdict(row: &Row) -> String {
         Outcome::NotEvaluated if row.is_without_tail() => {
             "not evaluated: percentile without a tail".to_owned()
         }
-        Outcome::Within => format!("within {margin}"),
-        Outcome::Above => format!("above {margin} margin"),
-        Outcome::Below => format!("below {margin} margin, cheaper"),
+        Outcome::WithinMargin => format!("within {margin}"),
+        Outcome::AboveMargin => format!("above {margin} margin"),
+        Outcome::BelowMargin => format!("below {margin} margin, cheaper"),
         Outcome::Undecided { blocks_wanted: Some(blocks) } => {
             format!("undecided at {margin}, {blocks} blocks would decide")
         }

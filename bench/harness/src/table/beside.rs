@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt::Write};
 use crate::{
     format::{digits, value},
     record::Record,
-    rows::row::{Beside, Row},
+    rows::row::{Row, RunCosts},
     text_table::TextTable,
 };
 
@@ -24,7 +24,7 @@ pub(super) fn cost_table(record: &Record) -> String {
     text.push_str(&harness(with().map(|(_, beside)| beside)));
     text.push_str(&disturbances(with().map(|(_, beside)| beside)));
     for (row, beside) in with() {
-        if let Some(without) = beside.without_text(row) {
+        if let Some(without) = beside.describe_quiet_estimate(row) {
             let _ = writeln!(text, "without disturbed slices: {}: {without}", row.label);
         }
     }
@@ -33,7 +33,7 @@ pub(super) fn cost_table(record: &Record) -> String {
 
 const SIDES: &str = "each: clear, protected; arm + services where there are any; peaks of memory\n";
 
-fn line(row: &Row, beside: &Beside) -> [String; 6] {
+fn line(row: &Row, beside: &RunCosts) -> [String; 6] {
     let name = if row.twin { format!("A/A {}", row.label) } else { row.label.clone() };
     let pair = |values: [Option<f64>; 2], show: &dyn Fn(f64) -> String| match values {
         [None, None] => "–".to_owned(),
@@ -65,7 +65,7 @@ fn line(row: &Row, beside: &Beside) -> [String; 6] {
 }
 
 /// What the harness used of a CPU while slices ran: the largest of the rows.
-fn harness<'a>(all: impl Iterator<Item = &'a Beside> + Clone) -> String {
+fn harness<'a>(all: impl Iterator<Item = &'a RunCosts> + Clone) -> String {
     let cpu_s = all.clone().filter_map(|beside| beside.harness_cpu_s).max_by(f64::total_cmp);
     let memory = all.filter_map(|beside| beside.harness_memory_mib).max_by(f64::total_cmp);
     match cpu_s.zip(memory) {
@@ -78,7 +78,7 @@ fn harness<'a>(all: impl Iterator<Item = &'a Beside> + Clone) -> String {
     }
 }
 
-fn disturbances<'a>(all: impl Iterator<Item = &'a Beside>) -> String {
+fn disturbances<'a>(all: impl Iterator<Item = &'a RunCosts>) -> String {
     let mut counted: BTreeMap<_, usize> = BTreeMap::new();
     for (by, count) in all.flat_map(|beside| &beside.disturbances) {
         let known = counted.entry(*by).or_default();
