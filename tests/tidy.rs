@@ -168,8 +168,11 @@ fn parameters_are_not_packed_into_tuples() {
 #[test]
 fn every_source_file_says_what_it_holds() {
     let is_silent = |path: &&std::path::PathBuf| !read(path).starts_with("//!");
-    let silent: Vec<String> =
-        files_under("", &[".rs"]).iter().filter(is_silent).map(|path| relative_path(path)).collect();
+    let silent: Vec<String> = files_under("", &[".rs"])
+        .iter()
+        .filter(is_silent)
+        .map(|path| relative_path(path))
+        .collect();
     assert!(silent.is_empty(), "{} files without //!: {silent:#?}", silent.len());
 }
 

@@ -1,7 +1,9 @@
 //! The BCa bootstrap of a mean, and of the difference of two independent means.
 
 use crate::{
-    EstimateError,
+    error::EstimateError,
+    interval::Interval,
+    moments::{mean_of, squared_deviations},
     normal::{normal_cdf, normal_quantile},
     quantile::sorted_quantile,
     random::Random,
@@ -10,34 +12,6 @@ use crate::{
 
 /// Resamples of every interval that is printed.
 pub const RESAMPLES: usize = 10_000;
-
-/// Two ends and the level they were made for (0.95).
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Interval {
-    /// Lower end.
-    pub low: f64,
-    /// Upper end.
-    pub high: f64,
-    /// Confidence level, a fraction.
-    pub level: f64,
-}
-
-impl Interval {
-    /// True when `value` is not between the ends.
-    pub fn excludes(&self, value: f64) -> bool {
-        value < self.low || value > self.high
-    }
-
-    /// The same interval with both ends mapped by a rising function.
-    pub fn map(self, rising: impl Fn(f64) -> f64) -> Self {
-        Self { low: rising(self.low), high: rising(self.high), level: self.level }
-    }
-
-    /// Upper end minus lower end.
-    pub fn width(&self) -> f64 {
-        self.high - self.low
-    }
-}
 
 /// The bias-corrected and accelerated bootstrap (Efron, 1987) of a mean, one value per block, or of
 /// the difference of two: the same choices as `scipy.stats.bootstrap(method="BCa")`, against which
@@ -62,23 +36,23 @@ impl Bca {
     /// # Errors
     /// When there are fewer than two values, one is not finite, or `resamples` is 0.
     pub fn of_mean(values: &[f64], resamples: usize, seed: u64) -> Result<Self, EstimateError> {
-        checked(values)?;
+        check_values(values)?;
         let mut random = Random::new(seed);
-        let replicates = (0..resamples).map(|_| resampled_mean(values, &mut random)).collect();
-        Self::of(&[values], replicates)
+        let replicates = (0..resamples).map(|_| resample_mean(values, &mut random)).collect();
+        Self::from_replicates(&[values], replicates)
     }
 
     /// Bootstraps the mean of `values` with the given indices, one row per resample.
     ///
     /// # Errors
     /// When there are fewer than two values, one is not finite, there is no row, or an index is out of range.
-    pub fn of_mean_with_indices(
+    pub fn mean_with_indices(
         values: &[f64],
         indices: &[Vec<usize>],
     ) -> Result<Self, EstimateError> {
-        checked(values)?;
+        check_values(values)?;
         let means = means_at(values, indices)?;
-        Self::of(&[values], means)
+        Self::from_replicates(&[values], means)
     }
 
     /// Bootstraps mean(arm) - mean(reference), each resampled on its own: nothing is paired.
@@ -91,39 +65,43 @@ impl Bca {
         resamples: usize,
         seed: u64,
     ) -> Result<Self, EstimateError> {
-        checked(reference)?;
-        checked(arm)?;
+        check_values(reference)?;
+        check_values(arm)?;
         let mut random = Random::new(seed);
-        let mut one = || resampled_mean(arm, &mut random) - resampled_mean(reference, &mut random);
+        let mut one = || resample_mean(arm, &mut random) - resample_mean(reference, &mut random);
         let replicates = (0..resamples).map(|_| one()).collect();
-        Self::of(&[reference, arm], replicates)
+        Self::from_replicates(&[reference, arm], replicates)
     }
 
     /// Bootstraps mean(arm) - mean(reference) with the given indices, one row per resample and arm.
     ///
     /// # Errors
     /// When an arm has fewer than two values, one is not finite, there is no row, or an index is out of range.
-    pub fn of_difference_with_indices(
-        (reference, of_reference): (&[f64], &[Vec<usize>]),
-        (arm, of_arm): (&[f64], &[Vec<usize>]),
+    pub fn difference_with_indices(
+        reference: &[f64],
+        reference_indices: &[Vec<usize>],
+        arm: &[f64],
+        arm_indices: &[Vec<usize>],
     ) -> Result<Self, EstimateError> {
-        checked(reference)?;
-        checked(arm)?;
-        let before = means_at(reference, of_reference)?;
-        let after = means_at(arm, of_arm)?;
+        check_values(reference)?;
+        check_values(arm)?;
+        let before = means_at(reference, reference_indices)?;
+        let after = means_at(arm, arm_indices)?;
         let replicates = before.iter().zip(&after).map(|(x, y)| y - x).collect();
-        Self::of(&[reference, arm], replicates)
+        Self::from_replicates(&[reference, arm], replicates)
     }
 
     /// One sample: its mean. Two: the second's mean minus the first's.
-    fn of(samples: &[&[f64]], mut replicates: Vec<f64>) -> Result<Self, EstimateError> {
+    fn from_replicates(
+        samples: &[&[f64]],
+        mut replicates: Vec<f64>,
+    ) -> Result<Self, EstimateError> {
         if replicates.is_empty() {
             return Err(EstimateError::NoResamples);
         }
-        let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
         let estimate = match samples {
-            [one] => mean(one),
-            [reference, arm, ..] => mean(arm) - mean(reference),
+            [one] => mean_of(one),
+            [reference, arm, ..] => mean_of(arm) - mean_of(reference),
             [] => return Err(EstimateError::TooFewBlocks { got: 0 }),
         };
         replicates.sort_unstable_by(f64::total_cmp);
@@ -150,7 +128,7 @@ impl Bca {
 
     /// The interval at `level` (0.95, 0.999), as scipy makes it. Of few blocks it is too short.
     pub fn interval(&self, level: f64) -> Interval {
-        self.between(normal_quantile(0.5 - level / 2.0), level)
+        self.interval_at(normal_quantile(0.5 - level / 2.0), level)
     }
 
     /// The interval that is printed: BCa widened for few blocks (Hesterberg, 2015, section 4.4: the
@@ -163,7 +141,7 @@ impl Bca {
     /// these from 12 blocks on.
     pub fn expanded_interval(&self, level: f64) -> Interval {
         let t = student_quantile(0.5 - level / 2.0, self.degrees);
-        let bca = self.between(t * self.inflation, level);
+        let bca = self.interval_at(t * self.inflation, level);
         let half = -t * self.error;
         Interval {
             low: bca.low.min(self.estimate - half),
@@ -173,7 +151,7 @@ impl Bca {
     }
 
     /// The interval whose uncorrected ends are at `z` and `-z` standard errors; `z` is negative.
-    fn between(&self, z: f64, level: f64) -> Interval {
+    fn interval_at(&self, z: f64, level: f64) -> Interval {
         let end = |z: f64| {
             let shifted = self.bias + z;
             let p = normal_cdf(self.bias + shifted / (1.0 - self.acceleration * shifted));
@@ -183,7 +161,7 @@ impl Bca {
     }
 }
 
-fn checked(values: &[f64]) -> Result<(), EstimateError> {
+fn check_values(values: &[f64]) -> Result<(), EstimateError> {
     if values.len() < 2 {
         return Err(EstimateError::TooFewBlocks { got: values.len() });
     }
@@ -193,9 +171,9 @@ fn checked(values: &[f64]) -> Result<(), EstimateError> {
     }
 }
 
-fn resampled_mean(values: &[f64], random: &mut Random) -> f64 {
+fn resample_mean(values: &[f64], random: &mut Random) -> f64 {
     let len = values.len() as u64;
-    let sum: f64 = (0..len).map(|_| values[random.below(len) as usize]).sum();
+    let sum: f64 = (0..len).map(|_| values[random.next_below(len) as usize]).sum();
     sum / len as f64
 }
 
@@ -207,7 +185,7 @@ pub(crate) fn means_at(values: &[f64], rows: &[Vec<usize>]) -> Result<Vec<f64>, 
     rows.iter()
         .map(|row| {
             let picked: Vec<f64> = row.iter().map(value).collect::<Result<_, _>>()?;
-            Ok(picked.iter().sum::<f64>() / picked.len() as f64)
+            Ok(mean_of(&picked))
         })
         .collect()
 }
@@ -228,8 +206,7 @@ fn bias(sorted: &[f64], estimate: f64) -> f64 {
 fn acceleration(samples: &[&[f64]]) -> f64 {
     let (mut squares, mut cubes) = (0.0, 0.0);
     for (position, values) in samples.iter().enumerate() {
-        let n = values.len() as f64;
-        let mean = values.iter().sum::<f64>() / n;
+        let (n, mean) = (values.len() as f64, mean_of(values));
         // The reference arm of a difference is subtracted.
         let sign = if samples.len() > 1 && position == 0 { -1.0 } else { 1.0 };
         for value in *values {
@@ -248,9 +225,7 @@ fn spread(samples: &[&[f64]]) -> [f64; 3] {
     let (mut unbiased, mut biased, mut welch) = (0.0, 0.0, 0.0);
     let mut least = f64::INFINITY;
     for values in samples {
-        let n = values.len() as f64;
-        let mean = values.iter().sum::<f64>() / n;
-        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+        let (n, squares) = (values.len() as f64, squared_deviations(values));
         let of_mean = squares / (n - 1.0) / n;
         unbiased += of_mean;
         biased += squares / n / n;
@@ -303,17 +278,17 @@ mod tests {
 
     #[test]
     fn an_index_past_the_values_is_refused() {
-        let error = Bca::of_mean_with_indices(&[1.0, 2.0], &[vec![0, 2]]).err();
+        let error = Bca::mean_with_indices(&[1.0, 2.0], &[vec![0, 2]]).err();
         assert_eq!(error, Some(EstimateError::IndexOutOfRange { index: 2, len: 2 }));
         assert_eq!(
-            Bca::of_mean_with_indices(&[1.0, 2.0], &[]).err(),
+            Bca::mean_with_indices(&[1.0, 2.0], &[]).err(),
             Some(EstimateError::NoResamples)
         );
     }
 
     #[test]
     fn replicates_all_on_one_side_still_give_finite_ends() {
-        let bca = Bca::of_mean_with_indices(&[1.0, 2.0], &vec![vec![1, 1]; 20]).unwrap();
+        let bca = Bca::mean_with_indices(&[1.0, 2.0], &vec![vec![1, 1]; 20]).unwrap();
         let interval = bca.interval(0.95);
         assert!(interval.low.is_finite() && interval.high.is_finite());
     }

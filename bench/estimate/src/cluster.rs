@@ -1,9 +1,11 @@
 //! Two arms that never met in a block: several machines, or boots of a machine, for each.
 
 use crate::{
-    EstimateError,
-    bootstrap::{Bca, Interval, RESAMPLES},
-    student::student_quantile,
+    bootstrap::{Bca, RESAMPLES},
+    error::EstimateError,
+    interval::Interval,
+    moments::mean_of,
+    student::welch_interval,
 };
 
 /// Clusters per arm from which the bootstrap gives the interval. Of fewer, its resamples are so few
@@ -44,10 +46,6 @@ pub struct ClusterEstimate {
     pub method: ClusterMethod,
     /// Clusters of the reference arm and of the arm.
     pub clusters: [usize; 2],
-    /// Standard deviation of the cluster means, of either arm: of logarithms for a ratio.
-    pub between_sd: [f64; 2],
-    /// Standard deviation of blocks within their cluster, pooled; `None` of single blocks.
-    pub within_sd: [Option<f64>; 2],
     /// True where even complete separation of honest clusters happens more often than once in
     /// twenty, two out of (a + b choose a): then no verdict is given.
     pub few: bool,
@@ -107,15 +105,13 @@ impl<'a> Clusters<'a> {
         let (method, interval) = if enough {
             (ClusterMethod::Bca, bca.expanded_interval(0.95))
         } else {
-            (ClusterMethod::Student, welch(&x, &y, 0.95))
+            (ClusterMethod::Student, welch_interval(&x, &y, 0.95))
         };
         Ok(ClusterEstimate {
             value: bca.estimate(),
             interval,
             method,
             clusters,
-            between_sd: [sd(&x), sd(&y)],
-            within_sd: [within_sd(reference), within_sd(arm)],
             few: few_clusters(clusters),
         })
     }
@@ -131,17 +127,6 @@ pub fn few_clusters([reference, arm]: [usize; 2]) -> bool {
     2.0 / orders > 0.05
 }
 
-/// Student's interval of mean(arm) - mean(reference), unequal variances (Welch, 1947).
-pub fn welch(reference: &[f64], arm: &[f64], level: f64) -> Interval {
-    let of_mean = |values: &[f64]| sd(values).powi(2) / values.len() as f64;
-    let (x, y) = (of_mean(reference), of_mean(arm));
-    let terms = x * x / (reference.len() as f64 - 1.0) + y * y / (arm.len() as f64 - 1.0);
-    let degrees = if terms > 0.0 { (x + y) * (x + y) / terms } else { f64::INFINITY };
-    let centre = centre(arm) - centre(reference);
-    let half = student_quantile(0.5 + level / 2.0, degrees) * (x + y).sqrt();
-    Interval { low: centre - half, high: centre + half, level }
-}
-
 fn logs(clusters: &[Vec<f64>]) -> Result<Vec<Vec<f64>>, EstimateError> {
     let of = |(index, value): (usize, &f64)| {
         if *value > 0.0 { Ok(value.ln()) } else { Err(EstimateError::NotPositive { index }) }
@@ -150,27 +135,7 @@ fn logs(clusters: &[Vec<f64>]) -> Result<Vec<Vec<f64>>, EstimateError> {
 }
 
 fn means(clusters: &[Vec<f64>]) -> Vec<f64> {
-    clusters.iter().map(|blocks| centre(blocks)).collect()
-}
-
-fn centre(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len() as f64
-}
-
-fn sd(values: &[f64]) -> f64 {
-    let centre = centre(values);
-    let squares: f64 = values.iter().map(|value| (value - centre).powi(2)).sum();
-    (squares / (values.len() as f64 - 1.0)).sqrt()
-}
-
-fn within_sd(clusters: &[Vec<f64>]) -> Option<f64> {
-    let (mut squares, mut degrees) = (0.0, 0);
-    for blocks in clusters {
-        let centre = centre(blocks);
-        squares += blocks.iter().map(|value| (value - centre).powi(2)).sum::<f64>();
-        degrees += blocks.len() - 1;
-    }
-    (degrees > 0).then(|| (squares / degrees as f64).sqrt())
+    clusters.iter().map(|blocks| mean_of(blocks)).collect()
 }
 
 #[cfg(test)]
@@ -188,7 +153,6 @@ mod tests {
             (ratio.clusters, ratio.method, ratio.few),
             ([2, 2], ClusterMethod::Student, true)
         );
-        assert_eq!(ratio.within_sd[1], Some(0.0));
     }
 
     #[test]
@@ -233,7 +197,7 @@ mod tests {
                 };
                 let (x, y) = (arm(0.0), arm(0.05));
                 let interval = if clusters < CLUSTERS_BOOTSTRAP_MIN as u64 {
-                    welch(&x, &y, 0.95)
+                    welch_interval(&x, &y, 0.95)
                 } else {
                     Bca::of_difference(&x, &y, 1000, trial).unwrap().expanded_interval(0.95)
                 };

@@ -1,6 +1,6 @@
 //! Where a sample lies, by its order: what one outlier cannot move.
 
-use crate::quantile;
+use crate::{normal::normal_cdf, quantile::quantile};
 
 /// More pairs than this are not made: 2,000 values have two million Walsh averages.
 const VALUES_MAX: usize = 2_000;
@@ -49,7 +49,7 @@ pub fn signed_rank_p(values: &[f64]) -> Option<f64> {
     let n = n as f64;
     let variance = n * (n + 1.0) * (2.0 * n + 1.0) / 24.0 - tied / 48.0;
     let z = (least - all / 2.0) / variance.sqrt();
-    Some((2.0 * crate::normal::normal_cdf(z)).min(1.0))
+    Some((2.0 * normal_cdf(z)).min(1.0))
 }
 
 /// Twice the share of the 2^n choices of ranks 1..=n whose sum is at most `least`.

@@ -1,9 +1,11 @@
 //! Two arms over the same blocks.
 
 use crate::{
-    EstimateError,
-    bootstrap::{Bca, Interval, RESAMPLES},
-    student::student_quantile,
+    bootstrap::{Bca, RESAMPLES},
+    error::EstimateError,
+    interval::Interval,
+    moments::{mean_of, standard_deviation},
+    student::{student_quantile, welch_interval},
 };
 
 /// One number with its 95 % and 99.9 % intervals.
@@ -79,9 +81,9 @@ impl<'a> Paired<'a> {
         let n = self.arm.len();
         let logs = |values: &[f64]| values.iter().map(|value| value.ln()).collect::<Vec<f64>>();
         let paired = self.log_ratios().ok().filter(|logs| logs.len() > 1)?;
-        let error = sd(&paired) / (n as f64).sqrt();
+        let error = standard_deviation(&paired) / (n as f64).sqrt();
         let width = 2.0 * student_quantile(0.975, n as f64 - 1.0) * error;
-        let unpaired = crate::cluster::welch(&logs(self.reference), &logs(self.arm), 0.95).width();
+        let unpaired = welch_interval(&logs(self.reference), &logs(self.arm), 0.95).width();
         Some([width, unpaired]).filter(|widths| widths.iter().all(|width| width.is_finite()))
     }
 
@@ -102,8 +104,7 @@ impl<'a> Paired<'a> {
             values.iter().map(|&value| (value > 0.0).then(|| value.ln())).collect()
         };
         let (x, y) = (logs(self.reference)?, logs(self.arm)?);
-        let n = x.len() as f64;
-        let (mx, my) = (x.iter().sum::<f64>() / n, y.iter().sum::<f64>() / n);
+        let (mx, my) = (mean_of(&x), mean_of(&y));
         let sum = |f: &dyn Fn(f64, f64) -> f64| -> f64 {
             x.iter().zip(&y).map(|(a, b)| f(a - mx, b - my)).sum()
         };
@@ -118,16 +119,10 @@ impl<'a> Paired<'a> {
             value: bca.estimate(),
             interval: bca.expanded_interval(0.95),
             wide: bca.expanded_interval(0.999),
-            block_sd: sd(values),
+            block_sd: standard_deviation(values),
             blocks: values.len(),
         })
     }
-}
-
-fn sd(values: &[f64]) -> f64 {
-    let centre = values.iter().sum::<f64>() / values.len() as f64;
-    let squares: f64 = values.iter().map(|value| (value - centre).powi(2)).sum();
-    (squares / (values.len() as f64 - 1.0)).sqrt()
 }
 
 #[cfg(test)]

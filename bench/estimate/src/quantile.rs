@@ -1,14 +1,9 @@
 //! Means and quantiles of plain samples.
 
-use crate::{bootstrap::Interval, student::binomial_cdf};
+use crate::{interval::Interval, student::binomial_cdf};
 
 /// How many samples must lie in the smaller tail before a percentile is printed.
 const TAIL_SAMPLES_MIN: f64 = 10.0;
-
-/// Arithmetic mean; `None` of nothing.
-pub fn mean(values: &[f64]) -> Option<f64> {
-    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
-}
 
 /// The quantile at `p` in 0..=1 by linear interpolation between order statistics: definition 7 of
 /// Hyndman and Fan (1996), `h = (n - 1) p`. `None` of nothing, of NaN, or for `p` outside 0..=1.
@@ -55,14 +50,6 @@ pub fn quantile_interval(values: &[f64], p: f64, level: f64) -> Option<Interval>
     Some(Interval { low: sorted[low as usize - 1], high: sorted[high as usize], level })
 }
 
-/// Samples without one beyond a limit after which "the quantile at `p` is below it" is wrong at most
-/// once in 1 / (1 - `confidence`): the least n with p^n <= 1 - confidence. 459 for p99 at 99 %, as
-/// in MLPerf's early stopping.
-pub fn samples_wanted(p: f64, confidence: f64) -> Option<u64> {
-    let wanted = ((1.0 - confidence).ln() / p.ln()).ceil();
-    (p > 0.0 && p < 1.0 && wanted.is_finite() && wanted >= 1.0).then_some(wanted as u64)
-}
-
 /// Definition 7 on values that are sorted and not empty.
 pub(crate) fn sorted_quantile(sorted: &[f64], p: f64) -> f64 {
     let h = (sorted.len() - 1) as f64 * p.clamp(0.0, 1.0);
@@ -90,7 +77,6 @@ mod tests {
         assert_eq!(quantile(&[], 0.5), None);
         assert_eq!(quantile(&[1.0, f64::NAN], 0.5), None);
         assert_eq!(quantile(&[1.0], 1.5), None);
-        assert_eq!(mean(&[]), None);
     }
 
     #[test]
@@ -101,13 +87,6 @@ mod tests {
         assert_eq!(quantile_interval(&many[..300], 0.99, 0.95), None);
         assert_eq!(quantile_interval(&many[..5], 0.5, 0.95), None);
         assert!(quantile_interval(&many[..6], 0.5, 0.95).is_some());
-    }
-
-    #[test]
-    fn p99_wants_459_samples_without_one_beyond() {
-        assert_eq!(samples_wanted(0.99, 0.99), Some(459));
-        assert_eq!(samples_wanted(0.95, 0.95), Some(59));
-        assert_eq!(samples_wanted(1.0, 0.99), None);
     }
 
     #[test]

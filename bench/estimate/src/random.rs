@@ -35,7 +35,7 @@ impl Random {
     }
 
     /// A number below `bound`, without bias (Lemire, 2019); 0 for a bound of 0.
-    pub fn below(&mut self, bound: u64) -> u64 {
+    pub fn next_below(&mut self, bound: u64) -> u64 {
         if bound == 0 {
             return 0;
         }
@@ -59,10 +59,10 @@ impl Random {
         radius * (std::f64::consts::TAU * self.unit()).cos()
     }
 
-    /// Fisher and Yates.
+    /// Puts the items into a random order (Fisher and Yates).
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for i in (1..items.len()).rev() {
-            let j = self.below(i as u64 + 1) as usize;
+            let j = self.next_below(i as u64 + 1) as usize;
             items.swap(i, j);
         }
     }
@@ -84,10 +84,10 @@ mod tests {
         let mut random = Random::new(1);
         let mut seen = [0u32; 7];
         for _ in 0..7000 {
-            seen[random.below(7) as usize] += 1;
+            seen[random.next_below(7) as usize] += 1;
         }
         assert!(seen.iter().all(|count| (850..1150).contains(count)), "{seen:?}");
-        assert_eq!(random.below(0), 0);
+        assert_eq!(random.next_below(0), 0);
         assert!((0.0..1.0).contains(&random.unit()));
     }
 

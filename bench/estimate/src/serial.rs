@@ -1,10 +1,8 @@
 //! Blocks that resemble their neighbours in time.
 
 use crate::{
-    EstimateError,
-    bootstrap::{Interval, means_at},
-    quantile::sorted_quantile,
-    random::Random,
+    bootstrap::means_at, error::EstimateError, interval::Interval, moments::mean_of,
+    quantile::sorted_quantile, random::Random,
 };
 
 /// Correlation of each value with the one before it (lag 1); `None` of fewer than three or of equal
@@ -14,7 +12,7 @@ pub fn autocorrelation(values: &[f64]) -> Option<f64> {
     if values.len() < 3 {
         return None;
     }
-    let centre = values.iter().sum::<f64>() / values.len() as f64;
+    let centre = mean_of(values);
     let off: Vec<f64> = values.iter().map(|value| value - centre).collect();
     let squares: f64 = off.iter().map(|u| u * u).sum();
     let neighbours: f64 = off.windows(2).map(|pair| pair[0] * pair[1]).sum();
@@ -41,7 +39,7 @@ pub fn circular_interval(
     let mut row = || {
         let mut row = Vec::with_capacity(n + length);
         while row.len() < n {
-            let first = random.below(n as u64) as usize;
+            let first = random.next_below(n as u64) as usize;
             row.extend((first..first + length).map(|index| index % n));
         }
         row.truncate(n);

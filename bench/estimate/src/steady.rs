@@ -1,6 +1,6 @@
 //! Whether a series settles: change points by least squares.
 
-use crate::quantile;
+use crate::quantile::quantile;
 
 /// Shortest stretch between two changes.
 const STRETCH_MIN: usize = 3;

@@ -27,11 +27,11 @@ pub enum Margin {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The whole 95 % interval lies within the margin.
-    Within,
+    WithinMargin,
     /// The whole interval lies above it.
-    Above,
+    AboveMargin,
     /// The whole interval lies below it.
-    Below,
+    BelowMargin,
     /// The interval crosses the margin.
     Undecided {
         /// Blocks that would decide, were the estimate exact; `None` for more than 10,000.
@@ -41,7 +41,7 @@ pub enum Verdict {
 
 impl Verdict {
     /// Judges a ratio against [`Margin::Relative`], a difference against [`Margin::AtMost`].
-    pub fn of(estimate: &Estimate, margin: Margin) -> Self {
+    pub fn from_estimate(estimate: &Estimate, margin: Margin) -> Self {
         let interval = &estimate.interval;
         let (low, high) = match margin {
             Margin::Relative(margin) => (1.0 / (1.0 + margin), 1.0 + margin),
@@ -50,11 +50,11 @@ impl Verdict {
         if estimate.blocks < INTERVAL_BLOCKS_MIN {
             Self::Undecided { blocks_wanted: blocks_wanted(estimate, margin) }
         } else if interval.low > high {
-            Self::Above
+            Self::AboveMargin
         } else if interval.high < low {
-            Self::Below
+            Self::BelowMargin
         } else if interval.low >= low && interval.high <= high {
-            Self::Within
+            Self::WithinMargin
         } else {
             Self::Undecided { blocks_wanted: blocks_wanted(estimate, margin) }
         }
@@ -77,7 +77,7 @@ pub enum AaJudgement {
 impl AaJudgement {
     /// Judges the ratio of the two twins. `margin` is relative; 5 % of honest 95 % intervals
     /// exclude 1 by chance, hence the wider one.
-    pub fn of(ratio: &Estimate, margin: f64) -> Self {
+    pub fn from_ratio(ratio: &Estimate, margin: f64) -> Self {
         let interval = &ratio.interval;
         if ratio.blocks < AA_BLOCKS_MIN {
             Self::TooFewBlocks
@@ -130,44 +130,59 @@ mod tests {
 
     #[test]
     fn an_interval_inside_the_margin_is_within() {
-        assert_eq!(Verdict::of(&ratio(0.995, 1.015), Margin::Relative(0.02)), Verdict::Within);
+        assert_eq!(
+            Verdict::from_estimate(&ratio(0.995, 1.015), Margin::Relative(0.02)),
+            Verdict::WithinMargin
+        );
     }
 
     #[test]
     fn an_interval_beyond_the_margin_is_above_or_below() {
-        assert_eq!(Verdict::of(&ratio(1.03, 1.07), Margin::Relative(0.02)), Verdict::Above);
-        assert_eq!(Verdict::of(&ratio(0.9, 0.95), Margin::Relative(0.02)), Verdict::Below);
+        assert_eq!(
+            Verdict::from_estimate(&ratio(1.03, 1.07), Margin::Relative(0.02)),
+            Verdict::AboveMargin
+        );
+        assert_eq!(
+            Verdict::from_estimate(&ratio(0.9, 0.95), Margin::Relative(0.02)),
+            Verdict::BelowMargin
+        );
     }
 
     #[test]
     fn an_interval_across_the_margin_is_undecided_and_says_how_many_blocks() {
-        let verdict = Verdict::of(&ratio(1.0, 1.03), Margin::Relative(0.02));
+        let verdict = Verdict::from_estimate(&ratio(1.0, 1.03), Margin::Relative(0.02));
         let Verdict::Undecided { blocks_wanted: Some(blocks) } = verdict else {
             panic!("{verdict:?}")
         };
         assert!(blocks > 20);
-        let on_the_edge = Verdict::of(&ratio(1.01, 1.0301), Margin::Relative(0.02));
+        let on_the_edge = Verdict::from_estimate(&ratio(1.01, 1.0301), Margin::Relative(0.02));
         assert_eq!(on_the_edge, Verdict::Undecided { blocks_wanted: None });
     }
 
     #[test]
     fn at_most_is_one_sided() {
         let estimate = |low, high| Estimate { value: (low + high) / 2.0, ..ratio(low, high) };
-        assert_eq!(Verdict::of(&estimate(-9.0, 4.9), Margin::AtMost(5.0)), Verdict::Within);
-        assert_eq!(Verdict::of(&estimate(5.1, 6.0), Margin::AtMost(5.0)), Verdict::Above);
+        assert_eq!(
+            Verdict::from_estimate(&estimate(-9.0, 4.9), Margin::AtMost(5.0)),
+            Verdict::WithinMargin
+        );
+        assert_eq!(
+            Verdict::from_estimate(&estimate(5.1, 6.0), Margin::AtMost(5.0)),
+            Verdict::AboveMargin
+        );
     }
 
     #[test]
     fn an_aa_pair_is_judged_by_margin_and_by_the_wide_interval() {
         let mut far = ratio(1.03, 1.05);
-        assert_eq!(AaJudgement::of(&far, 0.02), AaJudgement::OutsideMargin);
+        assert_eq!(AaJudgement::from_ratio(&far, 0.02), AaJudgement::OutsideMargin);
         far.interval = Interval { low: 1.002, high: 1.01, level: 0.95 };
         far.wide = Interval { low: 1.001, high: 1.012, level: 0.999 };
-        assert_eq!(AaJudgement::of(&far, 0.02), AaJudgement::ExcludesOne);
+        assert_eq!(AaJudgement::from_ratio(&far, 0.02), AaJudgement::ExcludesOne);
         far.wide = Interval { low: 0.999, high: 1.012, level: 0.999 };
-        assert_eq!(AaJudgement::of(&far, 0.02), AaJudgement::Valid);
+        assert_eq!(AaJudgement::from_ratio(&far, 0.02), AaJudgement::Valid);
         far.blocks = 10;
-        assert_eq!(AaJudgement::of(&far, 0.02), AaJudgement::TooFewBlocks);
+        assert_eq!(AaJudgement::from_ratio(&far, 0.02), AaJudgement::TooFewBlocks);
     }
 
     #[test]
@@ -179,9 +194,9 @@ mod tests {
     #[test]
     fn fewer_than_ten_blocks_decide_nothing() {
         let few = Estimate { blocks: 9, ..ratio(1.03, 1.05) };
-        let verdict = Verdict::of(&few, Margin::Relative(0.02));
+        let verdict = Verdict::from_estimate(&few, Margin::Relative(0.02));
         assert!(matches!(verdict, Verdict::Undecided { blocks_wanted: Some(10..) }), "{verdict:?}");
-        assert_eq!(AaJudgement::of(&few, 0.02), AaJudgement::TooFewBlocks);
+        assert_eq!(AaJudgement::from_ratio(&few, 0.02), AaJudgement::TooFewBlocks);
     }
 
     #[test]
@@ -192,11 +207,17 @@ mod tests {
         let same: Vec<f64> = (0..20).map(|_| 40.0 * noise()).collect();
         let slow: Vec<f64> = (0..20).map(|_| 42.0 * noise()).collect();
         let of = |arm: &[f64]| Paired::new(&reference, arm, 1).unwrap().ratio().unwrap();
-        assert_eq!(Verdict::of(&of(&slow), Margin::Relative(0.02)), Verdict::Above);
+        assert_eq!(
+            Verdict::from_estimate(&of(&slow), Margin::Relative(0.02)),
+            Verdict::AboveMargin
+        );
         assert!(!of(&slow).interval.excludes(1.05));
-        assert_eq!(Verdict::of(&of(&same), Margin::Relative(0.02)), Verdict::Within);
-        assert_eq!(AaJudgement::of(&of(&same), 0.02), AaJudgement::Valid);
-        assert_eq!(AaJudgement::of(&of(&slow), 0.02), AaJudgement::OutsideMargin);
+        assert_eq!(
+            Verdict::from_estimate(&of(&same), Margin::Relative(0.02)),
+            Verdict::WithinMargin
+        );
+        assert_eq!(AaJudgement::from_ratio(&of(&same), 0.02), AaJudgement::Valid);
+        assert_eq!(AaJudgement::from_ratio(&of(&slow), 0.02), AaJudgement::OutsideMargin);
     }
 
     fn ratio(low: f64, high: f64) -> Estimate {

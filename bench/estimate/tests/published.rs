@@ -3,7 +3,7 @@
 
 use confide_estimate::{
     Bca, Clusters, RESAMPLES, binomial_cdf, changes, circular_interval, hodges_lehmann, holm,
-    percentile_interval, quantile_interval, signed_rank_p, student_quantile, welch,
+    percentile_interval, quantile_interval, signed_rank_p, student_quantile, welch_interval,
 };
 use serde::{Deserialize, de::DeserializeOwned};
 
@@ -29,7 +29,7 @@ struct Arch {
 fn with_archs_indices_bca_and_circular_ends_are_archs() {
     let cases: Cases<Arch> = vector("arch.json");
     for case in cases.cases {
-        let bca = Bca::of_mean_with_indices(&case.values, &case.indices).unwrap().interval(0.95);
+        let bca = Bca::mean_with_indices(&case.values, &case.indices).unwrap().interval(0.95);
         assert_ends([bca.low, bca.high], case.bca, [1e-9; 2], &case.name);
         let circular = percentile_interval(&case.values, &case.stretches, 0.95).unwrap();
         assert_ends([circular.low, circular.high], case.circular, [1e-12; 2], &case.name);
@@ -64,13 +64,13 @@ fn clusters_are_resampled_as_scipy_and_numpy_do() {
         };
         let (x, y) = (means(&case.reference), means(&case.arm));
         let [of_x, of_y] = &case.indices;
-        let bca = Bca::of_difference_with_indices((&x, of_x), (&y, of_y)).unwrap();
+        let bca = Bca::difference_with_indices(&x, of_x, &y, of_y).unwrap();
         let interval = bca.interval(0.95);
         assert_ends([interval.low, interval.high], case.bca, [1e-9; 2], &case.name);
         let ours = Bca::of_difference(&x, &y, RESAMPLES, 11).unwrap().interval(0.95);
         let tolerance = case.large_sd.map(|sd| 5.0 * sd);
         assert_ends([ours.low, ours.high], case.large, tolerance, &case.name);
-        let student = welch(&x, &y, 0.95);
+        let student = welch_interval(&x, &y, 0.95);
         assert_ends([student.low, student.high], case.welch, [1e-9; 2], &case.name);
         let ratio = Clusters::new(&case.reference, &case.arm, 11).unwrap().ratio().unwrap();
         assert!((ratio.value - case.ratio).abs() < 1e-12, "{}", case.name);

@@ -55,7 +55,7 @@ struct PairedValues {
 fn with_scipys_indices_bias_acceleration_and_ends_are_scipys() {
     let cases: Cases<Exact> = vector("bca.json");
     for case in cases.cases {
-        let bca = Bca::of_mean_with_indices(&case.values, &case.indices).unwrap();
+        let bca = Bca::mean_with_indices(&case.values, &case.indices).unwrap();
         assert_close(bca.bias(), case.bias, 1e-10, &case.name);
         assert_close(bca.acceleration(), case.acceleration, 1e-10, &case.name);
         for ends in case.intervals {
@@ -85,7 +85,7 @@ fn a_paired_ratio_is_scipys_paired_bootstrap() {
     let PairedCase { case } = vector("paired.json");
     let logs: Vec<f64> =
         case.reference.iter().zip(&case.arm).map(|(x, y): (&f64, &f64)| (y / x).ln()).collect();
-    let bca = Bca::of_mean_with_indices(&logs, &case.indices).unwrap();
+    let bca = Bca::mean_with_indices(&logs, &case.indices).unwrap();
     let interval = bca.interval(0.95).map(f64::exp);
     // scipy interpolates between replicates of the ratio, we between those of its logarithm.
     assert_close(interval.low, case.low, 1e-5, "low");

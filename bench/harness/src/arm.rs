@@ -7,13 +7,15 @@ use std::{
 };
 
 use crate::{
-    disturbed::disturbed,
+    disturbed::find_disturbances,
     host::{
         cost::Meter,
         quiet::{Watch, budget},
     },
-    process::{LineProcess, NoLine, tail},
-    protocol::{Done, FromArm, Hello, PROTOCOL, SAMPLES_PER_RUN_MAX, SampleMessage, ToArm},
+    process::{LineError, LineProcess, last_line},
+    protocol::{
+        FromArm, Hello, PROTOCOL, ReportMessage, SAMPLES_PER_RUN_MAX, SampleMessage, ToArm,
+    },
     samples::{Place, Sample, Slice},
     suite::bench::Params,
 };
@@ -26,6 +28,7 @@ const WARMING_REQUESTS: u32 = 3;
 const FAILURES_MAX: u32 = 3;
 
 /// An arm of a bench, started when first asked.
+#[derive(Default)]
 pub(crate) struct ArmProcess {
     pub(crate) name: String,
     pub(crate) twin: bool,
@@ -76,22 +79,7 @@ pub(crate) struct ArmRun {
 impl ArmProcess {
     /// An arm that is not started yet; `program` and `args` are set before its first run.
     pub(crate) fn new(name: &str, twin: bool, log: PathBuf) -> Self {
-        Self {
-            name: name.to_owned(),
-            twin,
-            simulated: false,
-            program: PathBuf::new(),
-            args: Vec::new(),
-            log,
-            hello: None,
-            given_up: None,
-            services: Vec::new(),
-            last_wall: None,
-            process: None,
-            cold: true,
-            failures: 0,
-            next_id: 0,
-        }
+        Self { name: name.to_owned(), twin, log, cold: true, ..Self::default() }
     }
 
     /// The name for people: the twin is marked.
@@ -106,7 +94,7 @@ impl ArmProcess {
         }
         // A hello alone is no success: an arm that dies in every run would never be left out.
         let outcome = self.start(stop);
-        if outcome.is_err() { self.count(outcome) } else { outcome }
+        if outcome.is_err() { self.count_failure(outcome) } else { outcome }
     }
 
     /// One run.
@@ -122,7 +110,7 @@ impl ArmProcess {
             let outcome = self.exchange(ask, requests, stop);
             self.cold = false;
             if outcome.is_err() {
-                self.count(outcome)?;
+                self.count_failure(outcome)?;
             }
         }
         let watch = Watch::start(budget(self.last_wall));
@@ -133,15 +121,15 @@ impl ArmProcess {
         let mut cost = meter.stop();
         cost.wall_s = elapsed.as_secs_f64();
         let quiet = watch.stop(cost.cpu_s());
-        let (messages, mut done) = self.count(outcome)?;
+        let (messages, mut done) = self.count_failure(outcome)?;
         self.last_wall = Some(elapsed);
         // What ran below the arm and ended is known to the arm alone.
         cost.arm.peak_bytes = cost.arm.peak_bytes.max(done.peak_memory_bytes);
-        exchange_only(&messages, &mut done, elapsed);
+        time_silent_exchange(&messages, &mut done, elapsed);
         let samples = messages
             .into_iter()
             .enumerate()
-            .map(|(index, message)| sample(ask, index as u32, message))
+            .map(|(index, message)| to_sample(ask, index as u32, message))
             .collect::<Vec<_>>();
         let cpu_s = done.cpu_s.or(cost.arm.cpu_s);
         let wall_s = done.wall_s.unwrap_or(elapsed.as_secs_f64());
@@ -167,7 +155,7 @@ impl ArmProcess {
             round_trips: done.round_trips.or_else(|| samples.iter().find_map(|s| s.round_trips)),
             floor: done.floor,
             marks: done.marks,
-            disturbed: disturbed(&quiet),
+            disturbed: find_disturbances(&quiet),
             void: done.void,
             quiet,
             services_cpu_s: cost.services.and_then(|services| services.cpu_s),
@@ -195,8 +183,8 @@ impl ArmProcess {
     fn start(&mut self, stop: &AtomicBool) -> Result<(), ArmFailure> {
         let mut process = LineProcess::start(&self.program, &self.args, &self.log)
             .map_err(|error| ArmFailure::Void(format!("cannot be started: {error}")))?;
-        let line = process.line(Instant::now() + HELLO_DEADLINE, stop);
-        let line = line.map_err(|no| self.failed("before its hello", &no))?;
+        let line = process.read_line(Instant::now() + HELLO_DEADLINE, stop);
+        let line = line.map_err(|no| self.failure("before its hello", &no))?;
         match serde_json::from_str(&line) {
             Ok(FromArm::Hello(hello)) if hello.protocol == PROTOCOL && hello.cannot.is_some() => {
                 self.given_up.clone_from(&hello.cannot);
@@ -215,7 +203,7 @@ impl ArmProcess {
                 "speaks protocol {}, wanted {PROTOCOL}",
                 hello.protocol
             ))),
-            _ => Err(ArmFailure::Void(format!("first line is no hello: {}", cut(&line)))),
+            _ => Err(ArmFailure::Void(format!("first line is no hello: {}", shorten(&line)))),
         }
     }
 
@@ -224,7 +212,7 @@ impl ArmProcess {
         ask: &RunRequest<'_>,
         requests: u32,
         stop: &AtomicBool,
-    ) -> Result<(Vec<SampleMessage>, Done), ArmFailure> {
+    ) -> Result<(Vec<SampleMessage>, ReportMessage), ArmFailure> {
         self.next_id += 1;
         let id = self.next_id;
         let message = ToArm::Run {
@@ -243,21 +231,22 @@ impl ArmProcess {
         if process.discard() {
             return Err(ArmFailure::Void("spoke without being asked".into()));
         }
-        process.send(&line).map_err(|no| self.failed("at its run line", &no))?;
+        process.send(&line).map_err(|no| self.failure("at its run line", &no))?;
         let mut samples = Vec::new();
         loop {
-            let line = process.line(deadline, stop).map_err(|no| self.failed("in a run", &no))?;
+            let line =
+                process.read_line(deadline, stop).map_err(|no| self.failure("in a run", &no))?;
             match serde_json::from_str(&line) {
                 Ok(FromArm::Sample(sample)) if sample.id == id => samples.push(sample),
-                Ok(FromArm::Done(done)) if done.id == id => {
+                Ok(FromArm::Report(done)) if done.id == id => {
                     self.process = Some(process);
                     return Ok((samples, *done));
                 }
                 Ok(FromArm::Error { id: of, reason }) if of == id => {
                     self.process = Some(process);
-                    return Err(ArmFailure::Void(format!("says: {}", cut(&reason))));
+                    return Err(ArmFailure::Void(format!("says: {}", shorten(&reason))));
                 }
-                _ => return Err(ArmFailure::Void(format!("unexpected line: {}", cut(&line)))),
+                _ => return Err(ArmFailure::Void(format!("unexpected line: {}", shorten(&line)))),
             }
             if samples.len() > SAMPLES_PER_RUN_MAX {
                 let reason = format!("sent more than {SAMPLES_PER_RUN_MAX} samples");
@@ -266,17 +255,17 @@ impl ArmProcess {
         }
     }
 
-    fn failed(&self, when: &str, no: &NoLine) -> ArmFailure {
+    fn failure(&self, when: &str, no: &LineError) -> ArmFailure {
         match no {
-            NoLine::Interrupted => ArmFailure::Interrupted,
-            NoLine::Ended(_) => {
-                ArmFailure::Void(format!("{no} {when}; last words: {}", tail(&self.log)))
+            LineError::Interrupted => ArmFailure::Interrupted,
+            LineError::ProcessEnded(_) => {
+                ArmFailure::Void(format!("{no} {when}; last words: {}", last_line(&self.log)))
             }
             _ => ArmFailure::Void(format!("{no} {when}")),
         }
     }
 
-    fn count<T>(&mut self, outcome: Result<T, ArmFailure>) -> Result<T, ArmFailure> {
+    fn count_failure<T>(&mut self, outcome: Result<T, ArmFailure>) -> Result<T, ArmFailure> {
         match &outcome {
             Ok(_) => self.failures = 0,
             Err(ArmFailure::Void(reason)) => {
@@ -292,7 +281,7 @@ impl ArmProcess {
 }
 
 /// An arm that tells no figure at all is measured by the harness: from the run line to `done`.
-fn exchange_only(messages: &[SampleMessage], done: &mut Done, elapsed: Duration) {
+fn time_silent_exchange(messages: &[SampleMessage], done: &mut ReportMessage, elapsed: Duration) {
     if done.metrics.is_empty() && messages.iter().all(|message| message.metrics.is_empty()) {
         done.metrics.insert(EXCHANGE.to_owned(), elapsed.as_secs_f64() * 1e6);
     }
@@ -301,7 +290,7 @@ fn exchange_only(messages: &[SampleMessage], done: &mut Done, elapsed: Duration)
 /// The name of that figure.
 const EXCHANGE: &str = "exchange_us";
 
-fn sample(ask: &RunRequest<'_>, index: u32, message: SampleMessage) -> Sample {
+fn to_sample(ask: &RunRequest<'_>, index: u32, message: SampleMessage) -> Sample {
     Sample {
         place: ask.place.clone(),
         index,
@@ -316,6 +305,6 @@ fn sample(ask: &RunRequest<'_>, index: u32, message: SampleMessage) -> Sample {
     }
 }
 
-fn cut(text: &str) -> String {
+fn shorten(text: &str) -> String {
     text.chars().take(200).collect()
 }

@@ -11,13 +11,8 @@ use crate::{
     suite::bench::{Bench, Params},
 };
 
-/// What a block of one case gave: one entry per arm that was not left out, voids marked.
-#[derive(Debug)]
-pub(crate) struct Block {
-    pub(crate) runs: Vec<ArmRun>,
-}
-
-/// Runs every arm once on one case. `Err` only when interrupted.
+/// Runs every arm once on one case: one run for every arm that was not left out, voids marked. `Err` only when
+/// interrupted.
 pub(crate) fn run_block(
     bench: &Bench,
     case: &Case,
@@ -26,7 +21,7 @@ pub(crate) fn run_block(
     arms: &mut [ArmProcess],
     stop: &AtomicBool,
     mut around: impl FnMut(&mut dyn FnMut() -> Result<ArmRun, ArmFailure>) -> Result<ArmRun, ArmFailure>,
-) -> Result<Block, ArmFailure> {
+) -> Result<Vec<ArmRun>, ArmFailure> {
     let place = [bench.name.as_str(), case.key.as_str()];
     let warmup = block < bench.warmup;
     let mut ran: Vec<Option<ArmRun>> = arms.iter().map(|_| None).collect();
@@ -57,7 +52,7 @@ pub(crate) fn run_block(
             Err(ArmFailure::LeftOut) => {}
             Err(ArmFailure::Void(reason)) => {
                 let reason = format!("arm {}: {reason}", arm.describe());
-                ran[index] = Some(empty(&ask, &reason));
+                ran[index] = Some(void_run(&ask, &reason));
                 broken.get_or_insert(reason);
             }
         }
@@ -70,7 +65,7 @@ pub(crate) fn run_block(
             run.slice.void.get_or_insert_with(|| format!("block void: {reason}"));
         }
     }
-    Ok(Block { runs })
+    Ok(runs)
 }
 
 fn requests(bench: &Bench, case: &Case) -> u32 {
@@ -91,12 +86,16 @@ pub(crate) fn check_answers(bench: &Bench, params: &Params, ran: &mut [Option<Ar
         let differs = || {
             let other = reference.as_ref()?;
             (bench.same_answer && index > 0 && *other != mine).then(|| {
-                format!("answer {} differs from the reference arm's {}", show(&mine), show(other))
+                format!(
+                    "answer {} differs from the reference arm's {}",
+                    describe_answers(&mine),
+                    describe_answers(other)
+                )
             })
         };
         run.slice.void = failed
             .map(|reason| format!("request failed: {reason}"))
-            .or_else(|| unexpected(&bench.expect, params, &mine))
+            .or_else(|| describe_unexpected(&bench.expect, params, &mine))
             .or_else(differs);
     }
 }
@@ -107,7 +106,7 @@ fn answers(run: &ArmRun) -> Vec<Value> {
 }
 
 /// The first key that is not as the suite expects.
-fn unexpected(expect: &Params, params: &Params, answers: &[Value]) -> Option<String> {
+fn describe_unexpected(expect: &Params, params: &Params, answers: &[Value]) -> Option<String> {
     if expect.is_empty() {
         return None;
     }
@@ -115,10 +114,10 @@ fn unexpected(expect: &Params, params: &Params, answers: &[Value]) -> Option<Str
         return Some("gave no answer, the suite expects one".into());
     }
     for (key, wanted) in expect {
-        let wanted = resolved(wanted, params);
+        let wanted = resolve_param(wanted, params);
         for answer in answers {
             let got = answer.get(key).unwrap_or(&Value::Null);
-            if !same(wanted, got) {
+            if !is_equal(wanted, got) {
                 return Some(format!("answer has {key} {got}, wanted {wanted}"));
             }
         }
@@ -127,28 +126,28 @@ fn unexpected(expect: &Params, params: &Params, answers: &[Value]) -> Option<Str
 }
 
 /// `"{tokens}"` is the run's param of that name.
-fn resolved<'a>(wanted: &'a Value, params: &'a Params) -> &'a Value {
+fn resolve_param<'a>(wanted: &'a Value, params: &'a Params) -> &'a Value {
     let name = wanted.as_str().and_then(|text| text.strip_prefix('{')?.strip_suffix('}'));
     name.and_then(|name| params.get(name)).unwrap_or(wanted)
 }
 
 /// Equal, and numbers by value: 200 is 200.0.
-fn same(wanted: &Value, got: &Value) -> bool {
+fn is_equal(wanted: &Value, got: &Value) -> bool {
     match (wanted.as_f64(), got.as_f64()) {
         (Some(wanted), Some(got)) => wanted == got,
         _ => wanted == got,
     }
 }
 
-fn show(answers: &[Value]) -> String {
+fn describe_answers(answers: &[Value]) -> String {
     let text = match answers {
         [one] => one.to_string(),
-        many => Value::Array(many.to_vec()).to_string(),
+        many => Value::from(many).to_string(),
     };
     text.chars().take(120).collect()
 }
 
-fn empty(ask: &RunRequest<'_>, reason: &str) -> ArmRun {
+fn void_run(ask: &RunRequest<'_>, reason: &str) -> ArmRun {
     let slice = crate::samples::Slice {
         place: ask.place.clone(),
         order: ask.order,

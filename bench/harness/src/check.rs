@@ -9,10 +9,10 @@ use crate::{
         refusal::{Reason, Refusal},
     },
     error::BenchError,
-    format::ratio_places,
+    format::{digits, ratio_places},
     loaded::Loaded,
     rows::{
-        judge, pairs,
+        pairs,
         row::{Aa, Ends, Outcome, Row},
         runs::Runs,
         text::{cost, verdict},
@@ -24,20 +24,20 @@ use crate::{
 /// The bootstrap's own seed, as for rows.
 const BOOTSTRAP_SEED: u64 = 0xc0ff_ee00;
 
-/// What to check.
+/// Selection of the rows to check, and how strictly.
 #[derive(Clone, Debug, Default)]
 pub struct CheckOptions {
-    /// Instead of the margins of the suite: 0.02 is 2 %.
+    /// A relative margin in place of those of the suite; 0.02 is 2 %.
     pub margin: Option<f64>,
-    /// Only this metric; headline or not.
+    /// Checks only this metric, whether it is a headline metric or not.
     pub metric: Option<String>,
-    /// Only this bench.
+    /// Checks only this bench.
     pub bench: Option<String>,
-    /// Cheaper than the margin fails too.
+    /// Fails rows that are cheaper than their margin as well.
     pub both_ways: bool,
 }
 
-/// What a check came to, worst first.
+/// The result of a check, worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Checked {
@@ -45,23 +45,34 @@ pub enum Checked {
     Invalid,
     /// At least one row lies outside its margin.
     Outside,
-    /// None outside, at least one not decided, or none there.
+    /// No row lies outside, but at least one is undecided, or there are no rows.
     Undecided,
     /// Every row lies within its margin, or is cheaper.
     Within,
 }
 
-/// A check with its lines.
+impl Checked {
+    fn mark(self) -> &'static str {
+        match self {
+            Self::Within => "ok",
+            Self::Outside => "OUTSIDE",
+            Self::Undecided => "undecided",
+            Self::Invalid => "INVALID",
+        }
+    }
+}
+
+/// The results of a check.
 #[derive(Clone, Debug, Serialize)]
 pub struct Check {
-    /// The worst of all rows.
+    /// The worst result of all rows.
     pub checked: Checked,
     pub(crate) rows: Vec<CheckedRow>,
-    /// What is said of the record as a whole.
+    /// Remarks on the record as a whole.
     pub(crate) says: Vec<String>,
 }
 
-/// One row.
+/// One checked row.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct CheckedRow {
     pub(crate) label: String,
@@ -71,16 +82,11 @@ pub(crate) struct CheckedRow {
 }
 
 impl Check {
-    /// One line a row, then the sum of it; ends in a newline.
+    /// Formats one line for each row, then a summary; ends in a newline.
     pub fn text(&self) -> String {
         let mut text = String::new();
         for row in &self.rows {
-            let mark = match row.checked {
-                Checked::Within => "ok",
-                Checked::Outside => "OUTSIDE",
-                Checked::Undecided => "undecided",
-                Checked::Invalid => "INVALID",
-            };
+            let mark = row.checked.mark();
             text.push_str(&format!("{mark:<10} {}  {}  {}\n", row.label, row.cost, row.verdict));
         }
         for line in &self.says {
@@ -97,15 +103,15 @@ impl Check {
         )
     }
 
-    /// Everything, for programs.
+    /// Formats all of it as indented JSON; ends in a newline.
     ///
     /// # Errors
-    /// serde_json's, where a field cannot be JSON.
+    /// When a field cannot be written as JSON.
     pub fn json(&self) -> Result<String, serde_json::Error> {
         Ok(serde_json::to_string_pretty(self)? + "\n")
     }
 
-    fn of(rows: Vec<CheckedRow>, mut says: Vec<String>, validity: &[&Validity]) -> Self {
+    fn from_rows(rows: Vec<CheckedRow>, mut says: Vec<String>, validity: &[&Validity]) -> Self {
         let mut worst = rows.iter().map(|row| row.checked).min().unwrap_or(Checked::Undecided);
         if rows.is_empty() {
             says.push("no row was checked".into());
@@ -133,8 +139,8 @@ impl Check {
 /// When the record's suite cannot be read by this version.
 pub fn check(loaded: &Loaded, options: &CheckOptions) -> Result<Check, BenchError> {
     let record = &loaded.record;
-    let suite = Suite::parse(&record.suite.name, &record.suite.text)?;
-    let judged = judge(&suite, record.effort, &loaded.samples, &loaded.slices);
+    let suite = record.parse_suite()?;
+    let judged = loaded.judge(&suite);
     let mut says = Vec::new();
     let rows = judged.rows.into_iter().filter(|row| is_wanted(row, options)).map(|mut row| {
         if let (Some(margin), Some(ends), true) = (options.margin, row.ratio, row.has_interval()) {
@@ -142,12 +148,13 @@ pub fn check(loaded: &Loaded, options: &CheckOptions) -> Result<Check, BenchErro
             row.adds_at_most = None;
             if !row.is_without_tail() {
                 row.outcome =
-                    Verdict::of(&ends.estimate(row.blocks), Margin::Relative(margin)).into();
+                    Verdict::from_estimate(&ends.estimate(row.blocks), Margin::Relative(margin))
+                        .into();
             }
         }
         CheckedRow {
             label: row.label.clone(),
-            checked: of_row(&row, options),
+            checked: judge_row(&row, options),
             cost: cost(&row),
             verdict: verdict(&row),
         }
@@ -156,32 +163,37 @@ pub fn check(loaded: &Loaded, options: &CheckOptions) -> Result<Check, BenchErro
     if let Some(partial) = &record.partial {
         says.push(format!("partial: {partial}"));
     }
-    let mut check = Check::of(rows, says, &[&judged.validity]);
+    let mut check = Check::from_rows(rows, says, &[&judged.validity]);
     if record.partial.is_some() || !record.not_run.is_empty() {
-        says_not_run(&mut check, &record.not_run());
+        add_not_run(&mut check, &record.not_run());
     }
     Ok(check)
 }
 
-fn says_not_run(check: &mut Check, not_run: &[String]) {
+fn add_not_run(check: &mut Check, not_run: &[String]) {
     check.says.extend(not_run.iter().map(|what| format!("not run: {what}")));
     if check.checked == Checked::Within {
         check.checked = Checked::Undecided;
     }
 }
 
-fn of_row(row: &Row, options: &CheckOptions) -> Checked {
-    if matches!(row.aa, Some(Aa::OutsideMargin | Aa::ExcludesOne)) {
+fn judge_row(row: &Row, options: &CheckOptions) -> Checked {
+    if has_failed_twin(row) {
         return Checked::Invalid;
     }
-    if row.client_bound {
-        return Checked::Undecided;
-    }
-    match row.outcome {
-        Outcome::Within => Checked::Within,
-        Outcome::Above => Checked::Outside,
-        Outcome::Below if options.both_ways => Checked::Outside,
-        Outcome::Below => Checked::Within,
+    if row.client_bound { Checked::Undecided } else { check_outcome(row.outcome, options) }
+}
+
+fn has_failed_twin(row: &Row) -> bool {
+    matches!(row.aa, Some(Aa::OutsideMargin | Aa::ExcludesOne))
+}
+
+fn check_outcome(outcome: Outcome, options: &CheckOptions) -> Checked {
+    match outcome {
+        Outcome::WithinMargin => Checked::Within,
+        Outcome::AboveMargin => Checked::Outside,
+        Outcome::BelowMargin if options.both_ways => Checked::Outside,
+        Outcome::BelowMargin => Checked::Within,
         Outcome::Undecided { .. } | Outcome::NotEvaluated => Checked::Undecided,
     }
 }
@@ -207,54 +219,45 @@ pub fn check_against(
     baseline: &Loaded,
     options: &CheckOptions,
 ) -> Result<Check, BenchError> {
-    let parsed = |loaded: &Loaded| {
-        let record = &loaded.record;
-        Suite::parse(&record.suite.name, &record.suite.text)
-    };
-    let (now, before) = (parsed(loaded)?, parsed(baseline)?);
-    let mut says: Vec<String> = unlike(loaded, baseline).iter().map(ToString::to_string).collect();
+    let (now, before) = (loaded.record.parse_suite()?, baseline.record.parse_suite()?);
+    let mut says: Vec<String> =
+        refuse_records(loaded, baseline).iter().map(ToString::to_string).collect();
     if !says.is_empty() {
         let checked = Checked::Undecided;
         return Ok(Check { checked, rows: Vec::new(), says });
     }
-    let judged = judge(&now, loaded.record.effort, &loaded.samples, &loaded.slices);
-    let earlier = judge(&before, baseline.record.effort, &baseline.samples, &baseline.slices);
+    let (judged, earlier) = (loaded.judge(&now), baseline.judge(&before));
     let runs = [loaded, baseline].map(|loaded| Runs::new(&loaded.samples, &loaded.slices));
+    let sides = [(&now, &runs[0]), (&before, &runs[1])];
     let mut rows = Vec::new();
     for row in judged.rows.iter().filter(|row| is_wanted(row, options)) {
-        let same = |other: &&Row| {
-            other.bench == row.bench
-                && other.case == row.case
-                && other.metric == row.metric
-                && other.arm == row.arm
-                && other.reference == row.reference
-                && !other.twin
-        };
+        let same = |other: &&Row| !other.twin && other.key() == row.key();
         let Some(old) = earlier.rows.iter().find(same) else {
             says.push(format!("{}: not in the baseline", row.label));
             continue;
         };
-        rows.push(against(row, old, [&now, &before], &runs, options));
+        rows.push(compare_costs(row, old, sides, options));
     }
     says.push(
         "costs against the baseline's: blocks of both runs are resampled; another boot or machine \
          is not in these intervals"
             .into(),
     );
-    Ok(Check::of(rows, says, &[&judged.validity, &earlier.validity]))
+    Ok(Check::from_rows(rows, says, &[&judged.validity, &earlier.validity]))
 }
 
-/// What makes costs of two records no change of one thing.
-fn unlike(loaded: &Loaded, baseline: &Loaded) -> Vec<Refusal> {
+/// Returns the reasons for which costs of two records cannot be compared.
+fn refuse_records(loaded: &Loaded, baseline: &Loaded) -> Vec<Refusal> {
     let (now, before) = (&loaded.record, &baseline.record);
     let mut refused = Vec::new();
     let mut say = |reason, detail: String| refused.push(Refusal { reason, detail });
     if now.suite.name != before.suite.name {
         say(Reason::DifferentSuite, format!("{} against {}", now.suite.name, before.suite.name));
     }
-    let model = |record: &crate::record::Record| record.machine.cpu_model.clone();
-    if model(now) != model(before) || now.machine.cpus_online != before.machine.cpus_online {
-        say(Reason::DifferentHardware, format!("{} against {}", model(now), model(before)));
+    let [a, b] =
+        [now, before].map(|record| (&record.machine.cpu_model, record.machine.cpus_online));
+    if a != b {
+        say(Reason::DifferentHardware, format!("{} against {}", a.0, b.0));
     }
     if now.partial.is_some() || before.partial.is_some() {
         say(Reason::Partial, "a record stopped before its plan was done".into());
@@ -262,70 +265,62 @@ fn unlike(loaded: &Loaded, baseline: &Loaded) -> Vec<Refusal> {
     refused
 }
 
-fn against(
+/// One row's cost against the cost of the same row in the baseline; `sides` are both records' suites and runs.
+fn compare_costs(
     row: &Row,
     old: &Row,
-    suites: [&Suite; 2],
-    runs: &[Runs<'_>; 2],
+    sides: [(&Suite, &Runs<'_>); 2],
     options: &CheckOptions,
 ) -> CheckedRow {
-    let margin = options.margin.unwrap_or(row.margin);
-    let logs = |side: usize| log_costs(row, suites[side], &runs[side]);
-    let done = |checked, cost: String, verdict: &str| CheckedRow {
+    let checked_row = |checked, cost: String, verdict: &str| CheckedRow {
         label: row.label.clone(),
         checked,
         cost,
         verdict: verdict.to_owned(),
     };
-    let failed = |row: &Row| matches!(row.aa, Some(Aa::OutsideMargin | Aa::ExcludesOne));
-    if failed(row) || failed(old) {
-        return done(Checked::Invalid, cost(row), "an A/A row beside it failed");
+    if has_failed_twin(row) || has_failed_twin(old) {
+        return checked_row(Checked::Invalid, cost(row), "an A/A row beside it failed");
     }
-    let (Some(now), Some(before)) = (logs(0), logs(1)) else {
-        return done(Checked::Undecided, cost(row), "no ratio can be made of it");
+    let [Some(now), Some(before)] = sides.map(|(suite, runs)| log_costs(row, suite, runs)) else {
+        return checked_row(Checked::Undecided, cost(row), "no ratio can be made of it");
     };
-    let least = now.len().min(before.len());
+    let blocks = now.len().min(before.len());
     let Ok(bca) = Bca::of_difference(&before, &now, RESAMPLES, BOOTSTRAP_SEED) else {
-        return done(Checked::Undecided, cost(row), "too few blocks");
+        return checked_row(Checked::Undecided, cost(row), "too few blocks");
     };
     let interval = bca.expanded_interval(0.95).map(f64::exp);
     let value = bca.estimate().exp();
     let places = ratio_places(interval.low, interval.high);
+    if blocks < INTERVAL_BLOCKS_MIN {
+        let cost = format!("x{value:.places$} of the baseline's cost");
+        return checked_row(Checked::Undecided, cost, &format!("no interval: {blocks}"));
+    }
     let change = format!(
         "x{value:.places$} [{:.places$}, {:.places$}] of the baseline's cost",
         interval.low, interval.high
     );
-    if least < INTERVAL_BLOCKS_MIN {
-        let text = format!("no interval: {least}");
-        return done(
-            Checked::Undecided,
-            format!("x{value:.places$} of the baseline's cost"),
-            &text,
-        );
-    }
-    let estimate = Estimate { value, interval, wide: interval, block_sd: 0.0, blocks: least };
-    let percent = crate::format::digits(margin * 100.0);
-    match Verdict::of(&estimate, Margin::Relative(margin)) {
-        Verdict::Within => done(Checked::Within, change, &format!("within {percent} %")),
-        Verdict::Above => done(Checked::Outside, change, &format!("above {percent} %")),
-        Verdict::Below => {
-            let checked = if options.both_ways { Checked::Outside } else { Checked::Within };
-            done(checked, change, &format!("below {percent} %, cheaper"))
-        }
-        Verdict::Undecided { .. } => {
-            done(Checked::Undecided, change, &format!("undecided at {percent} %"))
-        }
-    }
+    let estimate = Estimate { value, interval, wide: interval, block_sd: 0.0, blocks };
+    let margin = options.margin.unwrap_or(row.margin);
+    let outcome = Outcome::from(Verdict::from_estimate(&estimate, Margin::Relative(margin)));
+    let place = match outcome {
+        Outcome::WithinMargin => "within",
+        Outcome::AboveMargin => "above",
+        Outcome::BelowMargin => "below",
+        Outcome::Undecided { .. } | Outcome::NotEvaluated => "undecided at",
+    };
+    let cheaper = if outcome == Outcome::BelowMargin { ", cheaper" } else { "" };
+    let verdict = format!("{place} {} %{cheaper}", digits(margin * 100.0));
+    checked_row(check_outcome(outcome, options), change, &verdict)
 }
 
-/// The logarithm of the cost, block by block.
+/// Computes the logarithm of the cost for each block; `None` where a ratio is not defined.
 fn log_costs(row: &Row, suite: &Suite, runs: &Runs<'_>) -> Option<Vec<f64>> {
-    let bench = suite.benches.iter().find(|bench| bench.name == row.bench)?;
+    let bench = suite.bench(&row.bench)?;
     let metric = bench.metrics.iter().find(|metric| metric.name == row.metric)?;
     let cases = all_cases(bench);
     let case = cases.iter().find(|case| case.key == row.case)?;
-    let reference = runs.of(bench, case, &row.reference, false);
-    let mine = runs.of(bench, case, &row.arm, false);
+    let reference = runs.valid_runs(bench, case, &row.reference, false);
+    let mine = runs.valid_runs(bench, case, &row.arm, false);
     let logs: Option<Vec<f64>> = pairs(metric, &reference, &mine)
         .into_iter()
         .map(|(clear, protected)| {

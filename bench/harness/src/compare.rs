@@ -20,10 +20,7 @@ use crate::{
     loaded::Loaded,
     plan::{Case, Effort, cases},
     rows::row::{Aa, Note},
-    suite::{
-        Suite,
-        bench::{Bench, Better, Metric},
-    },
+    suite::bench::{Bench, Better, Metric},
 };
 
 use figures::{Figures, Side};
@@ -34,21 +31,21 @@ const BOOTSTRAP_SEED: u64 = 0xc0ff_ee00;
 /// The verdict's own words where there is nothing to resample.
 pub(crate) const CONFOUNDED: &str = "confounded: machine";
 
-/// What two sides of records came to.
+/// The comparison of two sides, each of one or more records.
 #[derive(Clone, Debug, Serialize)]
 pub struct Comparison {
     /// The side that is compared with.
     pub(crate) a: Vec<Place>,
     /// The side whose cost is asked for.
     pub(crate) b: Vec<Place>,
-    /// Why nothing at all can be compared; then there are no rows.
+    /// The reasons for which nothing can be compared; then there are no rows.
     pub(crate) refused: Vec<Refusal>,
     /// What differs between the machines beside the treatment, as far as the records tell.
     pub(crate) differs: Vec<String>,
     pub(crate) rows: Vec<ComparedRow>,
 }
 
-/// One figure on both sides.
+/// One figure of both sides.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct ComparedRow {
     pub(crate) bench: String,
@@ -63,21 +60,21 @@ pub(crate) struct ComparedRow {
     pub(crate) result: Outcome,
     /// The ratio of what each side is of a floor measured next to it.
     pub(crate) to_floor: Option<FloorRatio>,
-    /// What a reader must know.
+    /// Remarks that a reader needs in order to understand the figures.
     pub(crate) says: Vec<String>,
 }
 
-/// What was made of the two figures.
+/// The result for two figures.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "snake_case", tag = "result")]
 pub(crate) enum Outcome {
-    /// Not compared.
+    /// The figures are not compared.
     Refused { reasons: Vec<Refusal> },
-    /// Two columns and nothing between them.
+    /// Both figures are shown, without a ratio.
     Columns { reason: Refusal },
     /// One cluster on a side: a ratio and a difference, without an interval.
     Confounded { ratio: Option<f64>, difference: f64 },
-    /// Clusters were resampled.
+    /// Both sides have several clusters, which were resampled.
     Clustered { ratio: Option<Spread>, difference: Spread },
 }
 
@@ -106,16 +103,15 @@ pub(crate) struct FloorRatio {
 
 /// Compares what `b` measured with what `a` measured.
 pub fn compare(a: &[Loaded], b: &[Loaded], options: &CompareOptions) -> Comparison {
-    let refused = refusal::of_records(a, b, options);
+    let refused = refusal::refuse_records(a, b, options);
     let mut comparison = Comparison {
         a: a.iter().map(figures::place).collect(),
         b: b.iter().map(figures::place).collect(),
         refused,
-        differs: figures::differs(a, b),
+        differs: figures::machine_differences(a, b),
         rows: Vec::new(),
     };
-    let parsed =
-        a.first().map(|first| Suite::parse(&first.record.suite.name, &first.record.suite.text));
+    let parsed = a.first().map(|first| first.record.parse_suite());
     let suite = match parsed {
         Some(Ok(suite)) => suite,
         Some(Err(error)) => {
@@ -127,7 +123,7 @@ pub fn compare(a: &[Loaded], b: &[Loaded], options: &CompareOptions) -> Comparis
     if !comparison.refused.is_empty() {
         return comparison;
     }
-    let across = refusal::hardware(a, b);
+    let across = refusal::refuse_hardware(a, b);
     let sides = [Figures::new(&suite, a), Figures::new(&suite, b)];
     for bench in &suite.benches {
         let wanted = options.bench.as_ref().is_none_or(|name| *name == bench.name);
@@ -135,7 +131,7 @@ pub fn compare(a: &[Loaded], b: &[Loaded], options: &CompareOptions) -> Comparis
             for metric in bench.metrics.iter().filter(|metric| is_wanted(metric, options)) {
                 for arm in &bench.arms {
                     let one = ComparedCase { suite: &suite, bench, case, metric, arm };
-                    comparison.rows.extend(one.compared(&sides, across.as_ref(), options));
+                    comparison.rows.extend(one.compare(&sides, across.as_ref(), options));
                 }
             }
         }
@@ -144,15 +140,15 @@ pub fn compare(a: &[Loaded], b: &[Loaded], options: &CompareOptions) -> Comparis
 }
 
 impl Comparison {
-    /// Whether any row has a figure between its two columns.
+    /// Tells whether any row has a ratio or a difference.
     pub fn has_shown(&self) -> bool {
         self.rows
             .iter()
             .any(|row| matches!(row.result, Outcome::Confounded { .. } | Outcome::Clustered { .. }))
     }
 
-    /// Reasons for which nothing at all was compared.
-    pub fn refused(&self) -> &[Refusal] {
+    /// Returns the reasons for which nothing was compared.
+    pub fn refusals(&self) -> &[Refusal] {
         &self.refused
     }
 
@@ -192,19 +188,19 @@ fn is_wanted(metric: &Metric, options: &CompareOptions) -> bool {
 
 impl ComparedCase<'_> {
     /// `None` where neither side has it.
-    fn compared(
+    fn compare(
         &self,
         [a, b]: &[Figures<'_>; 2],
         across: Option<&Refusal>,
         options: &CompareOptions,
     ) -> Option<ComparedRow> {
-        let (of_a, of_b) = (a.of(self), b.of(self));
+        let (of_a, of_b) = (a.gather(self), b.gather(self));
         if of_a.values.is_empty() && of_b.values.is_empty() {
             return None;
         }
-        let mut reasons = refusal::of_row(self, [&of_a, &of_b]);
+        let mut reasons = refusal::refuse_row(self, [&of_a, &of_b]);
         if reasons.is_empty() {
-            reasons.extend(refusal::work(self, [a, b]));
+            reasons.extend(refusal::refuse_work(self, [a, b]));
         }
         let result = match across.filter(|_| !options.dangerous_across_hardware) {
             _ if !reasons.is_empty() => Outcome::Refused { reasons },

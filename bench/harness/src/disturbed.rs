@@ -68,7 +68,7 @@ const SWAPPED_PAGES_MAX: f64 = 256.0;
 
 /// The gates that a slice did not pass. What the machine does not tell passes. PSI of disks is shown
 /// and is no gate: a bench of disks makes it itself.
-pub(crate) fn disturbed(quiet: &Quiet) -> Vec<Disturbed> {
+pub(crate) fn find_disturbances(quiet: &Quiet) -> Vec<Disturbed> {
     // A slice shorter than the kernel's tick does not tell who else worked; what an arm and its own
     // services make each other wait is then no disturbance, and the calibration sees competitors.
     let others = quiet.others_cpu.is_some_and(|share| share > PSI_CPU_WITH_OTHERS);
@@ -94,13 +94,13 @@ pub(crate) fn disturbed(quiet: &Quiet) -> Vec<Disturbed> {
 mod tests {
     use super::*;
 
-    fn by(quiet: Quiet) -> Vec<Disturbance> {
-        disturbed(&quiet).into_iter().map(|disturbed| disturbed.by).collect()
+    fn kinds_of(quiet: Quiet) -> Vec<Disturbance> {
+        find_disturbances(&quiet).into_iter().map(|disturbed| disturbed.by).collect()
     }
 
     #[test]
     fn a_quiet_slice_passes_and_so_does_one_of_which_nothing_is_known() {
-        assert!(disturbed(&Quiet::default()).is_empty());
+        assert!(find_disturbances(&Quiet::default()).is_empty());
         let quiet = Quiet {
             steal: Some(0.005),
             calibration_us: 200.0,
@@ -109,7 +109,7 @@ mod tests {
             psi_cpu: Some(0.9),
             ..Quiet::default()
         };
-        assert!(disturbed(&quiet).is_empty());
+        assert!(find_disturbances(&quiet).is_empty());
     }
 
     #[test]
@@ -117,7 +117,7 @@ mod tests {
         let quiet = |change: fn(&mut Quiet)| {
             let mut quiet = Quiet { calibration_us: 200.0, ..Quiet::default() };
             change(&mut quiet);
-            by(quiet)
+            kinds_of(quiet)
         };
         assert_eq!(quiet(|q| q.steal = Some(0.02)), [Disturbance::Steal]);
         // Faster after than before is a drift too.
@@ -127,7 +127,7 @@ mod tests {
                 calibration_after_us: Some(after),
                 ..Quiet::default()
             };
-            assert_eq!(by(slice), [Disturbance::CalibrationDrift]);
+            assert_eq!(kinds_of(slice), [Disturbance::CalibrationDrift]);
         }
         assert_eq!(quiet(|q| q.calibration_lost = Some(0.2)), [Disturbance::CalibrationLost]);
         assert_eq!(quiet(|q| q.others_cpu = Some(0.3)), [Disturbance::OtherProcesses]);
@@ -138,8 +138,8 @@ mod tests {
     #[test]
     fn waiting_for_a_cpu_counts_only_where_others_are_known_to_work() {
         let psi = |others_cpu| Quiet { psi_cpu: Some(0.5), others_cpu, ..Quiet::default() };
-        assert!(by(psi(None)).is_empty());
-        assert_eq!(by(psi(Some(0.03))), [Disturbance::PsiCpu]);
-        assert!(by(psi(Some(0.0))).is_empty());
+        assert!(kinds_of(psi(None)).is_empty());
+        assert_eq!(kinds_of(psi(Some(0.03))), [Disturbance::PsiCpu]);
+        assert!(kinds_of(psi(Some(0.0))).is_empty());
     }
 }

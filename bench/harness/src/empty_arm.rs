@@ -1,64 +1,27 @@
 //! An arm that does nothing: its row is what the line protocol and the harness cost.
 
-use std::io::{BufRead, Write};
+use std::{
+    io::{BufRead, Write},
+    iter::{once, repeat_n},
+};
 
 use crate::{
     error::BenchError,
-    protocol::{Done, FromArm, Hello, PROTOCOL, SAMPLES_PER_RUN_MAX, SampleMessage, ToArm},
+    own_arm::{answer_runs, end_of_run},
+    protocol::{FromArm, SAMPLES_PER_RUN_MAX, SampleMessage},
 };
 
 /// Answers each run at once with `samples` samples that tell nothing. Reads runs from `input` until
 /// it ends.
 ///
 /// # Errors
-/// When the input is no line of the protocol, or input or output fail.
-pub fn empty_arm(
-    samples: u32,
-    input: impl BufRead,
-    mut output: impl Write,
-) -> Result<(), BenchError> {
-    let samples = samples.min(SAMPLES_PER_RUN_MAX as u32);
-    let mut say = |lines: &[FromArm]| {
-        let mut text = String::new();
-        for line in lines {
-            let line = serde_json::to_string(line)
-                .map_err(|error| BenchError::io("write", "standard output")(error.into()))?;
-            text.push_str(&line);
-            text.push('\n');
-        }
-        // One write: an arm that prints after it has measured does not pay for each line either.
-        output
-            .write_all(text.as_bytes())
-            .and_then(|()| output.flush())
-            .map_err(BenchError::io("write", "standard output"))
-    };
-    say(&[FromArm::Hello(hello(samples))])?;
-    for line in input.lines() {
-        let line = line.map_err(BenchError::io("read", "standard input"))?;
-        let Ok(ToArm::Run { id, .. }) = serde_json::from_str(&line) else { return Ok(()) };
-        let mut lines: Vec<FromArm> = (0..samples).map(|_| FromArm::Sample(empty(id))).collect();
-        lines.push(FromArm::Done(Box::new(Done { id, ..Done::default() })));
-        say(&lines)?;
-    }
-    Ok(())
-}
-
-fn hello(samples: u32) -> Hello {
-    Hello {
-        protocol: PROTOCOL,
-        arm: format!("empty, {samples} samples"),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        simulated: false,
-        guarantee: Some("none".into()),
-        threads: 1,
-        note: None,
-        warming: true,
-        cannot: None,
-    }
-}
-
-fn empty(id: u64) -> SampleMessage {
-    SampleMessage { id, ..SampleMessage::default() }
+/// When input or output fail.
+pub fn empty_arm(samples: u32, input: impl BufRead, output: impl Write) -> Result<(), BenchError> {
+    let samples = (samples as usize).min(SAMPLES_PER_RUN_MAX);
+    answer_runs(format!("empty, {samples} samples"), input, output, |id, _, _| {
+        let empty = FromArm::Sample(SampleMessage { id, ..SampleMessage::default() });
+        repeat_n(empty, samples).chain(once(end_of_run(id))).collect()
+    })
 }
 
 #[cfg(test)]

@@ -2,25 +2,25 @@
 
 use std::{io, path::PathBuf};
 
-/// Why no record could be made or read.
+/// The reason why a record could not be made or read.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
     /// A file could not be read or written.
     #[error("cannot {action} {path}: {error}", path = path.display())]
     Io {
-        /// What was tried: `read`, `write`, `create`, `remove`.
+        /// The action that failed: `read`, `write`, `create` or `remove`.
         action: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         error: io::Error,
     },
-    /// The suite is no valid TOML, or has an unknown key.
+    /// The suite is not valid TOML or has an unknown key.
     #[error("suite {name} does not parse: {message}")]
     SuiteSyntax {
         /// The suite.
         name: String,
-        /// What the parser said, with its line.
+        /// The parser's message, with the line of the suite.
         message: String,
     },
     /// The suite refers to something that is not there or asks for the impossible.
@@ -30,35 +30,35 @@ pub enum BenchError {
         name: String,
         /// The table that is wrong.
         place: String,
-        /// What is wrong.
+        /// The mistake in that table.
         message: String,
     },
-    /// No suite of this name.
-    #[error("no suite named {name}, known are {known}")]
+    /// No suite has this name.
+    #[error("no suite is named {name}; known suites: {known}")]
     NoSuchSuite {
         /// The name.
         name: String,
-        /// The embedded ones.
+        /// The names of the embedded suites.
         known: String,
     },
     /// A command of `[[prepare]]` failed.
     #[error("preparation {name} failed: {reason}")]
     Prepare {
-        /// Its name.
+        /// Its name in the suite.
         name: String,
-        /// How it ended.
+        /// The reason of the failure, with the end of the log.
         reason: String,
     },
     /// A service did not get ready.
     #[error("service {name} did not get ready: {reason}")]
     Service {
-        /// Its name.
+        /// Its name in the suite.
         name: String,
-        /// What happened instead.
+        /// The event that came instead of the ready line.
         reason: String,
     },
     /// `{name.field}` in a command is not known.
-    #[error("{place} refers to {{{key}}}, which is not known there")]
+    #[error("{place} refers to {{{key}}}, which is not defined there")]
     UnknownReference {
         /// The command.
         place: String,
@@ -72,7 +72,7 @@ pub enum BenchError {
         name: String,
     },
     /// A program of a command was not found.
-    #[error("program {program} of {place} was not found")]
+    #[error("{place} needs the program {program}, which was not found")]
     NoSuchProgram {
         /// The program.
         program: String,
@@ -84,23 +84,23 @@ pub enum BenchError {
     Record {
         /// The file.
         path: PathBuf,
-        /// What the parser said.
+        /// The reason, usually the parser's message.
         message: String,
     },
-    /// A run cannot go on: it is another one.
-    #[error("cannot go on with this run: {what} was {wanted}, now it is {got}")]
+    /// A run cannot be resumed, because it was started with other parameters.
+    #[error("cannot resume this run: {what} was {wanted}, now it is {got}")]
     Resume {
-        /// What differs.
+        /// The parameter that differs.
         what: &'static str,
-        /// Of the run that was interrupted.
+        /// Its value in the interrupted run.
         wanted: String,
-        /// Of the one that was to go on.
+        /// Its value now.
         got: String,
     },
-    /// Ctrl-C could not be caught.
+    /// The handler of SIGINT and SIGTERM could not be installed.
     #[error("cannot catch interrupts: {message}")]
     Interrupt {
-        /// What the system said.
+        /// The error of the operating system.
         message: String,
     },
 }

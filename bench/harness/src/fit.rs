@@ -11,15 +11,12 @@ use crate::{
     plan::{Effort, cases},
     record::Record,
     rows::row::Figure,
-    suite::{
-        Suite,
-        bench::{Bench, Fit},
-    },
+    suite::bench::{Bench, Fit},
 };
 
 impl Fit {
     /// Names of the cases that it goes through.
-    fn through(&self, bench: &Bench, effort: Effort) -> Vec<String> {
+    fn case_keys(&self, bench: &Bench, effort: Effort) -> Vec<String> {
         let wanted = |(name, value): (&String, &Value)| {
             self.only.get(name).is_none_or(|values| values.contains(value))
         };
@@ -40,7 +37,7 @@ pub(crate) struct Fitted {
 
 /// Every fit that the record's suite asks for, in its order.
 pub(crate) fn fits(record: &Record) -> Vec<Fitted> {
-    let Ok(suite) = Suite::parse(&record.suite.name, &record.suite.text) else {
+    let Ok(suite) = record.parse_suite() else {
         return Vec::new();
     };
     let mut all = Vec::new();
@@ -50,7 +47,7 @@ pub(crate) fn fits(record: &Record) -> Vec<Fitted> {
                 let label = suite.arm(arm).map_or(arm.as_str(), |arm| arm.label.as_str());
                 let works = fit.label.iter().map(|label| format!(", {label}")).collect::<String>();
                 let name = format!("{}{works}, {label}: {}", bench.name, fit.cost);
-                all.extend(fitted(record, bench, fit, arm, name));
+                all.extend(fit_arm(record, bench, fit, arm, name));
             }
         }
     }
@@ -58,8 +55,8 @@ pub(crate) fn fits(record: &Record) -> Vec<Fitted> {
 }
 
 /// `None` where the arm was not measured at any of its points.
-fn fitted(record: &Record, bench: &Bench, fit: &Fit, arm: &str, name: String) -> Option<Fitted> {
-    let through = fit.through(bench, record.effort);
+fn fit_arm(record: &Record, bench: &Bench, fit: &Fit, arm: &str, name: String) -> Option<Fitted> {
+    let through = fit.case_keys(bench, record.effort);
     let of = |metric: &str| -> Vec<&Figure> {
         let mine = |figure: &&Figure| {
             figure.bench == bench.name
@@ -128,6 +125,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+    use crate::suite::Suite;
 
     #[test]
     fn points_on_a_line_give_it_back() {
@@ -158,7 +156,7 @@ mod tests {
         let bench = suite.benches.iter().find(|bench| bench.name == "stages").unwrap();
         let mut fit = bench.fits.iter().find(|fit| !fit.only.is_empty()).unwrap().clone();
         let wanted = fit.only["work"].len();
-        assert_eq!(fit.through(bench, Effort::Full).len(), wanted);
+        assert_eq!(fit.case_keys(bench, Effort::Full).len(), wanted);
         assert!(wanted < bench.grid["work"].len());
         fit.only.insert("work".to_owned(), vec!["no-such-work".into()]);
         assert!(fit.check(bench).is_err());

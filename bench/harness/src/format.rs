@@ -4,53 +4,55 @@ use serde_json::Value;
 
 use crate::suite::bench::{Better, Params, Stat};
 
+/// What the end of a metric's name says of its values.
+#[derive(Clone, Copy)]
+enum Unit {
+    /// Written behind the number.
+    Plain(&'static str),
+    /// Of time: milliseconds in one of them.
+    Time(f64),
+    /// Of memory: bytes in one of them.
+    Memory(f64),
+    /// MiB a second.
+    ByteRate,
+}
+
+/// Ends of names with their units; of several that fit, the first counts.
+const UNITS: &[(&str, Unit)] = &[
+    ("_ms_per_mib", Unit::Plain("ms/MiB")),
+    ("_mib_per_s", Unit::ByteRate),
+    ("_gbit_per_s", Unit::Plain("Gbit/s")),
+    ("_tflop_per_s", Unit::Plain("TFLOP/s")),
+    ("_top_per_s", Unit::Plain("TOP/s")),
+    ("_per_s", Unit::Plain("/s")),
+    ("_us", Unit::Time(1e-3)),
+    ("_ms", Unit::Time(1.0)),
+    ("_s", Unit::Time(1e3)),
+    ("_bytes", Unit::Memory(1.0)),
+    ("_mib", Unit::Memory((1 << 20) as f64)),
+    ("_khz", Unit::Plain("kHz")),
+    ("_ns", Unit::Plain("ns")),
+    ("_mips", Unit::Plain("MIPS")),
+    ("_w", Unit::Plain("W")),
+];
+
+fn unit_of(metric: &str) -> Option<Unit> {
+    let by_end = UNITS.iter().find(|(end, _)| metric.ends_with(end)).map(|(_, unit)| *unit);
+    by_end.or_else(|| metric.starts_with("cpu_ms_per").then_some(Unit::Time(1.0)))
+}
+
 /// A metric's value with its unit: `41.2 ms`, `1,240 /s`, `2.9 GiB/s`.
 pub(crate) fn value(metric: &str, value: f64) -> String {
-    for (suffix, scale) in [("_ms_per_mib", ""), ("_us", "us"), ("_ms", "ms"), ("_s", "s")] {
-        if suffix == "_ms_per_mib" && metric.ends_with(suffix) {
-            return format!("{} ms/MiB", digits(value));
+    match unit_of(metric) {
+        Some(Unit::Plain(unit)) => format!("{} {unit}", digits(value)),
+        Some(Unit::Time(ms)) => {
+            let (scale, unit) = scale_of_time(ms, value);
+            format!("{} {unit}", three_digits(value * scale))
         }
-        if suffix == "_s" && metric.ends_with("_mib_per_s") {
-            return rate_of_bytes(value);
-        }
-        if suffix == "_s" && metric.ends_with("_gbit_per_s") {
-            return format!("{} Gbit/s", digits(value));
-        }
-        if suffix == "_s" && metric.ends_with("_tflop_per_s") {
-            return format!("{} TFLOP/s", digits(value));
-        }
-        if suffix == "_s" && metric.ends_with("_top_per_s") {
-            return format!("{} TOP/s", digits(value));
-        }
-        if suffix == "_s" && metric.ends_with("_per_s") {
-            return format!("{} /s", digits(value));
-        }
-        if metric.ends_with(suffix) {
-            return duration(value, scale);
-        }
+        Some(Unit::Memory(each)) => bytes(value * each),
+        Some(Unit::ByteRate) => rate_of_bytes(value),
+        None => digits(value),
     }
-    if metric.ends_with("_bytes") {
-        return bytes(value);
-    }
-    if metric.ends_with("_mib") {
-        return bytes(value * f64::from(1 << 20));
-    }
-    if metric.ends_with("_khz") {
-        return format!("{} kHz", digits(value));
-    }
-    if metric.ends_with("_ns") {
-        return format!("{} ns", digits(value));
-    }
-    if metric.ends_with("_mips") {
-        return format!("{} MIPS", digits(value));
-    }
-    if metric.ends_with("_w") {
-        return format!("{} W", digits(value));
-    }
-    if metric.starts_with("cpu_ms_per") {
-        return duration(value, "ms");
-    }
-    digits(value)
 }
 
 /// The labels of an axis, as [`value`] writes them, with as many more places as keep them apart.
@@ -118,18 +120,12 @@ pub(crate) fn label(text: &str, params: &Params) -> String {
 
 /// Three significant digits, thousands set apart.
 pub(crate) fn digits(value: f64) -> String {
-    let size = value.abs();
-    if size >= 1000.0 {
-        return thousands(value);
-    }
-    let places = if size >= 100.0 {
-        0
-    } else if size >= 10.0 {
-        1
-    } else if size >= 1.0 || size == 0.0 {
-        2
-    } else {
-        3
+    let places = match value.abs() {
+        size if size >= 1000.0 => return thousands(value),
+        size if size >= 100.0 => 0,
+        size if size >= 10.0 => 1,
+        size if size >= 1.0 || size == 0.0 => 2,
+        _ => 3,
     };
     let text = format!("{value:.places$}");
     if text.contains('.') {
@@ -149,64 +145,40 @@ fn param_number(name: &str, number: f64) -> String {
     }
 }
 
-fn duration(value: f64, unit: &str) -> String {
-    let in_ms = match unit {
-        "us" => value / 1000.0,
-        "s" => value * 1000.0,
-        _ => value,
-    };
-    let (scale, unit) = scale_of("_ms", in_ms.abs());
-    format!("{} {unit}", fixed(in_ms * scale))
-}
-
 /// Three significant digits, kept even when zero: columns of times line up.
-fn fixed(value: f64) -> String {
-    let size = value.abs();
-    let places = if size >= 100.0 {
-        0
-    } else if size >= 10.0 {
-        1
-    } else {
-        2
+fn three_digits(value: f64) -> String {
+    let places = match value.abs() {
+        size if size >= 100.0 => 0,
+        size if size >= 10.0 => 1,
+        _ => 2,
     };
     format!("{value:.places$}")
 }
 
 /// What to multiply by and the unit, for a size in the metric's own unit.
 pub(crate) fn scale_of(metric: &str, size: f64) -> (f64, &'static str) {
-    let per_ms = if metric.ends_with("_mib_per_s") {
-        return (1.0, "MiB/s");
-    } else if metric.ends_with("_gbit_per_s") {
-        return (1.0, "Gbit/s");
-    } else if metric.ends_with("_mips") {
-        return (1.0, "MIPS");
-    } else if metric.ends_with("_ns") {
-        return (1.0, "ns");
-    } else if metric.ends_with("_ms_per_mib") {
-        return (1.0, "ms/MiB");
-    } else if metric.ends_with("_per_s") {
-        return (1.0, "/s");
-    } else if metric.ends_with("_us") {
-        1e-3
-    } else if metric.ends_with("_ms") || metric.starts_with("cpu_ms_per") {
-        1.0
-    } else if metric.ends_with("_s") {
-        1e3
-    } else {
-        return (1.0, "");
-    };
-    match size * per_ms {
-        ms if ms >= 10_000.0 => (per_ms / 1000.0, "s"),
-        ms if ms >= 1.0 => (per_ms, "ms"),
-        _ => (per_ms * 1000.0, "us"),
+    match unit_of(metric) {
+        Some(Unit::Plain(unit)) => (1.0, unit),
+        Some(Unit::Time(ms)) => scale_of_time(ms, size),
+        Some(Unit::ByteRate) => (1.0, "MiB/s"),
+        Some(Unit::Memory(_)) | None => (1.0, ""),
+    }
+}
+
+/// The same for a time in a unit of `ms` milliseconds.
+fn scale_of_time(ms: f64, size: f64) -> (f64, &'static str) {
+    match (size * ms).abs() {
+        size if size >= 10_000.0 => (ms / 1000.0, "s"),
+        size if size >= 1.0 => (ms, "ms"),
+        _ => (ms * 1000.0, "us"),
     }
 }
 
 fn rate_of_bytes(mib_per_s: f64) -> String {
     if mib_per_s >= 1024.0 {
-        format!("{} GiB/s", fixed(mib_per_s / 1024.0))
+        format!("{} GiB/s", three_digits(mib_per_s / 1024.0))
     } else {
-        format!("{} MiB/s", fixed(mib_per_s))
+        format!("{} MiB/s", three_digits(mib_per_s))
     }
 }
 

@@ -13,10 +13,11 @@ use flate2::read::MultiGzDecoder;
 use crate::{
     error::BenchError,
     record::{RECORD_FILE, Record, SAMPLES_FILE, SCHEMA, sha256_hex},
+    rows::{Judged, judge},
     samples::{
         Sample, Slice,
-        columns::rows_of_columns,
-        journal::{Journaled, read_journal, read_lines, too_large},
+        columns::unpack_columns,
+        journal::{JournalContent, read_journal, read_lines, too_large},
     },
     suite::Suite,
 };
@@ -99,8 +100,13 @@ impl Loaded {
         })
     }
 
+    /// Judges the samples anew, by `suite`.
+    pub(crate) fn judge(&self, suite: &Suite) -> Judged {
+        judge(suite, self.record.effort, &self.samples, &self.slices)
+    }
+
     fn read_file(path: PathBuf) -> Result<Self, BenchError> {
-        let text = text(&path)?;
+        let text = read_text(&path)?;
         Self::parse(path, &text, read_sample_file)
     }
 
@@ -119,7 +125,7 @@ impl Loaded {
         let (samples, slices) = if record.schema == 1 {
             read_samples(&path)?
         } else {
-            rows_of_columns(std::mem::take(&mut record.slices)).map_err(wrong)?
+            unpack_columns(std::mem::take(&mut record.slices)).map_err(wrong)?
         };
         record.upgrade();
         Ok(Self { record, samples, slices, path, sha256: sha256_hex(text) })
@@ -136,8 +142,8 @@ impl Loaded {
         path: PathBuf,
     ) -> Result<Option<Self>, BenchError> {
         let Some(read) = read_journal(journal, bytes)? else { return Ok(None) };
-        let Journaled { mut record, samples, slices, .. } = read;
-        let suite = Suite::parse(&record.suite.name, &record.suite.text)?;
+        let JournalContent { mut record, samples, slices, .. } = read;
+        let suite = record.parse_suite()?;
         record.fill(&suite, &samples, &slices);
         let mut loaded = Self { record, samples, slices, path, sha256: String::new() };
         loaded.sha256 = sha256_hex(&loaded.document()?);
@@ -181,7 +187,7 @@ fn record_path(path: &Path) -> PathBuf {
     if !plain.exists() && packed.exists() { packed } else { plain }
 }
 
-fn text(path: &Path) -> Result<String, BenchError> {
+fn read_text(path: &Path) -> Result<String, BenchError> {
     let mut text = String::new();
     let read = open(path)?.take(RECORD_BYTES_MAX + 1).read_to_string(&mut text);
     read.map_err(BenchError::io("read", path))?;
@@ -218,13 +224,13 @@ mod tests {
 
     use super::*;
 
-    fn kept(name: &str) -> PathBuf {
+    fn record_folder(name: &str) -> PathBuf {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../records").join(name)
     }
 
     #[test]
     fn every_kept_record_reads_back_with_its_samples() {
-        for entry in std::fs::read_dir(kept("")).unwrap() {
+        for entry in std::fs::read_dir(record_folder("")).unwrap() {
             let path = entry.unwrap().path();
             if !path.is_dir() {
                 continue;
@@ -269,7 +275,7 @@ mod tests {
     fn a_folder_a_file_and_a_compressed_file_are_the_same() {
         let scratch = Folder::new("compressed");
         let folder = scratch.path();
-        let from = kept("2026-11-22-batch");
+        let from = record_folder("2026-11-22-batch");
         let text = std::fs::read(from.join(RECORD_FILE)).unwrap();
         let file = File::create(folder.join("record.json.gz")).unwrap();
         let mut packed = GzEncoder::new(file, Compression::fast());
@@ -292,7 +298,8 @@ mod tests {
         assert!(matches!(Loaded::read(folder), Err(BenchError::Io { .. })));
         std::fs::write(folder.join(RECORD_FILE), "{}").unwrap();
         assert!(matches!(Loaded::read(folder), Err(BenchError::Record { .. })));
-        let text = std::fs::read_to_string(kept("2026-11-22-batch").join(RECORD_FILE)).unwrap();
+        let text =
+            std::fs::read_to_string(record_folder("2026-11-22-batch").join(RECORD_FILE)).unwrap();
         let later = text.replace("\"schema\": 1", "\"schema\": 99");
         std::fs::write(folder.join(RECORD_FILE), later).unwrap();
         assert!(matches!(Loaded::read(folder), Err(BenchError::Record { .. })));

@@ -4,6 +4,11 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use crate::{
+    host::root::{Root, field},
+    programs::find_in_path,
+};
+
 /// Where Debian keeps programs that a user's PATH may lack.
 const ALSO_IN: &[&str] = &["/usr/sbin", "/sbin"];
 
@@ -16,7 +21,7 @@ pub(crate) struct Needs {
     /// What is said where `path` is missing, and how it comes to be there.
     pub(crate) otherwise: Option<String>,
     /// A program of PATH, under any one of these names.
-    pub(crate) program: Option<Names>,
+    pub(crate) program: Option<ProgramNames>,
     /// The Debian package that holds `program`.
     pub(crate) package: Option<String>,
     /// CPUs that this process may use.
@@ -29,22 +34,22 @@ pub(crate) struct Needs {
 /// One name, or several of which one will do.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
-pub(crate) enum Names {
-    One(String),
+pub(crate) enum ProgramNames {
+    Single(String),
     Any(Vec<String>),
 }
 
 /// A program that an arm of a suite needs and this machine has not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MissingProgram {
-    /// Its name, the first of several.
+    /// The program's name, the first of several.
     pub program: String,
-    /// The Debian package that holds it.
+    /// The Debian package that contains it.
     pub package: String,
 }
 
 impl Needs {
-    /// Why it is not met here, if so.
+    /// Returns the reason why this machine does not meet it; `None` where it does.
     pub(crate) fn missing(&self) -> Option<String> {
         if let (Some(path), Some(otherwise)) = (&self.path, &self.otherwise)
             && !Path::new(path).exists()
@@ -53,25 +58,27 @@ impl Needs {
         }
         if let Some(MissingProgram { program, package }) = self.missing_program() {
             return Some(format!(
-                "no program {program}: Debian's package {package} holds it, --install installs it"
+                "the program {program} is missing: install Debian's package {package}, or use --install"
             ));
         }
         let here = cpus();
         if let Some(wanted) = self.cpus.filter(|wanted| *wanted > here) {
-            return Some(format!("needs {wanted} CPUs, here are {here}"));
+            return Some(format!("needs {wanted} CPUs, this machine has {here}"));
         }
         let wanted = self.memory_gib?;
         match free_gib() {
             Some(free) if free >= wanted as f64 => None,
-            Some(free) => Some(format!("needs {wanted} GiB of free memory, here are {free:.1}")),
-            None => {
-                Some(format!("needs {wanted} GiB of free memory, here nobody tells how much is"))
+            Some(free) => {
+                Some(format!("needs {wanted} GiB of free memory, this machine has {free:.1}"))
             }
+            None => Some(format!(
+                "needs {wanted} GiB of free memory, and this machine does not tell how much is free"
+            )),
         }
     }
 
-    /// What makes no sense, if something does not.
-    pub(crate) fn wrong(&self) -> Option<String> {
+    /// Returns the mistake in its keys; `None` where there is no mistake.
+    pub(crate) fn find_mistake(&self) -> Option<String> {
         let pairs = self.path.is_some() == self.otherwise.is_some()
             && self.program.is_some() == self.package.is_some();
         let any = self.path.is_some()
@@ -79,40 +86,32 @@ impl Needs {
             || self.cpus.is_some()
             || self.memory_gib.is_some();
         let named = self.program.as_ref().is_none_or(|names| !names.all().is_empty());
-        let wanted = "needs wants path with otherwise, program with package, cpus or memory_gib";
+        let wanted =
+            "needs takes `path` with `otherwise`, `program` with `package`, `cpus` or `memory_gib`";
         (!pairs || !any || !named).then(|| wanted.to_owned())
     }
 
     /// Where the program it names lies: the tool that the arm will run.
     pub(crate) fn tool(&self) -> Option<PathBuf> {
-        self.program.as_ref()?.all().iter().find_map(|name| in_path(name))
+        self.program.as_ref()?.all().iter().find_map(|name| find_in_path(name, ALSO_IN))
     }
 
     pub(crate) fn missing_program(&self) -> Option<MissingProgram> {
         let (names, package) = (self.program.as_ref()?.all(), self.package.as_ref()?);
-        if names.iter().any(|name| in_path(name).is_some()) {
+        if names.iter().any(|name| find_in_path(name, ALSO_IN).is_some()) {
             return None;
         }
         Some(MissingProgram { program: names.first()?.clone(), package: package.clone() })
     }
 }
 
-impl Names {
+impl ProgramNames {
     fn all(&self) -> &[String] {
         match self {
-            Self::One(name) => std::slice::from_ref(name),
+            Self::Single(name) => std::slice::from_ref(name),
             Self::Any(names) => names,
         }
     }
-}
-
-/// Where a program lies.
-fn in_path(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path)
-        .chain(ALSO_IN.iter().map(PathBuf::from))
-        .map(|folder| folder.join(name))
-        .find(|candidate| candidate.is_file())
 }
 
 /// CPUs that this process may use: affinity and cgroup limits count.
@@ -122,9 +121,8 @@ fn cpus() -> usize {
 
 /// Memory that can be had without swapping; `None` where the kernel does not tell.
 fn free_gib() -> Option<f64> {
-    let told = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = told.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    let kib: f64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    let meminfo = Root::system().text("/proc/meminfo")?;
+    let kib: f64 = field(&meminfo, "MemAvailable")?.strip_suffix("kB")?.trim().parse().ok()?;
     Some(kib / f64::from(1 << 20))
 }
 
@@ -136,13 +134,13 @@ mod tests {
         suite::{Suite, tests::SMALL},
     };
 
-    fn with(needs: &str) -> Result<Suite, BenchError> {
+    fn parse_with_needs(needs: &str) -> Result<Suite, BenchError> {
         let text = SMALL.replacen("name = \"b\"", &format!("name = \"b\"\nneeds = {needs}"), 1);
         Suite::parse("small", &text)
     }
 
     fn missing(needs: &str) -> Option<String> {
-        with(needs).unwrap().arm("b").unwrap().missing()
+        parse_with_needs(needs).unwrap().arm("b").unwrap().missing()
     }
 
     #[test]
@@ -150,7 +148,7 @@ mod tests {
         let needs = r#"{ program = ["no-such-program", "nor-this"], package = "some-package" }"#;
         let reason = missing(needs).unwrap();
         assert!(reason.contains("no-such-program") && reason.contains("some-package"), "{reason}");
-        let suite = with(needs).unwrap();
+        let suite = parse_with_needs(needs).unwrap();
         let wanted = MissingProgram {
             program: "no-such-program".to_owned(),
             package: "some-package".to_owned(),
@@ -165,7 +163,13 @@ mod tests {
         assert!(missing("{ cpus = 1000000 }").unwrap().contains("1000000"));
         assert_eq!(missing("{ memory_gib = 0 }"), None);
         assert!(missing("{ memory_gib = 1000000 }").unwrap().contains("1000000 GiB"));
-        assert!(with("{ memory_gib = 7 }").unwrap().takes().concat().contains("takes 7 GiB"));
+        assert!(
+            parse_with_needs("{ memory_gib = 7 }")
+                .unwrap()
+                .takes()
+                .concat()
+                .contains("takes 7 GiB")
+        );
         assert_eq!(missing(r#"{ path = "/", otherwise = "no root" }"#), None);
         assert_eq!(missing(r#"{ path = "/no/such", otherwise = "why" }"#).unwrap(), "why");
     }
@@ -179,7 +183,7 @@ mod tests {
             r#"{ package = "dash" }"#,
             "{ }",
         ] {
-            let error = with(needs).unwrap_err();
+            let error = parse_with_needs(needs).unwrap_err();
             assert!(matches!(error, BenchError::SuiteMeaning { .. }), "{needs}: {error}");
         }
     }

@@ -8,13 +8,14 @@ use sha2::{Digest, Sha256};
 
 use crate::suite::bench::{Bench, Params};
 
-/// How much of a suite is run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
+/// The extent to which a suite is run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Effort {
-    /// Fewer blocks, and the quick grid.
+    /// Fewer blocks and the quick grid, for a first impression.
+    #[default]
     Quick,
-    /// What a 2 % verdict needs.
+    /// The blocks and the grid that a verdict at 2 % needs.
     Full,
 }
 
@@ -35,7 +36,7 @@ pub(crate) fn cases(bench: &Bench, effort: Effort) -> Vec<Case> {
         let values = quick.unwrap_or(full);
         cases = cases
             .iter()
-            .flat_map(|case| values.iter().map(|value| with(case, name, value)))
+            .flat_map(|case| values.iter().map(|value| extend_case(case, name, value)))
             .collect();
     }
     cases
@@ -52,17 +53,17 @@ pub(crate) fn blocks(bench: &Bench, effort: Effort, asked: Option<u32>) -> u32 {
 /// A random order of `count` things for this place in the plan.
 pub(crate) fn order(seed: u64, place: &[&str], block: u32, count: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..count).collect();
-    Random::new(derived(seed, "order", place, block)).shuffle(&mut order);
+    Random::new(derive_seed(seed, "order", place, block)).shuffle(&mut order);
     order
 }
 
 /// The seed of the work of one block: the same for every arm, below 2^53 so that it survives JSON
 /// in every language.
 pub(crate) fn work_seed(seed: u64, place: &[&str], block: u32) -> u64 {
-    derived(seed, "work", place, block) >> 11
+    derive_seed(seed, "work", place, block) >> 11
 }
 
-fn derived(seed: u64, purpose: &str, place: &[&str], block: u32) -> u64 {
+fn derive_seed(seed: u64, purpose: &str, place: &[&str], block: u32) -> u64 {
     let mut hash = Sha256::new();
     hash.update(seed.to_le_bytes());
     for part in [purpose].iter().chain(place) {
@@ -74,7 +75,7 @@ fn derived(seed: u64, purpose: &str, place: &[&str], block: u32) -> u64 {
     digest.iter().take(8).fold(0, |number, byte| (number << 8) | u64::from(*byte))
 }
 
-fn with(case: &Case, name: &str, value: &Value) -> Case {
+fn extend_case(case: &Case, name: &str, value: &Value) -> Case {
     let mut next = case.clone();
     let shown = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     if !next.key.is_empty() {

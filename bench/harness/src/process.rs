@@ -29,20 +29,20 @@ const LINES_QUEUED_MAX: usize = 4096;
 /// What an ended process gets before it is killed.
 pub(crate) const GRACE: Duration = Duration::from_secs(5);
 
-/// Why no line came.
+/// The reason why a line could not be sent or read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum NoLine {
+pub(crate) enum LineError {
     Deadline,
-    Ended(String),
+    ProcessEnded(String),
     TooLong,
     Interrupted,
 }
 
-impl std::fmt::Display for NoLine {
+impl std::fmt::Display for LineError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Deadline => write!(f, "silent past its deadline"),
-            Self::Ended(how) => write!(f, "ended: {how}"),
+            Self::ProcessEnded(how) => write!(f, "ended: {how}"),
             Self::TooLong => write!(f, "a line is longer than {LINE_BYTES_MAX} bytes"),
             Self::Interrupted => write!(f, "interrupted"),
         }
@@ -88,28 +88,34 @@ impl LineProcess {
     }
 
     /// Sends one line.
-    pub(crate) fn send(&mut self, line: &str) -> Result<(), NoLine> {
+    pub(crate) fn send(&mut self, line: &str) -> Result<(), LineError> {
         let sent = self
             .stdin
             .as_mut()
             .is_some_and(|stdin| writeln!(stdin, "{line}").and_then(|()| stdin.flush()).is_ok());
-        if sent { Ok(()) } else { Err(NoLine::Ended(self.how_it_ended())) }
+        if sent { Ok(()) } else { Err(LineError::ProcessEnded(self.describe_end())) }
     }
 
     /// The next line, before `deadline` and unless `stop` is set.
-    pub(crate) fn line(&mut self, deadline: Instant, stop: &AtomicBool) -> Result<String, NoLine> {
+    pub(crate) fn read_line(
+        &mut self,
+        deadline: Instant,
+        stop: &AtomicBool,
+    ) -> Result<String, LineError> {
         loop {
             if stop.load(Ordering::Relaxed) {
-                return Err(NoLine::Interrupted);
+                return Err(LineError::Interrupted);
             }
             let left = deadline.saturating_duration_since(Instant::now());
             match self.lines.recv_timeout(left.min(GLANCE)) {
                 Ok(Line::Text(line)) => return Ok(line),
-                Ok(Line::TooLong) => return Err(NoLine::TooLong),
+                Ok(Line::TooLong) => return Err(LineError::TooLong),
                 Err(RecvTimeoutError::Disconnected) => {
-                    return Err(NoLine::Ended(self.how_it_ended()));
+                    return Err(LineError::ProcessEnded(self.describe_end()));
                 }
-                Err(RecvTimeoutError::Timeout) if left.is_zero() => return Err(NoLine::Deadline),
+                Err(RecvTimeoutError::Timeout) if left.is_zero() => {
+                    return Err(LineError::Deadline);
+                }
                 Err(RecvTimeoutError::Timeout) => {}
             }
         }
@@ -120,8 +126,8 @@ impl LineProcess {
         std::iter::from_fn(|| self.lines.try_recv().ok()).count() > 0
     }
 
-    /// Asks by SIGTERM.
-    pub(crate) fn ask_to_end(&self) {
+    /// Asks the whole process group to end, by SIGTERM.
+    pub(crate) fn terminate(&self) {
         self.signal(Signal::SIGTERM);
     }
 
@@ -139,7 +145,7 @@ impl LineProcess {
         None
     }
 
-    fn how_it_ended(&mut self) -> String {
+    fn describe_end(&mut self) -> String {
         let deadline = Instant::now() + Duration::from_millis(500);
         loop {
             match self.child.try_wait() {
@@ -209,24 +215,38 @@ pub(crate) fn run_to_end(
         .process_group(0)
         .spawn()
         .map_err(|error| error.to_string())?;
-    let until = Instant::now() + deadline;
-    let ended = loop {
+    match wait_until(&mut child, Instant::now() + deadline, stop) {
+        Ok(Some(status)) if status.success() => Ok(()),
+        Ok(Some(status)) => Err(format!("{status}; {}", last_line(log))),
+        Ok(None) if stop.load(Ordering::Relaxed) => Err("interrupted".into()),
+        Ok(None) => Err(format!("not done after {deadline:?}")),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Waits for a process to end; at the deadline, or when `stop` is set, it is killed and there is no status.
+pub(crate) fn wait_until(
+    child: &mut Child,
+    deadline: Instant,
+    stop: &AtomicBool,
+) -> std::io::Result<Option<ExitStatus>> {
+    loop {
         match child.try_wait() {
-            Ok(Some(status)) if status.success() => return Ok(()),
-            Ok(Some(status)) => break format!("{status}; {}", tail(log)),
-            Ok(None) if stop.load(Ordering::Relaxed) => break "interrupted".into(),
-            Ok(None) if Instant::now() > until => break format!("not done after {deadline:?}"),
-            Ok(None) => thread::sleep(Duration::from_millis(5)),
-            Err(error) => break error.to_string(),
+            Ok(None) if Instant::now() < deadline && !stop.load(Ordering::Relaxed) => {
+                thread::sleep(Duration::from_millis(5));
+            }
+            Ok(Some(status)) => return Ok(Some(status)),
+            other => {
+                let _ = child.kill();
+                let _ = child.wait();
+                return other;
+            }
         }
-    };
-    let _ = child.kill();
-    let _ = child.wait();
-    Err(ended)
+    }
 }
 
 /// The last line of a log, for a message.
-pub(crate) fn tail(log: &Path) -> String {
+pub(crate) fn last_line(log: &Path) -> String {
     let text = std::fs::read_to_string(log).unwrap_or_default();
     let last = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("(no output)");
     last.chars().take(300).collect()
@@ -240,23 +260,32 @@ mod tests {
     fn lines_come_back_and_an_ended_process_says_how() {
         let mut process = shell("read x; echo \"got $x\"; exit 3");
         process.send("hello").unwrap();
-        assert_eq!(process.line(soon(), &AtomicBool::new(false)).unwrap(), "got hello");
-        let end = process.line(soon(), &AtomicBool::new(false)).unwrap_err();
-        assert_eq!(end, NoLine::Ended("exit status: 3".into()));
+        assert_eq!(
+            process.read_line(test_deadline(), &AtomicBool::new(false)).unwrap(),
+            "got hello"
+        );
+        let end = process.read_line(test_deadline(), &AtomicBool::new(false)).unwrap_err();
+        assert_eq!(end, LineError::ProcessEnded("exit status: 3".into()));
     }
 
     #[test]
     fn silence_ends_at_the_deadline_and_an_interrupt_at_once() {
         let mut process = shell("sleep 60");
         let deadline = Instant::now() + Duration::from_millis(30);
-        assert_eq!(process.line(deadline, &AtomicBool::new(false)), Err(NoLine::Deadline));
-        assert_eq!(process.line(soon(), &AtomicBool::new(true)), Err(NoLine::Interrupted));
+        assert_eq!(process.read_line(deadline, &AtomicBool::new(false)), Err(LineError::Deadline));
+        assert_eq!(
+            process.read_line(test_deadline(), &AtomicBool::new(true)),
+            Err(LineError::Interrupted)
+        );
     }
 
     #[test]
     fn a_line_without_end_is_refused() {
         let mut process = shell("head -c 100000 /dev/zero | tr '\\0' x; sleep 60");
-        assert_eq!(process.line(soon(), &AtomicBool::new(false)), Err(NoLine::TooLong));
+        assert_eq!(
+            process.read_line(test_deadline(), &AtomicBool::new(false)),
+            Err(LineError::TooLong)
+        );
     }
 
     #[test]
@@ -264,7 +293,7 @@ mod tests {
         let process = shell("sleep 60 & sleep 60");
         let group = Pid::from_raw(i32::try_from(process.id()).unwrap());
         drop(process);
-        let deadline = soon();
+        let deadline = test_deadline();
         while killpg(group, None).is_ok() && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(5));
         }
@@ -282,7 +311,7 @@ mod tests {
         LineProcess::start(Path::new("/bin/sh"), &args, Path::new("/dev/null")).unwrap()
     }
 
-    fn soon() -> Instant {
+    fn test_deadline() -> Instant {
         Instant::now() + Duration::from_secs(20)
     }
 }

@@ -4,18 +4,18 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use crate::{error::BenchError, suite::bench::Var};
 
-/// Where programs are found.
+/// The places where programs of a suite are looked for.
 #[derive(Clone, Debug)]
 pub struct Programs {
-    /// The running program; the word `confide` of a suite means it.
+    /// The running program, which the word `confide` of a suite means.
     pub this: PathBuf,
-    /// Looked in before PATH: the folder of the running program.
+    /// The folder of the running program, which is searched before PATH.
     pub beside: PathBuf,
 }
 
 impl Programs {
-    /// Beside this executable.
-    pub fn beside(this: PathBuf) -> Self {
+    /// Looks for programs in the folder of this executable first, then in PATH.
+    pub fn new(this: PathBuf) -> Self {
         let beside = this.parent().map_or_else(PathBuf::new, PathBuf::from);
         Self { this, beside }
     }
@@ -29,26 +29,31 @@ impl Programs {
             let path = PathBuf::from(word);
             return if path.is_file() { Ok(path) } else { Err(missing(word, place)) };
         }
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        std::iter::once(self.beside.clone())
-            .chain(std::env::split_paths(&path))
-            .map(|folder| folder.join(word))
-            .find(|candidate| candidate.is_file())
-            .ok_or_else(|| missing(word, place))
+        let beside = Some(self.beside.join(word)).filter(|path| path.is_file());
+        beside.or_else(|| find_in_path(word, &[])).ok_or_else(|| missing(word, place))
     }
+}
+
+/// Finds a program in the folders of PATH, then in `more` folders.
+pub(crate) fn find_in_path(name: &str, more: &[&str]) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain(more.iter().map(PathBuf::from))
+        .map(|folder| folder.join(name))
+        .find(|candidate| candidate.is_file())
 }
 
 fn missing(program: &str, place: &str) -> BenchError {
     BenchError::NoSuchProgram { program: program.to_owned(), place: place.to_owned() }
 }
 
-/// What `{…}` means in a command.
+/// The values of `{…}` in commands, by name.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Names {
+pub(crate) struct Variables {
     known: BTreeMap<String, String>,
 }
 
-impl Names {
+impl Variables {
     /// Adds one name.
     pub(crate) fn set(&mut self, name: impl Into<String>, value: impl Into<String>) {
         self.known.insert(name.into(), value.into());
@@ -70,7 +75,7 @@ impl Names {
     }
 
     /// The names that stand in `text`, after variables are followed where they are known.
-    pub(crate) fn mentioned(&self, text: &str) -> Vec<String> {
+    pub(crate) fn mentioned_names(&self, text: &str) -> Vec<String> {
         let mut found = Vec::new();
         let mut open = references(text);
         while let Some(name) = open.pop() {
@@ -95,8 +100,8 @@ impl Names {
     }
 }
 
-/// The text of a variable here.
-pub(crate) fn text_of(var: &Var) -> &str {
+/// Returns the text of a variable on this machine.
+pub(crate) fn resolve_var(var: &Var) -> &str {
     match var {
         Var::Text(text) => text,
         Var::Choice { if_exists, then, otherwise } => {
@@ -109,7 +114,7 @@ pub(crate) fn text_of(var: &Var) -> &str {
     }
 }
 
-/// Names are letters, digits, `-`, `_` and `.` between braces.
+/// Variables are letters, digits, `-`, `_` and `.` between braces.
 fn references(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut rest = text;
@@ -131,16 +136,16 @@ mod tests {
 
     #[test]
     fn references_are_filled_and_variables_followed() {
-        let mut names = Names::default();
+        let mut names = Variables::default();
         names.set("serve.listen", "127.0.0.1:9");
         names.set("target", "http://{serve.listen}");
         assert_eq!(names.fill("--to={target}/v1", "x").unwrap(), "--to=http://127.0.0.1:9/v1");
-        assert_eq!(names.mentioned("{target}"), ["target", "serve.listen"]);
+        assert_eq!(names.mentioned_names("{target}"), ["target", "serve.listen"]);
     }
 
     #[test]
     fn an_unknown_reference_is_an_error_and_json_is_not_a_reference() {
-        let names = Names::default();
+        let names = Variables::default();
         let error = names.fill("{nothing}", "arm").unwrap_err();
         assert!(matches!(error, BenchError::UnknownReference { .. }));
         assert_eq!(names.fill("{\"a\": 1}", "arm").unwrap(), "{\"a\": 1}");
@@ -149,7 +154,7 @@ mod tests {
     #[test]
     fn a_program_is_looked_for_beside_the_binary_then_in_path() {
         let this = std::env::current_exe().unwrap();
-        let programs = Programs::beside(this.clone());
+        let programs = Programs::new(this.clone());
         assert_eq!(programs.find("confide", "x").unwrap(), this);
         assert!(programs.find("sh", "x").is_ok());
         assert!(matches!(
@@ -165,7 +170,7 @@ mod tests {
             then: "yes".into(),
             otherwise: "no".into(),
         };
-        assert_eq!(text_of(&choice("/")), "yes");
-        assert_eq!(text_of(&choice("/no/such/path")), "no");
+        assert_eq!(resolve_var(&choice("/")), "yes");
+        assert_eq!(resolve_var(&choice("/no/such/path")), "no");
     }
 }

@@ -15,7 +15,7 @@ pub(crate) const LINE_BYTES_MAX: usize = 64 << 10;
 /// More samples than this in one run end the arm: they would be kept in memory.
 pub(crate) const SAMPLES_PER_RUN_MAX: usize = 50_000;
 
-/// Harness to arm.
+/// A line from the harness to an arm.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(crate) enum ToArm {
@@ -23,17 +23,21 @@ pub(crate) enum ToArm {
     End {},
 }
 
-/// Arm to harness.
+/// A line from an arm to the harness.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(crate) enum FromArm {
     Hello(Hello),
     Sample(SampleMessage),
-    Done(Box<Done>),
-    Error { id: u64, reason: String },
+    #[serde(rename = "done")]
+    Report(Box<ReportMessage>),
+    Error {
+        id: u64,
+        reason: String,
+    },
 }
 
-/// Who speaks.
+/// The first line of an arm, which says what it is.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub(crate) struct Hello {
     pub(crate) protocol: u32,
@@ -43,19 +47,19 @@ pub(crate) struct Hello {
     pub(crate) simulated: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) guarantee: Option<String>,
-    #[serde(default = "one")]
+    #[serde(default = "default_threads")]
     pub(crate) threads: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) note: Option<String>,
     /// Whether a new process wants an unmeasured run first.
-    #[serde(default = "yes", skip_serializing_if = "is_true")]
+    #[serde(default = "default_warming", skip_serializing_if = "is_true")]
     pub(crate) warming: bool,
     /// Why it cannot work on this machine at all: it is left out by name, with this reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) cannot: Option<String>,
 }
 
-/// One request.
+/// The figures of one request.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 pub(crate) struct SampleMessage {
     pub(crate) id: u64,
@@ -74,9 +78,9 @@ pub(crate) struct SampleMessage {
     pub(crate) error: Option<String>,
 }
 
-/// The end of a run.
+/// The last line of a run, with the figures of the whole run.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
-pub(crate) struct Done {
+pub(crate) struct ReportMessage {
     pub(crate) id: u64,
     #[serde(default)]
     pub(crate) metrics: BTreeMap<String, f64>,
@@ -113,11 +117,11 @@ pub(crate) struct Floor {
     pub(crate) value: f64,
 }
 
-fn one() -> u32 {
+fn default_threads() -> u32 {
     1
 }
 
-fn yes() -> bool {
+fn default_warming() -> bool {
     true
 }
 

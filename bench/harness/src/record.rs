@@ -17,11 +17,14 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     error::BenchError,
-    host::machine::Machine,
+    host::{
+        machine::{Machine, UNKNOWN},
+        root::Root,
+    },
     plan::Effort,
     published::{AnswerTable, Quoted},
     rows::{
-        judge,
+        Judged, judge,
         row::{Figure, Row},
     },
     samples::{
@@ -40,8 +43,8 @@ pub(crate) const SAMPLES_FILE: &str = "samples.jsonl";
 pub(crate) const INDEX_FILE: &str = "run.json";
 pub(crate) const PAGE_FILE: &str = "report.html";
 
-/// One run.
-#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
+/// The record of one run.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Record {
     pub(crate) schema: u32,
@@ -123,7 +126,7 @@ impl PlanRecord {
 /// Which part of a suite is run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 pub struct Part {
-    /// Only these benches; none named means all.
+    /// The benches to run; an empty list means all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub benches: Vec<String>,
     /// What the blocks may take in all, each bench its share; a bench that would take longer ends at
@@ -141,18 +144,19 @@ pub(crate) struct Session {
     pub(crate) wall_s: f64,
     /// The kernel's id of this boot; `unknown` where it tells none.
     pub(crate) boot: String,
-    pub(crate) ended: Ended,
+    pub(crate) ended: SessionEnd,
     /// The exact command line.
     pub(crate) command: Vec<String>,
 }
 
-/// How a session ended.
+/// The end of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Ended {
+pub(crate) enum SessionEnd {
     /// Its plan was done.
-    Done,
-    /// By Ctrl-C or SIGTERM.
+    #[serde(rename = "done")]
+    Completed,
+    /// It was interrupted by Ctrl-C or SIGTERM.
     Interrupted,
     /// It left no last word: killed, or still running when this was read.
     Killed,
@@ -168,7 +172,7 @@ pub(crate) struct Cut {
 }
 
 /// The suite, whole, so that the record needs no other file.
-#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, Serialize)]
 pub(crate) struct SuiteRecord {
     pub(crate) name: String,
     pub(crate) title: String,
@@ -178,7 +182,7 @@ pub(crate) struct SuiteRecord {
 }
 
 /// One arm of one bench, as started.
-#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema, Serialize)]
 pub(crate) struct ArmRecord {
     pub(crate) bench: String,
     pub(crate) name: String,
@@ -214,72 +218,80 @@ pub(crate) struct NotRun {
 }
 
 impl Record {
-    /// Whether the A/A rows allow the run to be believed.
+    /// Returns the judgement of the run by its A/A rows.
     pub fn validity(&self) -> &Validity {
         &self.validity
     }
 
-    /// Why the run is partial, if it is.
+    /// Returns the reason why the run is partial, if it is.
     pub fn partial(&self) -> Option<&str> {
         self.partial.as_deref()
     }
 
-    /// Benches that could not be run, each with its reason.
+    /// Lists the benches that could not be run, each with its reason.
     pub fn not_run(&self) -> Vec<String> {
         self.not_run.iter().map(|not| format!("{}: {}", not.bench, not.reason)).collect()
     }
 
     /// A record of nothing but these rows, for tests and for what the self-test makes up.
-    pub(crate) fn bare(judged: crate::rows::Judged) -> Self {
+    pub(crate) fn from_rows(judged: Judged) -> Self {
         Self {
             schema: SCHEMA,
-            version: String::new(),
-            commit: String::new(),
-            command: Vec::new(),
-            suite: SuiteRecord {
-                name: String::new(),
-                title: String::new(),
-                about: String::new(),
-                sha256: String::new(),
-                text: String::new(),
-            },
-            effort: Effort::Quick,
-            seed: 0,
-            blocks_asked: None,
-            started_unix_s: 0,
-            wall_s: 0.0,
-            partial: None,
-            machine: Machine::default(),
-            arms: Vec::new(),
-            services: Vec::new(),
-            not_run: Vec::new(),
             voids: judged.voids,
             validity: judged.validity,
             rows: judged.rows,
             figures: judged.figures,
-            seed_figures: Vec::new(),
-            answers: Vec::new(),
-            quoted: Vec::new(),
-            plan: PlanRecord::default(),
-            sessions: Vec::new(),
-            cut: Vec::new(),
-            slices: Vec::new(),
+            ..Self::default()
         }
     }
 
     /// Computes everything that follows from the samples.
     pub(crate) fn fill(&mut self, suite: &Suite, samples: &[Sample], slices: &[Slice]) {
-        let judged = judge(suite, self.effort, samples, slices);
-        self.rows = judged.rows;
-        self.figures = judged.figures;
-        self.voids = judged.voids;
-        self.validity = judged.validity;
+        let Judged { rows, figures, voids, validity } = judge(suite, self.effort, samples, slices);
+        (self.rows, self.figures, self.voids, self.validity) = (rows, figures, voids, validity);
+    }
+
+    /// Parses the suite that the record holds.
+    ///
+    /// # Errors
+    /// When this version cannot read the suite.
+    pub(crate) fn parse_suite(&self) -> Result<Suite, BenchError> {
+        Suite::parse(&self.suite.name, &self.suite.text)
+    }
+
+    /// The wall clock of a run is that of all its sessions.
+    pub(crate) fn sum_sessions(&mut self) {
+        self.wall_s = self.sessions.iter().map(|session| session.wall_s).sum();
+    }
+
+    /// Finds the entry of an arm.
+    pub(crate) fn arm(&self, bench: &str, name: &str, twin: bool) -> Option<&ArmRecord> {
+        self.arms.iter().find(|arm| (&*arm.bench, &*arm.name, arm.twin) == (bench, name, twin))
+    }
+
+    /// Replaces or adds the entry of an arm.
+    pub(crate) fn put_arm(&mut self, arm: ArmRecord) {
+        let key = |arm: &ArmRecord| (arm.bench.clone(), arm.name.clone(), arm.twin);
+        match self.arms.iter_mut().find(|known| key(known) == key(&arm)) {
+            Some(known) => *known = arm,
+            None => self.arms.push(arm),
+        }
+    }
+
+    /// Replaces or adds the entry of a service.
+    pub(crate) fn put_service(&mut self, service: ServiceRecord) {
+        self.services.retain(|known| known.name != service.name);
+        self.services.push(service);
     }
 
     /// Brings a record of layout 1 to this layout; its samples are added where it is written.
     pub(crate) fn upgrade(&mut self) {
         if self.sessions.is_empty() {
-            let ended = if self.partial.is_some() { Ended::Interrupted } else { Ended::Done };
+            let ended = if self.partial.is_some() {
+                SessionEnd::Interrupted
+            } else {
+                SessionEnd::Completed
+            };
             self.sessions.push(Session {
                 started_unix_s: self.started_unix_s,
                 wall_s: self.wall_s,
@@ -336,9 +348,9 @@ impl Record {
 }
 
 /// The kernel's id of this boot.
-pub(crate) fn boot() -> String {
-    let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
-    id.map_or_else(|_| "unknown".into(), |id| id.trim().to_owned())
+pub(crate) fn boot_id() -> String {
+    let id = Root::system().value("/proc/sys/kernel/random/boot_id");
+    id.unwrap_or_else(|| UNKNOWN.into())
 }
 
 /// SHA-256 in hexadecimal.
@@ -347,7 +359,7 @@ pub(crate) fn sha256_hex(text: &str) -> String {
 }
 
 /// The commit of the working folder, `-dirty` where files differ; `unknown` outside a repository.
-pub(crate) fn commit() -> String {
+pub(crate) fn read_commit() -> String {
     let git = |args: &[&str]| {
         let output = Command::new("git").args(args).stderr(Stdio::null()).output().ok()?;
         let text = String::from_utf8(output.stdout).ok()?;

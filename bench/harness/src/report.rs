@@ -87,7 +87,7 @@ fn missing_suites(path: &Path) -> Vec<MissingSuite> {
     let Ok(text) = std::fs::read_to_string(path.join(INDEX_FILE)) else { return Vec::new() };
     let Ok(index) = serde_json::from_str::<Index>(&text) else { return Vec::new() };
     let is_missing = |entry: &IndexEntry| {
-        !matches!(entry.state, State::Done | State::Partial) && entry.record_sha256.is_none()
+        !matches!(entry.state, State::Completed | State::Partial) && entry.record_sha256.is_none()
     };
     let missing = |entry: IndexEntry| MissingSuite {
         suite: entry.suite,

@@ -1,8 +1,8 @@
 //! From samples to rows: pairs, estimates, verdicts, and the judgement of the A/A rows.
 
-pub(crate) mod beside;
 pub(crate) mod notes;
 pub(crate) mod row;
+pub(crate) mod run_costs;
 pub(crate) mod runs;
 pub(crate) mod text;
 
@@ -14,7 +14,7 @@ use confide_estimate::{
 };
 
 use self::{
-    row::{Aa, Ends, Figure, FloorRatio, Note, Outcome, Row, Without},
+    row::{Aa, Ends, Figure, FloorRatio, Note, Outcome, QuietEstimate, Row},
     runs::{ArmPair, ArmRuns, Run, Runs},
 };
 use crate::{
@@ -44,24 +44,18 @@ pub(crate) struct Judged {
 /// Computes every row of a suite.
 pub(crate) fn judge(suite: &Suite, effort: Effort, samples: &[Sample], slices: &[Slice]) -> Judged {
     let runs = Runs::new(samples, slices);
-    let mut rows = Vec::new();
+    let mut rows = rows_of_suite(suite, effort, &runs, |_, _, _| true);
     for bench in &suite.benches {
-        let cases = cases(bench, effort);
-        for case in &cases {
-            for metric in bench.metrics.iter().filter(|metric| metric.compare) {
-                rows.extend(rows_of(suite, bench, case, metric, &runs));
-            }
-        }
-        notes::mark_non_monotone(bench, &cases, &mut rows);
+        notes::mark_non_monotone(bench, &cases(bench, effort), &mut rows);
     }
-    correct(&mut rows);
-    without_disturbed(suite, effort, samples, slices, &mut rows);
+    adjust_p_values(&mut rows);
+    add_quiet_estimates(suite, effort, samples, slices, &mut rows);
     let validity = validity(&rows);
     Judged { rows, figures: figures(&runs), voids: voids(slices), validity }
 }
 
 /// Holm's correction over the headline rows: trying twenty rows finds one in twenty by chance.
-fn correct(rows: &mut [Row]) {
+fn adjust_p_values(rows: &mut [Row]) {
     let tried: Vec<usize> = (0..rows.len())
         .filter(|&i| rows[i].headline && !rows[i].twin && rows[i].p.is_some())
         .collect();
@@ -72,7 +66,7 @@ fn correct(rows: &mut [Row]) {
 }
 
 /// Puts the estimates without disturbed slices beside the rows that have some.
-fn without_disturbed(
+fn add_quiet_estimates(
     suite: &Suite,
     effort: Effort,
     samples: &[Sample],
@@ -84,37 +78,46 @@ fn without_disturbed(
     if quiet.len() == slices.len() {
         return;
     }
-    let runs = Runs::new(samples, &quiet);
+    let is_disturbed = |row: &Row| row.beside.as_ref().is_some_and(|costs| costs.disturbed > 0);
+    let is_wanted = |bench: &Bench, case: &Case, metric: &Metric| {
+        let is_here = |row: &Row| {
+            (&row.bench, &row.case, &row.metric) == (&bench.name, &case.key, &metric.name)
+        };
+        rows.iter().any(|row| is_here(row) && is_disturbed(row))
+    };
+    let quiet_rows = rows_of_suite(suite, effort, &Runs::new(samples, &quiet), is_wanted);
+    for row in rows.iter_mut().filter(|row| is_disturbed(row)) {
+        let same =
+            quiet_rows.iter().find(|other| (other.twin, other.key()) == (row.twin, row.key()));
+        let estimate = same.filter(|other| other.blocks < row.blocks).map(|other| QuietEstimate {
+            blocks: other.blocks,
+            ratio: other.ratio,
+            difference: other.difference,
+        });
+        if let Some(costs) = &mut row.beside {
+            costs.without_disturbed = estimate;
+        }
+    }
+}
+
+/// The rows of every metric at every point of the grid that `is_wanted` chooses.
+fn rows_of_suite(
+    suite: &Suite,
+    effort: Effort,
+    runs: &Runs<'_>,
+    is_wanted: impl Fn(&Bench, &Case, &Metric) -> bool,
+) -> Vec<Row> {
+    let mut rows = Vec::new();
     for bench in &suite.benches {
-        for case in cases(bench, effort) {
+        for case in &cases(bench, effort) {
             for metric in bench.metrics.iter().filter(|metric| metric.compare) {
-                let here = |row: &&mut Row| {
-                    (&row.bench, &row.case, &row.metric) == (&bench.name, &case.key, &metric.name)
-                        && row.beside.as_ref().is_some_and(|beside| beside.disturbed > 0)
-                };
-                let mut marked: Vec<&mut Row> = rows.iter_mut().filter(here).collect();
-                if marked.is_empty() {
-                    continue;
-                }
-                let without = rows_of(suite, bench, &case, metric, &runs);
-                for row in &mut marked {
-                    let same = without.iter().find(|other| {
-                        (&other.reference, &other.arm, other.twin)
-                            == (&row.reference, &row.arm, row.twin)
-                    });
-                    let fewer = same.filter(|other| other.blocks < row.blocks);
-                    let estimate = fewer.map(|other| Without {
-                        blocks: other.blocks,
-                        ratio: other.ratio,
-                        difference: other.difference,
-                    });
-                    if let Some(beside) = &mut row.beside {
-                        beside.without_disturbed = estimate;
-                    }
+                if is_wanted(bench, case, metric) {
+                    rows.extend(rows_of(suite, bench, case, metric, runs));
                 }
             }
         }
     }
+    rows
 }
 
 /// The A/A row first, then one row per other arm.
@@ -140,7 +143,7 @@ fn rows_of(
             let arm_runs = |(name, twin)| ArmRuns {
                 name,
                 label: label(name),
-                runs: runs.of(bench, case, name, twin),
+                runs: runs.valid_runs(bench, case, name, twin),
             };
             let [reference, arm] = [(reference, false), (arm, twin)].map(arm_runs);
             row(&ArmPair { bench, case, metric, reference, arm, twin })
@@ -174,11 +177,13 @@ fn row(pair: &ArmPair<'_>) -> Option<Row> {
     let ends = ratio.as_ref().map(|ratio| (ratio.interval.low, ratio.interval.high));
     let notes = notes::notes(pair, &paired, hodges_lehmann, ends);
     let adds_at_most = metric.adds_at_most.get(pair.arm.name).copied().filter(|_| !twin);
-    let outcome = match notes.iter().any(|note| matches!(note, Note::ThinTail { .. })) {
-        true => Outcome::NotEvaluated,
-        false => outcome(metric, adds_at_most, ratio.as_ref(), &difference),
+    let has_thin_tail = notes.iter().any(|note| matches!(note, Note::ThinTail { .. }));
+    let outcome = if has_thin_tail {
+        Outcome::NotEvaluated
+    } else {
+        outcome(metric, adds_at_most, ratio.as_ref(), &difference)
     };
-    let aa = ratio.as_ref().map(|ratio| Aa::from(AaJudgement::of(ratio, metric.margin)));
+    let aa = ratio.as_ref().map(|ratio| Aa::from(AaJudgement::from_ratio(ratio, metric.margin)));
     let of = |values: &[f64]| centre(values, metric.show == Show::Ratio && ratio.is_some());
     let both = reference.iter().chain(mine);
     Some(Row {
@@ -186,7 +191,7 @@ fn row(pair: &ArmPair<'_>) -> Option<Row> {
         case: case.key.clone(),
         model: bench.model.clone(),
         load: format!("{:?}", bench.load).to_lowercase(),
-        label: name(pair),
+        label: label_row(pair),
         metric: metric.name.clone(),
         stat: metric.stat,
         better: metric.better,
@@ -206,7 +211,7 @@ fn row(pair: &ArmPair<'_>) -> Option<Row> {
         p: logs.as_deref().and_then(signed_rank_p),
         p_holm: None,
         notes,
-        beside: beside::run_costs(metric, [reference, mine]),
+        beside: run_costs::measure_costs(metric, [reference, mine]),
         ratio: ratio.map(Ends::from),
         difference: difference.into(),
         margin: metric.margin,
@@ -215,7 +220,8 @@ fn row(pair: &ArmPair<'_>) -> Option<Row> {
         aa: aa.filter(|_| twin),
         marks: marks([(pair.reference.label, reference), (pair.arm.label, mine)]),
         simulated: both.clone().any(|run| run.slice.simulated),
-        client_bound: bench.client == Client::Load && (bound(reference) || bound(mine)),
+        client_bound: bench.client == Client::Load
+            && (is_client_bound(reference) || is_client_bound(mine)),
         floor: floor(metric, mine),
         round_trips: [round_trips(reference), round_trips(mine)],
     })
@@ -261,7 +267,7 @@ fn marks(sides: [(&str, &[&Run<'_>]); 2]) -> Vec<String> {
 }
 
 /// What a row is called: its arm where there are several, its reference where that is a second one.
-fn name(pair: &ArmPair<'_>) -> String {
+fn label_row(pair: &ArmPair<'_>) -> String {
     let arms = &pair.bench.arms;
     let mut text = label(&pair.metric.label, &pair.case.params);
     if arms.len() > 2 && !pair.twin {
@@ -280,8 +286,10 @@ fn outcome(
     difference: &Estimate,
 ) -> Outcome {
     match (adds_at_most, ratio) {
-        (Some(limit), _) => Verdict::of(difference, Margin::AtMost(limit)).into(),
-        (None, Some(ratio)) => Verdict::of(ratio, Margin::Relative(metric.margin)).into(),
+        (Some(limit), _) => Verdict::from_estimate(difference, Margin::AtMost(limit)).into(),
+        (None, Some(ratio)) => {
+            Verdict::from_estimate(ratio, Margin::Relative(metric.margin)).into()
+        }
         (None, None) => Outcome::NotEvaluated,
     }
 }
@@ -305,7 +313,7 @@ fn centre(values: &[f64], geometric: bool) -> f64 {
     }
 }
 
-fn bound(runs: &[&Run<'_>]) -> bool {
+fn is_client_bound(runs: &[&Run<'_>]) -> bool {
     let shares: Vec<f64> = runs.iter().filter_map(|run| run.slice.client_cpu).collect();
     quantile(&shares, 0.5).is_some_and(|share| share > CLIENT_BOUND)
 }

@@ -2,76 +2,35 @@
 //! record.
 
 pub(crate) mod all;
+pub(crate) mod options;
 mod running;
 mod steps;
 
 use std::{
     fs::File,
-    path::{Path, PathBuf},
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
 };
 
+use self::{
+    options::{Options, Outcome},
+    running::{measure, write_page},
+};
 use crate::{
     error::BenchError,
     host::machine::Machine,
     loaded::Loaded,
-    page,
-    plan::Effort,
-    programs::Programs,
     progress::Progress,
     record::{
-        Ended, PAGE_FILE, Part, PlanRecord, RECORD_FILE, Record, SAMPLES_FILE, SCHEMA, Session,
-        SuiteRecord, boot, commit, sha256_hex,
+        PAGE_FILE, PlanRecord, RECORD_FILE, Record, SAMPLES_FILE, SCHEMA, SuiteRecord, read_commit,
+        sha256_hex,
     },
-    samples::{
-        Sample, Slice,
-        journal::{Journal, Journaled, Line, read_journal},
-    },
+    samples::journal::{Journal, JournalContent, Line, read_journal},
     suite::Suite,
-    suites::SuiteText,
-    validity::Validity,
 };
-
-/// What to run, and everything that only the program knows.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// The suite.
-    pub suite: SuiteText,
-    /// Quick or full.
-    pub effort: Effort,
-    /// Blocks of every bench, instead of the suite's.
-    pub blocks: Option<u32>,
-    /// The plan's seed, instead of the suite's.
-    pub seed: Option<u64>,
-    /// Values for the suite's `[vars]`, instead of its own.
-    pub vars: Vec<(String, String)>,
-    /// Which part of the suite; the default is all of it.
-    pub part: Part,
-    /// A folder without a record; made where it is missing.
-    pub out: PathBuf,
-    /// The exact command line, for the record.
-    pub command: Vec<String>,
-    /// The program's version.
-    pub version: String,
-    /// Wall clock at the start.
-    pub started_unix_s: u64,
-    /// Where programs are found.
-    pub programs: Programs,
-}
-
-/// What a run leaves behind.
-#[derive(Clone, Debug)]
-pub struct Outcome {
-    /// The record, as written.
-    pub record: Record,
-    /// Path of `record.json`.
-    pub record_path: PathBuf,
-    /// Path of `report.html`.
-    pub page_path: PathBuf,
-}
 
 /// Sets the flag at the first SIGINT or SIGTERM; a second one ends the process. Its journal is
 /// then the record.
@@ -102,13 +61,13 @@ pub fn run(
     on_progress: &mut dyn FnMut(&Progress),
 ) -> Result<Outcome, BenchError> {
     let suite = Suite::parse(&options.suite.name, &options.suite.text)?;
-    check(&suite, options)?;
-    keep_earlier(&options.out)?;
+    check_options(&suite, options)?;
+    move_earlier_run(&options.out)?;
     std::fs::create_dir_all(&options.out).map_err(BenchError::io("create", &options.out))?;
-    let record = planned(options, &suite);
+    let record = plan_record(options, &suite);
     let mut journal = Journal::create(&options.out.join(SAMPLES_FILE))?;
-    journal.put([Line::Run(Box::new(record.clone()))])?;
-    running::measure(options, &suite, Journaled::new(record), journal, cancel, on_progress)
+    journal.append(&[Line::Run(Box::new(record.clone()))])?;
+    measure(options, &suite, JournalContent::new(record), journal, cancel, on_progress)
 }
 
 /// Goes on with an interrupted or killed run of the same plan on the same machine; where there is
@@ -122,12 +81,12 @@ pub fn resume(
     on_progress: &mut dyn FnMut(&Progress),
 ) -> Result<Outcome, BenchError> {
     let suite = Suite::parse(&options.suite.name, &options.suite.text)?;
-    check(&suite, options)?;
+    check_options(&suite, options)?;
     let path = options.out.join(SAMPLES_FILE);
     let record = options.out.join(RECORD_FILE);
     if !path.exists() {
         if record.exists() {
-            return Err(refused("the run", "one that was interrupted", "a whole record"));
+            return Err(resume_error("the run", "interrupted", "complete"));
         }
         return run(options, cancel, on_progress);
     }
@@ -138,15 +97,15 @@ pub fn resume(
         if empty && !record.exists() {
             return run(options, cancel, on_progress);
         }
-        return Err(refused("the journal", "one of layout 2", "another"));
+        return Err(resume_error("the journal", "one of layout 2", "of another layout"));
     };
-    refuse_another(&had.record, &planned(options, &suite))?;
+    refuse_another(&had.record, &plan_record(options, &suite))?;
     let journal = Journal::reopen(&path, had.length)?;
     // The journal holds all that they hold, and is what counts from here on.
     for name in [RECORD_FILE, PAGE_FILE] {
         let _ = std::fs::remove_file(options.out.join(name));
     }
-    running::measure(options, &suite, had, journal, cancel, on_progress)
+    measure(options, &suite, had, journal, cancel, on_progress)
 }
 
 /// A first line is never shorter: it holds the suite.
@@ -159,7 +118,7 @@ const EMPTY_JOURNAL_BYTES: u64 = 256;
 /// When the record cannot be read, or record or page cannot be written.
 pub fn report(folder: &Path) -> Result<Outcome, BenchError> {
     let Loaded { mut record, samples, slices, path, .. } = Loaded::read(folder)?;
-    let suite = Suite::parse(&record.suite.name, &record.suite.text)?;
+    let suite = record.parse_suite()?;
     record.fill(&suite, &samples, &slices);
     let folder = path.parent().unwrap_or(Path::new(""));
     if !path.exists() {
@@ -170,7 +129,7 @@ pub fn report(folder: &Path) -> Result<Outcome, BenchError> {
 }
 
 /// A record is never overwritten: what an earlier run left moves to `earlier/N`.
-fn keep_earlier(out: &Path) -> Result<(), BenchError> {
+fn move_earlier_run(out: &Path) -> Result<(), BenchError> {
     let left = [RECORD_FILE, SAMPLES_FILE, PAGE_FILE, "log"];
     if !left.iter().any(|name| out.join(name).exists()) {
         return Ok(());
@@ -186,7 +145,7 @@ fn keep_earlier(out: &Path) -> Result<(), BenchError> {
     Ok(())
 }
 
-fn check(suite: &Suite, options: &Options) -> Result<(), BenchError> {
+fn check_options(suite: &Suite, options: &Options) -> Result<(), BenchError> {
     let unknown = |name: &&String| !suite.benches.iter().any(|bench| bench.name == **name);
     if let Some(name) = options.part.benches.iter().find(unknown) {
         return Err(BenchError::SuiteMeaning {
@@ -202,20 +161,17 @@ fn check(suite: &Suite, options: &Options) -> Result<(), BenchError> {
 }
 
 /// The record before anything is measured.
-fn planned(options: &Options, suite: &Suite) -> Record {
+fn plan_record(options: &Options, suite: &Suite) -> Record {
     let about = &suite.suite;
     let seed = options.seed.unwrap_or(about.seed);
     let sha256 = sha256_hex(&options.suite.text);
-    let mut plan = PlanRecord {
-        sha256: String::new(),
-        part: options.part.clone(),
-        vars: options.vars.iter().cloned().collect(),
-    };
+    let vars = options.vars.iter().cloned().collect();
+    let mut plan = PlanRecord { part: options.part.clone(), vars, ..PlanRecord::default() };
     plan.sha256 = plan.hash(&sha256, options.effort, seed, options.blocks);
     Record {
         schema: SCHEMA,
         version: options.version.clone(),
-        commit: commit(),
+        commit: read_commit(),
         command: options.command.clone(),
         suite: SuiteRecord {
             name: about.name.clone(),
@@ -228,34 +184,12 @@ fn planned(options: &Options, suite: &Suite) -> Record {
         seed,
         blocks_asked: options.blocks,
         started_unix_s: options.started_unix_s,
-        wall_s: 0.0,
-        partial: None,
         machine: Machine::read(&options.out),
-        arms: Vec::new(),
-        services: Vec::new(),
-        not_run: Vec::new(),
-        voids: Vec::new(),
-        validity: Validity::NotJudged { reason: "no row was computed".into() },
-        rows: Vec::new(),
-        figures: Vec::new(),
         seed_figures: suite.seed_figures.clone(),
         answers: suite.answers.clone(),
         quoted: suite.quoted.clone(),
         plan,
-        sessions: Vec::new(),
-        cut: Vec::new(),
-        slices: Vec::new(),
-    }
-}
-
-/// A session that starts now. Until it says otherwise it was killed.
-fn session(options: &Options) -> Session {
-    Session {
-        started_unix_s: options.started_unix_s,
-        wall_s: 0.0,
-        boot: boot(),
-        ended: Ended::Killed,
-        command: options.command.clone(),
+        ..Record::default()
     }
 }
 
@@ -284,24 +218,11 @@ fn refuse_another(had: &Record, now: &Record) -> Result<(), BenchError> {
     let mut pairs: Vec<_> = of(had).into_iter().zip(of(now).map(|(_, now)| now)).collect();
     pairs.push((("the commit", commits.0), commits.1));
     match pairs.into_iter().find(|((_, had), now)| had != now) {
-        Some(((what, had), now)) => Err(refused(what, &had, &now)),
+        Some(((what, had), now)) => Err(resume_error(what, &had, &now)),
         None => Ok(()),
     }
 }
 
-fn refused(what: &'static str, wanted: &str, got: &str) -> BenchError {
+fn resume_error(what: &'static str, wanted: &str, got: &str) -> BenchError {
     BenchError::Resume { what, wanted: wanted.to_owned(), got: got.to_owned() }
-}
-
-fn write_page(
-    folder: &Path,
-    record: &Record,
-    samples: &[Sample],
-    slices: &[Slice],
-) -> Result<PathBuf, BenchError> {
-    let path = folder.join(PAGE_FILE);
-    let shown = page::view::RecordView::new(record, samples, slices, folder.join(RECORD_FILE));
-    std::fs::write(&path, page::write_html(&[shown], &[]))
-        .map_err(BenchError::io("write", &path))?;
-    Ok(path)
 }

@@ -16,7 +16,9 @@ use crate::{
 };
 
 /// Which run of which arm: what pairs are made by.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema, Serialize)]
+#[derive(
+    Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema, Serialize,
+)]
 pub(crate) struct Place {
     pub(crate) bench: String,
     pub(crate) case: String,
@@ -28,7 +30,7 @@ pub(crate) struct Place {
 }
 
 /// One request.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 pub(crate) struct Sample {
     #[serde(flatten)]
     pub(crate) place: Place,
@@ -97,13 +99,6 @@ pub(crate) struct Slice {
     /// Why this slice gives no pair.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) void: Option<String>,
-}
-
-impl Default for Place {
-    fn default() -> Self {
-        let (bench, case, arm) = (String::new(), String::new(), String::new());
-        Self { bench, case, block: 0, arm, twin: false }
-    }
 }
 
 fn is_zero(number: &u32) -> bool {

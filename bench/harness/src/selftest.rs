@@ -16,7 +16,8 @@ use self::finding::Finding;
 use crate::{
     error::BenchError,
     host::quiet::spin,
-    protocol::{FromArm, Hello, PROTOCOL, SampleMessage, ToArm},
+    own_arm::{answer_runs, end_of_run},
+    protocol::{FromArm, SampleMessage},
     record::Record,
     rows::row::{Outcome, Row},
     suites::SuiteText,
@@ -33,35 +34,13 @@ const FOUND_WITHIN: f64 = 0.01;
 /// The number of a run is the least of many spins shorter than a scheduler's slice, so that the
 /// test can be passed on a machine that compiles meanwhile: it tests the instrument, not the quiet.
 pub fn selftest_suite() -> SuiteText {
-    let arm = |name: &str, delay: f64, says: &str| {
-        format!(
-            "[[arm]]\nname = \"{name}\"\nlabel = \"{says}\"\n\
-             command = [\"confide\", \"bench\", \"spin-arm\", \"--delay\", \"{delay}\"]\n\
-             description = \"fixed arithmetic, {says}\"\nprotects = \"nobody: an empty arm\"\n"
-        )
-    };
-    let text = format!(
-        "[suite]\nname = \"selftest\"\ntitle = \"The instrument under test\"\n\
-         layer = \"instrument\"\n\
-         about = \"Known delays of 2 and 5 % must be found and one of 0 % must not.\"\nseed = 20260101\n\
-         {}{}{}{}\
-         [[bench]]\nname = \"spin\"\nmodel = \"spin\"\nload = \"closed\"\n\
-         arms = [\"spin\", \"spin-same\", \"spin-slower-by-2\", \"spin-slow\"]\nrequests = 80\n\
-         blocks = {{ quick = 30, full = 60 }}\nparams = {{ steps = 40000 }}\n\
-         expect = {{ steps = \"{{steps}}\" }}\n\
-         [[bench.metric]]\nname = \"spin_ms\"\nlabel = \"spin\"\nstat = \"min\"\nheadline = true\n",
-        arm("spin", 0.0, "no delay"),
-        arm("spin-same", 0.0, "a delay of 0 %"),
-        arm("spin-slower-by-2", 0.02, "a delay of 2 %"),
-        arm("spin-slow", 0.05, "a delay of 5 %"),
-    );
-    SuiteText { name: "selftest".into(), text }
+    SuiteText { name: "selftest".into(), text: include_str!("selftest/suite.toml").into() }
 }
 
 /// Judges a record of [`selftest_suite`]: processes that spin, on this machine.
-pub fn measured(record: &Record) -> Vec<Finding> {
+pub fn judge_selftest(record: &Record) -> Vec<Finding> {
     let row = |arm: &str| record.rows.iter().find(|row| row.arm == arm && !row.twin);
-    let mut findings = vec![aa(record), without_delay(row("spin-same"))];
+    let mut findings = vec![judge_aa(record), judge_no_delay(row("spin-same"))];
     for (arm, delay) in KNOWN_DELAYS {
         let name = format!("real processes, a delay of {} %", delay * 100.0);
         findings.push(match row(arm) {
@@ -72,7 +51,7 @@ pub fn measured(record: &Record) -> Vec<Finding> {
     findings
 }
 
-fn aa(record: &Record) -> Finding {
+fn judge_aa(record: &Record) -> Finding {
     let name = "real processes, A/A";
     match &record.validity {
         Validity::Invalid { reasons } => Finding::new(name, false, reasons.join("; ")),
@@ -83,10 +62,10 @@ fn aa(record: &Record) -> Finding {
     }
 }
 
-fn without_delay(row: Option<&Row>) -> Finding {
+fn judge_no_delay(row: Option<&Row>) -> Finding {
     let name = "real processes, no delay";
     let Some(row) = row else { return Finding::new(name, false, "the arm has no row") };
-    let found = matches!(row.outcome, Outcome::Above | Outcome::Below);
+    let found = matches!(row.outcome, Outcome::AboveMargin | Outcome::BelowMargin);
     Finding::new(name, !found, crate::rows::text::cost(row))
 }
 
@@ -100,7 +79,7 @@ fn judge_delay(name: String, row: &Row, delay: f64) -> Finding {
     let is_found = ends.low > 1.0 && is_near;
     let covers = (ends.low_999..=ends.high_999).contains(&truth);
     if !is_found && covers && ends.high / ends.low > truth {
-        return Finding::undecided(
+        return Finding::new_undecided(
             name,
             format!("{says}, an interval that is wider than the delay"),
         );
@@ -108,45 +87,20 @@ fn judge_delay(name: String, row: &Row, delay: f64) -> Finding {
     Finding::new(name, is_found, says)
 }
 
-/// A whole arm: fixed arithmetic, then waiting for `delay` times what the arithmetic took. Reads
+/// An arm that does fixed arithmetic, then waits for `delay` times what the arithmetic took. Reads
 /// runs from `input` until it ends.
 ///
 /// # Errors
-/// When the input is no line of the protocol, or input or output fail.
-pub fn spin_arm(delay: f64, input: impl BufRead, mut output: impl Write) -> Result<(), BenchError> {
-    let mut say = |message: &FromArm| {
-        let text = serde_json::to_string(message).map_err(std::io::Error::from);
-        text.and_then(|text| writeln!(output, "{text}").and_then(|()| output.flush()))
-            .map_err(BenchError::io("write", "standard output"))
-    };
-    say(&FromArm::Hello(Hello {
-        protocol: PROTOCOL,
-        arm: format!("spin, delayed by {} %", delay * 100.0),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        simulated: false,
-        guarantee: Some("none".into()),
-        threads: 1,
-        note: None,
-        warming: true,
-        cannot: None,
-    }))?;
-    for line in input.lines() {
-        let line = line.map_err(BenchError::io("read", "standard input"))?;
-        let Ok(ToArm::Run { id, requests, params, .. }) = serde_json::from_str(&line) else {
-            return Ok(());
-        };
+/// When input or output fail.
+pub fn spin_arm(delay: f64, input: impl BufRead, output: impl Write) -> Result<(), BenchError> {
+    let name = format!("spin, delayed by {} %", delay * 100.0);
+    answer_runs(name, input, output, |id, requests, params| {
         let Some(steps) = params.get("steps").and_then(Value::as_u64) else {
-            say(&FromArm::Error { id, reason: "wanted a param steps".into() })?;
-            continue;
+            return vec![FromArm::Error { id, reason: "wanted a param steps".into() }];
         };
-        let samples: Vec<SampleMessage> =
-            (0..requests).map(|_| spin_once(id, steps, delay)).collect();
-        for sample in samples {
-            say(&FromArm::Sample(sample))?;
-        }
-        say(&FromArm::Done(Box::new(crate::protocol::Done { id, ..Default::default() })))?;
-    }
-    Ok(())
+        let samples = (0..requests).map(|_| FromArm::Sample(spin_once(id, steps, delay)));
+        samples.chain([end_of_run(id)]).collect()
+    })
 }
 
 fn spin_once(id: u64, steps: u64, delay: f64) -> SampleMessage {
@@ -162,11 +116,7 @@ fn spin_once(id: u64, steps: u64, delay: f64) -> SampleMessage {
         id,
         metrics: [("spin_ms".to_owned(), spin_ms)].into(),
         answer: Some(json!({ "steps": steps })),
-        round_trips: None,
-        cpu_s: None,
-        at_s: None,
-        simulated: false,
-        error: None,
+        ..SampleMessage::default()
     }
 }
 
@@ -184,7 +134,7 @@ mod tests {
     #[test]
     fn on_fixed_seeds_known_delays_are_found_and_one_of_0_percent_is_not() {
         for seed in 1..=20 {
-            for finding in measured(&synthetic(seed, [0.0, 0.0, 0.0, 0.02, 0.05])) {
+            for finding in judge_selftest(&synthetic(seed, [0.0, 0.0, 0.0, 0.02, 0.05])) {
                 assert!(finding.passed, "seed {seed}: {}", finding.line());
             }
         }
@@ -194,14 +144,18 @@ mod tests {
     fn noise_above_a_delay_leaves_it_undecided_and_excuses_no_wrong_answer() {
         let mut undecided = 0;
         for seed in 1..=20 {
-            let noisy = measured(&noisy_synthetic(seed, 0.2, [0.0, 0.0, 0.0, 0.02, 0.05]));
+            let noisy = judge_selftest(&noisy_synthetic(seed, 0.2, [0.0, 0.0, 0.0, 0.02, 0.05]));
             let of = |delay: &str| noisy.iter().find(|one| one.name.ends_with(delay)).unwrap();
-            assert!(!of("a delay of 2 %").failed(), "seed {seed}: {}", of("a delay of 2 %").line());
+            assert!(
+                !of("a delay of 2 %").has_failed(),
+                "seed {seed}: {}",
+                of("a delay of 2 %").line()
+            );
             undecided += usize::from(!of("a delay of 2 %").decided);
             // A delay of 30 % that was taken for one of 5 % is wrong in any noise.
-            let wrong = measured(&noisy_synthetic(seed, 0.2, [0.0, 0.0, 0.0, 0.02, 0.3]));
+            let wrong = judge_selftest(&noisy_synthetic(seed, 0.2, [0.0, 0.0, 0.0, 0.02, 0.3]));
             let wrong = wrong.iter().find(|one| one.name.ends_with("a delay of 5 %")).unwrap();
-            assert!(wrong.failed(), "seed {seed}: {}", wrong.line());
+            assert!(wrong.has_failed(), "seed {seed}: {}", wrong.line());
         }
         assert!(undecided >= 15, "{undecided} of 20");
     }
@@ -209,7 +163,7 @@ mod tests {
     #[test]
     fn a_delay_where_there_should_be_none_fails_the_self_test() {
         let failed = |delays| -> Vec<String> {
-            let findings = measured(&synthetic(1, delays));
+            let findings = judge_selftest(&synthetic(1, delays));
             findings.into_iter().filter(|one| !one.passed).map(|one| one.name).collect()
         };
         assert_eq!(failed([0.0, 0.0, 0.05, 0.02, 0.05]), ["real processes, no delay"]);
@@ -273,7 +227,7 @@ mod tests {
             }
         }
         let judged = crate::rows::judge(&suite, crate::plan::Effort::Quick, &[], &slices);
-        Record::bare(judged)
+        Record::from_rows(judged)
     }
 
     #[test]

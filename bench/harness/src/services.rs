@@ -11,8 +11,8 @@ use serde_json::Value;
 
 use crate::{
     error::BenchError,
-    process::{LineProcess, run_to_end, tail},
-    programs::{Names, Programs},
+    process::{LineProcess, last_line, run_to_end},
+    programs::{Programs, Variables},
     record::ServiceRecord,
     suite::{Command, Suite},
 };
@@ -45,7 +45,7 @@ impl<'a> Services<'a> {
     }
 
     /// Runs every `[[prepare]]`.
-    pub(crate) fn prepare(&self, names: &Names, stop: &AtomicBool) -> Result<(), BenchError> {
+    pub(crate) fn prepare(&self, names: &Variables, stop: &AtomicBool) -> Result<(), BenchError> {
         for prepare in &self.suite.prepares {
             let (program, args) = argv(self.programs, names, &prepare.name, &prepare.command)?;
             let log = self.log.join(format!("{}.log", prepare.name));
@@ -60,17 +60,17 @@ impl<'a> Services<'a> {
     pub(crate) fn start_for(
         &mut self,
         commands: &[&[String]],
-        names: &mut Names,
+        names: &mut Variables,
         stop: &AtomicBool,
     ) -> Result<Vec<bool>, BenchError> {
         let mut needed = Vec::new();
         let mut tainted = Vec::new();
         for command in commands {
-            let mine = self.needed(command, names);
+            let mine = self.needed_services(command, names);
             tainted.push(mine.iter().any(|service| service.simulated));
             needed.extend(mine.into_iter().map(|service| service.name.clone()));
         }
-        self.tell(names);
+        self.add_ready_fields(names);
         let suite = self.suite;
         for service in suite.services.iter().filter(|service| needed.contains(&service.name)) {
             if !self.running.iter().any(|(name, _)| *name == service.name) {
@@ -81,7 +81,7 @@ impl<'a> Services<'a> {
     }
 
     /// What runs already is known to every later bench.
-    fn tell(&self, names: &mut Names) {
+    fn add_ready_fields(&self, names: &mut Variables) {
         let runs = |name: &str| self.running.iter().any(|(running, _)| running == name);
         for record in self.records.iter().filter(|record| runs(&record.name)) {
             for (field, value) in &record.ready {
@@ -92,14 +92,14 @@ impl<'a> Services<'a> {
     }
 
     /// Process ids of all that run.
-    pub(crate) fn ids(&self) -> Vec<u32> {
+    pub(crate) fn process_ids(&self) -> Vec<u32> {
         self.running.iter().map(|(_, process)| process.id()).collect()
     }
 
     /// Asks all of them to end, then waits for the last started first.
     pub(crate) fn end(&mut self) {
         for (_, process) in &self.running {
-            process.ask_to_end();
+            process.terminate();
         }
         while let Some((_, process)) = self.running.pop() {
             process.end();
@@ -107,15 +107,14 @@ impl<'a> Services<'a> {
     }
 
     /// The services a command speaks of, and those that they speak of.
-    fn needed(&self, command: &[String], names: &Names) -> Vec<&'a Command> {
+    fn needed_services(&self, command: &[String], names: &Variables) -> Vec<&'a Command> {
         let mut found: Vec<&'a Command> = Vec::new();
         let mut open: Vec<String> = command.to_vec();
         while let Some(text) = open.pop() {
-            for name in names.mentioned(&text) {
-                let Some((service, _)) = name.split_once('.') else { continue };
-                let Some(service) = self.suite.services.iter().find(|s| s.name == service) else {
-                    continue;
-                };
+            for name in names.mentioned_names(&text) {
+                let prefix = name.split_once('.').map(|(prefix, _)| prefix);
+                let is_meant = |service: &&Command| prefix == Some(&*service.name);
+                let Some(service) = self.suite.services.iter().find(is_meant) else { continue };
                 if !found.iter().any(|known| known.name == service.name) {
                     found.push(service);
                     open.extend(service.command.iter().cloned());
@@ -128,7 +127,7 @@ impl<'a> Services<'a> {
     fn start(
         &mut self,
         service: &Command,
-        names: &mut Names,
+        names: &mut Variables,
         stop: &AtomicBool,
     ) -> Result<(), BenchError> {
         let name = &service.name;
@@ -138,8 +137,8 @@ impl<'a> Services<'a> {
         let mut process =
             LineProcess::start(&program, &args, &log).map_err(|error| fail(error.to_string()))?;
         let line = process
-            .line(Instant::now() + Duration::from_secs(service.ready_s.into()), stop)
-            .map_err(|no| fail(format!("{no}; last words: {}", tail(&log))))?;
+            .read_line(Instant::now() + Duration::from_secs(service.ready_s.into()), stop)
+            .map_err(|no| fail(format!("{no}; last words: {}", last_line(&log))))?;
         let ready: BTreeMap<String, Value> =
             serde_json::from_str(&line).map_err(|error| fail(format!("ready line: {error}")))?;
         if ready.get("ready") != Some(&Value::Bool(true)) {
@@ -155,7 +154,7 @@ impl<'a> Services<'a> {
         });
         self.running.push((name.clone(), process));
         self.programs_run.insert(program);
-        self.tell(names);
+        self.add_ready_fields(names);
         Ok(())
     }
 }
@@ -169,20 +168,16 @@ impl Drop for Services<'_> {
 /// The program and filled arguments of a command.
 pub(crate) fn argv(
     programs: &Programs,
-    names: &Names,
+    names: &Variables,
     place: &str,
     command: &[String],
 ) -> Result<(PathBuf, Vec<String>), BenchError> {
     let mut words = Vec::new();
     for word in command {
         // A word that is one variable may hold several words, or none.
-        match names.variable(word) {
-            Some(several) => {
-                for word in several.split_whitespace() {
-                    words.push(names.fill(word, place)?);
-                }
-            }
-            None => words.push(names.fill(word, place)?),
+        let several = names.variable(word).map(|text| text.split_whitespace().collect());
+        for word in several.unwrap_or_else(|| vec![word.as_str()]) {
+            words.push(names.fill(word, place)?);
         }
     }
     let first = words.first().cloned().unwrap_or_default();

@@ -13,7 +13,7 @@ use crate::{
     published::{AnswerTable, Quoted},
 };
 
-use self::bench::{Bench, Params, Var};
+use self::bench::{Bench, Params, Var, ensure};
 
 /// A service that takes longer to be ready is broken.
 const READY_S_MAX: u32 = 900;
@@ -78,7 +78,7 @@ pub(crate) struct Command {
     #[serde(default)]
     pub(crate) simulated: bool,
     /// Seconds within which a service says that it is ready, where 30 are too few: it loads a model.
-    #[serde(default = "thirty")]
+    #[serde(default = "default_ready_s")]
     pub(crate) ready_s: u32,
 }
 
@@ -175,120 +175,94 @@ impl Suite {
         bench.layer.as_deref().or(self.suite.layer.as_deref())
     }
 
+    /// Checks what the parser cannot; the error is the table that is wrong, and what is wrong with it.
     fn check(&self) -> Result<(), (String, String)> {
-        let wrong = |place: &str, message: String| Err((place.to_owned(), message));
-        let commands = self.prepares.iter().chain(&self.services);
-        let names = commands.clone().map(|c| (&c.name, &c.command));
-        let names = names.chain(self.arms.iter().map(|a| (&a.name, &a.command)));
+        let at = |place: &str| {
+            let place = place.to_owned();
+            move |message| (place, message)
+        };
+        let commands = self.prepares.iter().chain(&self.services).map(|c| (&c.name, &c.command));
         let mut seen = BTreeSet::new();
-        for (name, command) in names {
-            if !seen.insert(name) {
-                return wrong(name, "this name is used twice".into());
-            }
-            if command.is_empty() {
-                return wrong(name, "command is empty".into());
-            }
+        for (name, command) in commands.chain(self.arms.iter().map(|a| (&a.name, &a.command))) {
+            ensure(seen.insert(name), || "this name is used twice".into()).map_err(at(name))?;
+            ensure(!command.is_empty(), || "command is empty".into()).map_err(at(name))?;
         }
-        if let Some(slow) = self.services.iter().find(|s| !(1..=READY_S_MAX).contains(&s.ready_s)) {
-            return wrong(&slow.name, format!("ready_s must be from 1 to {READY_S_MAX}"));
+        for service in &self.services {
+            let is_possible = (1..=READY_S_MAX).contains(&service.ready_s);
+            let message = || format!("ready_s must be from 1 to {READY_S_MAX}");
+            ensure(is_possible, message).map_err(at(&service.name))?;
         }
         for arm in &self.arms {
-            let wrongly = arm.needs.as_ref().and_then(Needs::wrong);
-            if let Some(message) = wrongly {
-                return wrong(&arm.name, message);
-            }
+            let mistake = arm.needs.as_ref().and_then(Needs::find_mistake);
+            mistake.map_or(Ok(()), Err).map_err(at(&arm.name))?;
         }
         let mut seen = BTreeSet::new();
         for bench in &self.benches {
-            if !seen.insert(&bench.name) {
-                return wrong(&bench.name, "this name is used twice".into());
-            }
-            self.check_bench(bench).map_err(|message| (bench.name.clone(), message))?;
+            let is_new = seen.insert(&bench.name);
+            ensure(is_new, || "this name is used twice".into()).map_err(at(&bench.name))?;
+            self.check_bench(bench).map_err(at(&bench.name))?;
         }
         for subject in &self.subjects {
-            self.check_subject(subject).map_err(|message| (subject.words.clone(), message))?;
+            self.check_subject(subject).map_err(at(&subject.words))?;
         }
         for figure in &self.seed_figures {
-            let Some(bench) = self.benches.iter().find(|bench| bench.name == figure.bench) else {
-                return wrong("seed_figure", format!("no bench named {}", figure.bench));
-            };
-            if !bench.metrics.iter().any(|metric| metric.name == figure.metric) {
-                return wrong("seed_figure", format!("no metric named {}", figure.metric));
-            }
+            self.check_seed_figure(figure).map_err(at("seed_figure"))?;
         }
         for table in &self.answers {
-            table.check(&self.benches).map_err(|message| (table.title.clone(), message))?;
+            table.check(&self.benches).map_err(at(&table.title))?;
         }
-        for row in &self.quoted {
-            row.check(&self.benches).map_err(|message| ("quoted".to_owned(), message))?;
-        }
-        Ok(())
+        self.quoted.iter().try_for_each(|row| row.check(&self.benches)).map_err(at("quoted"))
+    }
+
+    fn check_seed_figure(&self, figure: &SeedFigure) -> Result<(), String> {
+        let known = self.bench(&figure.bench);
+        let bench = known.ok_or_else(|| format!("no bench named {}", figure.bench))?;
+        let is_known = bench.metrics.iter().any(|metric| metric.name == figure.metric);
+        ensure(is_known, || format!("no metric named {}", figure.metric))
     }
 
     fn check_subject(&self, subject: &Subject) -> Result<(), String> {
         for name in &subject.benches {
             let bench = self.bench(name).ok_or_else(|| format!("no bench named {name}"))?;
-            if !bench.arms.iter().any(|arm| subject.arms.contains(arm)) {
-                return Err(format!("bench {name} has none of its arms"));
-            }
+            let has_arm = bench.arms.iter().any(|arm| subject.arms.contains(arm));
+            ensure(has_arm, || format!("bench {name} has none of its arms"))?;
         }
-        match subject.arms.iter().find(|name| self.arm(name).is_none()) {
-            Some(name) => Err(format!("no arm named {name}")),
-            None => Ok(()),
-        }
+        subject.arms.iter().try_for_each(|name| self.check_arm_name(name))
+    }
+
+    fn check_arm_name(&self, name: &str) -> Result<(), String> {
+        ensure(self.arm(name).is_some(), || format!("no arm named {name}"))
     }
 
     fn check_bench(&self, bench: &Bench) -> Result<(), String> {
-        if bench.arms.is_empty() || bench.metrics.is_empty() {
-            return Err("wanted at least one arm and one metric".into());
-        }
+        let has_both = !bench.arms.is_empty() && !bench.metrics.is_empty();
+        ensure(has_both, || "wanted at least one arm and one metric".into())?;
         for (index, name) in bench.arms.iter().enumerate() {
-            if self.arm(name).is_none() {
-                return Err(format!("no arm named {name}"));
-            }
-            if bench.arms[..index].contains(name) {
-                return Err(format!("arm {name} is named twice; the A/A arm is added by itself"));
-            }
+            self.check_arm_name(name)?;
+            ensure(!bench.arms[..index].contains(name), || {
+                format!("arm {name} is named twice; the A/A arm is added by itself")
+            })?;
         }
-        if bench.requests == 0 || bench.deadline_s == 0 {
-            return Err("requests and deadline_s must be above 0".into());
+        let is_work = bench.requests > 0 && bench.deadline_s > 0;
+        ensure(is_work, || "requests and deadline_s must be above 0".into())?;
+        let is_enough = bench.blocks.quick != 1 && bench.blocks.full >= 2;
+        ensure(is_enough, || "an interval needs at least 2 blocks".into())?;
+        for name in bench.quick_grid.keys() {
+            let is_known = bench.grid.contains_key(name);
+            ensure(is_known, || format!("quick_grid names {name}, which grid does not"))?;
         }
-        if bench.blocks.quick == 1 || bench.blocks.full < 2 {
-            return Err("an interval needs at least 2 blocks".into());
-        }
-        if let Some(name) = bench.quick_grid.keys().find(|name| !bench.grid.contains_key(*name)) {
-            return Err(format!("quick_grid names {name}, which grid does not"));
-        }
-        if bench.grid.values().chain(bench.quick_grid.values()).any(Vec::is_empty) {
-            return Err("a list of the grid is empty".into());
-        }
-        if let Some(name) = &bench.requests_times
-            && !bench.grid.contains_key(name)
-            && !bench.params.contains_key(name)
-        {
-            return Err(format!("requests_times names {name}, which is no param"));
+        let is_empty = bench.grid.values().chain(bench.quick_grid.values()).any(Vec::is_empty);
+        ensure(!is_empty, || "a list of the grid is empty".into())?;
+        if let Some(name) = &bench.requests_times {
+            let is_param = bench.grid.contains_key(name) || bench.params.contains_key(name);
+            ensure(is_param, || format!("requests_times names {name}, which is no param"))?;
         }
         bench.fits.iter().try_for_each(|fit| fit.check(bench))?;
-        for metric in &bench.metrics {
-            if !(metric.margin > 0.0 && metric.margin < 1.0) {
-                return Err(format!("margin of {} must be between 0 and 1", metric.name));
-            }
-            if let Some(arm) = &metric.also_against
-                && !bench.arms.iter().skip(1).any(|known| known == arm)
-            {
-                return Err(format!("also_against names {arm}, which is no second arm"));
-            }
-            for arm in metric.adds_at_most.keys() {
-                if !bench.arms.contains(arm) {
-                    return Err(format!("adds_at_most names {arm}, which the bench does not"));
-                }
-            }
-        }
-        Ok(())
+        bench.metrics.iter().try_for_each(|metric| metric.check(bench))
     }
 }
 
-fn thirty() -> u32 {
+fn default_ready_s() -> u32 {
     30
 }
 

@@ -4,28 +4,17 @@ use std::{path::Path, sync::LazyLock};
 
 use crate::{error::BenchError, suite::Suite};
 
-const EMBEDDED: &[(&str, &str)] = &[
-    ("adapters", include_str!("../../suites/adapters.toml")),
-    ("batch", include_str!("../../suites/batch.toml")),
-    ("chat", include_str!("../../suites/chat.toml")),
-    ("collateral", include_str!("../../suites/collateral.toml")),
-    ("cpu", include_str!("../../suites/cpu.toml")),
-    ("empty", include_str!("../../suites/empty.toml")),
-    ("gateway", include_str!("../../suites/gateway.toml")),
-    ("generate", include_str!("../../suites/generate.toml")),
-    ("jitter", include_str!("../../suites/jitter.toml")),
-    ("llm", include_str!("../../suites/llm.toml")),
-    ("llm-gpu", include_str!("../../suites/llm-gpu.toml")),
-    ("main", include_str!("../../suites/main.toml")),
-    ("memory", include_str!("../../suites/memory.toml")),
-    ("nested", include_str!("../../suites/nested.toml")),
-    ("network", include_str!("../../suites/network.toml")),
-    ("peers", include_str!("../../suites/peers.toml")),
-    ("storage", include_str!("../../suites/storage.toml")),
-    ("tls-claims", include_str!("../../suites/tls-claims.toml")),
-    ("verify", include_str!("../../suites/verify.toml")),
-    ("zk", include_str!("../../suites/zk.toml")),
-];
+macro_rules! embed {
+    ($($name:literal)*) => {
+        &[$(($name, include_str!(concat!("../../suites/", $name, ".toml")))),*]
+    };
+}
+
+/// The embedded suites by name, in alphabetical order.
+const EMBEDDED: &[(&str, &str)] = embed!(
+    "adapters" "batch" "chat" "collateral" "cpu" "empty" "gateway" "generate" "jitter" "llm" "llm-gpu" "main"
+    "memory" "nested" "network" "peers" "storage" "tls-claims" "verify" "zk"
+);
 
 /// A suite longer than this is a mistake.
 const SUITE_BYTES_MAX: u64 = 1 << 20;
@@ -33,9 +22,9 @@ const SUITE_BYTES_MAX: u64 = 1 << 20;
 /// A suite before it is parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SuiteText {
-    /// Its name or path, as asked for.
+    /// The name or path by which it was asked for.
     pub name: String,
-    /// The TOML.
+    /// The TOML of the suite.
     pub text: String,
 }
 

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A pair or block that counts nowhere, and why.
+/// A slice or block that is left out of every estimate, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 pub(crate) struct Void {
     pub(crate) bench: String,
@@ -13,25 +13,31 @@ pub(crate) struct Void {
     pub(crate) reason: String,
 }
 
-/// What the A/A rows say of the run.
+/// The judgement of a run by its A/A rows.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case", tag = "outcome")]
 pub enum Validity {
     /// Every headline A/A row was judged, and no more failed than chance allows.
     Valid {
-        /// How many.
+        /// The number of headline A/A rows.
         judged: usize,
         /// How many of them lie outside their margin; the rows beside them are marked invalid.
         failed: usize,
     },
     /// The A/A rows found differences where there are none.
     Invalid {
-        /// Which, and how.
+        /// One reason for each row that failed.
         reasons: Vec<String>,
     },
     /// Nothing was found, but at least one row had too few blocks to be judged.
     NotJudged {
-        /// What was missing.
+        /// The reason why they were not judged.
         reason: String,
     },
+}
+
+impl Default for Validity {
+    fn default() -> Self {
+        Self::NotJudged { reason: "no row was computed".into() }
+    }
 }

@@ -119,7 +119,7 @@ fn measure_two(name: &str, a: &str, b: &str, tokens: u32, blocks: u32) -> Loaded
         command: vec!["test".into()],
         version: "test".into(),
         started_unix_s: 1_767_225_600,
-        programs: Programs::beside(folder.join("confide")),
+        programs: Programs::new(folder.join("confide")),
     };
     let outcome = run(&options, &AtomicBool::new(false), &mut |_| {}).unwrap();
     Loaded::read(outcome.record_path.parent().unwrap()).unwrap()

@@ -444,7 +444,7 @@ fn options(folder: &Path, a: &str, b: &str) -> Options {
         command: vec!["test".into()],
         version: "test".into(),
         started_unix_s: 1_767_225_600,
-        programs: Programs::beside(std::env::current_exe().unwrap()),
+        programs: Programs::new(std::env::current_exe().unwrap()),
     }
 }
 

@@ -203,7 +203,7 @@ fn all_suites_run_one_after_the_other_and_go_on_where_they_were_interrupted() {
         &mut |entry, _| ended.push(entry.suite.clone()),
     )
     .unwrap();
-    assert_eq!(states(&index), [State::Done, State::Partial, State::NotRun]);
+    assert_eq!(states(&index), [State::Completed, State::Partial, State::NotRun]);
     assert_eq!(ended, ["first", "second"]);
     assert_eq!(Index::read(&folder.join("all")).unwrap(), index);
     let first = std::fs::read(folder.join("all/first/record.json")).unwrap();
@@ -212,7 +212,7 @@ fn all_suites_run_one_after_the_other_and_go_on_where_they_were_interrupted() {
         run_all(&plan, &options, go_on, &stop, &mut |_| {}, &mut |_, _| {}).unwrap()
     };
     let index = again(true);
-    assert_eq!(states(&index), [State::Done; 3]);
+    assert_eq!(states(&index), [State::Completed; 3]);
     assert_eq!(index.folders(&folder.join("all")).len(), 3);
     assert_eq!(std::fs::read(folder.join("all/first/record.json")).unwrap(), first);
     // Without going on, everything runs anew and what was there is kept.
@@ -229,7 +229,7 @@ fn a_suite_that_cannot_run_does_not_keep_the_others_from_it() {
     let options = Options { out: folder.join("all"), ..options(folder) };
     let stop = AtomicBool::new(false);
     let index = run_all(&plan, &options, false, &stop, &mut |_| {}, &mut |_, _| {}).unwrap();
-    assert_eq!(states(&index), [State::Failed, State::Done, State::Done]);
+    assert_eq!(states(&index), [State::Failed, State::Completed, State::Completed]);
     assert!(index.suites[0].reason.as_ref().unwrap().contains("preparation no failed"));
 }
 
@@ -360,7 +360,7 @@ fn options(folder: &Path) -> Options {
         command: vec!["test".into()],
         version: "test".into(),
         started_unix_s: 1_767_225_600,
-        programs: Programs::beside(std::env::current_exe().unwrap()),
+        programs: Programs::new(std::env::current_exe().unwrap()),
     }
 }
 

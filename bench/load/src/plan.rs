@@ -102,7 +102,7 @@ impl Lengths {
     fn draw(self, random: &mut Random) -> u32 {
         let span = u64::from(self.max) - u64::from(self.min) + 1;
         // Below a span of 32-bit numbers.
-        self.min + random.below(span) as u32
+        self.min + random.next_below(span) as u32
     }
 }
 
@@ -174,7 +174,7 @@ impl Plan {
             if number > 0 {
                 text.push(' ');
             }
-            text.push_str(WORDS[random.below(WORDS.len() as u64) as usize]);
+            text.push_str(WORDS[random.next_below(WORDS.len() as u64) as usize]);
         }
         text
     }

@@ -1,6 +1,6 @@
 //! The figures of one side: one list of blocks per cluster, and what their rows say.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use confide_estimate::{mean, quantile};
 use serde::Serialize;
@@ -10,7 +10,6 @@ use super::scope::{ComparedCase, Place};
 use crate::{
     loaded::Loaded,
     rows::{
-        judge,
         row::{Aa, Note, Row},
         runs::Runs,
     },
@@ -63,18 +62,17 @@ pub(crate) struct Side {
 impl<'a> Figures<'a> {
     pub(super) fn new(suite: &Suite, side: &'a [Loaded]) -> Self {
         let of = |loaded: &'a Loaded| {
-            let (samples, slices) = (&loaded.samples, &loaded.slices);
-            let rows = judge(suite, loaded.record.effort, samples, slices).rows;
-            JudgedRecord { loaded, runs: Runs::new(samples, slices), rows }
+            let runs = Runs::new(&loaded.samples, &loaded.slices);
+            JudgedRecord { loaded, runs, rows: loaded.judge(suite).rows }
         };
         Self { records: side.iter().map(of).collect() }
     }
 
-    pub(super) fn of(&self, one: &ComparedCase<'_>) -> Gathered {
+    pub(super) fn gather(&self, one: &ComparedCase<'_>) -> Gathered {
         let mut gathered = Gathered::default();
         let mut clusters: BTreeMap<String, Vec<f64>> = BTreeMap::new();
         for (number, record) in self.records.iter().enumerate() {
-            for run in record.runs.of(one.bench, one.case, one.arm, false) {
+            for run in record.runs.valid_runs(one.bench, one.case, one.arm, false) {
                 let Some(value) = run.value(one.metric) else { continue };
                 let session = record.loaded.record.sessions.get(run.slice.session as usize);
                 // Two records of one boot are one cluster; where no boot is told, each is its own.
@@ -93,13 +91,8 @@ impl<'a> Figures<'a> {
     /// The answers of one arm, by record and block.
     pub(super) fn answers(&self, one: &ComparedCase<'_>) -> Vec<BTreeMap<u32, Vec<Value>>> {
         let of = |record: &JudgedRecord<'_>| {
-            let runs = record.runs.of(one.bench, one.case, one.arm, false);
-            let answers = runs.into_iter().map(|run| {
-                let samples = run.samples.iter().filter_map(|sample| sample.answer.clone());
-                let all = samples.chain(run.slice.answer.clone()).collect();
-                (run.slice.place.block, all)
-            });
-            answers.collect()
+            let runs = record.runs.valid_runs(one.bench, one.case, one.arm, false);
+            runs.into_iter().map(|run| (run.slice.place.block, run.answers())).collect()
         };
         self.records.iter().map(of).collect()
     }
@@ -108,7 +101,7 @@ impl<'a> Figures<'a> {
     pub(super) fn work(&self, one: &ComparedCase<'_>) -> BTreeMap<String, f64> {
         let mut all: BTreeMap<String, Vec<f64>> = BTreeMap::new();
         for record in &self.records {
-            for run in record.runs.of(one.bench, one.case, one.arm, false) {
+            for run in record.runs.valid_runs(one.bench, one.case, one.arm, false) {
                 let of_samples = run.samples.iter().flat_map(|sample| &sample.metrics);
                 for (name, value) in of_samples.chain(&run.slice.metrics) {
                     if counts_work(name) {
@@ -146,10 +139,10 @@ impl Gathered {
                 self.notes.push(note.clone());
             }
         }
-        for mark in
-            row.marks.iter().filter(|mark| !self.marks.contains(mark)).cloned().collect::<Vec<_>>()
-        {
-            self.marks.push(mark);
+        for mark in &row.marks {
+            if !self.marks.contains(mark) {
+                self.marks.push(mark.clone());
+            }
         }
         if let Some(floor) = &row.floor {
             // Of several records the last stands for all: floors are shown, never judged.
@@ -162,13 +155,9 @@ impl Gathered {
     }
 
     pub(super) fn side(&self) -> Side {
-        let value = (!self.values.is_empty()).then(|| mean_of_means(&self.values, |value| value));
-        Side {
-            value,
-            blocks: self.blocks(),
-            clusters: self.values.len(),
-            twins: self.twins.clone(),
-        }
+        let clusters = self.values.len();
+        let value = (clusters > 0).then(|| mean_of_means(&self.values, |value| value));
+        Side { value, blocks: self.blocks(), clusters, twins: self.twins.clone() }
     }
 }
 
@@ -189,12 +178,8 @@ fn counts_work(name: &str) -> bool {
 /// Where a record's figures are from.
 pub(super) fn place(loaded: &Loaded) -> Place {
     let record = &loaded.record;
-    let calibrations: Vec<f64> = loaded
-        .slices
-        .iter()
-        .map(|slice| slice.quiet.calibration_us)
-        .filter(|us| *us > 0.0)
-        .collect();
+    let calibrations = loaded.slices.iter().map(|slice| slice.quiet.calibration_us);
+    let calibrations: Vec<f64> = calibrations.filter(|us| *us > 0.0).collect();
     Place {
         record: loaded.path.display().to_string(),
         suite: record.suite.name.clone(),
@@ -208,27 +193,21 @@ pub(super) fn place(loaded: &Loaded) -> Place {
 }
 
 /// What the first records of either side tell differently of their machines.
-pub(super) fn differs(a: &[Loaded], b: &[Loaded]) -> Vec<String> {
+pub(super) fn machine_differences(a: &[Loaded], b: &[Loaded]) -> Vec<String> {
     let facts = |side: &[Loaded]| {
         let machine = &side.first()?.record.machine;
         let mut facts = BTreeMap::new();
-        leaves("", &serde_json::to_value(machine).ok()?, &mut facts);
+        collect_leaves("", &serde_json::to_value(machine).ok()?, &mut facts);
         Some(facts)
     };
     let (Some(a), Some(b)) = (facts(a), facts(b)) else { return Vec::new() };
-    let absent = || "absent".to_owned();
-    let mut names: Vec<&String> = a.keys().chain(b.keys()).collect();
-    names.sort_unstable();
-    names.dedup();
-    let mut said: Vec<String> = names
-        .into_iter()
-        .filter(|name| a.get(*name) != b.get(*name))
-        .map(|name| {
-            let shown = |side: &BTreeMap<String, String>| {
-                side.get(name).map_or_else(absent, |text| cut(text))
-            };
-            format!("{name}: {} on A, {} on B", shown(&a), shown(&b))
-        })
+    let shown = |side: &BTreeMap<String, String>, name: &str| {
+        side.get(name).map_or_else(|| "absent".to_owned(), |text| shorten(text))
+    };
+    let names: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
+    let different = names.into_iter().filter(|name| a.get(*name) != b.get(*name));
+    let mut said: Vec<String> = different
+        .map(|name| format!("{name}: {} on A, {} on B", shown(&a, name), shown(&b, name)))
         .collect();
     let more = said.len().saturating_sub(DIFFERENCES_NAMED_MAX);
     if more > 0 {
@@ -238,21 +217,18 @@ pub(super) fn differs(a: &[Loaded], b: &[Loaded]) -> Vec<String> {
     said
 }
 
-fn cut(text: &str) -> String {
+fn shorten(text: &str) -> String {
     let short: String = text.chars().take(DIFFERENCE_CHARACTERS_MAX).collect();
     if short.len() < text.len() { format!("{short}…") } else { short }
 }
 
 /// Every leaf of a JSON value by its path.
-fn leaves(path: &str, value: &Value, found: &mut BTreeMap<String, String>) {
-    let below = |name: &str| match path {
-        "" => name.to_owned(),
-        _ => format!("{path}.{name}"),
-    };
+fn collect_leaves(path: &str, value: &Value, found: &mut BTreeMap<String, String>) {
     match value {
         Value::Object(fields) => {
             for (name, value) in fields {
-                leaves(&below(name), value, found);
+                let below = format!("{path}.{name}");
+                collect_leaves(below.trim_start_matches('.'), value, found);
             }
         }
         Value::Array(items) => {

@@ -12,7 +12,7 @@ use crate::{
         notes::is_cache_served,
         row::{Aa, Note},
     },
-    suite::{Suite, bench::Bench},
+    suite::bench::Bench,
     validity::Validity,
 };
 
@@ -35,29 +35,29 @@ pub enum Reason {
     DifferentParams,
     /// Closed loop against open loop: the one's latency repeats its rate (Little's law).
     DifferentLoad,
-    /// Another seed is other work.
+    /// The seeds differ, so the work does too.
     DifferentSeed,
-    /// Other versions of what was measured, or of the instrument.
+    /// The versions of what was measured, or of the instrument, differ.
     DifferentVersion,
     /// The A/A rows of a record found differences where there are none.
     Invalid,
     /// A record stopped before its plan was done.
     Partial,
-    /// Unlike machines: no ratio of theirs is an overhead.
+    /// The machines differ, so a ratio would not be an overhead.
     DifferentHardware,
     /// Only one side measured it.
     Missing,
     /// The A/A row beside the figure failed.
     AaFailed,
-    /// Answers, tokens or sizes differ: not the same work.
+    /// Answers, tokens or sizes differ, so the work was not the same.
     UnequalWork,
     /// The client used more than 80 % of its CPU: it was measured, not the server.
     ClientBound,
-    /// A percentile whose tail holds fewer than ten samples.
+    /// The figure is a percentile whose tail holds fewer than ten samples.
     WithoutTail,
-    /// An open load that waited for its answers.
+    /// The open load waited for its answers.
     NotOpen,
-    /// Reads that a cache answered.
+    /// A cache answered the reads.
     CacheServed,
     /// One side is simulated, the other is not.
     Simulated,
@@ -68,9 +68,9 @@ pub enum Reason {
 /// One refusal with what it is about.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Refusal {
-    /// The kind.
+    /// The kind of refusal.
     pub reason: Reason,
-    /// What differs, on which side.
+    /// What differs, and on which side.
     pub detail: String,
 }
 
@@ -87,8 +87,8 @@ impl std::fmt::Display for Refusal {
     }
 }
 
-/// What stops all of it.
-pub(super) fn of_records(a: &[Loaded], b: &[Loaded], options: &CompareOptions) -> Vec<Refusal> {
+/// Returns the reasons for which nothing can be compared.
+pub(super) fn refuse_records(a: &[Loaded], b: &[Loaded], options: &CompareOptions) -> Vec<Refusal> {
     let (Some(first), false) = (a.first(), b.is_empty()) else {
         let side = if a.is_empty() { "A" } else { "B" };
         return vec![Refusal::new(Reason::NoRecord, format!("side {side} has none"))];
@@ -116,14 +116,14 @@ pub(super) fn of_records(a: &[Loaded], b: &[Loaded], options: &CompareOptions) -
         }
     }
     for (side, loaded) in all.iter().skip(1) {
-        of_pair(first, side, loaded, options, &mut refused);
+        refuse_pair(first, side, loaded, options, &mut refused);
     }
     refused.dedup();
     refused
 }
 
-/// One record against the first of A.
-fn of_pair(
+/// Compares the settings of one record with those of the first record of A.
+fn refuse_pair(
     first: &Loaded,
     side: &str,
     other: &Loaded,
@@ -133,13 +133,10 @@ fn of_pair(
     let (one, two) = (&first.record, &other.record);
     if one.suite.text != two.suite.text {
         let before = refused.len();
-        let parsed = |loaded: &Loaded| {
-            Suite::parse(&loaded.record.suite.name, &loaded.record.suite.text).ok()
-        };
-        if let (Some(x), Some(y)) = (parsed(first), parsed(other)) {
+        if let (Ok(x), Ok(y)) = (one.parse_suite(), two.parse_suite()) {
             for bench in &x.benches {
-                if let Some(same) = y.benches.iter().find(|other| other.name == bench.name) {
-                    refused.extend(of_benches(bench, same, side));
+                if let Some(same) = y.bench(&bench.name) {
+                    refused.extend(refuse_benches(bench, same, side));
                 }
             }
         }
@@ -156,11 +153,11 @@ fn of_pair(
         refused.push(Refusal::new(Reason::DifferentSeed, detail));
     }
     if !options.dangerous_across_versions {
-        refused.extend(version(first, side, other));
+        refused.extend(refuse_versions(first, side, other));
     }
 }
 
-fn of_benches(one: &Bench, two: &Bench, side: &str) -> Vec<Refusal> {
+fn refuse_benches(one: &Bench, two: &Bench, side: &str) -> Vec<Refusal> {
     let mut refused = Vec::new();
     let name = &one.name;
     if one.model != two.model {
@@ -191,8 +188,8 @@ fn of_benches(one: &Bench, two: &Bench, side: &str) -> Vec<Refusal> {
     refused
 }
 
-/// Versions of the instrument and of every arm.
-fn version(first: &Loaded, side: &str, other: &Loaded) -> Vec<Refusal> {
+/// Compares the versions of the instrument and of every arm.
+fn refuse_versions(first: &Loaded, side: &str, other: &Loaded) -> Vec<Refusal> {
     let (one, two) = (&first.record, &other.record);
     let mut refused = Vec::new();
     let mut say = |what: &str, x: &str, y: &str| {
@@ -204,10 +201,7 @@ fn version(first: &Loaded, side: &str, other: &Loaded) -> Vec<Refusal> {
     say("confide", &one.version, &two.version);
     say("commit", &one.commit, &two.commit);
     for arm in one.arms.iter().filter(|arm| !arm.twin && arm.given_up.is_none()) {
-        let same = two
-            .arms
-            .iter()
-            .find(|other| !other.twin && other.bench == arm.bench && other.name == arm.name);
+        let same = two.arm(&arm.bench, &arm.name, false);
         if let Some(same) = same.filter(|same| same.given_up.is_none()) {
             say(&format!("{}, arm {}:", arm.bench, arm.name), &arm.version, &same.version);
         }
@@ -216,7 +210,7 @@ fn version(first: &Loaded, side: &str, other: &Loaded) -> Vec<Refusal> {
 }
 
 /// Processors of unlike model or number on any two machines; a model that is not told is unlike all.
-pub(super) fn hardware(a: &[Loaded], b: &[Loaded]) -> Option<Refusal> {
+pub(super) fn refuse_hardware(a: &[Loaded], b: &[Loaded]) -> Option<Refusal> {
     let told = |loaded: &Loaded| {
         let machine = &loaded.record.machine;
         let model = machine.cpu_model.trim();
@@ -236,8 +230,8 @@ pub(super) fn hardware(a: &[Loaded], b: &[Loaded]) -> Option<Refusal> {
     Some(Refusal::new(Reason::DifferentHardware, detail))
 }
 
-/// What stops one row, by what its own record says of it.
-pub(super) fn of_row(one: &ComparedCase<'_>, [a, b]: [&Gathered; 2]) -> Vec<Refusal> {
+/// Returns the reasons for which one row is not compared.
+pub(super) fn refuse_row(one: &ComparedCase<'_>, [a, b]: [&Gathered; 2]) -> Vec<Refusal> {
     let mut refused = Vec::new();
     for (side, gathered) in [("A", a), ("B", b)] {
         let mut refuse = |reason, detail: String| {
@@ -273,8 +267,8 @@ pub(super) fn of_row(one: &ComparedCase<'_>, [a, b]: [&Gathered; 2]) -> Vec<Refu
     refused
 }
 
-/// Answers block by block, and counts of work.
-pub(super) fn work(one: &ComparedCase<'_>, [a, b]: [&Figures<'_>; 2]) -> Option<Refusal> {
+/// Compares the answers block by block, then the counts of work.
+pub(super) fn refuse_work(one: &ComparedCase<'_>, [a, b]: [&Figures<'_>; 2]) -> Option<Refusal> {
     let (of_a, of_b) = (a.answers(one), b.answers(one));
     let first = of_a.first()?;
     for other in of_a.iter().skip(1).chain(&of_b) {

@@ -14,15 +14,15 @@ use crate::{
 /// What to compare, and which refusals a caller takes upon himself.
 #[derive(Clone, Debug, Default)]
 pub struct CompareOptions {
-    /// Only this metric; headline or not.
+    /// Compares only this metric, whether it is a headline metric or not.
     pub metric: Option<String>,
-    /// Only this bench.
+    /// Compares only this bench.
     pub bench: Option<String>,
-    /// Every metric, not only the headline ones.
+    /// Compares every metric, not only the headline ones.
     pub all: bool,
     /// Make ratios of unlike hardware; they are no overhead of anything.
     pub dangerous_across_hardware: bool,
-    /// Make ratios of unlike versions of what was measured.
+    /// Forms ratios across different versions of what was measured.
     pub dangerous_across_versions: bool,
 }
 

@@ -6,7 +6,7 @@ use super::*;
 use crate::{
     record::Session,
     samples::Slice,
-    selftest::synthetic::{Noise, Shape, blocks, loaded, sample, slice, tokens},
+    selftest::synthetic::{Noise, Shape, blocks, make_loaded, sample, slice, tokens},
 };
 
 /// A record of 20 blocks whose arm b costs 10 % more, on a machine `slower` than another.
@@ -14,27 +14,27 @@ fn machine(shape: &Shape, seed: u64, slower: f64) -> Loaded {
     let mut random = Random::new(seed);
     let arms = [("a", false, slower), ("a", true, slower), ("b", false, 0.1 + slower)];
     let slices = blocks(&arms, 20, Noise::Quiet, &mut random);
-    loaded(shape, 1_000 + seed, Vec::new(), slices).unwrap()
+    make_loaded(shape, 1_000 + seed, Vec::new(), slices).unwrap()
 }
 
 fn pair() -> [Loaded; 2] {
     [machine(&Shape::default(), 1, 0.0), machine(&Shape::default(), 2, 0.0)]
 }
 
-fn of(a: &Loaded, b: &Loaded) -> Comparison {
+fn compare_two(a: &Loaded, b: &Loaded) -> Comparison {
     compare(std::slice::from_ref(a), std::slice::from_ref(b), &CompareOptions::default())
 }
 
-fn whole(a: &Loaded, b: &Loaded) -> Vec<Reason> {
-    let comparison = of(a, b);
+fn record_refusals(a: &Loaded, b: &Loaded) -> Vec<Reason> {
+    let comparison = compare_two(a, b);
     assert!(comparison.rows.is_empty(), "{}", comparison.text());
-    comparison.refused().iter().map(|refusal| refusal.reason).collect()
+    comparison.refusals().iter().map(|refusal| refusal.reason).collect()
 }
 
 #[test]
 fn one_record_a_side_is_confounded_and_has_no_interval() {
     let [a, b] = pair();
-    let comparison = of(&a, &b);
+    let comparison = compare_two(&a, &b);
     assert!(comparison.has_shown());
     assert_eq!(comparison.rows.len(), 2);
     for row in &comparison.rows {
@@ -78,7 +78,7 @@ fn records_of_one_boot_are_one_cluster() {
             started_unix_s,
             wall_s: 1.0,
             boot: "one boot".into(),
-            ended: crate::record::Ended::Done,
+            ended: crate::record::SessionEnd::Completed,
             command: Vec::new(),
         });
     }
@@ -91,9 +91,9 @@ fn records_of_one_boot_are_one_cluster() {
 #[test]
 fn a_record_is_not_compared_with_itself_or_with_nothing() {
     let [a, _] = pair();
-    assert_eq!(whole(&a, &a), [Reason::SameRecord]);
+    assert_eq!(record_refusals(&a, &a), [Reason::SameRecord]);
     let nothing = compare(&[], std::slice::from_ref(&a), &CompareOptions::default());
-    assert_eq!(nothing.refused()[0].reason, Reason::NoRecord);
+    assert_eq!(nothing.refusals()[0].reason, Reason::NoRecord);
 }
 
 #[test]
@@ -101,10 +101,10 @@ fn invalid_and_partial_records_are_refused() {
     let [a, b] = pair();
     let mut bad = b.clone();
     bad.record.validity = crate::validity::Validity::Invalid { reasons: vec!["work".into()] };
-    assert_eq!(whole(&a, &bad), [Reason::Invalid]);
+    assert_eq!(record_refusals(&a, &bad), [Reason::Invalid]);
     let mut bad = b;
     bad.record.partial = Some("interrupted".into());
-    assert_eq!(whole(&bad, &a), [Reason::Partial]);
+    assert_eq!(record_refusals(&bad, &a), [Reason::Partial]);
 }
 
 #[test]
@@ -117,20 +117,20 @@ fn other_suites_definitions_params_loads_and_seeds_are_refused_by_name() {
         (Shape { load: "open", ..Shape::default() }, Reason::DifferentLoad),
         (Shape { more: "margin = 0.05", ..Shape::default() }, Reason::DifferentSuite),
     ] {
-        assert_eq!(whole(&a, &machine(&shape, 2, 0.0)), [reason]);
+        assert_eq!(record_refusals(&a, &machine(&shape, 2, 0.0)), [reason]);
     }
     let mut other = machine(&Shape::default(), 2, 0.0);
     other.record.seed = 7;
-    assert_eq!(whole(&a, &other), [Reason::DifferentSeed]);
+    assert_eq!(record_refusals(&a, &other), [Reason::DifferentSeed]);
 }
 
 #[test]
 fn other_versions_are_refused_unless_that_is_taken_upon_oneself() {
     let [a, mut b] = pair();
     b.record.arms[1].version = "2".into();
-    assert_eq!(whole(&a, &b), [Reason::DifferentVersion]);
+    assert_eq!(record_refusals(&a, &b), [Reason::DifferentVersion]);
     b.record.commit = "another".into();
-    assert_eq!(whole(&a, &b), [Reason::DifferentVersion; 2]);
+    assert_eq!(record_refusals(&a, &b), [Reason::DifferentVersion; 2]);
     let options = CompareOptions { dangerous_across_versions: true, ..Default::default() };
     assert!(compare(&[a], &[b], &options).has_shown());
 }
@@ -139,7 +139,7 @@ fn other_versions_are_refused_unless_that_is_taken_upon_oneself() {
 fn other_hardware_gives_two_columns_and_no_ratio() {
     let [a, mut b] = pair();
     b.record.machine.cpu_model = "another processor".into();
-    let comparison = of(&a, &b);
+    let comparison = compare_two(&a, &b);
     assert!(!comparison.has_shown());
     assert_eq!(comparison.row_refusals(), [Reason::DifferentHardware; 2]);
     assert!(comparison.text().contains("no ratio"));
@@ -147,7 +147,7 @@ fn other_hardware_gives_two_columns_and_no_ratio() {
     let across = compare(std::slice::from_ref(&a), std::slice::from_ref(&b), &options);
     assert!(across.has_shown() && across.text().contains("across hardware, no overhead"));
     b.record.machine.cpu_model = "unknown".into();
-    assert_eq!(of(&b, &a).row_refusals(), [Reason::DifferentHardware; 2]);
+    assert_eq!(compare_two(&b, &a).row_refusals(), [Reason::DifferentHardware; 2]);
 }
 
 #[test]
@@ -158,8 +158,8 @@ fn unequal_work_is_refused() {
         record.slices.iter_mut().for_each(|slice| slice.answer = tokens(count));
         record
     };
-    assert_eq!(of(&with(1, 200), &with(2, 180)).row_refusals(), [Reason::UnequalWork]);
-    assert!(of(&with(1, 200), &with(2, 200)).has_shown());
+    assert_eq!(compare_two(&with(1, 200), &with(2, 180)).row_refusals(), [Reason::UnequalWork]);
+    assert!(compare_two(&with(1, 200), &with(2, 200)).has_shown());
     let proof = |seed, bytes: f64| {
         let mut record = machine(&shape, seed, 0.0);
         for slice in &mut record.slices {
@@ -167,14 +167,17 @@ fn unequal_work_is_refused() {
         }
         record
     };
-    assert_eq!(of(&proof(1, 3000.0), &proof(2, 1000.0)).row_refusals(), [Reason::UnequalWork]);
+    assert_eq!(
+        compare_two(&proof(1, 3000.0), &proof(2, 1000.0)).row_refusals(),
+        [Reason::UnequalWork]
+    );
 }
 
 /// Changes every slice of B and gives what its rows are refused for.
 fn refused_rows(shape: &Shape, change: impl Fn(&mut Slice)) -> Vec<Reason> {
     let mut b = machine(shape, 2, 0.0);
     b.slices.iter_mut().for_each(change);
-    of(&machine(shape, 1, 0.0), &b).row_refusals()
+    compare_two(&machine(shape, 1, 0.0), &b).row_refusals()
 }
 
 #[test]
@@ -213,9 +216,9 @@ fn a_percentile_without_a_tail_is_refused() {
             }
             slices.push(slice);
         }
-        loaded(&shape, seed, samples, slices).unwrap()
+        make_loaded(&shape, seed, samples, slices).unwrap()
     };
-    let reasons = of(&record(1), &record(2)).row_refusals();
+    let reasons = compare_two(&record(1), &record(2)).row_refusals();
     assert!(reasons.iter().all(|reason| *reason == Reason::WithoutTail) && !reasons.is_empty());
 }
 
@@ -246,9 +249,9 @@ fn a_floor_measured_on_both_machines_normalises() {
                 slices.push(slice);
             }
         }
-        loaded(&shape, seed, Vec::new(), slices).unwrap()
+        make_loaded(&shape, seed, Vec::new(), slices).unwrap()
     };
-    let comparison = of(&record(1, 1.0), &record(2, 0.5));
+    let comparison = compare_two(&record(1, 1.0), &record(2, 0.5));
     let row = &comparison.rows[1];
     assert!(
         matches!(row.result, Outcome::Confounded { ratio: Some(r), .. } if (r - 2.0).abs() < 1e-9)
@@ -260,7 +263,7 @@ fn a_floor_measured_on_both_machines_normalises() {
 fn what_differs_between_machines_is_named() {
     let [a, mut b] = pair();
     b.record.machine.kernel = "7.0".into();
-    let text = of(&a, &b).text();
+    let text = compare_two(&a, &b).text();
     assert!(text.contains("kernel:") && text.contains("7.0 on B"), "{text}");
 }
 
@@ -284,7 +287,7 @@ fn stages(started: u64, seconds: [f64; 4], cycles: f64) -> Loaded {
         }
     }
     let shape = Shape { arms: NAMES.into(), ..Shape::default() };
-    let mut made = loaded(&shape, started, Vec::new(), slices).unwrap();
+    let mut made = make_loaded(&shape, started, Vec::new(), slices).unwrap();
     made.record.suite.name = "zk".into();
     made.record.suite.sha256 = crate::record::sha256_hex(&text);
     made.record.suite.text = text;

@@ -35,12 +35,8 @@ impl Limits {
         let mut versions = Vec::new();
         for line in own.lines() {
             // hierarchy:controllers:path, the version 2 hierarchy being `0::path`.
-            let mut parts = line.splitn(3, ':');
-            let (Some(_), Some(controllers), Some(path)) =
-                (parts.next(), parts.next(), parts.next())
-            else {
-                continue;
-            };
+            let mut parts = line.splitn(3, ':').skip(1);
+            let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { continue };
             let version = if controllers.is_empty() { "v2" } else { "v1" };
             let Some(mount) = mount_point(&mounts, controllers) else { continue };
             let groups = groups(root, &mount, path);
@@ -75,11 +71,7 @@ impl Limits {
 
     fn version_1(&mut self, root: &Root, controllers: &str, groups: &[String]) {
         let has = |name: &str| controllers.split(',').any(|controller| controller == name);
-        let own = |names: [&str; 2]| {
-            names.iter().find_map(|name| {
-                groups.iter().find_map(|group| root.value(&format!("{group}/{name}")))
-            })
-        };
+        let own = |name: &str| groups.iter().find_map(|g| root.value(&format!("{g}/{name}")));
         if has("cpu") {
             for group in groups {
                 let quota = root.value(&format!("{group}/cpu.cfs_quota_us"));
@@ -96,22 +88,18 @@ impl Limits {
             }
         }
         if has("cpuset") {
-            self.cpuset = own(["cpuset.effective_cpus", "cpuset.cpus"]);
-            self.cpuset_nodes = own(["cpuset.effective_mems", "cpuset.mems"]);
+            self.cpuset = own("cpuset.effective_cpus").or_else(|| own("cpuset.cpus"));
+            self.cpuset_nodes = own("cpuset.effective_mems").or_else(|| own("cpuset.mems"));
         }
     }
 
     fn at_most_cpus(&mut self, cpus: Option<f64>) {
-        if let Some(cpus) = cpus.filter(|cpus| self.cpus.is_none_or(|known| *cpus < known)) {
-            self.cpus = Some(cpus);
-        }
+        self.cpus = self.cpus.into_iter().chain(cpus).min_by(f64::total_cmp);
     }
 
     fn at_most_bytes(&mut self, bytes: Option<u64>) {
         let bytes = bytes.filter(|bytes| *bytes < NO_LIMIT_BYTES);
-        if let Some(bytes) = bytes.filter(|b| self.memory_bytes.is_none_or(|known| *b < known)) {
-            self.memory_bytes = Some(bytes);
-        }
+        self.memory_bytes = self.memory_bytes.into_iter().chain(bytes).min();
     }
 }
 
@@ -129,14 +117,12 @@ fn mount_point(mountinfo: &str, controllers: &str) -> Option<String> {
         let point = before.split(' ').nth(4)?;
         let mut words = after.split(' ');
         let (kind, options) = (words.next()?, words.nth(1)?);
-        let is = match controllers.is_empty() {
-            true => kind == "cgroup2",
-            false => {
-                let named = |name: &str| options.split(',').any(|option| option == name);
-                kind == "cgroup" && controllers.split(',').all(named)
-            }
+        let is_named = |name: &str| options.split(',').any(|option| option == name);
+        let is_mount = match controllers {
+            "" => kind == "cgroup2",
+            names => kind == "cgroup" && names.split(',').all(is_named),
         };
-        is.then(|| point.to_owned())
+        is_mount.then(|| point.to_owned())
     })
 }
 

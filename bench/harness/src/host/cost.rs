@@ -69,7 +69,7 @@ impl Meter {
         let root = Root::system();
         let arm = Group::read(&root, arm.as_slice(), true);
         let services = (!services.is_empty()).then(|| Group::read(&root, services, true));
-        let harness = Group::alone(&root);
+        let harness = Group::read_harness(&root, true);
         Self { arm, services, harness, harness_cpu_s: own_cpu_s() }
     }
 
@@ -79,7 +79,7 @@ impl Meter {
         // First, so that the reading is not in it.
         let harness_cpu_s = own_cpu_s();
         let after = |group: &Group| Group::read(&root, &group.first, false).since(group);
-        let harness = Group::alone_after(&root).since(&self.harness);
+        let harness = Group::read_harness(&root, false).since(&self.harness);
         let used = harness_cpu_s.zip(self.harness_cpu_s).map(|(now, was)| now - was);
         Cost {
             wall_s: 0.0,
@@ -134,21 +134,16 @@ impl Group {
     /// The processes with these ids and their descendants; `reset` lets their peaks begin anew.
     fn read(root: &Root, first: &[u32], reset: bool) -> Self {
         let ids = tree(root, first);
-        Self::of(root, first, &ids, reset)
+        Self::read_each(root, first, &ids, reset)
     }
 
     /// The harness itself, without its children, which are arms and services.
-    fn alone(root: &Root) -> Self {
+    fn read_harness(root: &Root, reset: bool) -> Self {
         let own = [std::process::id()];
-        Self::of(root, &own, &own, true)
+        Self::read_each(root, &own, &own, reset)
     }
 
-    fn alone_after(root: &Root) -> Self {
-        let own = [std::process::id()];
-        Self::of(root, &own, &own, false)
-    }
-
-    fn of(root: &Root, first: &[u32], ids: &[u32], reset: bool) -> Self {
+    fn read_each(root: &Root, first: &[u32], ids: &[u32], reset: bool) -> Self {
         // proc(5): writing 5 to clear_refs sets the peak to what is used now.
         let begin = |id: &u32| fs::write(root.path(&format!("/proc/{id}/clear_refs")), "5").is_ok();
         let reset = reset && !ids.is_empty() && ids.iter().all(begin);

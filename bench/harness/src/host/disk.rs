@@ -45,49 +45,10 @@ const DISKS_MAX: usize = 64;
 /// Devices that hold no data of their own.
 const SKIPPED: &[&str] = &["loop", "ram", "sr", "fd"];
 /// How the names of kept mount options begin. Others may hold addresses or user names.
-const OPTIONS: &[&str] = &[
-    "ro",
-    "rw",
-    "sync",
-    "async",
-    "dirsync",
-    "noatime",
-    "relatime",
-    "strictatime",
-    "lazytime",
-    "discard",
-    "nodiscard",
-    "barrier",
-    "nobarrier",
-    "data=",
-    "commit=",
-    "journal_",
-    "delalloc",
-    "nodelalloc",
-    "dioread_",
-    "stripe=",
-    "compress",
-    "ssd",
-    "nossd",
-    "space_cache",
-    "datacow",
-    "nodatacow",
-    "logbufs=",
-    "logbsize=",
-    "noquota",
-    "inode64",
-    "volatile",
-    "metacopy=",
-    "cache=",
-    "rsize=",
-    "wsize=",
-    "vers=",
-    "hard",
-    "soft",
-    "dax",
-    "size=",
-    "huge=",
-];
+const SPEED_OPTIONS: &str = "ro rw sync async dirsync noatime relatime strictatime lazytime discard nodiscard barrier \
+    nobarrier data= commit= journal_ delalloc nodelalloc dioread_ stripe= compress ssd nossd space_cache \
+    datacow nodatacow logbufs= logbsize= noquota inode64 volatile metacopy= cache= rsize= wsize= vers= \
+    hard soft dax size= huge=";
 
 /// Every disk that holds data.
 pub(crate) fn disks(root: &Root) -> Vec<Disk> {
@@ -146,9 +107,9 @@ fn of_mounts(
     let mount =
         deepest(same.collect()).or_else(|| deepest(mounts.iter().filter(above).collect()))?;
     let kept = |option: &&String| {
-        OPTIONS.iter().any(|known| match known.ends_with(['=', '_']) {
-            true => option.starts_with(known),
-            false => option.split('=').next() == Some(known),
+        SPEED_OPTIONS.split(' ').any(|known| {
+            option.split('=').next() == Some(known)
+                || known.ends_with(['=', '_']) && option.starts_with(known)
         })
     };
     let mut options: Vec<String> = Vec::new();

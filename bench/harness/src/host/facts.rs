@@ -2,25 +2,28 @@
 
 use std::fmt::Write;
 
-use super::machine::{Machine, UNKNOWN};
+use super::{
+    machine::{Machine, UNKNOWN},
+    tee::{signal::Says, summary::Reading},
+};
 
 /// One line: a name, its value, and what a reader must know to read it (often nothing).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fact {
-    /// What it is.
+    /// The name of the fact.
     pub name: String,
-    /// As shown; `unknown` where it could not be read.
+    /// The value as shown; `unknown` where it could not be read.
     pub value: String,
     /// Empty where the value speaks for itself.
     pub note: String,
 }
 
-/// Lines that belong together.
+/// Facts that belong together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FactGroup {
-    /// What they are about.
+    /// The subject of the group.
     pub title: &'static str,
-    /// In a fixed order.
+    /// The facts, in a fixed order.
     pub facts: Vec<Fact>,
 }
 
@@ -64,26 +67,29 @@ impl Machine {
         let mut lines = Lines::default();
         lines.add("CPU", &self.cpu_model);
         lines.add("CPUs online", self.cpus_online.to_string());
-        lines.some("sockets", cpu.sockets);
-        lines.some("cores", cpu.cores);
-        lines.noted("SMT", on_off(&self.smt_active), "two threads share a core where it is on");
-        lines.some("NUMA nodes", cpu.numa_nodes);
-        lines.some("CPUs allowed", cpu.allowed.as_ref());
-        lines.some("family, model, stepping", cpu.family_model_stepping.as_ref());
-        let virtual_microcode = self.is_virtual();
-        let note = if virtual_microcode { "as the hypervisor shows it" } else { "" };
-        lines.some_noted("microcode", cpu.microcode.as_ref(), note);
-        lines.some("last level cache", cpu.last_level_cache.as_ref());
+        lines.add_known("sockets", cpu.sockets);
+        lines.add_known("cores", cpu.cores);
+        lines.add_with_note(
+            "SMT",
+            on_off(&self.smt_active),
+            "two threads share a core where it is on",
+        );
+        lines.add_known("NUMA nodes", cpu.numa_nodes);
+        lines.add_known("CPUs allowed", cpu.allowed.as_ref());
+        lines.add_known("family, model, stepping", cpu.family_model_stepping.as_ref());
+        let note = if self.is_virtual() { "as the hypervisor shows it" } else { "" };
+        lines.add_known_with_note("microcode", cpu.microcode.as_ref(), note);
+        lines.add_known("last level cache", cpu.last_level_cache.as_ref());
         lines.add("instructions", cpu.instructions.join(" "));
         lines.add("governor", &self.governor);
-        lines.some("frequency driver", cpu.frequency_driver.as_ref());
+        lines.add_known("frequency driver", cpu.frequency_driver.as_ref());
         let mhz = |khz: Option<u64>| khz.map(|khz| format!("{} MHz", khz / 1000));
-        lines.some("frequency, least", mhz(cpu.frequency_min_khz));
-        lines.some("frequency, most", mhz(cpu.frequency_max_khz));
+        lines.add_known("frequency, least", mhz(cpu.frequency_min_khz));
+        lines.add_known("frequency, most", mhz(cpu.frequency_max_khz));
         lines.add("turbo", cpu.turbo.as_deref().unwrap_or(UNKNOWN));
-        lines.some("idle driver", cpu.idle_driver.as_ref());
+        lines.add_known("idle driver", cpu.idle_driver.as_ref());
         lines.add("memory", gib(self.memory_bytes));
-        lines.some("swap", self.swap_bytes.map(gib));
+        lines.add_known("swap", self.swap_bytes.map(gib));
         lines.add("huge pages", &self.transparent_hugepages);
         lines.facts
     }
@@ -91,7 +97,11 @@ impl Machine {
     fn kernel_facts(&self) -> Vec<Fact> {
         let mut lines = Lines::default();
         lines.add("kernel", &self.kernel);
-        lines.noted("command line", &self.kernel_command_line, "parameters that change speed");
+        lines.add_with_note(
+            "command line",
+            &self.kernel_command_line,
+            "parameters that change speed",
+        );
         let bounce = &self.swiotlb;
         let size = bounce.size_bytes.map(|bytes| {
             let from = bounce.source.as_deref().unwrap_or_default();
@@ -99,9 +109,8 @@ impl Machine {
         });
         let forced = bounce.forced.map(|forced| if forced { "forced" } else { "not forced" });
         let parts = [forced.map(str::to_owned), size];
-        let text = parts.into_iter().flatten().collect::<Vec<_>>().join(", ");
-        let text = if text.is_empty() { UNKNOWN.to_owned() } else { text };
-        lines.noted("bounce buffers (swiotlb)", text, "device traffic copied where forced");
+        let text = join_known(parts);
+        lines.add_with_note("bounce buffers (swiotlb)", text, "device traffic copied where forced");
         for (name, text) in &self.mitigations {
             lines.add(&format!("mitigation {name}"), text);
         }
@@ -109,16 +118,15 @@ impl Machine {
     }
 
     fn tee_facts(&self) -> Vec<Fact> {
-        use super::tee::{Reading, Says};
         let mut lines = Lines::default();
         let tee = &self.tee;
         if tee.reading == Reading::NotRead {
             if !self.virtualisation_hints.is_empty() {
-                lines.noted("hints", self.virtualisation_hints.join("; "), HINT);
+                lines.add_with_note("hints", self.virtualisation_hints.join("; "), HINT);
             }
             return lines.facts;
         }
-        lines.noted("summary", tee.text(), HINT);
+        lines.add_with_note("summary", tee.text(), HINT);
         for signal in &tee.signals {
             let kinds = signal.kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(", ");
             let note = match signal.says {
@@ -129,7 +137,7 @@ impl Machine {
                 Says::Unread => "says nothing".into(),
                 Says::Context => String::new(),
             };
-            lines.noted(&signal.source, &signal.value, &note);
+            lines.add_with_note(&signal.source, &signal.value, &note);
         }
         lines.facts
     }
@@ -141,8 +149,8 @@ impl Machine {
             return Vec::new();
         }
         lines.add("source", &gpus.source);
-        lines.some("driver", gpus.driver.as_ref());
-        lines.some("CUDA of the driver", gpus.cuda.as_ref());
+        lines.add_known("driver", gpus.driver.as_ref());
+        lines.add_known("CUDA of the driver", gpus.cuda.as_ref());
         for (index, gpu) in gpus.devices.iter().enumerate() {
             let parts = [
                 gpu.name.clone(),
@@ -154,11 +162,11 @@ impl Machine {
                 gpu.clock_graphics_max.as_ref().map(|text| format!("up to {text}")),
                 gpu.virtualisation.clone(),
             ];
-            let text = parts.into_iter().flatten().collect::<Vec<_>>().join(", ");
+            let text = join_known(parts);
             lines.add(&format!("GPU {index}"), text);
         }
         for (name, value) in &gpus.confidential {
-            lines.noted(name, value, "as nvidia-smi says; a hint");
+            lines.add_with_note(name, value, "as nvidia-smi says; a hint");
         }
         lines.facts
     }
@@ -181,12 +189,10 @@ impl Machine {
                 disk.queues.map(|queues| format!("{queues} queues")),
                 disk.rotational.filter(|turns| *turns).map(|_| "rotational".to_owned()),
             ];
-            let text = parts.into_iter().flatten().collect::<Vec<_>>().join(", ");
-            let note = match self.is_virtual() {
-                true => "as the guest sees it: the host may cache more",
-                false => "",
-            };
-            lines.noted(&disk.name, text, note);
+            let text = join_known(parts);
+            let host_may_cache = "as the guest sees it: the host may cache more";
+            let note = if self.is_virtual() { host_may_cache } else { "" };
+            lines.add_with_note(&disk.name, text, note);
         }
         lines.facts
     }
@@ -200,7 +206,7 @@ impl Machine {
                 lines.add("cgroup version", version);
                 lines.add("CPU", limits.cpus.map_or_else(none, |cpus| format!("{cpus} CPUs")));
                 lines.add("memory", limits.memory_bytes.map_or_else(none, gib));
-                lines.some("cpuset", limits.cpuset.as_ref());
+                lines.add_known("cpuset", limits.cpuset.as_ref());
             }
             None => {
                 lines.add("cgroup, CPU", &self.cgroup_cpu_max);
@@ -208,11 +214,11 @@ impl Machine {
             }
         }
         lines.add("clock source", &self.clock_source);
-        lines.some("clock sources available", self.clock.available.as_ref());
+        lines.add_known("clock sources available", self.clock.available.as_ref());
         if let Some(source) = &self.clock.offset_source {
             let text = self.clock.offset_s.map(|offset| format!("{:.3} ms", offset * 1e3));
             let note = if text.is_some() { format!("by {source}") } else { source.clone() };
-            lines.noted("wall clock ahead by", text.as_deref().unwrap_or(UNKNOWN), &note);
+            lines.add_with_note("wall clock ahead by", text.as_deref().unwrap_or(UNKNOWN), &note);
         }
         lines.facts
     }
@@ -221,7 +227,7 @@ impl Machine {
         let mut lines = Lines::default();
         for (name, program) in &self.programs {
             let text = format!("SHA-256 {}", program.sha256);
-            lines.noted(name, text, &format!("{} bytes", program.bytes));
+            lines.add_with_note(name, text, &format!("{} bytes", program.bytes));
         }
         lines.facts
     }
@@ -237,10 +243,10 @@ struct Lines {
 
 impl Lines {
     fn add(&mut self, name: &str, value: impl AsRef<str>) {
-        self.noted(name, value, "");
+        self.add_with_note(name, value, "");
     }
 
-    fn noted(&mut self, name: &str, value: impl AsRef<str>, note: &str) {
+    fn add_with_note(&mut self, name: &str, value: impl AsRef<str>, note: &str) {
         let value = match value.as_ref() {
             "" => UNKNOWN,
             value => value,
@@ -249,15 +255,20 @@ impl Lines {
         self.facts.push(Fact { name, value, note });
     }
 
-    fn some(&mut self, name: &str, value: Option<impl ToString>) {
-        self.some_noted(name, value, "");
+    fn add_known(&mut self, name: &str, value: Option<impl ToString>) {
+        self.add_known_with_note(name, value, "");
     }
 
-    fn some_noted(&mut self, name: &str, value: Option<impl ToString>, note: &str) {
+    fn add_known_with_note(&mut self, name: &str, value: Option<impl ToString>, note: &str) {
         if let Some(value) = value {
-            self.noted(name, value.to_string(), note);
+            self.add_with_note(name, value.to_string(), note);
         }
     }
+}
+
+/// Joins those that are known by commas.
+fn join_known<const N: usize>(parts: [Option<String>; N]) -> String {
+    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 fn on_off(text: &str) -> &str {

@@ -58,9 +58,10 @@ impl Gpus {
     pub(crate) fn read(root: &Root, ask: Ask<'_>) -> Self {
         let device = root.exists("/dev/nvidiactl") || root.exists("/proc/driver/nvidia/version");
         let Some(xml) = ask("nvidia-smi", &["-q", "-x"]) else {
-            let source = match device {
-                true => "not known: a driver is there, nvidia-smi is not or fails",
-                false => "no device here: no nvidia driver",
+            let source = if device {
+                "not known: a driver is there, nvidia-smi is not or fails"
+            } else {
+                "no device here: no nvidia driver"
             };
             return Self { source: source.into(), ..Self::default() };
         };

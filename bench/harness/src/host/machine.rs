@@ -16,11 +16,11 @@ use super::{
     programs::{self, Ask, Program},
     root::{Root, field},
     swiotlb::Swiotlb,
-    tee::{Says, Tee},
+    tee::{signal::Says, summary::Tee},
 };
 
 /// What a line says that could not be read.
-pub(super) const UNKNOWN: &str = "unknown";
+pub(crate) const UNKNOWN: &str = "unknown";
 
 /// The machine as a record holds it. Fields that an older record lacks are empty.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema, Serialize)]
@@ -92,7 +92,7 @@ impl Machine {
             memory_bytes: kib(&meminfo, "MemTotal").unwrap_or(0),
             swap_bytes: kib(&meminfo, "SwapTotal"),
             kernel: line("/proc/sys/kernel/osrelease"),
-            kernel_command_line: of_speed(&line("/proc/cmdline")),
+            kernel_command_line: speed_parameters(&line("/proc/cmdline")),
             clock_source: line("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
             governor: line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
             transparent_hugepages: line("/sys/kernel/mm/transparent_hugepage/enabled"),
@@ -113,16 +113,14 @@ impl Machine {
         }
     }
 
-    /// Notes a program that an arm or service ran, by the last part of its path; the entry where
-    /// it is a new one.
-    pub(crate) fn ran(&mut self, program: &Path) -> Option<(String, Program)> {
-        let name = program.file_name()?.to_str()?;
+    /// Hashes a program that an arm or service ran, under the last part of its path; `None` where it is known already
+    /// or cannot be read.
+    pub(crate) fn unknown_program(&self, path: &Path) -> Option<(String, Program)> {
+        let name = path.file_name()?.to_str()?;
         if self.programs.contains_key(name) {
             return None;
         }
-        let known = Program::of(program)?;
-        self.programs.insert(name.to_owned(), known.clone());
-        Some((name.to_owned(), known))
+        Some((name.to_owned(), Program::hash(path)?))
     }
 
     /// Whether a hypervisor shows itself.
@@ -172,48 +170,22 @@ fn hints(tee: &Tee, cpuid: Option<&Leaves>) -> Vec<String> {
 
 /// The parameters of a kernel command line that change speed. The others are the machine's own
 /// affair and stay out of a record that is passed on.
-fn of_speed(command_line: &str) -> String {
+fn speed_parameters(command_line: &str) -> String {
     let kept = |word: &&str| {
         let name = word.split('=').next().unwrap_or_default();
-        OF_SPEED.iter().any(|prefix| name.starts_with(prefix))
+        SPEED_PARAMETERS.split(' ').any(|prefix| name.starts_with(prefix))
     };
     command_line.split_whitespace().filter(kept).collect::<Vec<_>>().join(" ")
 }
 
 /// How the names of such parameters begin (kernel-parameters.txt).
-const OF_SPEED: &[&str] = &[
-    "amd_iommu",
-    "amd_pstate",
-    "clocksource",
-    "cpuidle",
-    "default_hugepagesz",
-    "haltpoll",
-    "hugepages",
-    "idle",
-    "intel_idle",
-    "intel_iommu",
-    "intel_pstate",
-    "iommu",
-    "isolcpus",
-    "kvm",
-    "maxcpus",
-    "mem_encrypt",
-    "mitigations",
-    "nohz",
-    "nosmt",
-    "preempt",
-    "processor.max_cstate",
-    "psi",
-    "rcu_nocbs",
-    "spec",
-    "swiotlb",
-    "transparent_hugepage",
-    "tsc",
-];
+const SPEED_PARAMETERS: &str = "amd_iommu amd_pstate clocksource cpuidle default_hugepagesz haltpoll hugepages idle \
+    intel_idle intel_iommu intel_pstate iommu isolcpus kvm maxcpus mem_encrypt mitigations nohz nosmt \
+    preempt processor.max_cstate psi rcu_nocbs spec swiotlb transparent_hugepage tsc";
 
 /// For the fuzzer.
 pub(super) fn fuzz(text: &str) {
-    let _ = (count(text), kib(text, "MemTotal"), of_speed(text));
+    let _ = (count(text), kib(text, "MemTotal"), speed_parameters(text));
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::{
     io::Read,
     path::Path,
     process::{Command, Stdio},
+    sync::atomic::AtomicBool,
     thread,
     time::{Duration, Instant},
 };
@@ -12,6 +13,8 @@ use std::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+
+use crate::process::wait_until;
 
 /// nvidia-smi without persistence mode takes some seconds for each GPU.
 const DEADLINE: Duration = Duration::from_secs(20);
@@ -38,22 +41,10 @@ pub(crate) fn ask(program: &str, args: &[&str]) -> Option<String> {
         bytes
     });
     let until = Instant::now() + DEADLINE;
-    let status = loop {
-        match child.try_wait() {
-            Ok(Some(status)) => break Some(status),
-            Ok(None) if Instant::now() < until => thread::sleep(Duration::from_millis(5)),
-            _ => break None,
-        }
-    };
-    if status.is_none() {
-        let _ = child.kill();
-        let _ = child.wait();
-        // A grandchild may hold the pipe: the reader is left to end by itself.
-        return None;
-    }
+    // After a kill a grandchild may hold the pipe: the reader is left to end by itself.
+    let status = wait_until(&mut child, until, &AtomicBool::new(false)).ok()??;
     let bytes = reader.join().ok()?;
-    status.filter(|status| status.success())?;
-    Some(String::from_utf8_lossy(&bytes).into_owned())
+    status.success().then(|| String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// A program that arms or services ran.
@@ -66,7 +57,7 @@ pub(crate) struct Program {
 
 impl Program {
     /// Hashes the file.
-    pub(crate) fn of(path: &Path) -> Option<Self> {
+    pub(crate) fn hash(path: &Path) -> Option<Self> {
         let mut file = File::open(path).ok()?;
         let (mut hash, mut bytes, mut block) = (Sha256::new(), 0, vec![0; 1 << 16]);
         loop {
@@ -95,9 +86,9 @@ mod tests {
 
     #[test]
     fn a_program_is_known_by_its_hash() {
-        let empty = Program::of(Path::new("/dev/null")).unwrap();
+        let empty = Program::hash(Path::new("/dev/null")).unwrap();
         assert_eq!(empty.bytes, 0);
         assert!(empty.sha256.starts_with("e3b0c44298fc1c149afbf4c8996fb924"));
-        assert_eq!(Program::of(Path::new("/no/such/file")), None);
+        assert_eq!(Program::hash(Path::new("/no/such/file")), None);
     }
 }

@@ -136,11 +136,11 @@ impl Watch {
             psi_memory,
             psi_io,
             steal: ticks.and_then(|ticks| ticks.share(ticks.stolen)),
-            others_cpu: ticks.zip(own_cpu_s).and_then(|(ticks, own_s)| ticks.others(own_s)),
+            others_cpu: ticks.zip(own_cpu_s).and_then(|(ticks, own_s)| ticks.others_share(own_s)),
             calibration_us: self.before.median_us,
             calibration_after_us: Some(after.median_us),
             calibration_lost: Some(self.before.lost_with(&after)),
-            frequency_mhz: Frequency::of(&rates, source),
+            frequency_mhz: Frequency::from_rates(&rates, source),
             temperature_c,
             context_switches: since(was.switches, now.switches),
             major_faults: since(was.major_faults, now.major_faults),
@@ -230,7 +230,7 @@ impl Ticks {
     }
 
     /// What is busy beyond `own_s`. A slice of less than ten ticks is too short to tell.
-    fn others(self, own_s: f64) -> Option<f64> {
+    fn others_share(self, own_s: f64) -> Option<f64> {
         if self.all < 10.0 {
             return None;
         }
@@ -258,7 +258,7 @@ fn frequencies(root: &Root) -> (Vec<f64>, FrequencySource) {
 }
 
 impl Frequency {
-    fn of(rates: &[f64], source: FrequencySource) -> Option<Self> {
+    fn from_rates(rates: &[f64], source: FrequencySource) -> Option<Self> {
         let rates: Vec<f64> = rates.iter().copied().filter(|rate| *rate > 0.0).collect();
         let min = rates.iter().copied().min_by(f64::total_cmp)?;
         Some(Self { min, mean: rates.iter().sum::<f64>() / rates.len() as f64, source })
@@ -374,7 +374,7 @@ mod tests {
         assert_eq!(counters.swapped, Some(3));
         assert_eq!(temperature_c(&tree.root), Some(51.5));
         let (rates, source) = frequencies(&tree.root);
-        let frequency = Frequency::of(&rates, source).unwrap();
+        let frequency = Frequency::from_rates(&rates, source).unwrap();
         assert_eq!((frequency.min, frequency.mean), (2100.0, 2300.0));
         assert_eq!(frequency.source, FrequencySource::ProcCpuinfo);
         tree.put("/sys/devices/system/cpu/cpufreq/policy0/scaling_cur_freq", b"3000000\n");
@@ -398,9 +398,9 @@ mod tests {
     #[test]
     fn what_others_used_is_what_is_busy_beyond_ones_own() {
         let ticks = Ticks { all: 200.0, busy: 100.0, stolen: 20.0 };
-        assert_eq!(ticks.others(0.5), Some(0.25));
-        assert_eq!(ticks.others(2.0), Some(0.0));
-        assert_eq!(Ticks { all: 4.0, busy: 4.0, stolen: 0.0 }.others(0.0), None);
+        assert_eq!(ticks.others_share(0.5), Some(0.25));
+        assert_eq!(ticks.others_share(2.0), Some(0.0));
+        assert_eq!(Ticks { all: 4.0, busy: 4.0, stolen: 0.0 }.others_share(0.0), None);
     }
 
     #[test]

@@ -25,7 +25,7 @@ impl Root {
 
     /// A tree elsewhere.
     #[cfg(test)]
-    pub(crate) fn below(at: &std::path::Path) -> Self {
+    pub(crate) fn new(at: &std::path::Path) -> Self {
         Self { at: at.to_owned() }
     }
 
@@ -105,7 +105,7 @@ impl FakeTree {
     /// A tree of these files, in a folder of this name.
     pub(crate) fn new(name: &str, files: &[(&str, &str)]) -> Self {
         let folder = format!("confide-host-{name}-{}", std::process::id());
-        let root = Root::below(&std::env::temp_dir().join(folder));
+        let root = Root::new(&std::env::temp_dir().join(folder));
         let _ = fs::remove_dir_all(&root.at);
         fs::create_dir_all(&root.at).unwrap();
         let tree = Self { root };

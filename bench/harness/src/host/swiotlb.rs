@@ -41,7 +41,7 @@ impl Swiotlb {
             (None, None) => (None, None),
         };
         Self {
-            forced: forced(asked.as_deref(), log),
+            forced: is_forced(asked.as_deref(), log),
             size_bytes,
             used_bytes: slabs("io_tlb_used"),
             source,
@@ -50,7 +50,7 @@ impl Swiotlb {
     }
 }
 
-fn forced(asked: Option<&str>, log: &KernelLog) -> Option<bool> {
+fn is_forced(asked: Option<&str>, log: &KernelLog) -> Option<bool> {
     let word = |wanted: &str| asked.is_some_and(|text| text.split(',').any(|w| w == wanted));
     if word("noforce") {
         return Some(false);

@@ -5,12 +5,12 @@ use serde_json::Value;
 use super::Loaded;
 use crate::{
     rows::row::{Ends, Row},
-    samples::{Slice, columns::by_slice},
+    samples::{Slice, columns::samples_by_slice},
     suite::bench::Show,
     validity::Validity,
 };
 
-/// A run and its rows.
+/// The facts of a run and of its rows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Facts {
     /// SHA-256 of the text of `record.json`, decompressed: what the run is known by.
@@ -33,7 +33,7 @@ pub struct Facts {
     pub seed: u64,
     /// Wall clock at the start.
     pub started_unix_s: u64,
-    /// Of all sessions.
+    /// The duration of all sessions, in seconds.
     pub wall_s: f64,
     /// How often it was started or resumed.
     pub sessions: usize,
@@ -48,7 +48,7 @@ pub struct Facts {
 /// One arm against the reference arm.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RowFacts {
-    /// For people.
+    /// The label that people read.
     pub label: String,
     /// The bench.
     pub bench: String,
@@ -68,7 +68,7 @@ pub struct RowFacts {
     pub arm: String,
     /// The arm's name for people.
     pub arm_label: String,
-    /// The A/A row.
+    /// True for the A/A row.
     pub twin: bool,
     /// It stands in the printed table.
     pub headline: bool,
@@ -76,13 +76,13 @@ pub struct RowFacts {
     pub clear: Option<f64>,
     /// This arm's value, taken the same way.
     pub protected: Option<f64>,
-    /// Pairs.
+    /// The number of paired blocks.
     pub blocks: usize,
     /// The cost is written as a difference rather than as a ratio.
     pub as_difference: bool,
-    /// Above 1 is slower or less.
+    /// The cost as a ratio: above 1 is slower, or less of what should be more.
     pub ratio: Option<Estimated>,
-    /// In the metric's unit.
+    /// The cost as a difference, in the metric's unit.
     pub difference: Option<Estimated>,
     /// `within`, `above`, `below`, `undecided` or `not_evaluated`.
     pub verdict: String,
@@ -97,7 +97,7 @@ pub struct RowFacts {
 pub struct Estimated {
     /// The estimate.
     pub value: f64,
-    /// Low and high.
+    /// The lower and the upper end.
     pub interval: Option<[f64; 2]>,
 }
 
@@ -120,11 +120,11 @@ pub struct Number<'a> {
     pub order: u32,
     /// When the slice started, since the start of the run.
     pub slice_started_s: f64,
-    /// Kept out of every estimate.
+    /// True where the slice is left out of every estimate, as part of the warm-up.
     pub warmup: bool,
     /// Why the slice gives no pair.
     pub void: Option<&'a str>,
-    /// Which sample; absent of the whole run's numbers.
+    /// The index of the sample; `None` for a number of the whole run.
     pub sample: Option<u32>,
     /// When it was scheduled, since the slice's start.
     pub at_s: Option<f64>,
@@ -172,7 +172,7 @@ impl Loaded {
     /// Every number of every slice, in the order of the slices.
     pub fn numbers(&self) -> Vec<Number<'_>> {
         let mut numbers = Vec::new();
-        for (slice, mine) in self.slices.iter().zip(by_slice(&self.samples, &self.slices)) {
+        for (slice, mine) in self.slices.iter().zip(samples_by_slice(&self.samples, &self.slices)) {
             for sample in mine {
                 numbers.extend(sample.metrics.iter().map(|(metric, value)| Number {
                     sample: Some(sample.index),

@@ -104,7 +104,7 @@ fn curves(view: &RecordView<'_>, bench: &Bench, metric: &Metric, case: &str) -> 
             let of_run = slice.metrics.get(&metric.name).copied();
             let key = (slice.place.arm.as_str(), is_twin, slice.place.block);
             let of_samples = by_run.remove(&key).unwrap_or_default();
-            if let Some(centre) = metric.stat.of(&of_samples).or(of_run) {
+            if let Some(centre) = metric.stat.reduce(&of_samples).or(of_run) {
                 points.push((slice.started_s, centre, slice.void.is_some()));
             }
             if slice.void.is_none() {

@@ -7,12 +7,12 @@ use crate::{
     document::{Block, Cell, Column, Section, Table},
     format::{digits, value},
     record::Record,
-    rows::row::{Beside, Row},
+    rows::row::{Row, RunCosts},
 };
 
 /// CPU time, memory and disturbed slices of the headline rows; without blocks for a record that counted none.
 pub(super) fn costs(record: &Record) -> Section {
-    let rows: Vec<(&Row, &Beside)> = record
+    let rows: Vec<(&Row, &RunCosts)> = record
         .rows
         .iter()
         .filter(|row| row.headline)
@@ -38,7 +38,7 @@ pub(super) fn costs(record: &Record) -> Section {
 
 const SIDES: &str = "each: clear, protected; arm + services where there are any; peaks of memory";
 
-fn cost_cells(row: &Row, beside: &Beside) -> Vec<Cell> {
+fn cost_cells(row: &Row, beside: &RunCosts) -> Vec<Cell> {
     let label = if row.twin { format!("A/A {}", row.label) } else { row.label.clone() };
     let none = [None, None];
     let work = |work| value(&row.metric, work).trim_end_matches(" /s").replace("/s", "");
@@ -70,8 +70,8 @@ fn join_sides(
 }
 
 /// What the harness used of a CPU while slices ran: the largest of the rows.
-fn harness(rows: &[(&Row, &Beside)]) -> Option<String> {
-    let most = |number: fn(&Beside) -> Option<f64>| {
+fn harness(rows: &[(&Row, &RunCosts)]) -> Option<String> {
+    let most = |number: fn(&RunCosts) -> Option<f64>| {
         rows.iter().filter_map(|(_, beside)| number(beside)).max_by(f64::total_cmp)
     };
     let cpu_ms = most(|beside| beside.harness_cpu_s)? * 1e3;
@@ -80,7 +80,7 @@ fn harness(rows: &[(&Row, &Beside)]) -> Option<String> {
     Some(format!("harness: at most {cpu_ms} ms of CPU a slice, {memory_mib} MiB"))
 }
 
-fn disturbances(rows: &[(&Row, &Beside)]) -> Option<String> {
+fn disturbances(rows: &[(&Row, &RunCosts)]) -> Option<String> {
     let mut counts: BTreeMap<Disturbance, usize> = BTreeMap::new();
     for (by, count) in rows.iter().flat_map(|(_, beside)| &beside.disturbances) {
         let most = counts.entry(*by).or_default();

@@ -48,15 +48,15 @@ fn claim(row: &Row) -> &'static str {
     let ratio_spans_one = row.ratio.is_some_and(|ends| ends.low <= 1.0 && ends.high >= 1.0);
     let nothing = row.difference.low <= 0.0 && row.difference.high >= 0.0;
     match (row.outcome, row.adds_at_most) {
-        (Outcome::Within, None) if ratio_spans_one => "costs nothing measurable",
-        (Outcome::Within, None) => "costs less than the margin",
-        (Outcome::Within, Some(_)) if nothing || row.difference.high < 0.0 => {
+        (Outcome::WithinMargin, None) if ratio_spans_one => "costs nothing measurable",
+        (Outcome::WithinMargin, None) => "costs less than the margin",
+        (Outcome::WithinMargin, Some(_)) if nothing || row.difference.high < 0.0 => {
             "adds nothing measurable"
         }
-        (Outcome::Within, Some(_)) => "adds no more than was allowed",
-        (Outcome::Above, Some(_)) => "adds more than was allowed",
-        (Outcome::Above, None) => "costs more than the margin",
-        (Outcome::Below, _) => "costs less",
+        (Outcome::WithinMargin, Some(_)) => "adds no more than was allowed",
+        (Outcome::AboveMargin, Some(_)) => "adds more than was allowed",
+        (Outcome::AboveMargin, None) => "costs more than the margin",
+        (Outcome::BelowMargin, _) => "costs less",
         (Outcome::Undecided { .. }, _) => "could not be told from the margin",
         (Outcome::NotEvaluated, _) => "was not judged",
     }
@@ -95,7 +95,10 @@ pub(super) fn sentences(layer: &LayerRows<'_>, many: bool) -> Vec<Item> {
 fn rank(view: &RowView<'_>) -> (bool, usize, bool, bool) {
     let subject = view.view.subject(view.row);
     let place = subject.map_or(usize::MAX, |(place, _)| place);
-    let decided = matches!(view.row.outcome, Outcome::Within | Outcome::Above | Outcome::Below);
+    let decided = matches!(
+        view.row.outcome,
+        Outcome::WithinMargin | Outcome::AboveMargin | Outcome::BelowMargin
+    );
     let absolute = view.row.show == Show::Difference;
     (!is_sound(view), place, absolute && subject.is_some(), !decided)
 }
@@ -118,9 +121,9 @@ pub(crate) fn tally<'a>(rows: impl Iterator<Item = &'a Row>) -> String {
         enough.filter(|row| wanted(&row.outcome)).count()
     };
     let parts = [
-        (count(|o| matches!(o, Outcome::Within)), "within their margin"),
-        (count(|o| matches!(o, Outcome::Above)), "above it"),
-        (count(|o| matches!(o, Outcome::Below)), "below it (cheaper)"),
+        (count(|o| matches!(o, Outcome::WithinMargin)), "within their margin"),
+        (count(|o| matches!(o, Outcome::AboveMargin)), "above it"),
+        (count(|o| matches!(o, Outcome::BelowMargin)), "below it (cheaper)"),
         (count(|o| matches!(o, Outcome::Undecided { .. })), "undecided"),
         (count(|o| matches!(o, Outcome::NotEvaluated)), "not evaluated"),
         (few, "with too few blocks for an interval"),

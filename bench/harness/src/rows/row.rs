@@ -71,10 +71,15 @@ pub(crate) struct Row {
     pub(crate) notes: Vec<Note>,
     /// CPU time, memory and disturbed slices.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) beside: Option<Box<Beside>>,
+    pub(crate) beside: Option<Box<RunCosts>>,
 }
 
 impl Row {
+    /// What a row is about: bench, case, metric, arm and reference.
+    pub(crate) fn key(&self) -> [&str; 5] {
+        [&self.bench, &self.case, &self.metric, &self.arm, &self.reference]
+    }
+
     /// Whether its interval may be printed.
     pub(crate) fn has_interval(&self) -> bool {
         self.blocks >= INTERVAL_BLOCKS_MIN
@@ -101,9 +106,12 @@ pub(crate) struct Ends {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case", tag = "verdict")]
 pub(crate) enum Outcome {
-    Within,
-    Above,
-    Below,
+    #[serde(rename = "within")]
+    WithinMargin,
+    #[serde(rename = "above")]
+    AboveMargin,
+    #[serde(rename = "below")]
+    BelowMargin,
     Undecided {
         blocks_wanted: Option<u64>,
     },
@@ -166,9 +174,9 @@ impl From<Estimate> for Ends {
 impl From<Verdict> for Outcome {
     fn from(verdict: Verdict) -> Self {
         match verdict {
-            Verdict::Within => Self::Within,
-            Verdict::Above => Self::Above,
-            Verdict::Below => Self::Below,
+            Verdict::WithinMargin => Self::WithinMargin,
+            Verdict::AboveMargin => Self::AboveMargin,
+            Verdict::BelowMargin => Self::BelowMargin,
             Verdict::Undecided { blocks_wanted } => Self::Undecided { blocks_wanted },
         }
     }
@@ -188,7 +196,7 @@ impl From<AaJudgement> for Aa {
 /// Of the reference arm and of this one, in that order; absent where a record does not tell.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
-pub(crate) struct Beside {
+pub(crate) struct RunCosts {
     /// CPU seconds of the arm with all processes below it, mean over its slices.
     pub(crate) cpu_s: [Option<f64>; 2],
     /// CPU seconds of the services meanwhile.
@@ -211,12 +219,12 @@ pub(crate) struct Beside {
     /// The estimate of the blocks in which neither slice was disturbed, where that leaves some out
     /// and at least two in.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) without_disturbed: Option<Without>,
+    pub(crate) without_disturbed: Option<QuietEstimate>,
 }
 
 /// An estimate of fewer blocks, for comparison; the row's own stays the one with all.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema, Serialize)]
-pub(crate) struct Without {
+pub(crate) struct QuietEstimate {
     pub(crate) blocks: usize,
     pub(crate) ratio: Option<Ends>,
     pub(crate) difference: Ends,

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::Value;
+
 use crate::{
     plan::Case,
     samples::{Place, Sample, Slice},
@@ -37,7 +39,7 @@ impl<'a> Runs<'a> {
     }
 
     /// The runs of one arm that count, block by block.
-    pub(crate) fn of<'s>(
+    pub(crate) fn valid_runs<'s>(
         &'s self,
         bench: &'s Bench,
         case: &'s Case,
@@ -52,11 +54,17 @@ impl<'a> Runs<'a> {
 }
 
 impl Run<'_> {
+    /// The answers of its samples, then that of the whole run.
+    pub(crate) fn answers(&self) -> Vec<Value> {
+        let samples = self.samples.iter().filter_map(|sample| sample.answer.clone());
+        samples.chain(self.slice.answer.clone()).collect()
+    }
+
     /// The one number of this run: of its samples, else of the whole run.
     pub(crate) fn value(&self, metric: &Metric) -> Option<f64> {
         let values: Vec<f64> =
             self.samples.iter().filter_map(|s| s.metrics.get(&metric.name).copied()).collect();
-        metric.stat.of(&values).or_else(|| self.slice.metrics.get(&metric.name).copied())
+        metric.stat.reduce(&values).or_else(|| self.slice.metrics.get(&metric.name).copied())
     }
 }
 

@@ -22,9 +22,9 @@ pub(crate) fn verdict_class(row: &Row) -> Class {
     match (row.aa, row.outcome) {
         (Some(Aa::OutsideMargin | Aa::ExcludesOne), _) => Class::Bad,
         (Some(_), _) if row.twin => Class::Good,
-        (_, Outcome::Within) => Class::Good,
-        (_, Outcome::Above) => Class::Warn,
-        (_, Outcome::Below) => Class::Calm,
+        (_, Outcome::WithinMargin) => Class::Good,
+        (_, Outcome::AboveMargin) => Class::Warn,
+        (_, Outcome::BelowMargin) => Class::Calm,
         (_, Outcome::Undecided { .. } | Outcome::NotEvaluated) => Class::Mute,
     }
 }
@@ -38,9 +38,9 @@ pub(crate) fn verdict_name(row: &Row) -> &'static str {
         return "no interval";
     }
     match row.outcome {
-        Outcome::Within => "within",
-        Outcome::Above => "above",
-        Outcome::Below => "below",
+        Outcome::WithinMargin => "within",
+        Outcome::AboveMargin => "above",
+        Outcome::BelowMargin => "below",
         Outcome::Undecided { .. } => "undecided",
         Outcome::NotEvaluated => "not evaluated",
     }
@@ -129,9 +129,9 @@ fn outcome(row: &Row) -> String {
         Outcome::NotEvaluated if row.is_without_tail() => {
             "not evaluated: percentile without a tail".to_owned()
         }
-        Outcome::Within => format!("within {margin}"),
-        Outcome::Above => format!("above {margin} margin"),
-        Outcome::Below => format!("below {margin} margin, cheaper"),
+        Outcome::WithinMargin => format!("within {margin}"),
+        Outcome::AboveMargin => format!("above {margin} margin"),
+        Outcome::BelowMargin => format!("below {margin} margin, cheaper"),
         Outcome::Undecided { blocks_wanted: Some(blocks) } => {
             format!("undecided at {margin}, {blocks} blocks would decide")
         }

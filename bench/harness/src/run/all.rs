@@ -10,7 +10,10 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{Options, Outcome, planned, refuse_another, resume, run};
+use super::{
+    options::{Options, Outcome},
+    plan_record, refuse_another, resume, run,
+};
 use crate::{
     error::BenchError,
     loaded::Loaded,
@@ -26,22 +29,22 @@ const PLAN: &str = include_str!("../../../suites/all.toml");
 /// Which suites `run all` runs, and which part of each in a quick run (`bench/suites/all.toml`).
 #[derive(Clone, Debug)]
 pub struct AllPlan {
-    /// In order.
+    /// The suites, in the order in which they run.
     pub entries: Vec<AllEntry>,
 }
 
-/// One suite of it.
+/// One suite of the plan.
 #[derive(Clone, Debug)]
 pub struct AllEntry {
     /// The suite.
     pub suite: SuiteText,
     /// Blocks of every bench in a quick run, instead of the suite's.
     pub blocks: Option<u32>,
-    /// Its part in a quick run.
+    /// The part of the suite that a quick run measures.
     pub part: Part,
 }
 
-/// `run.json`: what became of each suite.
+/// `run.json`: the outcome of each suite.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Index {
@@ -51,13 +54,13 @@ pub struct Index {
     pub version: String,
     /// The exact command line.
     pub command: Vec<String>,
-    /// Quick or full.
+    /// The effort: quick or full.
     pub effort: Effort,
-    /// Wall clock at the start.
+    /// The wall clock at the start, in seconds since 1970.
     pub started_unix_s: u64,
-    /// Of this session: a resumed run counts from its last start.
+    /// The duration in seconds, counted from the last start or resumption.
     pub wall_s: f64,
-    /// In the order of the plan.
+    /// One entry for each suite, in the order of the plan.
     pub suites: Vec<IndexEntry>,
 }
 
@@ -67,20 +70,21 @@ pub struct Index {
 pub struct IndexEntry {
     /// Its name, which is also that of its folder.
     pub suite: String,
-    /// What became of it.
+    /// Its outcome.
     pub state: State,
-    /// Why it is not done.
+    /// The reason, where its plan was not completed.
     pub reason: Option<String>,
-    /// Of `record.json`, where there is one.
+    /// The SHA-256 of `record.json`, where there is one.
     pub record_sha256: Option<String>,
 }
 
-/// What became of a suite.
+/// The outcome of a suite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// Its plan was done.
-    Done,
+    /// Its plan was completed.
+    #[serde(rename = "done")]
+    Completed,
     /// It was interrupted; its record is partial.
     Partial,
     /// It could not be run.
@@ -109,15 +113,15 @@ impl AllPlan {
     /// Reads the plan that travels inside the binary.
     ///
     /// # Errors
-    /// When a suite of it is not known.
-    pub fn embedded() -> Result<Self, BenchError> {
+    /// When the plan names an unknown suite.
+    pub fn read_embedded() -> Result<Self, BenchError> {
         Self::parse(PLAN, suite_named)
     }
 
     /// Reads a plan; `find` gives the text of a suite by its name.
     ///
     /// # Errors
-    /// When the text is no plan, or `find` does not know a suite.
+    /// When the text is not a plan, or `find` fails for a suite.
     pub fn parse(
         text: &str,
         find: impl Fn(&str) -> Result<SuiteText, BenchError>,
@@ -134,7 +138,7 @@ impl AllPlan {
         Ok(Self { entries })
     }
 
-    /// The texts of all suites, for what they need installed.
+    /// Returns the texts of all suites, so that a caller can tell which programs they need.
     pub fn suites(&self) -> Vec<SuiteText> {
         self.entries.iter().map(|entry| entry.suite.clone()).collect()
     }
@@ -170,35 +174,30 @@ pub fn run_all(
         effort: options.effort,
         started_unix_s: options.started_unix_s,
         wall_s: 0.0,
-        suites: plan.entries.iter().map(|entry| not_run(&entry.suite.name)).collect(),
+        suites: plan.entries.iter().map(|entry| unreached_entry(&entry.suite.name)).collect(),
     };
     index.write(out)?;
-    let mut before = 0;
+    // Budgets weigh the suites; a thousandth of one is the unit of progress.
+    let mut done = 0;
     for (at, entry) in plan.entries.iter().enumerate() {
-        let weight = u64::from(entry.part.budget_s.unwrap_or(1));
+        let weight = u64::from(entry.part.budget_s.unwrap_or(1)) * 1000;
         if !cancel.load(Ordering::Relaxed) {
-            let mine = of_entry(entry, options, started.elapsed().as_secs());
+            let options = entry_options(entry, options, started.elapsed().as_secs());
+            let place = format!("{}/{} {}", at + 1, plan.entries.len(), entry.suite.name);
             let mut on_suite_progress = |progress: &Progress| {
-                let what = format!(
-                    "{}/{} {}: {}",
-                    at + 1,
-                    plan.entries.len(),
-                    entry.suite.name,
-                    progress.what
-                );
-                let share = weight * 1000 * progress.done / progress.total.max(1);
+                let share = weight * progress.done / progress.total.max(1);
                 on_progress(&Progress {
-                    done: before * 1000 + share.min(weight * 1000),
+                    done: done + share.min(weight),
                     total: u64::from(plan.budget_s()) * 1000,
                     elapsed: started.elapsed(),
-                    what,
+                    what: format!("{place}: {}", progress.what),
                 });
             };
-            let outcome = run_one_suite(&mine, go_on, cancel, &mut on_suite_progress)?;
-            index.suites[at] = entry_of(&entry.suite.name, &mine.out, &outcome);
+            let outcome = run_one_suite(&options, go_on, cancel, &mut on_suite_progress)?;
+            index.suites[at] = index_entry(&entry.suite.name, &options.out, &outcome);
             on_end(&index.suites[at], outcome.as_ref().ok().and_then(Option::as_ref));
         }
-        before += weight;
+        done += weight;
         index.wall_s = started.elapsed().as_secs_f64();
         index.write(out)?;
     }
@@ -209,7 +208,7 @@ impl Index {
     /// Reads the index of a folder that `run all` wrote.
     ///
     /// # Errors
-    /// When the index is missing or is none.
+    /// When the index is missing or malformed.
     pub fn read(folder: &Path) -> Result<Self, BenchError> {
         let path = folder.join(INDEX_FILE);
         let text = std::fs::read_to_string(&path).map_err(BenchError::io("read", &path))?;
@@ -217,7 +216,7 @@ impl Index {
             .map_err(|error| BenchError::Record { path, message: error.to_string() })
     }
 
-    /// The folders that hold a record, in the order of the plan.
+    /// Lists the folders that hold a record, in the order of the plan.
     pub fn folders(&self, folder: &Path) -> Vec<PathBuf> {
         let with_record = self.suites.iter().filter(|entry| entry.record_sha256.is_some());
         with_record.map(|entry| folder.join(&entry.suite)).collect()
@@ -236,13 +235,13 @@ impl Index {
     }
 }
 
-fn not_run(suite: &str) -> IndexEntry {
+fn unreached_entry(suite: &str) -> IndexEntry {
     let reason = Some("not reached".into());
     IndexEntry { suite: suite.to_owned(), state: State::NotRun, reason, record_sha256: None }
 }
 
-/// The options of one suite.
-fn of_entry(entry: &AllEntry, all: &Options, elapsed_s: u64) -> Options {
+/// Derives the options of one suite from those of the whole run.
+fn entry_options(entry: &AllEntry, all: &Options, elapsed_s: u64) -> Options {
     let quick = all.effort == Effort::Quick;
     Options {
         suite: entry.suite.clone(),
@@ -284,22 +283,21 @@ fn is_whole(options: &Options) -> Result<bool, BenchError> {
     }
     let had = Loaded::read(out)?.record;
     let suite = Suite::parse(&options.suite.name, &options.suite.text)?;
-    refuse_another(&had, &planned(options, &suite))?;
+    refuse_another(&had, &plan_record(options, &suite))?;
     Ok(had.partial.is_none())
 }
 
-fn entry_of(
+fn index_entry(
     suite: &str,
     folder: &Path,
     outcome: &Result<Option<Outcome>, BenchError>,
 ) -> IndexEntry {
     let (state, reason) = match outcome {
-        Ok(None) => (State::Done, None),
-        Ok(Some(outcome)) => match outcome.record.partial() {
-            None => (State::Done, None),
+        Err(error) => (State::Failed, Some(error.to_string())),
+        Ok(outcome) => match outcome.as_ref().and_then(|outcome| outcome.record.partial()) {
+            None => (State::Completed, None),
             Some(reason) => (State::Partial, Some(reason.to_owned())),
         },
-        Err(error) => (State::Failed, Some(error.to_string())),
     };
     let text = outcome.is_ok().then(|| std::fs::read_to_string(folder.join(RECORD_FILE)).ok());
     let record_sha256 = text.flatten().map(|text| sha256_hex(&text));
@@ -312,7 +310,7 @@ mod tests {
 
     #[test]
     fn the_embedded_plan_names_suites_and_benches_that_exist_and_ends_in_time() {
-        let plan = AllPlan::embedded().unwrap();
+        let plan = AllPlan::read_embedded().unwrap();
         // 20 minutes, less preparations, warm-up and first blocks that are outside the budgets.
         assert!(plan.budget_s() <= 1000, "{}", plan.budget_s());
         // Each has a folder of its name.
@@ -321,7 +319,7 @@ mod tests {
         assert_eq!(names.len(), plan.entries.len());
         for entry in &plan.entries {
             let suite = Suite::parse(&entry.suite.name, &entry.suite.text).unwrap();
-            super::super::check(&suite, &options(&entry.part)).unwrap();
+            super::super::check_options(&suite, &options(&entry.part)).unwrap();
         }
     }
 
@@ -337,7 +335,7 @@ mod tests {
             command: Vec::new(),
             version: String::new(),
             started_unix_s: 0,
-            programs: crate::programs::Programs::beside(PathBuf::new()),
+            programs: crate::programs::Programs::new(PathBuf::new()),
         }
     }
 }

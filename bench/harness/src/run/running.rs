@@ -1,28 +1,31 @@
 //! A session of a run: benches, blocks and slices, each in the journal as soon as it is whole.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
     sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
 };
 
 use super::{
-    Options, Outcome, session,
+    options::{Options, Outcome},
     steps::{DoneBlocks, Share, Step, planned_blocks, slices, steps},
-    write_page,
 };
 use crate::{
-    arm::{ArmFailure, ArmProcess},
+    arm::{ArmFailure, ArmProcess, ArmRun},
     blocks::run_block,
     error::BenchError,
+    page,
     plan::{Case, cases},
-    programs::{Names, text_of},
+    programs::{Variables, resolve_var},
     progress::Progress,
-    record::{ArmRecord, Cut, Ended, NotRun, RECORD_FILE, Record, SAMPLES_FILE, ServiceRecord},
+    record::{
+        ArmRecord, Cut, NotRun, PAGE_FILE, RECORD_FILE, Record, SAMPLES_FILE, Session, SessionEnd,
+        boot_id,
+    },
     samples::{
         Sample, Slice,
-        journal::{Journal, Journaled, Line},
+        journal::{Journal, JournalContent, Line},
     },
     services::{Services, argv, recorded_command},
     suite::{Arm, Suite, bench::Bench},
@@ -33,19 +36,14 @@ use crate::{
 pub(super) fn measure(
     options: &Options,
     suite: &Suite,
-    had: Journaled,
-    mut journal: Journal,
+    had: JournalContent,
+    journal: Journal,
     cancel: &AtomicBool,
     on_progress: &mut dyn FnMut(&Progress),
 ) -> Result<Outcome, BenchError> {
     let log = options.out.join("log");
     std::fs::create_dir_all(&log).map_err(BenchError::io("create", &log))?;
-    let now = session(options);
-    journal.put([Line::Session(now.clone())])?;
-    let mut record = had.record;
-    record.not_run.clear();
-    record.sessions.push(now);
-    let before = options.started_unix_s.saturating_sub(record.started_unix_s);
+    let before = options.started_unix_s.saturating_sub(had.record.started_unix_s);
     let mut running = Running {
         suite,
         options,
@@ -55,17 +53,14 @@ pub(super) fn measure(
         started: Instant::now(),
         before_s: before as f64,
         journal,
-        session: record.sessions.len() as u32 - 1,
-        record,
-        samples: had.samples,
-        slices: had.slices,
-        blocks: had.blocks.into_iter().collect(),
+        content: had,
         stopped: false,
         short: BTreeMap::new(),
         done: 0,
         total: 0,
     };
-    running.total = suite.benches.iter().map(|bench| running.slices_left(bench)).sum();
+    running.note([Line::Session(new_session(options))])?;
+    running.total = running.all_slices_left();
     let ended = running.run_suite();
     running.write_end(ended.as_ref().err())?;
     ended?;
@@ -82,11 +77,8 @@ struct Running<'a> {
     /// Between the start of the run and that of this session.
     before_s: f64,
     journal: Journal,
-    session: u32,
-    record: Record,
-    samples: Vec<Sample>,
-    slices: Vec<Slice>,
-    blocks: DoneBlocks,
+    /// What the journal holds.
+    content: JournalContent,
     /// Something of the plan was left because the flag was set.
     stopped: bool,
     /// Benches whose share of the time was used up, with what a block of each takes.
@@ -103,11 +95,11 @@ impl Running<'_> {
     fn run_suite(&mut self) -> Result<(), BenchError> {
         let (suite, options) = (self.suite, self.options);
         let mut services = Services::new(suite, &options.programs, self.log);
-        let mut names = Names::default();
+        let mut names = Variables::default();
         // As it was given: a record names no folder of the machine that it was made on.
         names.set("dir", options.out.display().to_string());
         for (name, var) in &suite.vars {
-            names.set(name, text_of(var));
+            names.set(name, resolve_var(var));
         }
         for (name, value) in &options.vars {
             names.set(name, value);
@@ -143,7 +135,7 @@ impl Running<'_> {
         &mut self,
         benches: &[&Bench],
         services: &mut Services<'_>,
-        names: &Names,
+        names: &Variables,
     ) -> Result<(), BenchError> {
         for (index, bench) in benches.iter().enumerate() {
             if self.cancel.load(Ordering::Relaxed) {
@@ -158,8 +150,7 @@ impl Running<'_> {
             let share = Share::new(budget, self.weight(bench) / after, self.cost(bench));
             if let Err(error) = self.run_bench(bench, share, services, names.clone()) {
                 let not_run = NotRun { bench: bench.name.clone(), reason: error.to_string() };
-                self.journal.put([Line::NotRun(not_run.clone())])?;
-                self.record.not_run.push(not_run);
+                self.note([Line::NotRun(not_run)])?;
                 self.short.remove(&bench.name);
             }
             if !self.stopped && !self.short.contains_key(&bench.name) {
@@ -188,19 +179,21 @@ impl Running<'_> {
         bench: &Bench,
         share: Share,
         services: &mut Services<'_>,
-        mut names: Names,
+        mut names: Variables,
     ) -> Result<(), BenchError> {
         for (name, var) in &bench.vars {
-            names.set(name, text_of(var));
+            names.set(name, resolve_var(var));
         }
-        let measured = self.slices.iter().any(|slice| slice.place.bench == bench.name);
+        let measured = self.content.slices.iter().any(|slice| slice.place.bench == bench.name);
         let mut arms: Vec<ArmProcess> = self
             .arms_of(bench)
+            .into_iter()
             .map(|(arm, twin)| {
                 let file = format!("{}{}.stderr", arm.name, if twin { "-twin" } else { "" });
                 let mut process = ArmProcess::new(&arm.name, twin, self.log.join(file));
                 // An arm that was left out of earlier blocks stays out.
-                let earlier = self.arm_record_of(&bench.name, &arm.name, twin).filter(|_| measured);
+                let earlier =
+                    self.content.record.arm(&bench.name, &arm.name, twin).filter(|_| measured);
                 process.given_up =
                     earlier.map_or_else(|| arm.missing(), |arm| arm.given_up.clone());
                 process
@@ -221,7 +214,7 @@ impl Running<'_> {
         arms: &mut [ArmProcess],
         mut share: Share,
         services: &mut Services<'_>,
-        names: &Names,
+        names: &Variables,
     ) -> Result<(), BenchError> {
         let cases = cases(bench, self.options.effort);
         let planned = self.planned_blocks(bench);
@@ -272,7 +265,7 @@ impl Running<'_> {
     ) -> Result<bool, BenchError> {
         let (started, before_s, total) = (self.started, self.before_s, self.total);
         let (done, on_progress) = (&mut self.done, &mut self.on_progress);
-        let seed = self.record.seed;
+        let seed = self.content.record.seed;
         let measured = run_block(bench, case, seed, block, arms, self.cancel, |run| {
             let started_s = before_s + started.elapsed().as_secs_f64();
             let mut ran = run();
@@ -290,18 +283,15 @@ impl Running<'_> {
             ran
         });
         let Ok(measured) = measured.map_err(|_: ArmFailure| ()) else { return Ok(false) };
-        let (bench_name, case) = (bench.name.clone(), case.key.clone());
+        let session = self.content.record.sessions.len() as u32 - 1;
         let mut lines = Vec::new();
-        for mut ran in measured.runs {
-            ran.slice.session = self.session;
-            lines.extend(ran.samples.iter().cloned().map(|s| Line::Sample(Box::new(s))));
-            lines.push(Line::Slice(Box::new(ran.slice.clone())));
-            self.samples.extend(ran.samples);
-            self.slices.push(ran.slice);
+        for ArmRun { samples, mut slice } in measured {
+            slice.session = session;
+            lines.extend(samples.into_iter().map(|sample| Line::Sample(Box::new(sample))));
+            lines.push(Line::Slice(Box::new(slice)));
         }
-        lines.push(Line::Block { bench: bench_name.clone(), case: case.clone(), block });
-        self.journal.put(lines)?;
-        self.blocks.insert((bench_name, case, block));
+        lines.push(Line::Block { bench: bench.name.clone(), case: case.key.clone(), block });
+        self.note(lines)?;
         self.record_processes(bench, arms, services)?;
         Ok(true)
     }
@@ -312,13 +302,13 @@ impl Running<'_> {
         bench: &Bench,
         arms: &mut [ArmProcess],
         services: &mut Services<'_>,
-        mut names: Names,
+        mut names: Variables,
     ) -> Result<(), BenchError> {
         for arm in arms.iter_mut() {
             arm.end();
         }
         services.end();
-        let all = self.arms_of(bench).map(|(arm, _)| arm.command.as_slice());
+        let all = self.arms_of(bench).into_iter().map(|(arm, _)| arm.command.as_slice());
         let mut left: Vec<_> =
             arms.iter_mut().zip(all).filter(|(arm, _)| arm.given_up.is_none()).collect();
         let commands: Vec<&[String]> = left.iter().map(|(_, command)| *command).collect();
@@ -326,19 +316,16 @@ impl Running<'_> {
         for ((arm, command), simulated) in left.iter_mut().zip(tainted) {
             (arm.program, arm.args) = argv(&self.options.programs, &names, &arm.name, command)?;
             arm.simulated = simulated;
-            arm.services = services.ids();
+            arm.services = services.process_ids();
         }
         Ok(())
     }
 
     /// The reference, the others, then the reference again: the A/A arm.
-    fn arms_of(&self, bench: &Bench) -> impl Iterator<Item = (&Arm, bool)> {
-        let arms = bench.arms.iter().filter_map(|name| self.suite.arm(name));
-        let twin = bench.arms.first().and_then(|name| self.suite.arm(name));
-        arms.map(|arm| (arm, false))
-            .chain(twin.map(|arm| (arm, true)))
-            .collect::<Vec<_>>()
-            .into_iter()
+    fn arms_of(&self, bench: &Bench) -> Vec<(&Arm, bool)> {
+        let arms = bench.arms.iter().map(|name| (name, false));
+        let twin = bench.arms.first().map(|name| (name, true));
+        arms.chain(twin).filter_map(|(name, twin)| Some((self.suite.arm(name)?, twin))).collect()
     }
 
     /// Records that a bench ended before its plan.
@@ -347,10 +334,7 @@ impl Running<'_> {
         let blocks = self.blocks_done(bench);
         let budget = self.options.part.budget_s.unwrap_or_default();
         let reason = format!("its share of the suite's {budget} s was used up");
-        let cut = Cut { bench: bench.name.clone(), blocks, planned, reason };
-        self.journal.put([Line::Cut(cut.clone())])?;
-        self.record.cut.push(cut);
-        Ok(())
+        self.note([Line::Cut(Cut { bench: bench.name.clone(), blocks, planned, reason })])
     }
 
     /// Measured blocks that are done, of a bench that has a plan.
@@ -367,35 +351,26 @@ impl Running<'_> {
         services: &Services<'_>,
     ) -> Result<(), BenchError> {
         let mut lines = Vec::new();
+        let mut programs = BTreeMap::new();
         for path in self.programs(arms, services) {
-            if let Some((name, program)) = self.record.machine.ran(&path) {
-                lines.push(Line::Program { name, program });
+            if let Some((name, program)) = self.content.record.machine.unknown_program(&path) {
+                programs.entry(name).or_insert(program);
             }
         }
-        for arm in arms {
-            let arm = self.arm_record(bench, arm);
-            let known = self.record.arms.iter_mut().find(|known| {
-                (&known.bench, &known.name, known.twin) == (&arm.bench, &arm.name, arm.twin)
-            });
-            match known {
-                Some(known) if *known == arm => continue,
-                Some(known) => *known = arm.clone(),
-                None => self.record.arms.push(arm.clone()),
-            }
-            lines.push(Line::Arm(Box::new(arm)));
-        }
-        for service in &services.records {
-            if !self.record.services.contains(service) {
-                self.record.services.retain(|known: &ServiceRecord| known.name != service.name);
-                self.record.services.push(service.clone());
-                lines.push(Line::Service(service.clone()));
+        lines.extend(programs.into_iter().map(|(name, program)| Line::Program { name, program }));
+        for arm in arms.iter().map(|arm| self.arm_record(bench, arm)) {
+            if self.content.record.arm(&arm.bench, &arm.name, arm.twin) != Some(&arm) {
+                lines.push(Line::Arm(Box::new(arm)));
             }
         }
-        if lines.is_empty() { Ok(()) } else { self.journal.put(lines) }
+        let known = &self.content.record.services;
+        let new = services.records.iter().filter(|service| !known.contains(service)).cloned();
+        lines.extend(new.map(Line::Service));
+        if lines.is_empty() { Ok(()) } else { self.note(lines) }
     }
 
     /// Programs of arms that spoke, the tools that those arms run, and programs of services.
-    fn programs(&self, arms: &[ArmProcess], services: &Services<'_>) -> Vec<PathBuf> {
+    fn programs(&self, arms: &[ArmProcess], services: &Services<'_>) -> BTreeSet<PathBuf> {
         let spoke = || arms.iter().filter(|arm| arm.hello.is_some());
         let tool = |arm: &ArmProcess| self.suite.arm(&arm.name)?.needs.as_ref()?.tool();
         let own = spoke().map(|arm| arm.program.clone());
@@ -405,7 +380,9 @@ impl Running<'_> {
     fn arm_record(&self, bench: &Bench, arm: &ArmProcess) -> ArmRecord {
         let suite_arm = self.suite.arm(&arm.name);
         let hello = arm.hello.as_ref();
-        if let (None, Some(known)) = (hello, self.arm_record_of(&bench.name, &arm.name, arm.twin)) {
+        if let (None, Some(known)) =
+            (hello, self.content.record.arm(&bench.name, &arm.name, arm.twin))
+        {
             // It was not started in this session; what it said in an earlier one stays.
             return ArmRecord { given_up: arm.given_up.clone(), ..known.clone() };
         }
@@ -429,14 +406,6 @@ impl Running<'_> {
         }
     }
 
-    /// Returns the record's entry for an arm.
-    fn arm_record_of(&self, bench: &str, arm: &str, twin: bool) -> Option<&ArmRecord> {
-        let of = |known: &&ArmRecord| {
-            (known.bench.as_str(), known.name.as_str(), known.twin) == (bench, arm, twin)
-        };
-        self.record.arms.iter().find(of)
-    }
-
     /// Measured blocks of the bench's plan.
     fn planned_blocks(&self, bench: &Bench) -> u32 {
         let Options { effort, blocks, part, .. } = self.options;
@@ -444,11 +413,11 @@ impl Running<'_> {
     }
 
     fn steps(&self, bench: &Bench) -> Vec<Step> {
-        if self.record.cut.iter().any(|cut| cut.bench == bench.name) {
+        if self.content.record.cut.iter().any(|cut| cut.bench == bench.name) {
             return Vec::new();
         }
-        let seed = self.record.seed;
-        steps(bench, self.options.effort, seed, self.planned_blocks(bench), &self.blocks)
+        let seed = self.content.record.seed;
+        steps(bench, self.options.effort, seed, self.planned_blocks(bench), &self.content.blocks)
     }
 
     fn slices_left(&self, bench: &Bench) -> u64 {
@@ -459,7 +428,7 @@ impl Running<'_> {
     fn write_end(&mut self, failed: Option<&BenchError>) -> Result<(), BenchError> {
         let wall_s = self.started.elapsed().as_secs_f64();
         let interrupted = self.stopped || failed.is_some();
-        let ended = if interrupted { Ended::Interrupted } else { Ended::Done };
+        let ended = if interrupted { SessionEnd::Interrupted } else { SessionEnd::Completed };
         let partial = match failed {
             Some(error) => Some(error.to_string()),
             None if self.stopped => Some(format!(
@@ -469,33 +438,36 @@ impl Running<'_> {
             )),
             None => None,
         };
-        if let Some(session) = self.record.sessions.last_mut() {
-            (session.wall_s, session.ended) = (wall_s, ended);
-        }
-        self.record.wall_s = self.record.sessions.iter().map(|session| session.wall_s).sum();
-        self.record.partial.clone_from(&partial);
-        self.journal.put([Line::End { wall_s, ended, partial }])
+        self.note([Line::End { wall_s, ended, partial }])
     }
 
+    /// Writes lines to the journal and takes them in.
+    fn note(&mut self, lines: impl Into<Vec<Line>>) -> Result<(), BenchError> {
+        let lines = lines.into();
+        self.journal.append(&lines)?;
+        for line in lines {
+            self.content.apply(line);
+        }
+        Ok(())
+    }
+
+    /// Slices that are still to be run.
     fn all_slices_left(&self) -> u64 {
         self.suite.benches.iter().map(|bench| self.slices_left(bench)).sum()
     }
 
     /// Slices of the whole plan, as if none of it had been interrupted.
     fn planned_slices(&self) -> u64 {
-        let (effort, seed) = (self.options.effort, self.record.seed);
-        let of = |bench: &Bench| {
-            slices(
-                bench,
-                &steps(bench, effort, seed, self.planned_blocks(bench), &DoneBlocks::new()),
-            )
-        };
-        self.suite.benches.iter().map(of).sum()
+        let (effort, seed, none) =
+            (self.options.effort, self.content.record.seed, DoneBlocks::new());
+        let all = |bench| steps(bench, effort, seed, self.planned_blocks(bench), &none);
+        self.suite.benches.iter().map(|bench| slices(bench, &all(bench))).sum()
     }
 
     /// Record and page. The journal goes once the record holds the whole run.
     fn finish(self) -> Result<Outcome, BenchError> {
-        let Self { mut record, samples, slices, suite, options, .. } = self;
+        let Self { content, suite, options, .. } = self;
+        let JournalContent { mut record, samples, slices, .. } = content;
         let out = &options.out;
         record.fill(suite, &samples, &slices);
         record.write(out, &samples, &slices)?;
@@ -506,4 +478,29 @@ impl Running<'_> {
         }
         Ok(Outcome { record, record_path: out.join(RECORD_FILE), page_path })
     }
+}
+
+/// A session that starts now. Until it says otherwise it was killed.
+fn new_session(options: &Options) -> Session {
+    Session {
+        started_unix_s: options.started_unix_s,
+        wall_s: 0.0,
+        boot: boot_id(),
+        ended: SessionEnd::Killed,
+        command: options.command.clone(),
+    }
+}
+
+/// Writes the report page of a record into `folder` and returns its path.
+pub(super) fn write_page(
+    folder: &Path,
+    record: &Record,
+    samples: &[Sample],
+    slices: &[Slice],
+) -> Result<PathBuf, BenchError> {
+    let path = folder.join(PAGE_FILE);
+    let shown = page::view::RecordView::new(record, samples, slices, folder.join(RECORD_FILE));
+    std::fs::write(&path, page::write_html(&[shown], &[]))
+        .map_err(BenchError::io("write", &path))?;
+    Ok(path)
 }

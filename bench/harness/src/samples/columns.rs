@@ -46,12 +46,15 @@ pub(crate) fn columns(samples: &[Sample], slices: &[Slice]) -> Vec<SliceColumns>
         let slice = Slice { samples: mine.len() as u32, ..slice.clone() };
         SliceColumns { slice, columns: Columns::new(&mine) }
     };
-    slices.iter().zip(by_slice(samples, slices)).map(packed).collect()
+    slices.iter().zip(samples_by_slice(samples, slices)).map(packed).collect()
 }
 
 /// The samples of each slice. Samples of a slice that is not there are of a block that did not end;
 /// the journal never gives them out.
-pub(crate) fn by_slice<'a>(samples: &'a [Sample], slices: &[Slice]) -> Vec<Vec<&'a Sample>> {
+pub(crate) fn samples_by_slice<'a>(
+    samples: &'a [Sample],
+    slices: &[Slice],
+) -> Vec<Vec<&'a Sample>> {
     let mut waiting: BTreeMap<&Place, VecDeque<&Sample>> = BTreeMap::new();
     for sample in samples {
         waiting.entry(&sample.place).or_default().push_back(sample);
@@ -65,7 +68,7 @@ pub(crate) fn by_slice<'a>(samples: &'a [Sample], slices: &[Slice]) -> Vec<Vec<&
 }
 
 /// The opposite of [`columns`]; the error says which column of which slice does not fit.
-pub(crate) fn rows_of_columns(
+pub(crate) fn unpack_columns(
     packed: Vec<SliceColumns>,
 ) -> Result<(Vec<Sample>, Vec<Slice>), String> {
     let (mut samples, mut slices) = (Vec::new(), Vec::new());
@@ -117,11 +120,10 @@ impl Columns {
             ("simulated", self.simulated.len()),
             ("error", self.error.len()),
         ]);
-        let wrong = lengths.iter().find(|(_, length)| *length != 0 && *length != count);
-        if let Some((name, length)) = wrong {
-            return Err(format!("column {name}: wanted {count} values, got {length}"));
+        match lengths.iter().find(|(_, length)| *length != 0 && *length != count) {
+            Some((name, got)) => Err(format!("column {name}: wanted {count} values, got {got}")),
+            None => Ok((0..count).map(|index| self.sample(slice, index)).collect()),
         }
-        Ok((0..count).map(|index| self.sample(slice, index)).collect())
     }
 
     fn sample(&self, slice: &Slice, index: usize) -> Sample {
@@ -162,13 +164,7 @@ mod tests {
             place: slice(arm, 0).place,
             index,
             metrics: BTreeMap::from([("a_ms".into(), 0.1 + f64::from(index) / 3.0)]),
-            answer: None,
-            round_trips: None,
-            cpu_s: None,
-            at_s: None,
-            simulated: false,
-            error: None,
-            warmup: false,
+            ..Sample::default()
         }
     }
 
@@ -184,7 +180,7 @@ mod tests {
         let slices = [slice("x", 2), slice("y", 1), slice("x", 1)];
         let text = serde_json::to_string(&columns(&samples, &slices)).unwrap();
         let packed = serde_json::from_str(&text).unwrap();
-        let (samples_back, slices_back) = rows_of_columns(packed).unwrap();
+        let (samples_back, slices_back) = unpack_columns(packed).unwrap();
         assert_eq!(samples_back, samples);
         assert_eq!(slices_back, slices);
     }
@@ -193,9 +189,9 @@ mod tests {
     fn a_column_of_another_length_and_a_count_beyond_the_limit_are_refused() {
         let mut packed = columns(&[sample("x", 0)], &[slice("x", 1)]);
         packed[0].slice.samples = 2;
-        assert!(rows_of_columns(packed.clone()).is_err());
+        assert!(unpack_columns(packed.clone()).is_err());
         packed[0].columns = Columns::default();
         packed[0].slice.samples = u32::MAX;
-        assert!(rows_of_columns(packed).is_err());
+        assert!(unpack_columns(packed).is_err());
     }
 }

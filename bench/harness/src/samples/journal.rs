@@ -5,6 +5,7 @@
 //! samples beside a record of layout 1 has only the lines `sample` and `slice`.
 
 use std::{
+    collections::BTreeSet,
     fs::{File, OpenOptions},
     io::{self, BufRead, Read, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
@@ -16,7 +17,7 @@ use super::{Sample, Slice};
 use crate::{
     error::BenchError,
     host::programs::Program,
-    record::{ArmRecord, Cut, Ended, NotRun, Record, ServiceRecord, Session},
+    record::{ArmRecord, Cut, NotRun, Record, ServiceRecord, Session, SessionEnd},
 };
 
 /// Of a whole file, after decompression: a hundred times the longest run so far.
@@ -54,7 +55,7 @@ pub(crate) enum Line {
     /// The session's last word.
     End {
         wall_s: f64,
-        ended: Ended,
+        ended: SessionEnd,
         partial: Option<String>,
     },
 }
@@ -85,10 +86,10 @@ impl Journal {
     }
 
     /// Writes these lines in one piece.
-    pub(crate) fn put(&mut self, lines: impl IntoIterator<Item = Line>) -> Result<(), BenchError> {
+    pub(crate) fn append(&mut self, lines: &[Line]) -> Result<(), BenchError> {
         let mut bytes = Vec::new();
         for line in lines {
-            let written = serde_json::to_writer(&mut bytes, &line).map_err(io::Error::from);
+            let written = serde_json::to_writer(&mut bytes, line).map_err(io::Error::from);
             written.map_err(BenchError::io("write", &self.path))?;
             bytes.push(b'\n');
         }
@@ -96,23 +97,77 @@ impl Journal {
     }
 }
 
-/// What a journal holds.
-#[derive(Clone, Debug)]
-pub(crate) struct Journaled {
+/// What the lines of a journal come to.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct JournalContent {
     /// Without rows: they follow from the samples.
     pub(crate) record: Record,
     pub(crate) samples: Vec<Sample>,
     pub(crate) slices: Vec<Slice>,
-    /// Blocks that are whole.
-    pub(crate) blocks: Vec<(String, String, u32)>,
+    /// Blocks that are whole: bench, case, number.
+    pub(crate) blocks: BTreeSet<(String, String, u32)>,
     /// The length of what counts.
     pub(crate) length: u64,
+    /// Samples and slices of a block whose line has not come yet.
+    open_samples: Vec<Sample>,
+    open_slices: Vec<Slice>,
+    /// The last session said how it ended.
+    has_ended: bool,
 }
 
-impl Journaled {
+impl JournalContent {
     /// Nothing measured yet.
     pub(crate) fn new(record: Record) -> Self {
-        Self { record, samples: Vec::new(), slices: Vec::new(), blocks: Vec::new(), length: 0 }
+        Self { record, ..Self::default() }
+    }
+
+    /// Takes in the next line; false where it counts only once its block is whole.
+    pub(crate) fn apply(&mut self, line: Line) -> bool {
+        match line {
+            Line::Sample(sample) => self.open_samples.push(*sample),
+            Line::Slice(slice) => self.open_slices.push(*slice),
+            Line::Block { bench, case, block } => {
+                self.samples.append(&mut self.open_samples);
+                self.slices.append(&mut self.open_slices);
+                self.blocks.insert((bench, case, block));
+            }
+            Line::Session(session) => {
+                self.end_killed();
+                // What could not be run is tried again.
+                self.record.not_run.clear();
+                self.record.sessions.push(session);
+                (self.open_samples, self.open_slices) = (Vec::new(), Vec::new());
+                self.has_ended = false;
+            }
+            Line::End { wall_s, ended, partial } => {
+                if let Some(session) = self.record.sessions.last_mut() {
+                    (session.wall_s, session.ended) = (wall_s, ended);
+                }
+                self.record.partial = partial;
+                self.record.sum_sessions();
+                self.has_ended = true;
+            }
+            Line::Arm(arm) => self.record.put_arm(*arm),
+            Line::Service(service) => self.record.put_service(service),
+            Line::Program { name, program } => {
+                self.record.machine.programs.insert(name, program);
+            }
+            Line::NotRun(not_run) => self.record.not_run.push(not_run),
+            Line::Cut(cut) => self.record.cut.push(cut),
+            Line::Run(_) => {}
+        }
+        self.open_samples.is_empty() && self.open_slices.is_empty()
+    }
+
+    /// A session that did not say how it ended lasted at least to the end of its last slice.
+    fn end_killed(&mut self) {
+        let first = self.record.started_unix_s;
+        let Some(session) = self.record.sessions.last_mut() else { return };
+        if session.ended == SessionEnd::Killed {
+            let before = session.started_unix_s.saturating_sub(first) as f64;
+            let end = self.slices.last().map_or(0.0, |slice| slice.started_s + slice.wall_s);
+            session.wall_s = (end - before).max(0.0);
+        }
     }
 }
 
@@ -120,49 +175,22 @@ impl Journaled {
 pub(crate) fn read_journal(
     path: &Path,
     reader: impl Read,
-) -> Result<Option<Journaled>, BenchError> {
+) -> Result<Option<JournalContent>, BenchError> {
     let mut lines = Lines::new(path, reader, true);
     let Some(Line::Run(record)) = lines.next_line()? else { return Ok(None) };
-    let mut read = Journaled { length: lines.length, ..Journaled::new(*record) };
-    let (mut samples, mut slices) = (Vec::new(), Vec::new());
-    let mut last_word = None;
+    let mut read = JournalContent { length: lines.length, ..JournalContent::new(*record) };
     while let Some(line) = lines.next_line()? {
-        match line {
-            Line::Sample(sample) => samples.push(*sample),
-            Line::Slice(slice) => slices.push(*slice),
-            Line::Block { bench, case, block } => {
-                read.samples.append(&mut samples);
-                read.slices.append(&mut slices);
-                read.blocks.push((bench, case, block));
-                read.length = lines.length;
-            }
-            Line::End { wall_s, ended, partial } => {
-                if let Some(session) = read.record.sessions.last_mut() {
-                    (session.wall_s, session.ended) = (wall_s, ended);
-                }
-                last_word = Some(partial);
-                read.length = lines.length;
-            }
-            Line::Session(session) => {
-                end_killed(&mut read);
-                // What could not be run is tried again.
-                read.record.not_run.clear();
-                read.record.sessions.push(session);
-                (samples, slices, last_word) = (Vec::new(), Vec::new(), None);
-                read.length = lines.length;
-            }
-            line => {
-                keep(&mut read.record, line);
-                read.length = lines.length;
-            }
+        if read.apply(line) {
+            read.length = lines.length;
         }
     }
-    end_killed(&mut read);
-    read.record.partial = last_word.unwrap_or_else(|| {
+    read.end_killed();
+    if !read.has_ended {
         let whole = read.slices.len();
-        Some(format!("ended without a last word after {whole} slices: killed, or still running"))
-    });
-    read.record.wall_s = read.record.sessions.iter().map(|session| session.wall_s).sum();
+        let partial = format!("killed, or still running: {whole} slices, and no line of its end");
+        read.record.partial = Some(partial);
+    }
+    read.record.sum_sessions();
     Ok(Some(read))
 }
 
@@ -181,41 +209,6 @@ pub(crate) fn read_lines(
         }
     }
     Ok((samples, slices))
-}
-
-/// A session without a last word lasted at least to the end of its last slice.
-fn end_killed(read: &mut Journaled) {
-    let first = read.record.started_unix_s;
-    let Some(session) = read.record.sessions.last_mut() else { return };
-    if session.ended == Ended::Killed {
-        let before = session.started_unix_s.saturating_sub(first) as f64;
-        let end = read.slices.last().map_or(0.0, |slice| slice.started_s + slice.wall_s);
-        session.wall_s = (end - before).max(0.0);
-    }
-}
-
-fn keep(record: &mut Record, line: Line) {
-    match line {
-        Line::Arm(arm) => {
-            let same = |known: &&mut ArmRecord| {
-                (&known.bench, &known.name, known.twin) == (&arm.bench, &arm.name, arm.twin)
-            };
-            match record.arms.iter_mut().find(same) {
-                Some(known) => *known = *arm,
-                None => record.arms.push(*arm),
-            }
-        }
-        Line::Service(service) => {
-            record.services.retain(|known| known.name != service.name);
-            record.services.push(service);
-        }
-        Line::Program { name, program } => {
-            record.machine.programs.insert(name, program);
-        }
-        Line::NotRun(not_run) => record.not_run.push(not_run),
-        Line::Cut(cut) => record.cut.push(cut),
-        _ => {}
-    }
 }
 
 struct Lines<'a, R> {

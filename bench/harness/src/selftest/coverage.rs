@@ -40,53 +40,50 @@ const JUDGED_INVALID_MAX: f64 = 0.03;
 /// When a synthetic suite cannot be read.
 pub fn simulate(runs: u32, seed: u64) -> Result<Vec<Finding>, BenchError> {
     let mut findings = Vec::new();
-    let (mut all, mut wide, mut invalid) = (0, 0, 0);
+    let mut all = Vec::new();
     for count in BLOCKS {
-        let twins = twins(count, runs, seed)?;
-        let covered = twins.iter().filter(|one| one.covers).count();
-        all += twins.len();
-        wide += twins.iter().filter(|one| !one.covers_wide).count();
-        invalid += twins.iter().filter(|one| one.invalid).count();
-        let share = covered as f64 / twins.len() as f64;
+        let twins = simulate_twins(count, runs, seed)?;
+        let covered = share_of(&twins, |row| row.covers);
         findings.push(Finding::new(
             format!("A/A, {count} blocks"),
-            COVERED.contains(&share) && twins.len() == runs as usize,
+            COVERED.contains(&covered) && twins.len() == runs as usize,
             format!(
                 "the 95 % interval covers 1 in {:.2} % of {} runs (wanted 93 to 97)",
-                share * 100.0,
+                covered * 100.0,
                 twins.len()
             ),
         ));
+        all.extend(twins);
     }
-    let missed = wide as f64 / all as f64;
+    let (missed, runs_made) = (share_of(&all, |row| !row.covers_wide), all.len());
     findings.push(Finding::new(
         "A/A, all blocks",
         missed <= WIDE_MISSED_MAX,
-        format!("the 99.9 % interval excludes 1 in {:.3} % of {all} runs", missed * 100.0),
+        format!("the 99.9 % interval excludes 1 in {:.3} % of {runs_made} runs", missed * 100.0),
     ));
-    let share = invalid as f64 / all as f64;
+    let invalid = share_of(&all, |row| row.invalid);
     findings.push(Finding::new(
         "A/A, honest twins",
-        share <= JUDGED_INVALID_MAX,
-        format!("judged invalid in {:.2} % of {all} runs", share * 100.0),
+        invalid <= JUDGED_INVALID_MAX,
+        format!("judged invalid in {:.2} % of {runs_made} runs", invalid * 100.0),
     ));
     for delay in DELAYS {
-        findings.push(delayed(delay, runs, seed)?);
+        findings.push(simulate_delay(delay, runs, seed)?);
     }
     Ok(findings)
 }
 
 /// What one simulated row came to.
 #[derive(Clone, Copy, Debug)]
-struct One {
+struct SimulatedRow {
     covers: bool,
     covers_wide: bool,
     invalid: bool,
     outcome: Outcome,
 }
 
-impl One {
-    fn of(ends: &Ends, truth: f64, aa: Option<Aa>, outcome: Outcome) -> Self {
+impl SimulatedRow {
+    fn new(ends: &Ends, truth: f64, aa: Option<Aa>, outcome: Outcome) -> Self {
         Self {
             covers: ends.low <= truth && truth <= ends.high,
             covers_wide: ends.low_999 <= truth && truth <= ends.high_999,
@@ -96,30 +93,32 @@ impl One {
     }
 }
 
-fn twins(count: u32, runs: u32, seed: u64) -> Result<Vec<One>, BenchError> {
+/// The share of the rows that are as `is_wanted` says; 0 of no rows.
+fn share_of(rows: &[SimulatedRow], is_wanted: impl Fn(&SimulatedRow) -> bool) -> f64 {
+    rows.iter().filter(|row| is_wanted(row)).count() as f64 / rows.len().max(1) as f64
+}
+
+fn simulate_twins(count: u32, runs: u32, seed: u64) -> Result<Vec<SimulatedRow>, BenchError> {
     let suite = Shape { arms: vec!["a"], ..Shape::default() }.suite()?;
     let arms = [("a", false, 0.0), ("a", true, 0.0)];
-    Ok(simulated(&suite, &arms, count, runs, seed, |judged| {
+    Ok(simulate_rows(&suite, &arms, count, runs, seed, |judged| {
         let row = judged.rows.iter().find(|row| row.twin)?;
-        Some(One::of(row.ratio.as_ref()?, 1.0, row.aa, row.outcome))
+        Some(SimulatedRow::new(row.ratio.as_ref()?, 1.0, row.aa, row.outcome))
     }))
 }
 
-fn delayed(delay: f64, runs: u32, seed: u64) -> Result<Finding, BenchError> {
+fn simulate_delay(delay: f64, runs: u32, seed: u64) -> Result<Finding, BenchError> {
     let suite = Shape::default().suite()?;
     let arms = [("a", false, 0.0), ("b", false, delay)];
     // Each delay has noise of its own: three rows are three experiments.
     let seed = seed ^ delay.to_bits();
-    let found = simulated(&suite, &arms, DELAYED_BLOCKS, runs, seed, |judged| {
+    let found = simulate_rows(&suite, &arms, DELAYED_BLOCKS, runs, seed, |judged| {
         let row = judged.rows.iter().find(|row| row.arm == "b")?;
-        Some(One::of(row.ratio.as_ref()?, 1.0 + delay, None, row.outcome))
+        Some(SimulatedRow::new(row.ratio.as_ref()?, 1.0 + delay, None, row.outcome))
     });
-    let share = |wanted: &dyn Fn(&One) -> bool| {
-        found.iter().filter(|one| wanted(one)).count() as f64 / found.len().max(1) as f64
-    };
-    let covered = share(&|one| one.covers);
-    let above = share(&|one| one.outcome == Outcome::Above);
-    let within = share(&|one| one.outcome == Outcome::Within);
+    let covered = share_of(&found, |row| row.covers);
+    let above = share_of(&found, |row| row.outcome == Outcome::AboveMargin);
+    let within = share_of(&found, |row| row.outcome == Outcome::WithinMargin);
     // Of a delay below the margin at most 5 % may be called above it, and the other way round.
     let wrong = if delay > MARGIN { within } else { above };
     Ok(Finding::new(
@@ -137,14 +136,14 @@ fn delayed(delay: f64, runs: u32, seed: u64) -> Result<Finding, BenchError> {
 }
 
 /// Makes up runs with each kind of noise in turn and reads one row of each, on all CPUs.
-fn simulated(
+fn simulate_rows(
     suite: &Suite,
     arms: &[(&str, bool, f64)],
     count: u32,
     runs: u32,
     seed: u64,
-    read: impl Fn(&Judged) -> Option<One> + Sync,
-) -> Vec<One> {
+    read: impl Fn(&Judged) -> Option<SimulatedRow> + Sync,
+) -> Vec<SimulatedRow> {
     let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get) as u32;
     let one = |number: u32| {
         let noise = Noise::ALL[number as usize % Noise::ALL.len()];
@@ -157,7 +156,7 @@ fn simulated(
             .map(|first| {
                 let numbers = (first..runs).step_by(threads as usize);
                 let one = &one;
-                scope.spawn(move || numbers.filter_map(one).collect::<Vec<One>>())
+                scope.spawn(move || numbers.filter_map(one).collect::<Vec<SimulatedRow>>())
             })
             .collect();
         // A part that panicked leaves its runs out, and coverage then fails on their number.
@@ -172,11 +171,11 @@ mod tests {
     #[test]
     fn a_few_hundred_runs_cover_about_as_often_as_they_should() {
         for (count, seed) in [(12, 1), (30, 2)] {
-            let runs = twins(count, 300, seed).unwrap();
+            let runs = simulate_twins(count, 300, seed).unwrap();
             assert_eq!(runs.len(), 300);
             let covered = runs.iter().filter(|one| one.covers).count();
             assert!((270..300).contains(&covered), "{covered} of 300");
         }
-        assert!(delayed(0.05, 60, 3).unwrap().says.contains("60 runs"));
+        assert!(simulate_delay(0.05, 60, 3).unwrap().says.contains("60 runs"));
     }
 }

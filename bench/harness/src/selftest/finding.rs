@@ -2,16 +2,16 @@
 
 use serde::Serialize;
 
-/// One thing tried.
+/// The result of one part of the self-test.
 #[derive(Clone, Debug, Serialize)]
 pub struct Finding {
-    /// What was tried, in words.
+    /// The name of the part.
     pub name: String,
-    /// Whether the instrument did as it should.
+    /// True where the instrument did as it should.
     pub passed: bool,
     /// Whether that could be told: noise of the machine may leave it undecided, which is not a pass.
     pub decided: bool,
-    /// The figures that say so.
+    /// The figures that show it.
     pub says: String,
 }
 
@@ -20,16 +20,16 @@ impl Finding {
         Self { name: name.into(), passed, decided: true, says: says.into() }
     }
 
-    pub(super) fn undecided(name: impl Into<String>, says: impl Into<String>) -> Self {
+    pub(super) fn new_undecided(name: impl Into<String>, says: impl Into<String>) -> Self {
         Self { decided: false, ..Self::new(name, false, says) }
     }
 
-    /// Whether the instrument did what it must not do.
-    pub fn failed(&self) -> bool {
+    /// Tells whether the instrument did what it must not do.
+    pub fn has_failed(&self) -> bool {
         self.decided && !self.passed
     }
 
-    /// One line: `ok        A/A, 20 blocks: …`.
+    /// Formats the result as one line: `ok        A/A, 20 blocks: …`.
     pub fn line(&self) -> String {
         let mark = match (self.passed, self.decided) {
             (true, _) => "ok",

@@ -93,13 +93,7 @@ pub(crate) fn sample(place: &Place, index: u32, metric: &str, value: f64) -> Sam
         place: place.clone(),
         index,
         metrics: [(metric.to_owned(), value)].into(),
-        answer: None,
-        round_trips: None,
-        cpu_s: None,
-        at_s: None,
-        simulated: false,
-        error: None,
-        warmup: false,
+        ..Sample::default()
     }
 }
 
@@ -148,14 +142,14 @@ pub(crate) fn blocks(
 }
 
 /// A record of these samples, as `bench run` would have left it.
-pub(crate) fn loaded(
+pub(crate) fn make_loaded(
     shape: &Shape,
     started_unix_s: u64,
     samples: Vec<Sample>,
     slices: Vec<Slice>,
 ) -> Result<Loaded, crate::error::BenchError> {
     let suite = shape.suite()?;
-    let mut record = Record::bare(judge(&suite, Effort::Full, &samples, &slices));
+    let mut record = Record::from_rows(judge(&suite, Effort::Full, &samples, &slices));
     let text = shape.text();
     record.suite = SuiteRecord {
         name: "made-up".into(),
@@ -169,26 +163,22 @@ pub(crate) fn loaded(
     record.started_unix_s = started_unix_s;
     record.machine.cpu_model = "a made-up processor".into();
     record.machine.cpus_online = 2;
-    record.arms = shape.arms.iter().map(|arm| of_arm(arm)).collect();
+    record.arms = shape.arms.iter().map(|arm| arm_record(arm)).collect();
     let sha256 = sha256_hex(&format!("made-up {started_unix_s}"));
     Ok(Loaded { record, samples, slices, path: PathBuf::from("made-up"), sha256 })
 }
 
-fn of_arm(name: &str) -> ArmRecord {
+fn arm_record(name: &str) -> ArmRecord {
     ArmRecord {
         bench: BENCH.into(),
         name: name.into(),
         label: name.into(),
-        twin: false,
         command: vec![name.into()],
         description: "made up".into(),
         protects: "nobody".into(),
         says: name.into(),
         version: "1".into(),
-        guarantee: None,
-        note: None,
-        simulated: false,
-        given_up: None,
+        ..ArmRecord::default()
     }
 }
 

@@ -5,7 +5,7 @@ use confide_estimate::{Random, supported_quantile};
 
 use super::{
     finding::Finding,
-    synthetic::{METRIC, Noise, Shape, blocks, loaded, sample, slice, tokens},
+    synthetic::{METRIC, Noise, Shape, blocks, make_loaded, sample, slice, tokens},
 };
 use crate::{
     arm::ArmRun,
@@ -26,7 +26,7 @@ use crate::{
 ///
 /// # Errors
 /// When a synthetic suite cannot be read.
-pub fn traps() -> Result<Vec<Finding>, BenchError> {
+pub fn try_traps() -> Result<Vec<Finding>, BenchError> {
     Ok(vec![
         coordinated_omission()?,
         littles_law()?,
@@ -48,6 +48,35 @@ fn rows(shape: &Shape, samples: &[Sample], slices: &[Slice]) -> Result<Vec<Row>,
 
 fn of_two(a: &Loaded, b: &Loaded) -> Comparison {
     compare(std::slice::from_ref(a), std::slice::from_ref(b), &CompareOptions::default())
+}
+
+/// One arm and its twin in `count` blocks, each run with the samples that `samples` makes for its place.
+fn sampled_runs(
+    count: u32,
+    mut samples: impl FnMut(&Place) -> Vec<Sample>,
+) -> (Vec<Sample>, Vec<Slice>) {
+    let (mut all, mut slices) = (Vec::new(), Vec::new());
+    for (block, twin) in (0..count).flat_map(|block| [(block, false), (block, true)]) {
+        let run = Slice { metrics: [].into(), ..slice("a", twin, block, METRIC, 0.0) };
+        all.extend(samples(&run.place));
+        slices.push(run);
+    }
+    (all, slices)
+}
+
+/// One arm and its twin in blocks that each give one value.
+fn valued_runs(blocks: u32, mut value: impl FnMut(u32) -> f64) -> Vec<Slice> {
+    let arms = (0..blocks).flat_map(|block| [(block, false), (block, true)]);
+    arms.map(|(block, twin)| slice("a", twin, block, METRIC, value(block))).collect()
+}
+
+fn has_note(rows: &[Row], wanted: fn(&Note) -> bool) -> bool {
+    rows.iter().any(|row| row.notes.iter().any(wanted))
+}
+
+/// A suite of one arm.
+fn one_arm() -> Shape {
+    Shape { arms: vec!["a"], ..Shape::default() }
 }
 
 /// A server takes 1 ms a request, one after the other, and stalls for 2 s once.
@@ -74,23 +103,13 @@ fn stalled_run(place: &Place, open: bool) -> Vec<Sample> {
 }
 
 fn coordinated_omission() -> Result<Finding, BenchError> {
-    let shape = Shape { arms: vec!["a"], load: "open", metric: "total_ms", ..Shape::default() };
-    let log = |open: bool| {
-        let (mut samples, mut slices) = (Vec::new(), Vec::new());
-        for (block, twin) in (0..12).flat_map(|block| [(block, false), (block, true)]) {
-            let run = Slice { metrics: [].into(), ..slice("a", twin, block, METRIC, 0.0) };
-            samples.extend(stalled_run(&run.place, open));
-            slices.push(run);
-        }
-        (samples, slices)
-    };
+    let shape = Shape { load: "open", metric: "total_ms", ..one_arm() };
+    let log = |open: bool| sampled_runs(12, |place| stalled_run(place, open));
     let p99 = |samples: &[Sample]| {
         let values: Vec<f64> = samples.iter().map(|sample| sample.metrics["total_ms"]).collect();
         supported_quantile(&values, 0.99).unwrap_or_default()
     };
-    let labelled = |rows: &[Row]| {
-        rows.iter().any(|row| row.notes.iter().any(|n| matches!(n, Note::NotOpen { .. })))
-    };
+    let labelled = |rows: &[Row]| has_note(rows, |note| matches!(note, Note::NotOpen { .. }));
     let ((open, of_open), (waiting, of_waiting)) = (log(true), log(false));
     let open_rows = rows(&shape, &open, &of_open)?;
     let waiting_rows = rows(&shape, &waiting, &of_waiting)?;
@@ -107,26 +126,18 @@ fn coordinated_omission() -> Result<Finding, BenchError> {
 
 fn littles_law() -> Result<Finding, BenchError> {
     let of = |params: &'static str, users: f64| {
-        let shape = Shape { arms: vec!["a"], params, ..Shape::default() };
-        let mut random = Random::new(5);
-        let mut record = |started| {
-            let mut slices =
-                blocks(&[("a", false, 0.0), ("a", true, 0.0)], 20, Noise::Quiet, &mut random);
-            for slice in &mut slices {
+        let shape = Shape { params, ..one_arm() };
+        let record = |started| {
+            make_record(&shape, started, |slice| {
                 let latency_s = slice.metrics[METRIC] / 1e3;
                 slice.metrics.insert("rate_per_s".into(), users / latency_s);
-            }
-            loaded(&shape, started, Vec::new(), slices)
+            })
         };
         Ok::<_, BenchError>([record(1)?, record(2)?])
     };
     let ([a, b], [one, two]) = (of("concurrency = 16", 16.0)?, of("concurrency = 1", 1.0)?);
     let labelled = |loaded: &Loaded| {
-        loaded
-            .record
-            .rows
-            .iter()
-            .any(|row| row.notes.iter().any(|note| matches!(note, Note::LittlesLaw { .. })))
+        has_note(&loaded.record.rows, |note| matches!(note, Note::LittlesLaw { .. }))
     };
     let refused = of_two(&a, &b).row_refusals() == [Reason::LittlesLaw];
     let shown = of_two(&one, &two).has_shown();
@@ -138,18 +149,13 @@ fn littles_law() -> Result<Finding, BenchError> {
 }
 
 fn percentile_without_a_tail() -> Result<Finding, BenchError> {
-    let shape = Shape { arms: vec!["a"], stat: "p95", ..Shape::default() };
+    let shape = Shape { stat: "p95", ..one_arm() };
     let of = |requests: u32| {
         let mut random = Random::new(8);
-        let (mut samples, mut slices) = (Vec::new(), Vec::new());
-        for (block, twin) in (0..12).flat_map(|block| [(block, false), (block, true)]) {
-            let run = Slice { metrics: [].into(), ..slice("a", twin, block, METRIC, 0.0) };
-            for index in 0..requests {
-                let value = Noise::Spiked.factor(&mut random);
-                samples.push(sample(&run.place, index, METRIC, value));
-            }
-            slices.push(run);
-        }
+        let (samples, slices) = sampled_runs(12, |place| {
+            let values = (0..requests).map(|index| (index, Noise::Spiked.factor(&mut random)));
+            values.map(|(index, value)| sample(place, index, METRIC, value)).collect()
+        });
         rows(&shape, &samples, &slices)
     };
     let (thin, thick) = (of(40)?, of(400)?);
@@ -168,31 +174,17 @@ fn percentile_without_a_tail() -> Result<Finding, BenchError> {
 fn drift_over_time() -> Result<Finding, BenchError> {
     let mut random = Random::new(13);
     let mut at = |share: f64| 10.0 * (1.0 + 0.1 * share) * Noise::Quiet.factor(&mut random);
-    let one_shape = Shape { arms: vec!["a"], ..Shape::default() };
-    let mut half = |from: f64| {
-        let mut slices = Vec::new();
-        for block in 0..20 {
-            let share = from + f64::from(block) / 40.0;
-            slices.push(slice("a", false, block, METRIC, at(share)));
-            slices.push(slice("a", true, block, METRIC, at(share)));
-        }
-        slices
-    };
-    let first = loaded(&one_shape, 1, Vec::new(), half(0.0))?;
-    let second = loaded(&one_shape, 2, Vec::new(), half(0.5))?;
+    let mut half = |from: f64| valued_runs(20, |block| at(from + f64::from(block) / 40.0));
+    let first = make_loaded(&one_arm(), 1, Vec::new(), half(0.0))?;
+    let second = make_loaded(&one_arm(), 2, Vec::new(), half(0.5))?;
     let sequential = of_two(&first, &second);
     let Some(Compared::Confounded { ratio: Some(apart), .. }) =
         sequential.rows.first().map(|row| row.result.clone())
     else {
         return Ok(Finding::new("drift over time", false, sequential.text()));
     };
-    let mut slices = Vec::new();
-    for block in 0..40 {
-        let share = f64::from(block) / 40.0;
-        slices.push(slice("a", false, block, METRIC, at(share)));
-        slices.push(slice("a", true, block, METRIC, at(share)));
-    }
-    let rows = rows(&one_shape, &[], &slices)?;
+    let slices = valued_runs(40, |block| at(f64::from(block) / 40.0));
+    let rows = rows(&one_arm(), &[], &slices)?;
     let ratio = rows.first().and_then(|row| row.ratio);
     let interleaved = ratio.map_or(f64::NAN, |ends| ends.value);
     let covers = ratio.is_some_and(|ends| ends.low <= 1.0 && ends.high >= 1.0);
@@ -228,18 +220,22 @@ fn unequal_work_within() -> Result<Finding, BenchError> {
 }
 
 /// A record of one arm, each slice changed.
-fn changed(shape: &Shape, started: u64, change: impl Fn(&mut Slice)) -> Result<Loaded, BenchError> {
+fn make_record(
+    shape: &Shape,
+    started: u64,
+    change: impl Fn(&mut Slice),
+) -> Result<Loaded, BenchError> {
     let mut random = Random::new(started);
     let arms = [("a", false, 0.0), ("a", true, 0.0)];
     let mut slices = blocks(&arms, 20, Noise::Quiet, &mut random);
     slices.iter_mut().for_each(change);
-    loaded(shape, started, Vec::new(), slices)
+    make_loaded(shape, started, Vec::new(), slices)
 }
 
 fn unequal_work_between() -> Result<Finding, BenchError> {
-    let shape = Shape { arms: vec!["a"], ..Shape::default() };
+    let shape = one_arm();
     let of = |started, bytes: f64| {
-        changed(&shape, started, |slice| {
+        make_record(&shape, started, |slice| {
             slice.metrics.insert("proof_bytes".into(), bytes);
         })
     };
@@ -252,9 +248,9 @@ fn unequal_work_between() -> Result<Finding, BenchError> {
 }
 
 fn client_bound() -> Result<Finding, BenchError> {
-    let shape = Shape { arms: vec!["a"], client: "load", ..Shape::default() };
-    let busy = changed(&shape, 1, |slice| slice.client_cpu = Some(0.97))?;
-    let idle = changed(&shape, 2, |slice| slice.client_cpu = Some(0.4))?;
+    let shape = Shape { client: "load", ..one_arm() };
+    let busy = make_record(&shape, 1, |slice| slice.client_cpu = Some(0.97))?;
+    let idle = make_record(&shape, 2, |slice| slice.client_cpu = Some(0.4))?;
     let labelled = busy.record.rows.iter().all(|row| verdict(row).contains("client-bound"));
     let refused = of_two(&idle, &busy).row_refusals();
     Ok(Finding::new(
@@ -265,10 +261,9 @@ fn client_bound() -> Result<Finding, BenchError> {
 }
 
 fn cache_served() -> Result<Finding, BenchError> {
-    let shape =
-        Shape { arms: vec!["a"], metric: "read_mib_per_s", better: "higher", ..Shape::default() };
+    let shape = Shape { metric: "read_mib_per_s", better: "higher", ..one_arm() };
     let of = |started, mark: Option<&str>, rate: f64| {
-        changed(&shape, started, |slice| {
+        make_record(&shape, started, |slice| {
             slice.metrics.insert("read_mib_per_s".into(), rate);
             slice.marks = mark.iter().map(|mark| (*mark).to_owned()).collect();
         })
@@ -319,9 +314,9 @@ fn superlinear() -> Result<Finding, BenchError> {
 }
 
 fn unlike_hardware() -> Result<Finding, BenchError> {
-    let shape = Shape { arms: vec!["a"], ..Shape::default() };
-    let a = changed(&shape, 1, |_| {})?;
-    let mut b = changed(&shape, 2, |_| {})?;
+    let shape = one_arm();
+    let a = make_record(&shape, 1, |_| {})?;
+    let mut b = make_record(&shape, 2, |_| {})?;
     b.record.machine.cpu_model = "another made-up processor".into();
     let comparison = of_two(&a, &b);
     let refused = comparison.row_refusals() == [Reason::DifferentHardware];
@@ -333,7 +328,7 @@ fn unlike_hardware() -> Result<Finding, BenchError> {
 }
 
 fn too_few_blocks() -> Result<Finding, BenchError> {
-    let shape = Shape { arms: vec!["a"], ..Shape::default() };
+    let shape = one_arm();
     let mut random = Random::new(3);
     let slices = blocks(&[("a", false, 0.0), ("a", true, 0.3)], 9, Noise::Quiet, &mut random);
     let rows = rows(&shape, &[], &slices)?;
@@ -353,7 +348,7 @@ mod tests {
 
     #[test]
     fn the_instrument_falls_into_no_trap() {
-        for finding in traps().unwrap() {
+        for finding in try_traps().unwrap() {
             assert!(finding.passed, "{}", finding.line());
         }
     }

@@ -35,11 +35,11 @@ pub(crate) struct Bench {
     pub(crate) requests_times: Option<String>,
     pub(crate) blocks: Blocks,
     /// Blocks that run first and are kept out of every estimate.
-    #[serde(default = "one")]
+    #[serde(default = "default_one")]
     pub(crate) warmup: u32,
     /// Blocks after which services and arms are started anew; 0 keeps them. A process has luck of
     /// its own (memory, threads, neighbours) that would otherwise pass for a property of its arm.
-    #[serde(default = "one")]
+    #[serde(default = "default_one")]
     pub(crate) restart_every: u32,
     #[serde(default)]
     pub(crate) params: Params,
@@ -53,9 +53,9 @@ pub(crate) struct Bench {
     pub(crate) vars: BTreeMap<String, Var>,
     #[serde(default)]
     pub(crate) expect: Params,
-    #[serde(default = "yes")]
+    #[serde(default = "default_true")]
     pub(crate) same_answer: bool,
-    #[serde(default = "sixty")]
+    #[serde(default = "default_deadline_s")]
     pub(crate) deadline_s: u32,
     /// `load`: the arm is a client whose CPU must not be the limit. `subject`: it is measured.
     #[serde(default)]
@@ -107,7 +107,7 @@ pub(crate) struct Metric {
     #[serde(default)]
     pub(crate) show: Show,
     /// Relative equivalence margin.
-    #[serde(default = "two_percent")]
+    #[serde(default = "default_margin")]
     pub(crate) margin: f64,
     /// By arm: a one-sided limit on the difference, in the metric's unit, instead of `margin`.
     #[serde(default)]
@@ -122,7 +122,7 @@ pub(crate) struct Metric {
     #[serde(default)]
     pub(crate) scales: bool,
     /// False: shown with its values only, for figures that the reference arm does not have.
-    #[serde(default = "yes")]
+    #[serde(default = "default_true")]
     pub(crate) compare: bool,
 }
 
@@ -178,28 +178,50 @@ pub(crate) struct Fit {
 }
 
 impl Fit {
-    /// Why this fit means nothing, if so.
+    /// Checks that the bench has what the fit names; the error says what it lacks.
     pub(crate) fn check(&self, bench: &Bench) -> Result<(), String> {
-        let known = |name: &String| bench.metrics.iter().any(|metric| metric.name == *name);
         for name in [&self.cost, &self.work] {
-            if !known(name) {
-                return Err(format!("fit names {name}, which is no metric of the bench"));
-            }
+            let is_known = bench.metrics.iter().any(|metric| metric.name == *name);
+            ensure(is_known, || format!("fit names {name}, which is no metric of the bench"))?;
         }
         for (name, values) in &self.only {
-            let grid = bench.grid.get(name);
-            if values.iter().any(|value| !grid.is_some_and(|grid| grid.contains(value))) {
-                return Err(format!("fit wants a value of {name} that the grid has not"));
-            }
+            let grid = bench.grid.get(name).map(Vec::as_slice).unwrap_or_default();
+            let is_known = values.iter().all(|value| grid.contains(value));
+            ensure(is_known, || format!("fit wants a value of {name} that the grid has not"))?;
         }
-        let of = self.arms.iter().flatten().find(|arm| !bench.arms.contains(arm));
-        of.map_or(Ok(()), |arm| Err(format!("fit names {arm}, which the bench does not")))
+        for arm in self.arms.iter().flatten() {
+            let is_known = bench.arms.contains(arm);
+            ensure(is_known, || format!("fit names {arm}, which the bench does not"))?;
+        }
+        Ok(())
     }
+}
+
+impl Metric {
+    /// Checks the margin and that the bench has the arms that the metric names.
+    pub(super) fn check(&self, bench: &Bench) -> Result<(), String> {
+        let is_margin = self.margin > 0.0 && self.margin < 1.0;
+        ensure(is_margin, || format!("margin of {} must be between 0 and 1", self.name))?;
+        if let Some(arm) = &self.also_against {
+            let is_second = bench.arms.iter().skip(1).any(|known| known == arm);
+            ensure(is_second, || format!("also_against names {arm}, which is no second arm"))?;
+        }
+        for arm in self.adds_at_most.keys() {
+            let is_known = bench.arms.contains(arm);
+            ensure(is_known, || format!("adds_at_most names {arm}, which the bench does not"))?;
+        }
+        Ok(())
+    }
+}
+
+/// The error of a check that did not hold.
+pub(super) fn ensure(holds: bool, message: impl FnOnce() -> String) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(message()) }
 }
 
 impl Stat {
     /// One number of many; `None` of nothing.
-    pub(crate) fn of(self, values: &[f64]) -> Option<f64> {
+    pub(crate) fn reduce(self, values: &[f64]) -> Option<f64> {
         match self {
             Self::Mean => mean(values),
             Self::P50 => quantile(values, 0.5),
@@ -211,18 +233,18 @@ impl Stat {
     }
 }
 
-fn one() -> u32 {
+fn default_one() -> u32 {
     1
 }
 
-fn sixty() -> u32 {
+fn default_deadline_s() -> u32 {
     60
 }
 
-fn yes() -> bool {
+fn default_true() -> bool {
     true
 }
 
-fn two_percent() -> f64 {
+fn default_margin() -> f64 {
     0.02
 }

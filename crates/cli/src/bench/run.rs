@@ -84,7 +84,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
 
 /// Every suite, and an overview of them.
 fn run_all_suites(args: &Args) -> Result<ExitCode, CliError> {
-    let plan = AllPlan::embedded().map_err(explain_error)?;
+    let plan = AllPlan::read_embedded().map_err(explain_error)?;
     if args.install {
         super::install::install(&plan.suites())?;
     }
@@ -126,7 +126,7 @@ fn options(args: &Args, suite: SuiteText) -> Result<Options, CliError> {
         command: std::env::args().collect(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         started_unix_s: process::unix_now(),
-        programs: Programs::beside(this),
+        programs: Programs::new(this),
     })
 }
 
@@ -169,7 +169,7 @@ fn show_suite(entry: &IndexEntry, outcome: Option<&Outcome>) -> Result<(), CliEr
     println!("\n== {}{reason}", entry.suite);
     match outcome {
         Some(outcome) => show(outcome),
-        None if entry.state == State::Done => {
+        None if entry.state == State::Completed => {
             println!("whole already, and kept");
             Ok(())
         }
@@ -182,7 +182,7 @@ fn overview(index: &Index, out: &Path) -> Result<(), CliError> {
     let mut text = String::from("\n");
     for entry in &index.suites {
         let state = match entry.state {
-            State::Done => "done",
+            State::Completed => "done",
             State::Partial => "partial",
             State::Failed => "failed",
             State::NotRun => "not run",

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, process::ExitCode, time::Instant};
 
-use confide_bench::{Effort, Finding, measured, selftest_suite, simulate, traps};
+use confide_bench::{Effort, Finding, judge_selftest, selftest_suite, simulate, try_traps};
 
 use super::{
     failure::explain_error,
@@ -43,7 +43,7 @@ pub(crate) struct Args {
 
 pub(super) fn run(args: Args) -> Result<ExitCode, CliError> {
     let started = Instant::now();
-    let mut findings = traps().map_err(explain_error)?;
+    let mut findings = try_traps().map_err(explain_error)?;
     findings.extend(simulate(args.runs, args.seed).map_err(explain_error)?);
     if !args.simulated_only {
         match spin(&args)? {
@@ -51,7 +51,7 @@ pub(super) fn run(args: Args) -> Result<ExitCode, CliError> {
             None => return Ok(ExitCode::from(INTERRUPTED)),
         }
     }
-    let failed: Vec<&Finding> = findings.iter().filter(|finding| finding.failed()).collect();
+    let failed: Vec<&Finding> = findings.iter().filter(|finding| finding.has_failed()).collect();
     let undecided = findings.iter().filter(|finding| !finding.decided).count();
     if args.json {
         let text = serde_json::to_string_pretty(&findings).map_err(CliError::new)?;
@@ -98,5 +98,5 @@ fn spin(args: &Args) -> Result<Option<Vec<Finding>>, CliError> {
         // Nothing was asked to be kept.
         let _ = std::fs::remove_dir_all(&folder);
     }
-    Ok(outcome.record.partial().is_none().then(|| measured(&outcome.record)))
+    Ok(outcome.record.partial().is_none().then(|| judge_selftest(&outcome.record)))
 }

@@ -1,10 +1,12 @@
+//! What a record says of a machine, and what it must not say.
+
 use super::*;
 use crate::host::root::FakeTree;
 
 #[test]
 fn only_what_changes_speed_is_kept_of_the_kernel_command_line() {
     let line = "root=/dev/vda swiotlb=force mitigations=auto,nosmt token=secret quiet";
-    assert_eq!(of_speed(line), "swiotlb=force mitigations=auto,nosmt");
+    assert_eq!(speed_parameters(line), "swiotlb=force mitigations=auto,nosmt");
 }
 
 #[test]

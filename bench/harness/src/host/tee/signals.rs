@@ -6,8 +6,7 @@ use super::{
         kernel_log::KernelLog,
         root::{Root, field},
     },
-    Kind, Says, Signal,
-    summary::PARAVISOR,
+    signal::{Kind, PARAVISOR, Says, Signal},
 };
 
 /// A raw value is cut here.
@@ -39,6 +38,11 @@ fn signal(source: &str, value: impl AsRef<str>, says: Says, kinds: &[Kind]) -> S
     Signal { source: source.to_owned(), value, says, kinds: kinds.to_vec() }
 }
 
+/// What a guest of this kind shows: `Guest` where it is there, `Absent` where not.
+fn sign(source: &str, is_there: bool, value: impl AsRef<str>, kind: Kind) -> Signal {
+    signal(source, value, if is_there { Says::Guest } else { Says::Absent }, &[kind])
+}
+
 /// Devices of a guest: `Guest` where there, `Absent` where not.
 fn devices(root: &Root) -> Vec<Signal> {
     let of_guest = [
@@ -47,9 +51,10 @@ fn devices(root: &Root) -> Vec<Signal> {
     ];
     let mut signals: Vec<Signal> = of_guest
         .iter()
-        .map(|(paths, kind)| match paths.iter().find(|path| root.exists(path)) {
-            Some(path) => signal(paths[0], format!("{path} is there"), Says::Guest, &[*kind]),
-            None => signal(paths[0], "not there", Says::Absent, &[*kind]),
+        .map(|(paths, kind)| {
+            let found = paths.iter().find(|path| root.exists(path));
+            let value = found.map_or("not there".into(), |path| format!("{path} is there"));
+            sign(paths[0], found.is_some(), value, *kind)
         })
         .collect();
     // In a Nitro enclave, and only there, this device exists.
@@ -75,15 +80,9 @@ fn leaves(cpuid: Option<&Leaves>) -> Vec<Signal> {
     };
     let mut signals = vec![signal("cpuid 0x40000000", vendor, Says::Context, &[])];
     // Intel TDX Module, section "CPUID virtualization": leaf 0x21.
-    signals.push(match leaves.tdx {
-        Some(name) if &name == b"IntelTDX    " => {
-            signal("cpuid 0x21", format!("{:?}", to_text(name)), Says::Guest, &[Kind::Tdx])
-        }
-        Some(name) => {
-            signal("cpuid 0x21", format!("{:?}", to_text(name)), Says::Absent, &[Kind::Tdx])
-        }
-        None => signal("cpuid 0x21", "no such leaf", Says::Absent, &[Kind::Tdx]),
-    });
+    let name = leaves.tdx.map_or("no such leaf".into(), |name| format!("{:?}", to_text(name)));
+    let is_tdx = leaves.tdx.is_some_and(|name| &name == b"IntelTDX    ");
+    signals.push(sign("cpuid 0x21", is_tdx, name, Kind::Tdx));
     signals.push(amd_encryption(leaves));
     if let Some([a, b]) = leaves.hyperv_isolation {
         signals.push(isolation("cpuid 0x4000000c", a, b));
@@ -106,10 +105,10 @@ fn amd_encryption(leaves: &Leaves) -> Signal {
         .filter(|(bit, _)| eax & (1 << bit) != 0)
         .map(|(_, kind)| *kind)
         .collect();
-    match kinds.is_empty() {
-        true => signal(SOURCE, value.trim_end_matches([':', ' ']), Says::Absent, SEV_KINDS),
-        false => signal(SOURCE, value, Says::Able, &kinds),
+    if kinds.is_empty() {
+        return signal(SOURCE, value.trim_end_matches([':', ' ']), Says::Absent, SEV_KINDS);
     }
+    signal(SOURCE, value, Says::Able, &kinds)
 }
 
 /// What of SEV is on, from the model-specific register, where the module `msr` lets it be read.
@@ -143,10 +142,8 @@ fn flags(root: &Root, cpuid: Option<&Leaves>) -> Vec<Signal> {
     };
     let flags = field(&cpuinfo, "flags").unwrap_or_default();
     let has = |name: &str| flags.split_whitespace().any(|flag| flag == name);
-    let mut signals = vec![match has("tdx_guest") {
-        true => signal(TDX, "set", Says::Guest, &[Kind::Tdx]),
-        false => signal(TDX, "not set", Says::Absent, &[Kind::Tdx]),
-    }];
+    let value = if has("tdx_guest") { "set" } else { "not set" };
+    let mut signals = vec![sign(TDX, has("tdx_guest"), value, Kind::Tdx)];
     for (flag, kinds) in [
         ("sme", &[][..]),
         ("sev", &[Kind::Sev][..]),
@@ -192,19 +189,15 @@ fn kernel(log: &KernelLog) -> Vec<Signal> {
 /// `Memory Encryption Features active: Intel TDX`, `… AMD SEV SEV-ES SEV-SNP`, and before Linux
 /// 5.19 `AMD Memory Encryption Features active: SEV SEV-ES`. `SME` alone is a host's.
 fn announcement(source: &str, line: &str) -> Signal {
-    let words: Vec<&str> = line.split([' ', ':']).collect();
-    let has = |word: &str| words.contains(&word);
-    let kind = if has("TDX") || line.contains("tdx: Guest") {
-        Some(Kind::Tdx)
-    } else if has("SEV-SNP") {
-        Some(Kind::SevSnp)
-    } else if has("SEV-ES") {
-        Some(Kind::SevEs)
-    } else if has("SEV") {
-        Some(Kind::Sev)
-    } else {
-        None
-    };
+    let by_word = [
+        ("TDX", Kind::Tdx),
+        ("SEV-SNP", Kind::SevSnp),
+        ("SEV-ES", Kind::SevEs),
+        ("SEV", Kind::Sev),
+    ];
+    let has = |wanted: &str| line.split([' ', ':']).any(|word| word == wanted);
+    let by_word = by_word.into_iter().find(|(word, _)| has(word)).map(|(_, kind)| kind);
+    let kind = if line.contains("tdx: Guest") { Some(Kind::Tdx) } else { by_word };
     match kind {
         Some(kind) => signal(source, line, Says::Guest, &[kind]),
         None => signal(source, line, Says::Able, &[]),
@@ -325,8 +318,7 @@ fn host(root: &Root) -> Vec<Signal> {
 }
 
 /// For the fuzzer.
-pub(super) fn fuzz(text: &str) {
-    let log = KernelLog::parse(text);
-    let _ = super::Tee::of(kernel(&log)).text();
+pub(crate) fn fuzz(text: &str) -> Vec<Signal> {
     let _ = isolation_words(text);
+    kernel(&KernelLog::parse(text))
 }

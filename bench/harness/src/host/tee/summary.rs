@@ -1,10 +1,56 @@
-//! Which signals agree, and in words.
+//! All signals of a machine, which of them agree, and what follows, in words.
 
-use super::{Kind, Reading, Says, Signal, Tee};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    signal::{Kind, PARAVISOR, Says, Signal},
+    signals,
+};
+use crate::host::{cpuid::Leaves, kernel_log::KernelLog, root::Root};
+
+/// What the signals come to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Reading {
+    /// Nothing was looked at: an old record.
+    #[default]
+    NotRead,
+    /// No signal says that this is a guest of any kind.
+    NoSign,
+    /// Some do, and none of those that could be read speaks against it.
+    Signs,
+    /// Some do, and some speak against it.
+    Contradiction,
+}
+
+/// All signals and their summary.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
+#[serde(default)]
+pub(crate) struct Tee {
+    pub(crate) reading: Reading,
+    /// The strongest kind that a signal names.
+    pub(crate) kind: Option<Kind>,
+    /// A paravisor stands between this system and the hardware, so that devices and leaves of the
+    /// hardware are not shown to it.
+    pub(crate) paravisor: bool,
+    /// Sources that say so.
+    pub(crate) agree: Vec<String>,
+    /// Sources that say otherwise.
+    pub(crate) disagree: Vec<String>,
+    /// Sources that could not be read.
+    pub(crate) unread: Vec<String>,
+    pub(crate) signals: Vec<Signal>,
+}
 
 impl Tee {
+    /// Looks everywhere.
+    pub(crate) fn read(root: &Root, cpuid: Option<&Leaves>, log: &KernelLog) -> Self {
+        Self::from_signals(signals::all(root, cpuid, log))
+    }
+
     /// Judges signals; their order is kept.
-    pub(crate) fn of(signals: Vec<Signal>) -> Self {
+    pub(crate) fn from_signals(signals: Vec<Signal>) -> Self {
         let claims: Vec<&Signal> = signals.iter().filter(|s| s.says == Says::Guest).collect();
         let paravisor = claims.iter().any(|signal| signal.value.contains(PARAVISOR));
         let kind = claims.iter().flat_map(|signal| &signal.kinds).min().copied();
@@ -59,6 +105,3 @@ impl Tee {
         }
     }
 }
-
-/// The word by which a signal says that there is one.
-pub(super) const PARAVISOR: &str = "paravisor";

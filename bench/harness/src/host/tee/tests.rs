@@ -2,7 +2,8 @@
 
 use super::{
     super::{cpuid::Leaves, kernel_log::KernelLog, root::FakeTree},
-    *,
+    signal::{Kind, Says},
+    summary::{Reading, Tee},
 };
 
 const AMD: Leaves = Leaves {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use confide_estimate::{INTERVAL_BLOCKS_MIN, mean};
 
 use super::{
-    row::{Beside, Ends, Row},
+    row::{Ends, Row, RunCosts},
     runs::Run,
 };
 use crate::{
@@ -15,9 +15,9 @@ use crate::{
     suite::bench::{Metric, Show},
 };
 
-impl Beside {
+impl RunCosts {
     /// `x1.10 [1.09, 1.11] of 17 blocks, with them x1.21 [1.05, 1.40] of 20`.
-    pub(crate) fn without_text(&self, row: &Row) -> Option<String> {
+    pub(crate) fn describe_quiet_estimate(&self, row: &Row) -> Option<String> {
         let without = self.without_disturbed.as_ref()?;
         let fewer = ends(row, without.ratio.as_ref(), &without.difference, without.blocks);
         let whole = ends(row, row.ratio.as_ref(), &row.difference, row.blocks);
@@ -46,20 +46,20 @@ fn ends(row: &Row, ratio: Option<&Ends>, difference: &Ends, blocks: usize) -> St
 const CPU_S_MIN: f64 = 1e-3;
 
 /// Of the slices that a row is made of.
-pub(super) fn run_costs(metric: &Metric, both: [&[&Run<'_>]; 2]) -> Option<Box<Beside>> {
+pub(super) fn measure_costs(metric: &Metric, both: [&[&Run<'_>]; 2]) -> Option<Box<RunCosts>> {
     let slices = || both.iter().flat_map(|runs| runs.iter().map(|run| run.slice));
     let mut disturbances = BTreeMap::new();
     for disturbed in slices().flat_map(|slice| &slice.disturbed) {
         *disturbances.entry(disturbed.by).or_default() += 1;
     }
     let harness = || slices().filter_map(|slice| slice.cost.as_ref()).map(|cost| &cost.harness);
-    let beside = Beside {
-        cpu_s: both.map(|runs| of(runs, |run| run.slice.arm_cpu_s())),
-        services_cpu_s: both.map(|runs| of(runs, |run| run.slice.services_cpu_s)),
-        cores: both.map(|runs| of(runs, cores)),
+    let beside = RunCosts {
+        cpu_s: both.map(|runs| mean_of(runs, |run| run.slice.arm_cpu_s())),
+        services_cpu_s: both.map(|runs| mean_of(runs, |run| run.slice.services_cpu_s)),
+        cores: both.map(|runs| mean_of(runs, cores)),
         memory_mib: both.map(|runs| peak_mib(runs, |slice| Some(slice.cost.as_ref()?.arm))),
         services_memory_mib: both.map(|runs| peak_mib(runs, |slice| slice.cost.as_ref()?.services)),
-        per_cpu_s: both.map(|runs| of(runs, |run| per_cpu_s(metric, run))),
+        per_cpu_s: both.map(|runs| mean_of(runs, |run| per_cpu_s(metric, run))),
         harness_cpu_s: mean(&harness().filter_map(|usage| usage.cpu_s).collect::<Vec<_>>()),
         harness_memory_mib: harness().filter_map(|usage| usage.peak_bytes).max().map(mib),
         slices: slices().count(),
@@ -83,7 +83,7 @@ impl Slice {
     }
 }
 
-fn of(runs: &[&Run<'_>], value: impl Fn(&Run<'_>) -> Option<f64>) -> Option<f64> {
+fn mean_of(runs: &[&Run<'_>], value: impl Fn(&Run<'_>) -> Option<f64>) -> Option<f64> {
     mean(&runs.iter().filter_map(|run| value(run)).collect::<Vec<_>>())
 }
 
@@ -158,13 +158,13 @@ mod tests {
         slices
     }
 
-    fn judged(slices: &[Slice]) -> Record {
+    fn judge_slices(slices: &[Slice]) -> Record {
         let rate = "[[bench.metric]]\nname = \"rate_per_s\"\nlabel = \"rate\"\nbetter = \"higher\"";
         let suite = Suite::parse("small", &format!("{SMALL}\n{rate}\n")).unwrap();
         let mut slices = slices.to_vec();
         let case = &cases(&suite.benches[0], Effort::Quick)[0];
         slices.iter_mut().for_each(|slice| slice.place.case.clone_from(&case.key));
-        Record::bare(judge(&suite, Effort::Quick, &[], &slices))
+        Record::from_rows(judge(&suite, Effort::Quick, &[], &slices))
     }
 
     fn row<'a>(record: &'a Record, metric: &str) -> &'a Row {
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn cost_and_memory_of_both_arms_stand_beside_a_row() {
-        let record = judged(&slices(0..0));
+        let record = judge_slices(&slices(0..0));
         let beside = row(&record, "work_ms").beside.as_ref().unwrap();
         let near = |values: [Option<f64>; 2], wanted: [f64; 2]| {
             values.iter().zip(wanted).all(|(value, wanted)| (value.unwrap() - wanted).abs() < 1e-9)
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn disturbed_slices_are_kept_and_the_estimate_without_them_stands_beside() {
-        let record = judged(&slices(3..6));
+        let record = judge_slices(&slices(3..6));
         let row = row(&record, "work_ms");
         assert_eq!(row.blocks, 20);
         assert!(row.ratio.unwrap().value > 1.15, "{row:?}");
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn where_every_slice_was_disturbed_there_is_no_estimate_without_them() {
-        let record = judged(&slices(0..100));
+        let record = judge_slices(&slices(0..100));
         let beside = row(&record, "work_ms").beside.as_ref().unwrap();
         assert_eq!((beside.disturbed, &beside.without_disturbed), (20, &None));
     }
@@ -220,6 +220,6 @@ mod tests {
         for slice in &mut slices {
             (slice.cost, slice.services_cpu_s) = (None, None);
         }
-        assert!(judged(&slices).rows.iter().all(|row| row.beside.is_none()));
+        assert!(judge_slices(&slices).rows.iter().all(|row| row.beside.is_none()));
     }
 }

@@ -1,0 +1,72 @@
+//! One signal of a confidential VM: where it was looked for, and what it says.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What kinds of protection a signal can speak of.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema, Serialize,
+)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Kind {
+    Tdx,
+    SevSnp,
+    SevEs,
+    Sev,
+    /// Hyper-V's own isolation, without encrypted memory.
+    Vbs,
+    /// An AWS Nitro enclave.
+    Nitro,
+    Sgx,
+}
+
+impl Kind {
+    /// As its maker writes it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Tdx => "Intel TDX",
+            Self::SevSnp => "AMD SEV-SNP",
+            Self::SevEs => "AMD SEV-ES",
+            Self::Sev => "AMD SEV",
+            Self::Vbs => "Hyper-V VBS",
+            Self::Nitro => "AWS Nitro enclave",
+            Self::Sgx => "Intel SGX",
+        }
+    }
+
+    /// Whether a guest of this kind also shows the signs of the other one.
+    pub(crate) fn includes(self, other: Self) -> bool {
+        use Kind::{Sev, SevEs, SevSnp};
+        self == other || matches!((self, other), (SevSnp, SevEs | Sev) | (SevEs, Sev))
+    }
+}
+
+/// What one signal says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Says {
+    /// This is a guest of one of `kinds`.
+    Guest,
+    /// Looked for and not there, though a guest of `kinds` shows it.
+    Absent,
+    /// The processor or host is able to; nothing says that it does.
+    Able,
+    /// It could not be read: it says nothing either way.
+    Unread,
+    /// Where this runs; neither for nor against.
+    Context,
+}
+
+/// One place that was looked at.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
+pub(crate) struct Signal {
+    pub(crate) source: String,
+    /// Raw, at most 160 characters.
+    pub(crate) value: String,
+    pub(crate) says: Says,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) kinds: Vec<Kind>,
+}
+
+/// The word by which the value of a signal tells of a paravisor.
+pub(super) const PARAVISOR: &str = "paravisor";
