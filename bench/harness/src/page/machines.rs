@@ -139,14 +139,14 @@ mod tests {
     use crate::{
         compare::{compare, scope::CompareOptions},
         loaded::Loaded,
-        selftest::synthetic::{Noise, Shape, blocks, loaded},
+        selftest::synthetic::{Noise, Shape, blocks, make_loaded},
     };
 
     fn machines(seeds: std::ops::Range<u64>) -> Vec<Loaded> {
         let arms = [("a", false, 0.0), ("a", true, 0.0), ("b", false, 0.1)];
         let machine = |seed: u64| {
             let slices = blocks(&arms, 12, Noise::Quiet, &mut Random::new(seed));
-            loaded(&Shape::default(), 1_000 + seed, Vec::new(), slices).unwrap()
+            make_loaded(&Shape::default(), 1_000 + seed, Vec::new(), slices).unwrap()
         };
         seeds.map(machine).collect()
     }
