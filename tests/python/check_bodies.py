@@ -5,25 +5,29 @@ that stand for them. Used by check_disclosure.py. Standard library only.
 import json
 import re
 import struct
-from typing import Never
+from typing import Any, Never
+
+# Path, kind and canonical value.
+Field = tuple[str, int, bytes]
+
 
 NULL, BOOL, NUMBER, STRING, ARRAY, OBJECT, OCTETS = range(1, 8)
 
 
-def u32(value):
+def u32(value: int) -> bytes:
     return struct.pack(">I", value)
 
 
 # Numbers and dates
 
 
-def canonical_number(token):
+def canonical_number(token: str) -> tuple[str, int | None] | None:
     """The canonical form and the millionths, or None for what is no number that is read."""
     found = re.fullmatch(r"(-?)(0|[1-9][0-9]*)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]+))?", token)
     if not found or len(token) > 128:
         return None
-    sign, whole, fraction, exponent = found.groups(default="")
-    exponent = int(exponent or 0)
+    sign, whole, fraction, power = found.groups(default="")
+    exponent = int(power or 0)
     if abs(exponent) > 9999:
         return None
     digits = (whole + fraction).lstrip("0")
@@ -53,7 +57,14 @@ def canonical_number(token):
     return sign + text, micros
 
 
-def days_before(year, month, day):
+def canonical_text(number: str) -> str:
+    """The canonical form of a token that has one."""
+    canonical = canonical_number(number)
+    assert canonical is not None
+    return canonical[0]
+
+
+def days_before(year: int, month: int, day: int) -> int | None:
     lengths = [31, 29 if is_leap(year) else 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]
     if not 1 <= month <= 12 or not 1 <= day <= lengths[month - 1]:
         return None
@@ -62,11 +73,11 @@ def days_before(year, month, day):
     return past * 365 + leaps + sum(lengths[: month - 1]) + day - 1 - 719162
 
 
-def is_leap(year):
+def is_leap(year: int) -> bool:
     return year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
 
 
-def rfc3339_micros(text):
+def rfc3339_micros(text: str) -> int | None:
     pattern = r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.(\d+))?(?:Z|([+-])(\d\d):(\d\d))"
     found = re.fullmatch(pattern, text, re.ASCII)
     if not found:
@@ -97,14 +108,14 @@ class Unread(Exception):
     """The view of a body that has no fields."""
 
 
-def strict_json(data):
-    def members(pairs):
+def strict_json(data: bytes) -> Any:
+    def members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         names = [name for name, _ in pairs]
         if len(set(names)) != len(names):
             raise Unread(17)
         return dict(pairs)
 
-    def refuse(_) -> Never:
+    def refuse(_: str) -> Never:
         raise Unread(16)
 
     try:
@@ -125,7 +136,7 @@ def strict_json(data):
     return document
 
 
-def count(value, depth):
+def count(value: Any, depth: int) -> int:
     if isinstance(value, Number):
         if canonical_number(value) is None:
             raise Unread(18)
@@ -141,7 +152,7 @@ def count(value, depth):
     return 1 + values - (len(value) if isinstance(value, dict) else 0)
 
 
-def fields_of(path, value):
+def fields_of(path: str, value: Any) -> list[Field]:
     """(path, kind, canonical value) of a value and everything below it."""
     if len(path.encode()) > 1024:
         raise Unread(18)
@@ -150,7 +161,7 @@ def fields_of(path, value):
     if isinstance(value, bool):
         return [(path, BOOL, b"true" if value else b"false")]
     if isinstance(value, Number):
-        return [(path, NUMBER, canonical_number(value)[0].encode())]
+        return [(path, NUMBER, canonical_text(value).encode())]
     if isinstance(value, str):
         return [(path, STRING, value.encode())]
     if isinstance(value, list):
@@ -165,9 +176,10 @@ def fields_of(path, value):
     return fields
 
 
-def amount_of(kind, value):
+def amount_of(kind: int, value: bytes) -> int | None:
     if kind == NUMBER:
-        micros = canonical_number(value.decode())[1]
+        number = canonical_number(value.decode())
+        micros = number[1] if number else None
     elif kind == STRING:
         micros = rfc3339_micros(value.decode())
     else:
@@ -175,14 +187,16 @@ def amount_of(kind, value):
     return None if micros is None else 2**63 + micros
 
 
-def assemble(stream):
+def assemble(stream: bytes) -> tuple[dict[str, Any], bool]:
     """The document of a stream of events, and whether it was finished."""
     try:
         text = stream.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError:
         raise Unread(16) from None
     *lines, _unended = re.split("\r\n|\n|\r", text)
-    chunks, data, finished = [], [], False
+    chunks: list[Any] = []
+    data: list[str] = []
+    finished = False
     for line in lines:
         if line:
             name, _, value = line.partition(":")
@@ -196,11 +210,14 @@ def assemble(stream):
                 finished = True
             else:
                 chunks.append(strict_json(event.encode()))
-    return assembled(chunks), finished
+    return merge_chunks(chunks), finished
 
 
-def assembled(chunks):
-    constant, differing, usage, choices, seen = {}, set(), None, {}, False
+def merge_chunks(chunks: list[Any]) -> dict[str, Any]:
+    constant: dict[str, Any] = {}
+    choices: dict[int, dict[str, Any]] = {}
+    differing: set[str] = set()
+    usage, seen = None, False
     for chunk in chunks:
         if not isinstance(chunk, dict):
             raise Unread(19)
@@ -226,42 +243,42 @@ def assembled(chunks):
     return document
 
 
-def canonical(value):
+def canonical(value: Any) -> list[Field]:
     return fields_of("", value)
 
 
-def index_of(it):
+def index_of(it: Any) -> int:
     index = it.get("index") if isinstance(it, dict) else None
-    if not isinstance(index, Number) or not canonical_number(index)[0].isdecimal():
+    if not isinstance(index, Number) or not canonical_text(index).isdecimal():
         raise Unread(19)
-    index = int(canonical_number(index)[0])
-    if index >= 128:
+    number = int(canonical_text(index))
+    if number >= 128:
         raise Unread(19)
-    return index
+    return number
 
 
-def text_of(it, name):
+def text_of(it: Any, name: str) -> str | None:
     value = it.get(name) if isinstance(it, dict) else None
     if value is not None and (isinstance(value, Number) or not isinstance(value, str)):
         raise Unread(19)
     return value
 
 
-def join(into, it, names) -> None:
+def join(into: dict[str, Any], it: Any, names: list[str]) -> None:
     for name in names:
         text = text_of(it, name)
         if text is not None:
             into[name] = into.get(name, "") + text
 
 
-def first(into, it, names) -> None:
+def first(into: dict[str, Any], it: Any, names: list[str]) -> None:
     for name in names:
         text = text_of(it, name)
         if text is not None and into.setdefault(name, text) != text and text != "":
             raise Unread(19)
 
 
-def add_choice(known, choice) -> None:
+def add_choice(known: dict[str, Any], choice: Any) -> None:
     join(known, choice, ["text"])
     if choice.get("finish_reason") is not None:
         known["finish_reason"] = choice["finish_reason"]
@@ -280,8 +297,8 @@ def add_choice(known, choice) -> None:
         join(held["function"], call.get("function", {}), ["arguments"])
 
 
-def finish_choice(index, known):
-    choice = {"index": Number(index), "finish_reason": known.get("finish_reason")}
+def finish_choice(index: int, known: dict[str, Any]) -> dict[str, Any]:
+    choice: dict[str, Any] = {"index": Number(index), "finish_reason": known.get("finish_reason")}
     if "text" in known:
         choice["text"] = known["text"]
     message = dict(known.get("message", {}))
@@ -292,7 +309,7 @@ def finish_choice(index, known):
     return choice
 
 
-def body(media, data):
+def body(media: str, data: bytes) -> tuple[int, list[Field]]:
     """View and fields of a response's body."""
     try:
         if media == "text/event-stream":

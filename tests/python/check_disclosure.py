@@ -7,6 +7,8 @@ check_disclosure.py --file DISCLOSURE    one file: what it shows and proves. Whe
                                          circuits: a file with some is refused as `no_circuits`
 """
 
+from __future__ import annotations
+
 import hashlib
 import itertools
 import json
@@ -14,6 +16,7 @@ import pathlib
 import re
 import struct
 import sys
+from typing import Any
 
 import check_sigma
 from check_bodies import (
@@ -28,6 +31,12 @@ from check_bodies import (
     u32,
 )
 
+Affine = tuple[int, int]
+Case = dict[str, Any]
+Fact = tuple[str, Any]
+Leaf = tuple[int, bytes, bytes]
+
+
 VECTORS = pathlib.Path(__file__).parents[2] / "vectors/disclosure/disclosure.json"
 REQUEST, RESPONSE = 1, 2
 
@@ -36,45 +45,45 @@ class Refused(Exception):
     """The name under which a disclosure is refused."""
 
 
-def sha256(*parts):
+def sha256(*parts: bytes) -> bytes:
     return hashlib.sha256(b"".join(parts)).digest()
 
 
-def u8(value):
+def u8(value: int) -> bytes:
     return struct.pack(">B", value)
 
 
-def u16(value):
+def u16(value: int) -> bytes:
     return struct.pack(">H", value)
 
 
-def u64(value):
+def u64(value: int) -> bytes:
     return struct.pack(">Q", value)
 
 
 # Commitments
 
 
-def derive(seed, purpose, index):
+def derive(seed: bytes, purpose: int, index: int) -> bytes:
     return sha256(seed, b"confide salt v1", u8(purpose), u32(index))
 
 
-def salt(seed, purpose, index):
+def salt(seed: bytes, purpose: int, index: int) -> bytes:
     half = 16 * (index % 2)
     return derive(seed, purpose, index // 2)[half : half + 16]
 
 
-def node(left, right):
+def node(left: bytes, right: bytes) -> bytes:
     return sha256(b"\x01", left, right)
 
 
-def tree_root(leaves):
+def tree_root(leaves: list[bytes]) -> bytes:
     while len(leaves) > 1:
         leaves = [node(*leaves[place : place + 2]) for place in range(0, len(leaves), 2)]
     return leaves[0]
 
 
-def opened_root(depth, opened, siblings):
+def opened_root(depth: int, opened: list[tuple[int, bytes]], siblings: list[bytes]) -> bytes:
     """The root to which leaves lead; refuses what does not fit exactly."""
     indices = [index for index, _ in opened]
     if not opened or indices != sorted(set(indices)) or indices[-1] >= 1 << depth:
@@ -98,15 +107,15 @@ def opened_root(depth, opened, siblings):
     return known[0]
 
 
-def chunk_leaf(direction, index, leaf_salt, chunk):
+def chunk_leaf(direction: int, index: int, leaf_salt: bytes, chunk: bytes) -> bytes:
     return sha256(b"\x00", u8(direction), u32(index), leaf_salt, chunk)
 
 
-def length_commitment(direction, depth, length_salt, length):
+def length_commitment(direction: int, depth: int, length_salt: bytes, length: int) -> bytes:
     return sha256(b"\x04", u8(direction), u8(depth), length_salt, u64(length))
 
 
-def commit(seed, direction, data):
+def commit(seed: bytes, direction: int, data: bytes) -> tuple[int, bytes, bytes]:
     chunks = [data[place : place + 64] for place in range(0, len(data), 64)]
     depth = 4
     while 1 << depth < len(chunks):
@@ -120,13 +129,13 @@ def commit(seed, direction, data):
     return depth, length, tree_root(leaves)
 
 
-def field_leaf(path, kind, digest, commitment):
-    path = path.encode()
+def field_leaf(path: str, kind: int, digest: bytes, commitment: bytes | None) -> bytes:
+    name = path.encode()
     after = b"\x00" if commitment is None else b"\x01" + commitment
-    return sha256(b"\x02", u8(kind), u16(len(path)), path, digest, after)
+    return sha256(b"\x02", u8(kind), u16(len(name)), name, digest, after)
 
 
-def value_digest(value_salt, value):
+def value_digest(value_salt: bytes, value: bytes) -> bytes:
     return sha256(b"\x03", value_salt, value)
 
 
@@ -141,7 +150,7 @@ G = (
 )
 
 
-def add(one, two):
+def add(one: Affine | None, two: Affine | None) -> Affine | None:
     if one is None or two is None:
         return one or two
     if one[0] == two[0]:
@@ -154,7 +163,7 @@ def add(one, two):
     return x, (slope * (one[0] - x) - one[1]) % P
 
 
-def times(scalar, point):
+def times(scalar: int, point: Affine | None) -> Affine | None:
     total = None
     while scalar:
         if scalar & 1:
@@ -163,7 +172,7 @@ def times(scalar, point):
     return total
 
 
-def verify_signature(key, message, signature) -> None:
+def verify_signature(key: bytes, message: bytes, signature: bytes) -> None:
     x, y = int.from_bytes(key[1:33]), int.from_bytes(key[33:])
     r, s = int.from_bytes(signature[:32]), int.from_bytes(signature[32:])
     on_curve = key[0] == 4 and x < P and y < P and (y * y - x**3 + 3 * x - B) % P == 0
@@ -179,46 +188,46 @@ def verify_signature(key, message, signature) -> None:
 
 
 class Reader:
-    def __init__(self, data, magic) -> None:
+    def __init__(self, data: bytes, magic: bytes) -> None:
         if not data.startswith(magic):
             raise Refused("format")
         self.data, self.place = data, len(magic)
 
-    def raw(self, length):
+    def raw(self, length: int) -> bytes:
         taken = self.data[self.place : self.place + length]
         if len(taken) != length:
             raise Refused("format")
         self.place += length
         return taken
 
-    def number(self, size):
+    def number(self, size: int) -> int:
         return int.from_bytes(self.raw(size))
 
-    def sized(self, size, limit):
+    def read_sized(self, size: int, limit: int) -> bytes:
         length = self.number(size)
         if length > limit:
             raise Refused("format")
         return self.raw(length)
 
-    def text(self, limit):
+    def text(self, limit: int) -> str:
         try:
-            return self.sized(2, limit).decode()
+            return self.read_sized(2, limit).decode()
         except UnicodeDecodeError:
             raise Refused("format") from None
 
-    def flag(self):
+    def flag(self) -> bool:
         value = self.number(1)
         if value > 1:
             raise Refused("format")
         return value == 1
 
-    def count(self, limit):
+    def count(self, limit: int) -> int:
         value = self.number(4)
         if value > limit:
             raise Refused("format")
         return value
 
-    def siblings(self):
+    def siblings(self) -> list[bytes]:
         return [self.raw(32) for _ in range(self.count(1 << 18))]
 
     def end(self) -> None:
@@ -233,9 +242,9 @@ TLS_SUITES = {
 }
 
 
-def read_statement(data):
+def read_statement(data: bytes) -> Case:
     reader = Reader(data, b"confide/notary-statement/v2\x00")
-    statement = {"host": reader.text(253), "port": reader.number(2), "chain": reader.raw(32)}
+    statement: Case = {"host": reader.text(253), "port": reader.number(2), "chain": reader.raw(32)}
     statement |= {"tls": reader.number(2), "group": reader.number(2), "suite": reader.number(2)}
     statement |= {"time": reader.number(8), "http": reader.number(1)}
     statement |= {"request_view": reader.number(1), "response_view": reader.number(1)}
@@ -264,23 +273,23 @@ def read_statement(data):
     return statement
 
 
-def read_bytes(reader):
+def read_bytes(reader: Reader) -> tuple[list[Leaf], list[bytes]]:
     leaves = []
     for _ in range(reader.count(1 << 18)):
-        leaves.append((reader.number(4), reader.raw(16), reader.sized(1, 64)))
+        leaves.append((reader.number(4), reader.raw(16), reader.read_sized(1, 64)))
     if any(one[0] >= two[0] for one, two in itertools.pairwise(leaves)):
         raise Refused("format")
     return leaves, reader.siblings()
 
 
-def read_field(reader):
-    field = {"place": reader.number(4), "kind": reader.number(1)}
+def read_field(reader: Reader) -> Case:
+    field: Case = {"place": reader.number(4), "kind": reader.number(1)}
     if not NULL <= field["kind"] <= OCTETS:
         raise Refused("format")
     field["path"] = reader.text(1024)
     field["commitment"] = reader.raw(32) if reader.flag() else None
     if reader.flag():
-        field["salt"], field["value"] = reader.raw(16), reader.sized(4, 16 << 20)
+        field["salt"], field["value"] = reader.raw(16), reader.read_sized(4, 16 << 20)
         if field["kind"] not in (OBJECT, OCTETS):
             try:
                 field["value"].decode()
@@ -296,11 +305,11 @@ COMPARE, BYTES_CONTAIN, FIELD_CONTAINS, FIELD_SHA256, OTHER, EQUAL = range(1, 7)
 TEXTS = (BYTES_CONTAIN, FIELD_CONTAINS, FIELD_SHA256)
 
 
-def read_claim(reader, nested):
+def read_claim(reader: Reader, nested: bool) -> Case:
     kind = reader.number(1)
     if kind == OTHER and not nested:
-        return {"kind": kind, "other": read_disclosure(reader.sized(4, 1 << 20), nested=True)}
-    claim = {"kind": kind}
+        return {"kind": kind, "other": read_disclosure(reader.read_sized(4, 1 << 20), nested=True)}
+    claim: Case = {"kind": kind}
     if kind == COMPARE:
         claim |= {"field": reader.number(4), "operator": reader.number(1)}
         claim |= {"low": reader.number(8), "high": reader.number(8)}
@@ -323,20 +332,24 @@ def read_claim(reader, nested):
         raise Refused("format")
     if claim.get("text") == "":
         raise Refused("format")
-    return claim | {"proof": reader.sized(4, 1 << 20)}
+    return claim | {"proof": reader.read_sized(4, 1 << 20)}
 
 
-def read_disclosure(data, nested=False):
+def read_disclosure(data: bytes, nested: bool = False) -> Case:
     reader = Reader(data, b"confide disclosure v1\n")
-    encoded = reader.sized(4, 1024)
-    file = {"encoded": encoded, "statement": read_statement(encoded), "signature": reader.raw(64)}
+    encoded = reader.read_sized(4, 1024)
+    file: Case = {
+        "encoded": encoded,
+        "statement": read_statement(encoded),
+        "signature": reader.raw(64),
+    }
     limits = (32 << 10, 1024, 94 << 10)
-    file["evidence"] = [reader.sized(4, limit) for limit in limits]
-    for direction in (REQUEST, RESPONSE):
+    file["evidence"] = [reader.read_sized(4, limit) for limit in limits]
+    for direction in ("request", "response"):
         opened = read_bytes(reader) if reader.flag() else None
         length = (reader.number(8), reader.raw(16)) if reader.flag() else None
         file[direction] = (opened, length)
-    file["fields"], file["siblings"] = None, None
+    file |= {"fields": None, "siblings": None}
     if reader.flag():
         file["fields"] = [read_field(reader) for _ in range(reader.count(1 << 16))]
         file["siblings"] = reader.siblings()
@@ -351,7 +364,7 @@ def read_disclosure(data, nested=False):
     return file
 
 
-def check(data, with_proofs=True):
+def check(data: bytes, with_proofs: bool = True) -> list[Fact]:
     """What a disclosure shows and proves: a list of (name, value). Evidence is judged elsewhere."""
     file = read_disclosure(data)
     known = check_file(file, with_proofs)
@@ -361,15 +374,15 @@ def check(data, with_proofs=True):
     return known + [("other " + name, value) for name, value in other["known"]] if other else known
 
 
-def check_file(file, with_proofs):
+def check_file(file: Case, with_proofs: bool) -> list[Fact]:
     statement = file["statement"]
     verify_signature(statement["key"], file["encoded"], file["signature"])
     shown = []
     for direction, name in ((REQUEST, "request"), (RESPONSE, "response")):
-        opened, length = file[direction]
+        opened, length = file[name]
         signed = statement[name]
         if opened is not None:
-            shown += check_bytes(direction, name, *opened, signed)
+            shown += check_bytes(direction, name, opened[0], opened[1], signed)
         if length is not None:
             value, length_salt = length
             if (
@@ -397,23 +410,23 @@ def check_file(file, with_proofs):
     return shown + [fact for fact in proven if fact]
 
 
-def other_of(file):
+def other_of(file: Case) -> Any:
     return next((claim["other"] for claim in file["claims"] if claim["kind"] == OTHER), None)
 
 
-def opened_field(file, place):
+def opened_field(file: Case, place: int) -> Any:
     fields = (file and file["fields"]) or []
     if place >= len(fields):
         raise Refused("proof")
     return fields[place]
 
 
-def check_claim(file, claim, with_proofs):
+def check_claim(file: Case, claim: Case, with_proofs: bool) -> Fact | None:
     """What is proven, as (name, what)."""
     kind = claim["kind"]
     if kind == OTHER:
         return None
-    field = opened_field(file, claim["field"]) if "field" in claim else None
+    field: Any = opened_field(file, claim["field"]) if "field" in claim else None
     if kind in (FIELD_CONTAINS, FIELD_SHA256) and field["kind"] != STRING:
         raise Refused("proof")
     if kind in TEXTS:
@@ -435,11 +448,11 @@ def check_claim(file, claim, with_proofs):
     return field["path"], "== " + "other." * claim["elsewhere"] + second["path"]
 
 
-def leaf_of(field):
+def leaf_of(field: Case) -> bytes:
     return field_leaf(field["path"], field["kind"], field["digest"], field["commitment"])
 
 
-def range_proof(file, claim, field) -> None:
+def range_proof(file: Case, claim: Case, field: Case) -> None:
     """Whether the proof holds, for this statement and field."""
     context = b"confide/disclosure/v1/field\x00" + sha256(file["encoded"]) + leaf_of(field)
     vector = {"low": claim["low"], "high": claim["high"], "proof": claim["proof"]}
@@ -449,7 +462,7 @@ def range_proof(file, claim, field) -> None:
         raise Refused("proof") from None
 
 
-def equality_proof(claim, one, two) -> None:
+def equality_proof(claim: Case, one: tuple[Case, Case], two: tuple[Case, Case]) -> None:
     """Whether the proof holds, for these two fields of these statements."""
     context = b"confide/disclosure/v1/equal\x00"
     terms = []
@@ -463,7 +476,9 @@ def equality_proof(claim, one, two) -> None:
         raise Refused("proof") from None
 
 
-def check_bytes(direction, name, leaves, siblings, signed):
+def check_bytes(
+    direction: int, name: str, leaves: list[Leaf], siblings: list[bytes], signed: Case
+) -> list[Fact]:
     opened = [
         (index, chunk_leaf(direction, index, leaf_salt, chunk))
         for index, leaf_salt, chunk in leaves
@@ -479,7 +494,7 @@ def check_bytes(direction, name, leaves, siblings, signed):
 # The vectors
 
 
-def verdict(data, with_proofs=True):
+def verdict(data: bytes, with_proofs: bool = True) -> str | None:
     try:
         check(data, with_proofs)
     except Refused as refused:
@@ -487,7 +502,7 @@ def verdict(data, with_proofs=True):
     return None
 
 
-def check_parts(vectors) -> None:
+def check_parts(vectors: Case) -> None:
     for case in vectors["numbers"]:
         canonical_form, micros = canonical_number(case["token"]) or (None, None)
         amount = None if micros is None else str(2**63 + micros)
@@ -501,11 +516,11 @@ def check_parts(vectors) -> None:
             assert view == case["view"], (case, view)
             assert sorted(fields) == sorted(wanted), (case, fields)
             for field in case["fields"]:
-                amount = amount_of(field["kind"], bytes.fromhex(field["value"]))
-                assert (None if amount is None else str(amount)) == field["amount"], field
+                number = amount_of(field["kind"], bytes.fromhex(field["value"]))
+                assert (None if number is None else str(number)) == field["amount"], field
 
 
-def check_commitments(vectors) -> None:
+def check_commitments(vectors: Case) -> None:
     for case in vectors["transcripts"]:
         seed, data = bytes.fromhex(case["seed"]), bytes.fromhex(case["bytes"])
         depth, length, root = commit(seed, case["direction"], data)
@@ -523,7 +538,7 @@ def check_commitments(vectors) -> None:
     assert [tree.index(leaf) for leaf in leaves] == case["places"]
 
 
-def check_statement(case) -> None:
+def check_statement(case: Case) -> None:
     encoded = bytes.fromhex(case["encoded"])
     statement = read_statement(encoded)
     assert sha256(encoded).hex() == case["digest"]
@@ -532,7 +547,7 @@ def check_statement(case) -> None:
     verify_signature(statement["key"], encoded, bytes.fromhex(case["signature"]))
 
 
-def mutations(data):
+def mutations(data: bytes) -> int:
     """Copies with one bit changed that are not refused although they say something else."""
     file = read_disclosure(data)
     before = len(b"confide disclosure v1\n") + 4 + len(file["encoded"]) + 64
@@ -552,7 +567,7 @@ def mutations(data):
     return wrong
 
 
-def mutated_equalities(good):
+def mutated_equalities(good: list[Case]) -> int:
     """Claims of equality with one bit changed that are not refused although they say something else."""
     named = [bytes.fromhex(case["file"]) for case in good if "equal" in case["name"]]
     assert named, "no vector has equal numbers"
@@ -568,7 +583,7 @@ def mutated_equalities(good):
     return wrong
 
 
-def main(arguments) -> int:
+def main(arguments: list[str]) -> int:
     if arguments[:1] == ["--file"]:
         for name, value in check(pathlib.Path(arguments[1]).read_bytes()):
             print(name, value)

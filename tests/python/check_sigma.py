@@ -6,10 +6,21 @@ Judges every vector and compares with the outcome it names; then changes what ho
 sample, and expects a refusal each time.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 import pathlib
 import sys
+from collections.abc import Iterator
+from typing import Any, Literal
+
+Case = dict[str, Any]
+Affine = tuple[int, int]
+Point = tuple[int, int, int, int]
+RsaKey = tuple[Literal["rsa"], int]
+EcKey = tuple[Literal["ec"], "Curve", Affine]
+
 
 MAGIC = b"confide sigma v1\n"
 HASHES = {1: "sha256", 2: "sha384", 3: "sha512"}
@@ -24,47 +35,48 @@ class Refusal(Exception):
     """Why a proof is not believed."""
 
 
-def wanted(condition, why) -> None:
+def require(condition: object, why: str) -> None:
     if not condition:
         raise Refusal(why)
 
 
-def part(data):
+def part(data: bytes) -> bytes:
     return len(data).to_bytes(4, "big") + data
 
 
-def challenge(tag, *parts):
+def challenge(tag: str, *parts: bytes) -> bytes:
     return hashlib.sha256(b"".join(map(part, (tag.encode(), *parts)))).digest()[:16]
 
 
 # ------------------------------------------------------------------ DER keys
 
 
-def tlv(data, tag):
+def tlv(data: bytes, tag: int) -> tuple[bytes, bytes]:
     """The content of the element at the front, and what follows it."""
-    wanted(len(data) >= 2 and data[0] == tag, "malformed")
+    require(len(data) >= 2 and data[0] == tag, "malformed")
     length, start = data[1], 2
     if length & 0x80:
         start = 2 + (length & 0x7F)
         length = int.from_bytes(data[2:start], "big")
-    wanted(len(data) >= start + length, "malformed")
+    require(len(data) >= start + length, "malformed")
     return data[start : start + length], data[start + length :]
 
 
-def read_key(spki):
+def read_key(spki: bytes) -> RsaKey | EcKey:
     body, rest = tlv(spki, 0x30)
-    wanted(rest == b"", "malformed")
+    require(rest == b"", "malformed")
     algorithm, bits = tlv(body, 0x30)
     bits, rest = tlv(bits, 0x03)
-    wanted(rest == b"" and bits[:1] == b"\0", "malformed")
+    require(rest == b"" and bits[:1] == b"\0", "malformed")
     name, parameters = tlv(algorithm, 0x06)
     if name.hex() == "2a864886f70d010101":
         numbers, _ = tlv(bits[1:], 0x30)
-        modulus, exponent = tlv(numbers, 0x02)
-        modulus, exponent = (int.from_bytes(x, "big") for x in (modulus, tlv(exponent, 0x02)[0]))
-        wanted(exponent == 65537, "exponent")
-        wanted(2048 <= modulus.bit_length() <= 4096, "modulus length")
-        wanted(modulus % 2 == 1, "modulus even")
+        encoded, rest = tlv(numbers, 0x02)
+        modulus = int.from_bytes(encoded, "big")
+        exponent = int.from_bytes(tlv(rest, 0x02)[0], "big")
+        require(exponent == 65537, "exponent")
+        require(2048 <= modulus.bit_length() <= 4096, "modulus length")
+        require(modulus % 2 == 1, "modulus even")
         return ("rsa", modulus)
     curve = CURVES[tlv(parameters, 0x06)[0].hex()]
     return ("ec", curve, curve.decode(bits[1:]))
@@ -76,29 +88,29 @@ def read_key(spki):
 class Curve:
     """y² = x³ − 3x + b; a point is (x, y), the neutral element None."""
 
-    def __init__(self, size, p, b, n, generator) -> None:
+    def __init__(self, size: int, p: int, b: int, n: int, generator: tuple[int, int]) -> None:
         self.size, self.p, self.b, self.n, self.generator = size, p, b, n, generator
 
-    def decode(self, data):
-        wanted(data[:1] in (b"\2", b"\3", b"\4"), "not on curve")
+    def decode(self, data: bytes) -> tuple[int, int]:
+        require(data[:1] in (b"\2", b"\3", b"\4"), "not on curve")
         x = int.from_bytes(data[1 : 1 + self.size], "big")
-        wanted(x < self.p, "not on curve")
+        require(x < self.p, "not on curve")
         square = (x**3 - 3 * x + self.b) % self.p
         if data[0] == 4:
-            wanted(len(data) == 1 + 2 * self.size, "not on curve")
+            require(len(data) == 1 + 2 * self.size, "not on curve")
             y = int.from_bytes(data[1 + self.size :], "big")
         else:
-            wanted(len(data) == 1 + self.size, "not on curve")
+            require(len(data) == 1 + self.size, "not on curve")
             y = pow(square, (self.p + 1) // 4, self.p)
             y = y if y & 1 == data[0] & 1 else self.p - y
-        wanted(y < self.p and y * y % self.p == square, "not on curve")
+        require(y < self.p and y * y % self.p == square, "not on curve")
         return (x, y)
 
-    def encode(self, point, compressed=True):
+    def encode(self, point: Affine, compressed: bool = True) -> bytes:
         x, y = (c.to_bytes(self.size, "big") for c in point)
         return bytes([2 + (point[1] & 1)]) + x if compressed else b"\4" + x + y
 
-    def add(self, one, other):
+    def add(self, one: Affine | None, other: Affine | None) -> Affine | None:
         if one is None or other is None:
             return other if one is None else one
         (x1, y1), (x2, y2) = one, other
@@ -112,8 +124,8 @@ class Curve:
         x = (slope * slope - x1 - x2) % self.p
         return (x, (slope * (x1 - x) - y1) % self.p)
 
-    def times(self, scalar, point):
-        sum_ = None
+    def times(self, scalar: int, point: Affine | None) -> Affine | None:
+        sum_: Affine | None = None
         for bit in bin(scalar % self.n)[2:]:
             sum_ = self.add(sum_, sum_)
             if bit == "1":
@@ -163,80 +175,88 @@ CURVES = {"2a8648ce3d030107": P256, "2b81040022": P384}
 # ------------------------------------------------------------- signature proofs
 
 
-def check_signature(vector) -> None:
+def check_signature(vector: Case) -> None:
     spki, message = vector["key"], vector["message"]
     key, data = read_key(spki), vector["proof"]
-    wanted(data.startswith(MAGIC), "malformed")
+    require(data.startswith(MAGIC), "malformed")
     take = Reader(data[len(MAGIC) :])
-    scheme, hash_ = take(1)[0], HASHES.get(take.last(1)[0])
-    wanted(scheme in (1, 2, 3) and hash_, "malformed")
+    scheme, hash_ = take(1)[0], HASHES.get(take.last(1)[0], "")
+    require(scheme in (1, 2, 3) and hash_, "malformed")
     key_id = take(32)
     digest = take(hashlib.new(hash_).digest_size)
-    salt = take.counted(478) if scheme == 2 else None
-    claim = take.taken()
-    context = take.counted(1024)
-    wanted(key_id == hashlib.sha256(spki).digest(), "other key")
-    wanted(digest == hashlib.new(hash_, message).digest(), "other message")
-    wanted(context == vector["context"], "other context")
+    salt = take.read_counted(478) if scheme == 2 else None
+    claim = take.consumed_bytes()
+    context = take.read_counted(1024)
+    require(key_id == hashlib.sha256(spki).digest(), "other key")
+    require(digest == hashlib.new(hash_, message).digest(), "other message")
+    require(context == vector["context"], "other context")
     if key[0] == "rsa":
-        wanted(scheme in (1, 2), "unsupported")
-        check_rsa(key[1], hash_, digest, salt, claim, context, take.rest())
+        require(scheme in (1, 2), "unsupported")
+        check_rsa(key[1], hash_, digest, salt, claim, context, take.remaining_bytes())
     else:
-        wanted(scheme == 3, "unsupported")
-        check_ecdsa(key[1], key[2], digest, claim, context, take.rest())
+        require(scheme == 3, "unsupported")
+        check_ecdsa(key[1], key[2], digest, claim, context, take.remaining_bytes())
 
 
 class Reader:
     """Takes bytes from the front."""
 
-    def __init__(self, data) -> None:
+    def __init__(self, data: bytes) -> None:
         self.data, self.at = data, 0
 
-    def __call__(self, count):
-        wanted(self.at + count <= len(self.data), "malformed")
+    def __call__(self, count: int) -> bytes:
+        require(self.at + count <= len(self.data), "malformed")
         self.at += count
         return self.data[self.at - count : self.at]
 
     last = __call__
 
-    def counted(self, most):
+    def read_counted(self, most: int) -> bytes:
         count = int.from_bytes(self(2), "big")
-        wanted(count <= most, "malformed")
+        require(count <= most, "malformed")
         return self(count)
 
-    def taken(self):
+    def consumed_bytes(self) -> bytes:
         return self.data[: self.at]
 
-    def rest(self):
+    def remaining_bytes(self) -> bytes:
         return self.data[self.at :]
 
 
-def check_rsa(modulus, hash_, digest, salt, claim, context, body) -> None:
+def check_rsa(
+    modulus: int,
+    hash_: str,
+    digest: bytes,
+    salt: bytes | None,
+    claim: bytes,
+    context: bytes,
+    body: bytes,
+) -> None:
     bits = modulus.bit_length()
     size = (bits + 7) // 8
-    wanted(len(body) == 16 + 8 * size, "malformed")
+    require(len(body) == 16 + 8 * size, "malformed")
     em = pkcs1(hash_, digest, size) if salt is None else pss(hash_, digest, salt, bits, size)
     root, commitments = int.from_bytes(em, "big"), b""
     for i in range(8):
         c = int.from_bytes(body[2 * i : 2 * i + 2], "big")
         z = int.from_bytes(body[16 + i * size : 16 + (i + 1) * size], "big")
-        wanted(0 < z < modulus, "malformed")
+        require(0 < z < modulus, "malformed")
         u = pow(z, 65537, modulus) * pow(root, c, modulus) % modulus
         commitments += u.to_bytes(size, "big")
     parts = (claim, modulus.to_bytes(size, "big"), (65537).to_bytes(4, "big"), em, context)
-    wanted(body[:16] == challenge("confide/sigma/v1/rsa", *parts, commitments), "refused")
+    require(body[:16] == challenge("confide/sigma/v1/rsa", *parts, commitments), "refused")
 
 
-def pkcs1(hash_, digest, size):
+def pkcs1(hash_: str, digest: bytes, size: int) -> bytes:
     tail = b"\0" + DIGEST_INFO[hash_] + digest
     return b"\0\1" + b"\xff" * (size - 2 - len(tail)) + tail
 
 
-def pss(hash_, digest, salt, bits, size):
+def pss(hash_: str, digest: bytes, salt: bytes, bits: int, size: int) -> bytes:
     length = (bits - 1 + 7) // 8
     h = hashlib.new(hash_, bytes(8) + digest + salt).digest()
     block = length - len(h) - 1
-    wanted(len(salt) <= block - 1, "malformed")
+    require(len(salt) <= block - 1, "malformed")
     plain = bytes(block - len(salt) - 1) + b"\1" + salt
     mask, counter = b"", 0
     while len(mask) < block:
@@ -247,19 +267,22 @@ def pss(hash_, digest, salt, bits, size):
     return bytes(size - length) + bytes(masked) + h + b"\xbc"
 
 
-def check_ecdsa(curve, key, digest, claim, context, body) -> None:
+def check_ecdsa(
+    curve: Curve, key: tuple[int, int], digest: bytes, claim: bytes, context: bytes, body: bytes
+) -> None:
     size = curve.size
-    wanted(len(body) == 1 + size + 16 + size, "malformed")
+    require(len(body) == 1 + size + 16 + size, "malformed")
     point = curve.decode(body[: 1 + size])
     c, z = body[1 + size : 17 + size], int.from_bytes(body[17 + size :], "big")
-    wanted(z < curve.n, "malformed")
+    require(z < curve.n, "malformed")
     h, r = int.from_bytes(digest[:size], "big") % curve.n, point[0] % curve.n
     target = curve.add(curve.times(h, curve.generator), curve.times(r, key))
     minus = curve.n - int.from_bytes(c, "big")
     nonce = curve.add(curve.times(z, point), curve.times(minus, target)) if target else None
-    wanted(r and target and nonce, "refused")
+    if not r or nonce is None:
+        raise Refusal("refused")
     parts = (claim, curve.encode(key, False), context, curve.encode(point), curve.encode(nonce))
-    wanted(c == challenge("confide/sigma/v1/ecdsa", *parts), "refused")
+    require(c == challenge("confide/sigma/v1/ecdsa", *parts), "refused")
 
 
 # --------------------------------------------------------- ristretto255 (RFC 9496)
@@ -270,7 +293,7 @@ D = -121665 * pow(121666, -1, P) % P
 ROOT_MINUS_ONE = pow(2, (P - 1) // 4, P)
 
 
-def root_ratio(u, v):
+def root_ratio(u: int, v: int) -> tuple[bool, int]:
     """Whether u/v is a square, and the non-negative root of it or of i·u/v."""
     r = u * v**3 * pow(u * v**7, (P - 5) // 8, P) % P
     check = v * r * r % P
@@ -280,14 +303,14 @@ def root_ratio(u, v):
     return square, absolute(r)
 
 
-def absolute(x):
+def absolute(x: int) -> int:
     return (P - x) % P if x & 1 else x
 
 
 ROOT_A_MINUS_D = root_ratio(1, (-1 - D) % P)[1]
 
 
-def encode(point):
+def encode(point: Point) -> bytes:
     x, y, z, t = point
     u1, u2 = (z + y) * (z - y) % P, x * y % P
     inverse = root_ratio(1, u1 * u2 * u2)[1]
@@ -301,23 +324,23 @@ def encode(point):
     return absolute(two * (z - y) % P).to_bytes(32, "little")
 
 
-def decode(data):
+def decode(data: bytes) -> Point:
     s = int.from_bytes(data, "little")
-    wanted(len(data) == 32 and s < P and s & 1 == 0, "malformed")
+    require(len(data) == 32 and s < P and s & 1 == 0, "malformed")
     u1, u2 = (1 - s * s) % P, (1 + s * s) % P
     v = (-D * u1 * u1 - u2 * u2) % P
     square, inverse = root_ratio(1, v * u2 * u2)
     x = absolute(2 * s * inverse * u2 % P)
     y = u1 * inverse * inverse * u2 * v % P
-    wanted(square and x * y % P & 1 == 0 and y, "malformed")
+    require(square and x * y % P & 1 == 0 and y, "malformed")
     return (x, y, 1, x * y % P)
 
 
-def from_uniform(data):
+def from_uniform(data: bytes) -> Point:
     return add(*(elligator(int.from_bytes(half, "little")) for half in (data[:32], data[32:])))
 
 
-def elligator(number):
+def elligator(number: int) -> Point:
     t = (number % 2**255) % P
     r = ROOT_MINUS_ONE * t * t % P
     u = (r + 1) * (1 - D * D) % P
@@ -337,7 +360,7 @@ ROOT_AD_MINUS_ONE = root_ratio((-D - 1) % P, 1)[1]
 ROOT_AD_MINUS_ONE = P - ROOT_AD_MINUS_ONE
 
 
-def add(one, other):
+def add(one: Point, other: Point) -> Point:
     (x1, y1, z1, t1), (x2, y2, z2, t2) = one, other
     a, b = (y1 - x1) * (y2 - x2) % P, (y1 + x1) * (y2 + x2) % P
     c, d = 2 * D * t1 * t2 % P, 2 * z1 * z2 % P
@@ -348,7 +371,7 @@ def add(one, other):
 NEUTRAL = (0, 1, 1, 0)
 
 
-def times(scalar, point):
+def times(scalar: int, point: Point) -> Point:
     sum_ = NEUTRAL
     for bit in bin(scalar % ORDER)[2:]:
         sum_ = add(sum_, sum_)
@@ -357,7 +380,7 @@ def times(scalar, point):
     return sum_
 
 
-def combine(pairs):
+def combine(pairs: list[tuple[int, Point]]) -> Point:
     """Σ scalar·point, with the doublings shared."""
     pairs, sum_ = [(scalar % ORDER, point) for scalar, point in pairs], NEUTRAL
     for bit in reversed(range(253)):
@@ -368,9 +391,9 @@ def combine(pairs):
     return sum_
 
 
-def scalar(data):
+def scalar(data: bytes) -> int:
     number = int.from_bytes(data, "little")
-    wanted(len(data) == 32 and number < ORDER, "malformed")
+    require(len(data) == 32 and number < ORDER, "malformed")
     return number
 
 
@@ -382,9 +405,9 @@ BLINDING_BASE = from_uniform(hashlib.sha3_512(BASE_ENCODED).digest())
 # ------------------------------------------------------------ relations and ranges
 
 
-def check_relation(vector) -> None:
+def check_relation(vector: Case) -> None:
     proof = vector["proof"]
-    wanted(len(proof) == 48, "malformed")
+    require(len(proof) == 48, "malformed")
     c, z = proof[:16], scalar(proof[16:])
     terms = [(term["weight"], bytes.fromhex(term["commitment"])) for term in vector["terms"]]
     constant = int(vector["constant"])
@@ -396,15 +419,15 @@ def check_relation(vector) -> None:
     difference = combine([*pairs, (-constant, BASE)])
     nonce = combine([(z, BLINDING_BASE), (-int.from_bytes(c, "big"), difference)])
     expected = challenge("confide/sigma/v1/linear", encoded, vector["context"], encode(nonce))
-    wanted(c == expected, "refused")
+    require(c == expected, "refused")
 
 
-def check_range(vector) -> None:
+def check_range(vector: Case) -> None:
     low, high, proof = int(vector["low"]), int(vector["high"]), vector["proof"]
     n = next(n for n in (8, 16, 32, 64) if high - low < 2**n)
     m = 1 if high - low == 2**n - 1 else 2
     rounds = (n * m).bit_length() - 1
-    wanted(len(proof) == 32 * (9 + 2 * rounds), "malformed")
+    require(len(proof) == 32 * (9 + 2 * rounds), "malformed")
     words = [proof[i : i + 32] for i in range(0, len(proof), 32)]
     t, t_blinding, e_blinding, a, b = map(scalar, words[4:7] + words[-2:])
     commitment = decode(vector["commitment"])
@@ -423,8 +446,8 @@ def check_range(vector) -> None:
     for point in shifted:
         transcript.append(b"V", encode(point))
 
-    def append_point(label, word) -> None:
-        wanted(any(word), "refused")
+    def append_point(label: bytes, word: bytes) -> None:
+        require(any(word), "refused")
         transcript.append(label, word)
 
     append_point(b"A", words[0])
@@ -450,7 +473,7 @@ def check_range(vector) -> None:
     delta = (z - z * z) * powers - sum(pow(z, 3 + p, ORDER) * (2**n - 1) for p in range(m))
     first = [(t - delta, BASE), (t_blinding, BLINDING_BASE), (-x, points[2]), (-x * x, points[3])]
     first += [(-pow(z, 2 + p, ORDER), point) for p, point in enumerate(shifted)]
-    wanted(is_neutral(combine(first)), "refused")
+    require(is_neutral(combine(first)), "refused")
 
     second = [(1, points[0]), (x, points[1]), (-e_blinding, BLINDING_BASE), (w * (t - a * b), BASE)]
     for j, u in enumerate(folds):
@@ -465,10 +488,10 @@ def check_range(vector) -> None:
         g, h = bases(b"G", p)[k], bases(b"H", p)[k]
         second.append((-z - a * s, g))
         second.append((z + pow(inverse, i, ORDER) * (binary - b * pow(s, -1, ORDER)), h))
-    wanted(is_neutral(combine(second)), "refused")
+    require(is_neutral(combine(second)), "refused")
 
 
-def decode_part(word):
+def decode_part(word: bytes) -> Point:
     """A point inside a range proof: one that is none makes the proof fail."""
     try:
         return decode(word)
@@ -476,14 +499,14 @@ def decode_part(word):
         raise Refusal("refused") from None
 
 
-def is_neutral(point):
+def is_neutral(point: Point) -> bool:
     return encode(point) == bytes(32)
 
 
-CHAINS = {}
+CHAINS: dict[tuple[bytes, int], list[Point]] = {}
 
 
-def bases(letter, party):
+def bases(letter: bytes, party: int) -> list[Point]:
     if (letter, party) not in CHAINS:
         seed = b"GeneratorsChain" + letter + party.to_bytes(4, "little")
         stream = hashlib.shake_256(seed).digest(64 * 64)
@@ -497,7 +520,7 @@ def bases(letter, party):
 class Transcript:
     RATE = 166
 
-    def __init__(self, label) -> None:
+    def __init__(self, label: bytes) -> None:
         self.state = bytearray(200)
         self.state[:6] = bytes([1, self.RATE + 2, 1, 0, 1, 96])
         self.state[6:18] = b"STROBEv1.0.2"
@@ -507,13 +530,13 @@ class Transcript:
         self.absorb(b"Merlin v1.0")
         self.append(b"dom-sep", label)
 
-    def append(self, label, message) -> None:
+    def append(self, label: bytes, message: bytes) -> None:
         self.begin(0x12)
         self.absorb(label + len(message).to_bytes(4, "little"))
         self.begin(0x02)
         self.absorb(message)
 
-    def challenge(self, label):
+    def challenge(self, label: bytes) -> int:
         self.begin(0x12)
         self.absorb(label + (64).to_bytes(4, "little"))
         self.begin(0x07)
@@ -524,13 +547,13 @@ class Transcript:
             self.step()
         return int.from_bytes(out, "little") % ORDER
 
-    def begin(self, flags) -> None:
+    def begin(self, flags: int) -> None:
         before, self.began = self.began, self.at + 1
         self.absorb(bytes([before, flags]))
         if flags & 0x04 and self.at:
             self.run()
 
-    def absorb(self, data) -> None:
+    def absorb(self, data: bytes) -> None:
         for byte in data:
             self.state[self.at] ^= byte
             self.step()
@@ -548,7 +571,7 @@ class Transcript:
         self.at = self.began = 0
 
 
-def keccak(state) -> None:
+def keccak(state: bytearray) -> None:
     """Keccak-f[1600] (FIPS 202, section 3.3)."""
     lanes = [
         [int.from_bytes(state[8 * (x + 5 * y) : 8 * (x + 5 * y) + 8], "little") for y in range(5)]
@@ -557,12 +580,12 @@ def keccak(state) -> None:
     register = 1
     for _ in range(24):
         columns = [a[0] ^ a[1] ^ a[2] ^ a[3] ^ a[4] for a in lanes]
-        mixed = [columns[(x + 4) % 5] ^ rotated(columns[(x + 1) % 5], 1) for x in range(5)]
+        mixed = [columns[(x + 4) % 5] ^ rotate_left(columns[(x + 1) % 5], 1) for x in range(5)]
         lanes = [[lane ^ mixed[x] for lane in lanes[x]] for x in range(5)]
         x, y, current = 1, 0, lanes[1][0]
         for t in range(24):
             x, y = y, (2 * x + 3 * y) % 5
-            current, lanes[x][y] = lanes[x][y], rotated(current, (t + 1) * (t + 2) // 2)
+            current, lanes[x][y] = lanes[x][y], rotate_left(current, (t + 1) * (t + 2) // 2)
         for y in range(5):
             row = [lanes[x][y] for x in range(5)]
             for x in range(5):
@@ -577,7 +600,7 @@ def keccak(state) -> None:
             state[8 * (x + 5 * y) : 8 * (x + 5 * y) + 8] = lane.to_bytes(8, "little")
 
 
-def rotated(lane, count):
+def rotate_left(lane: int, count: int) -> int:
     lane, count = lane & (2**64 - 1), count % 64
     return (lane << count | lane >> (64 - count)) & (2**64 - 1)
 
@@ -588,7 +611,7 @@ CHECKS = {"signature": check_signature, "relation": check_relation, "range": che
 BYTES = ("key", "message", "context", "proof", "commitment")
 
 
-def judge(vector):
+def judge(vector: Case) -> str:
     vector = {k: bytes.fromhex(v) if k in BYTES else v for k, v in vector.items()}
     try:
         CHECKS[vector["kind"]](vector)
@@ -597,7 +620,7 @@ def judge(vector):
     return "holds"
 
 
-def mutations(vector):
+def mutations(vector: Case) -> Iterator[tuple[str, Case]]:
     """Vectors like this one with a byte of the proof, context or message changed."""
     proof = bytearray.fromhex(vector["proof"])
     step = 97 if vector["kind"] == "range" else 11
@@ -610,7 +633,7 @@ def mutations(vector):
             yield field, {**vector, field: vector[field] + "00"}
 
 
-def main(folder) -> int:
+def main(folder: str) -> int:
     wrong, judged, changed = [], 0, 0
     for path in sorted(pathlib.Path(folder).glob("*.json")):
         vector = json.loads(path.read_text())
