@@ -30,6 +30,9 @@ import subprocess
 import sys
 import tempfile
 
+Server = subprocess.Popen[bytes]
+
+
 LONG_RUNNING = ("serve", "gateway", "tunnel", "connect")
 LONG_RUNNING_PAIRS = (
     ["adapter", "host"],
@@ -52,7 +55,7 @@ def main() -> None:
     if not has_own_loopback():
         check_ports(blocks)
     environment = dict(os.environ, PATH=f"{binary.parent}:{os.environ['PATH']}")
-    running = {}
+    running: dict[str, Server] = {}
     with tempfile.TemporaryDirectory() as folder:
         # Counts of answers outlive an adapter host: not beyond this walk.
         environment["XDG_STATE_HOME"] = str(pathlib.Path(folder, ".state"))
@@ -71,12 +74,12 @@ def main() -> None:
     print(f"walk: every line of {page.name} did what it says")
 
 
-def read_blocks(text):
+def read_blocks(text: str) -> list[list[str]]:
     """The code of the sections: one list for each block, continued lines joined, comments and blank lines left out."""
     sections = ("## Start every piece yourself", "## Measure your own machine")
     wanted = sections if sections[0] in text else ("## The walk",)
     section = "".join(text.split(name, 1)[1].split("\n## ", 1)[0] for name in wanted)
-    blocks = [[]]
+    blocks: list[list[str]] = [[]]
     for line in section.replace("\\\n", " ").splitlines():
         if line.startswith("    "):
             if not line.strip().startswith("#"):
@@ -86,9 +89,9 @@ def read_blocks(text):
     return [block for block in blocks if block]
 
 
-def check_blocks(name, blocks) -> None:
+def check_blocks(name: str, blocks: list[list[str]]) -> None:
     """Whether each block can be pasted into one terminal as it stands, and no two servers want one port."""
-    ports = {}
+    ports: dict[str, str] = {}
     for block in blocks:
         for line in block:
             command, (kind, _) = split_remark(line)
@@ -105,14 +108,14 @@ def check_blocks(name, blocks) -> None:
             ports[listen] = line
 
 
-def split_remark(line):
+def split_remark(line: str) -> tuple[str, tuple[str, str]]:
     """A line without its remark, and the remark as its kind and its words."""
     command, _, remark = line.partition("  # ")
     kind, _, words = remark.partition(":")
     return command.strip(), (kind.strip(), words.strip())
 
 
-def is_long_running(words):
+def is_long_running(words: list[str]) -> bool:
     if "--print-config-digest" in words:
         return False
     return words[1] in LONG_RUNNING or words[1:3] in LONG_RUNNING_PAIRS
@@ -132,26 +135,32 @@ def has_own_loopback() -> bool:
             ("gid_map", f"{group} {group} 1"),
         ):
             pathlib.Path("/proc/self", file).write_text(text)
-    with socket.socket() as door:
+    with socket.socket() as probe:
         # SIOCSIFFLAGS with IFF_UP | IFF_RUNNING (netdevice(7)).
-        fcntl.ioctl(door, 0x8914, struct.pack("16sh22x", b"lo", 0x1 | 0x40))
+        fcntl.ioctl(probe, 0x8914, struct.pack("16sh22x", b"lo", 0x1 | 0x40))
     return True
 
 
-def check_ports(blocks) -> None:
+def check_ports(blocks: list[list[str]]) -> None:
     for line in (line for block in blocks for line in block):
         for port in re.findall(r"--listen 127\.0\.0\.1:(\d+)", line):
-            with socket.socket() as door:
-                door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            with socket.socket() as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 try:
-                    door.bind(("127.0.0.1", int(port)))
+                    probe.bind(("127.0.0.1", int(port)))
                 except OSError as error:
                     sys.exit(
                         f"walk: `{line}` needs port {port} of this machine: {error.strerror}; end what uses it"
                     )
 
 
-def step(command, remark, folder, environment, running) -> None:
+def step(
+    command: str,
+    remark: tuple[str, str],
+    folder: str,
+    environment: dict[str, str],
+    running: dict[str, Server],
+) -> None:
     wanted = {"refused": 1, "impossible": 2}.get(remark[0], 0)
     parts = command.split(" && ")
     for part in parts[:-1]:
@@ -178,7 +187,12 @@ def step(command, remark, folder, environment, running) -> None:
         check_outcome(words, remark, wanted, done)
 
 
-def check_outcome(words, remark, wanted, done) -> None:
+def check_outcome(
+    words: list[str],
+    remark: tuple[str, str],
+    wanted: int,
+    done: subprocess.CompletedProcess[str],
+) -> None:
     """Ends the walk where a command's status or output is not what the page promises."""
     if (
         words[:3] in (["confide", "bench", "run"], ["confide", "bench", "load"])
@@ -210,10 +224,11 @@ def check_outcome(words, remark, wanted, done) -> None:
         sys.exit(f"walk: wanted an answer with `{remark[1]}`, got `{text}`")
 
 
-def start(command, folder, environment):
+def start(command: str, folder: str, environment: dict[str, str]) -> Server:
     process = subprocess.Popen(
         "exec " + command, shell=True, cwd=folder, env=environment, stdout=subprocess.PIPE
     )
+    assert process.stdout is not None
     with selectors.DefaultSelector() as waiting:
         waiting.register(process.stdout, selectors.EVENT_READ)
         line = process.stdout.readline() if waiting.select(READY_SECONDS) else b""
@@ -224,7 +239,7 @@ def start(command, folder, environment):
     return process
 
 
-def end(process):
+def end(process: Server) -> int | str:
     """Ends a long-running command; gives its status, which must be 0."""
     process.send_signal(signal.SIGTERM)
     try:

@@ -21,8 +21,11 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 import openai
 
@@ -30,14 +33,14 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 QUESTION = [{"role": "user", "content": "What does protection cost?"}]
 
 
-class Served:
+class ServedModel:
     """What answers: its name, and whether each token is a word of it."""
 
     name = "sim"
     simulated = True
 
 
-def main():
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("binary", nargs="?", default=os.environ.get("CONFIDE_BIN"))
     parser.add_argument("--base-url")
@@ -46,17 +49,17 @@ def main():
         given, mine = given[: given.index("--")], given[given.index("--") + 1 :]
     arguments = parser.parse_args(given)
     if arguments.base_url:
-        return checked(contextlib.nullcontext(arguments.base_url))
+        return run_checks(contextlib.nullcontext(arguments.base_url))
     if not arguments.binary:
         parser.error("wanted the path of confide, or --base-url")
     if mine:
-        return checked(served(arguments.binary, mine))
-    return checked(served(arguments.binary, ["--engine", "sim"])) | checked_on_torch(
+        return run_checks(serve(arguments.binary, mine))
+    return run_checks(serve(arguments.binary, ["--engine", "sim"])) | run_checks_on_torch(
         arguments.binary
     )
 
 
-def checked(server) -> int:
+def run_checks(server: AbstractContextManager[str]) -> int:
     """1 where a check fails against the server."""
     with server as base_url:
         client = openai.OpenAI(base_url=base_url, api_key="none", max_retries=0, timeout=30)
@@ -65,11 +68,11 @@ def checked(server) -> int:
             checks = [check for check in checks if not check.__name__.startswith("check_curl")]
             print("skipped: no curl: what it would ask")
         failed = [check for check in checks if not holds(check, client, base_url)]
-    print(f"{len(checks) - len(failed)} of {len(checks)} checks hold for {Served.name}")
+    print(f"{len(checks) - len(failed)} of {len(checks)} checks hold for {ServedModel.name}")
     return 1 if failed else 0
 
 
-def checked_on_torch(binary):
+def run_checks_on_torch(binary: str) -> int:
     """The same against a model on torch, with an adapter."""
     python = python_with_torch()
     if python is None:
@@ -108,10 +111,10 @@ def checked_on_torch(binary):
             "--worker-device",
             "cpu",
         ]
-        return checked(served(binary, [*engine, "--adapter", f"banking={adapter}"]))
+        return run_checks(serve(binary, [*engine, "--adapter", f"banking={adapter}"]))
 
 
-def python_with_torch():
+def python_with_torch() -> str | None:
     """As tests/worker.sh finds it; `None` where there is none."""
     imports = ["-c", "import aiohttp, safetensors, torch, transformers"]
     for python in [
@@ -127,15 +130,16 @@ def python_with_torch():
 
 
 @contextlib.contextmanager
-def served(binary, engine):
+def serve(binary: str, engine: list[str]) -> Iterator[str]:
     """A server of its own: up at the ready line, ended by SIGTERM, which must end it with 0."""
     command = [binary, "serve", "--listen", "127.0.0.1:0", *engine]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
+        assert process.stdout is not None
         ready = json.loads(process.stdout.readline())
         assert ready["ready"] is True and ready["guarantee"] == "none", ready
-        Served.name, Served.simulated = ready["model"], ready["simulated"]
-        assert Served.simulated is ("sim" in engine), ready
+        ServedModel.name, ServedModel.simulated = ready["model"], ready["simulated"]
+        assert ServedModel.simulated is ("sim" in engine), ready
         yield f"http://{ready['listen']}/v1"
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=40) == 0, process.returncode
@@ -145,7 +149,7 @@ def served(binary, engine):
             process.wait()
 
 
-def holds(check, client, base_url) -> bool:
+def holds(check: Callable[[Any, str], None], client: Any, base_url: str) -> bool:
     title = check.__name__.removeprefix("check_").replace("_", " ")
     try:
         check(client, base_url)
@@ -156,37 +160,37 @@ def holds(check, client, base_url) -> bool:
     return True
 
 
-def ask(client, **more):
+def ask(client: Any, **more: Any) -> Any:
     # A true model may end its answer before `max_tokens`.
-    more.setdefault("extra_body", None if Served.simulated else {"ignore_eos": True})
-    return client.chat.completions.create(model=Served.name, messages=QUESTION, **more)
+    more.setdefault("extra_body", None if ServedModel.simulated else {"ignore_eos": True})
+    return client.chat.completions.create(model=ServedModel.name, messages=QUESTION, **more)
 
 
-def check_a_whole_chat_has_text_and_exact_usage(client, _) -> None:
+def check_a_whole_chat_has_text_and_exact_usage(client: Any, _: str) -> None:
     reply = ask(client, max_tokens=24)
     assert reply.object == "chat.completion"
     assert reply.choices[0].message.role == "assistant"
-    if Served.simulated:
+    if ServedModel.simulated:
         assert len(reply.choices[0].message.content.split(" ")) == 24
     assert reply.choices[0].finish_reason == "length"
     assert reply.usage.completion_tokens == 24
     assert reply.usage.total_tokens == reply.usage.prompt_tokens + 24
 
 
-def check_a_streamed_chat_says_the_same(client, _) -> None:
+def check_a_streamed_chat_says_the_same(client: Any, _: str) -> None:
     whole = ask(client, max_completion_tokens=24, seed=5)
     options = {"include_usage": True}
     chunks = list(ask(client, max_tokens=24, seed=5, stream=True, stream_options=options))
     texts = [chunk.choices[0].delta.content for chunk in chunks if chunk.choices]
     assert "".join(text or "" for text in texts) == whole.choices[0].message.content
-    assert sum(1 for text in texts if text) == 24 or not Served.simulated
+    assert sum(1 for text in texts if text) == 24 or not ServedModel.simulated
     assert [chunk.usage for chunk in chunks if chunk.usage] == [whole.usage]
     assert chunks[-2].choices[0].finish_reason == "length"
     assert len({chunk.id for chunk in chunks}) == 1
 
 
-def check_the_seed_decides(client, _) -> None:
-    def text(seed):
+def check_the_seed_decides(client: Any, _: str) -> None:
+    def text(seed: int) -> str:
         # A small model knows its text by heart: less heat, and all seeds say the same.
         return ask(client, max_tokens=24, seed=seed, temperature=2).choices[0].message.content
 
@@ -194,7 +198,7 @@ def check_the_seed_decides(client, _) -> None:
     assert text(1) != text(2)
 
 
-def check_a_stop_string_ends_the_answer_before_it(client, _) -> None:
+def check_a_stop_string_ends_the_answer_before_it(client: Any, _: str) -> None:
     whole = ask(client, max_tokens=40).choices[0].message.content
     words = whole.split(" ")
     stop = " ".join(words[len(words) // 2 :][:2])
@@ -203,38 +207,39 @@ def check_a_stop_string_ends_the_answer_before_it(client, _) -> None:
     assert cut.choices[0].finish_reason == "stop"
 
 
-def check_a_completion_whole_and_streamed(client, _) -> None:
-    request = {"model": Served.name, "prompt": "Once upon a time", "max_tokens": 12}
-    if not Served.simulated:
+def check_a_completion_whole_and_streamed(client: Any, _: str) -> None:
+    request = {"model": ServedModel.name, "prompt": "Once upon a time", "max_tokens": 12}
+    if not ServedModel.simulated:
         request["extra_body"] = {"ignore_eos": True}
     whole = client.completions.create(**request)
     streamed = client.completions.create(**request, stream=True)
     assert "".join(chunk.choices[0].text for chunk in streamed) == whole.choices[0].text
     assert whole.usage.completion_tokens == 12
-    assert whole.usage.prompt_tokens == 4 or not Served.simulated
+    assert whole.usage.prompt_tokens == 4 or not ServedModel.simulated
 
 
-def check_an_abandoned_stream_leaves_the_server_well(client, _) -> None:
+def check_an_abandoned_stream_leaves_the_server_well(client: Any, _: str) -> None:
     with ask(client, max_tokens=100_000, stream=True) as stream:
         next(iter(stream))
     assert ask(client, max_tokens=1).usage.completion_tokens == 1
 
 
-def check_vendor_fields_pass_as_extra_body(client, _) -> None:
+def check_vendor_fields_pass_as_extra_body(client: Any, _: str) -> None:
     assert ask(client, max_tokens=3, extra_body={"ignore_eos": True}).usage.completion_tokens == 3
 
 
-def check_models_are_listed(client, _) -> None:
-    assert Served.name in [model.id for model in client.models.list()]
-    assert client.models.retrieve(Served.name).id == Served.name
+def check_models_are_listed(client: Any, _: str) -> None:
+    assert ServedModel.name in [model.id for model in client.models.list()]
+    assert client.models.retrieve(ServedModel.name).id == ServedModel.name
 
 
-def check_adapters_are_models_of_their_own(client, _) -> None:
+def check_adapters_are_models_of_their_own(client: Any, _: str) -> None:
     adapters = [model for model in client.models.list() if getattr(model, "parent", None)]
     for adapter in adapters:
-        assert (adapter.parent, adapter.guarantee) == (Served.name, "none"), adapter
+        assert (adapter.parent, adapter.guarantee) == (ServedModel.name, "none"), adapter
     said = {
-        model: text(client, model) for model in [Served.name, *[adapter.id for adapter in adapters]]
+        model: text(client, model)
+        for model in [ServedModel.name, *[adapter.id for adapter in adapters]]
     }
     assert len(set(said.values())) == len(said), said
     # All at once, twice each: nobody gets another's words.
@@ -245,7 +250,7 @@ def check_adapters_are_models_of_their_own(client, _) -> None:
             assert again.result() == said[model], model
 
 
-def text(client, model):
+def text(client: Any, model: str) -> str:
     """The text of a stream."""
     chunks = client.chat.completions.create(
         model=model, messages=QUESTION, max_tokens=24, temperature=0, stream=True
@@ -253,49 +258,53 @@ def text(client, model):
     return "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
 
 
-def check_errors_are_the_package_s_own(client, _) -> None:
-    refused(openai.BadRequestError, 400, "temperature", lambda: ask(client, temperature=1.9e9))
-    refused(openai.BadRequestError, 400, "n", lambda: ask(client, n=2))
+def check_errors_are_the_package_s_own(client: Any, _: str) -> None:
+    assert_refused(
+        openai.BadRequestError, 400, "temperature", lambda: ask(client, temperature=1.9e9)
+    )
+    assert_refused(openai.BadRequestError, 400, "n", lambda: ask(client, n=2))
     tools = [{"type": "function", "function": {"name": "f"}}]
-    refused(openai.BadRequestError, 400, "tools", lambda: ask(client, tools=tools))
+    assert_refused(openai.BadRequestError, 400, "tools", lambda: ask(client, tools=tools))
     extra = {"no_such_field": 1}
-    refused(openai.BadRequestError, 400, "no_such_field", lambda: ask(client, extra_body=extra))
+    assert_refused(
+        openai.BadRequestError, 400, "no_such_field", lambda: ask(client, extra_body=extra)
+    )
 
-    def unknown():
+    def unknown() -> Any:
         return client.chat.completions.create(model="gpt-9", messages=QUESTION)
 
-    refused(openai.NotFoundError, 404, "model", unknown)
+    assert_refused(openai.NotFoundError, 404, "model", unknown)
 
 
-def check_a_body_too_large_is_refused(client, _) -> None:
+def check_a_body_too_large_is_refused(client: Any, _: str) -> None:
     long = [{"role": "user", "content": "x" * (5 << 20)}]
     try:
-        client.chat.completions.create(model=Served.name, messages=long)
+        client.chat.completions.create(model=ServedModel.name, messages=long)
     except openai.APIStatusError as error:
         assert error.status_code == 413, error.status_code
     else:
         raise AssertionError("wanted a refusal")
 
 
-def check_curl_gets_an_answer(_, base_url) -> None:
-    body = {"model": Served.name, "messages": QUESTION, "max_tokens": 4, "ignore_eos": True}
+def check_curl_gets_an_answer(_: Any, base_url: str) -> None:
+    body = {"model": ServedModel.name, "messages": QUESTION, "max_tokens": 4, "ignore_eos": True}
     status, reply = curl(f"{base_url}/chat/completions", json.dumps(body))
     assert status == 200 and json.loads(reply)["usage"]["completion_tokens"] == 4
 
 
-def check_curl_sees_the_stream_as_it_is_written(_, base_url) -> None:
-    body = {"model": Served.name, "messages": QUESTION, "max_tokens": 4, "stream": True}
+def check_curl_sees_the_stream_as_it_is_written(_: Any, base_url: str) -> None:
+    body = {"model": ServedModel.name, "messages": QUESTION, "max_tokens": 4, "stream": True}
     status, reply = curl(f"{base_url}/chat/completions", json.dumps(body))
     events = reply.removesuffix("\n\n").split("\n\n")
     # The role, four tokens, the finish reason, the end mark; a true model may hold back half a character.
     assert status == 200 and (
-        len(events) == 7 or (not Served.simulated and 4 <= len(events) <= 8)
+        len(events) == 7 or (not ServedModel.simulated and 4 <= len(events) <= 8)
     ), reply
     assert all(event.startswith("data: ") for event in events)
     assert events[-1] == "data: [DONE]"
 
 
-def check_curl_sees_errors_as_json(_, base_url) -> None:
+def check_curl_sees_errors_as_json(_: Any, base_url: str) -> None:
     for path, body, wanted in [
         ("chat/completions", "{", 400),
         ("chat/completions", "[]", 400),
@@ -308,12 +317,14 @@ def check_curl_sees_errors_as_json(_, base_url) -> None:
         assert error["message"] and error["type"] == "invalid_request_error"
 
 
-def check_curl_sees_health(_, base_url) -> None:
+def check_curl_sees_health(_: Any, base_url: str) -> None:
     status, reply = curl(base_url.removesuffix("/v1") + "/health", None)
     assert status == 200 and json.loads(reply)["status"] == "ok"
 
 
-def refused(kind, status, param, call) -> None:
+def assert_refused(
+    kind: type[openai.APIStatusError], status: int, param: str | None, call: Callable[[], Any]
+) -> None:
     try:
         call()
     except kind as error:
@@ -323,7 +334,7 @@ def refused(kind, status, param, call) -> None:
         raise AssertionError(f"wanted a refusal of {param}")
 
 
-def curl(url, body):
+def curl(url: str, body: Any) -> Any:
     command = [
         "curl",
         "--silent",

@@ -13,6 +13,8 @@ import subprocess
 import sys
 import tempfile
 import warnings
+from collections.abc import Callable
+from typing import Any
 
 try:
     import torch
@@ -168,10 +170,11 @@ def main() -> None:
 
 
 class Checks:
-    def __init__(self, binary) -> None:
-        self.binary, self.done, self.failed = binary, 0, []
+    def __init__(self, binary: str) -> None:
+        self.binary, self.done = binary, 0
+        self.failed: list[str] = []
 
-    def run(self, name, check) -> None:
+    def run(self, name: str, check: Callable[[], Any]) -> None:
         try:
             error = check()
             print(f"ok      {name}" + (f": {error:.1e}" if error is not None else ""))
@@ -187,10 +190,12 @@ class Checks:
         )
         sys.exit(1 if self.failed else 0)
 
-    def agrees(self, fields, dtype=torch.float32, linear=None, adapter="default"):
+    def agrees(
+        self, fields: Any, dtype: Any = torch.float32, linear: Any = None, adapter: str = "default"
+    ) -> Any:
         """Our delta of every adapted module is PEFT's, adapted less base."""
         with tempfile.TemporaryDirectory() as folder:
-            base, model = adapted(fields, dtype, linear, adapter)
+            base, model = make_adapted(fields, dtype, linear, adapter)
             model.save_pretrained(folder)
             if adapter != "default":
                 folder = os.path.join(folder, adapter)
@@ -198,19 +203,19 @@ class Checks:
             got = self.ask(folder, inputs, base_folder(base, folder))
             return compare(got, wanted, TOLERANCE)
 
-    def agrees_in_bfloat16(self):
+    def agrees_in_bfloat16(self) -> Any:
         with tempfile.TemporaryDirectory() as folder:
             # A base of zeroes, so that the sum's rounding is not what is compared.
             base = Model(linear_layer)
             for parameter in base.parameters():
                 parameter.data.zero_()
-            model = randomised(get_peft_model(base, LoraConfig(target_modules=ALL)))
+            model = randomise(get_peft_model(base, LoraConfig(target_modules=ALL)))
             model = model.to(torch.bfloat16)
             model.save_pretrained(folder)
             inputs, wanted = deltas(model, torch.bfloat16)
             return compare(self.ask(folder, inputs), wanted, TOLERANCE_BF16)
 
-    def agrees_converted(self, init):
+    def agrees_converted(self, init: Any) -> Any:
         """PEFT turns an adapter that changed the base weights into one that did not."""
         with tempfile.TemporaryDirectory() as folder:
             base = Model(linear_layer)
@@ -221,16 +226,16 @@ class Checks:
             start, end = os.path.join(folder, "start"), os.path.join(folder, "end")
             model.save_pretrained(start)
             model.peft_config["default"].init_lora_weights = init
-            randomised(model, spread=0.1)
+            randomise(model, spread=0.1)
             model.save_pretrained(end, path_initial_model_for_weight_conversion=start)
             inputs, wanted = deltas(model.double(), original=original)
             # The start and the end are float32 and nearly cancel.
             return compare(self.ask(end, inputs), wanted, 1e-4)
 
-    def is_loaded_by_peft(self, fields):
+    def is_loaded_by_peft(self, fields: Any) -> Any:
         """An adapter that we wrote gives in PEFT what ours gives, with no key missing or left."""
         with tempfile.TemporaryDirectory() as folder:
-            base, model = adapted(fields)
+            base, model = make_adapted(fields)
             state = {name: value.clone() for name, value in base.state_dict().items()}
             theirs, ours = os.path.join(folder, "theirs"), os.path.join(folder, "ours")
             model.save_pretrained(theirs)
@@ -249,7 +254,7 @@ class Checks:
     def notices_another_alpha(self) -> None:
         """That the comparison compares."""
         with tempfile.TemporaryDirectory() as folder:
-            _, model = adapted({"target_modules": ALL, "lora_alpha": 8})
+            _, model = make_adapted({"target_modules": ALL, "lora_alpha": 8})
             model.peft_config["default"].lora_alpha = 8.001
             model.save_pretrained(folder)
             inputs, wanted = deltas(model.double())
@@ -260,20 +265,20 @@ class Checks:
                 return
             raise AssertionError("deltas of another alpha passed for the same")
 
-    def refuses(self, word, fields, dtype=torch.float32) -> None:
+    def refuses(self, word: str, fields: Any, dtype: Any = torch.float32) -> None:
         with tempfile.TemporaryDirectory() as folder:
-            base, model = adapted(fields, dtype)
+            base, model = make_adapted(fields, dtype)
             model.save_pretrained(folder)
             answer = self.call(folder, {}, base_folder(base, folder))
             assert answer.returncode == 2, f"it was accepted: {answer.stdout[:200]}"
             assert word in answer.stderr, answer.stderr
 
-    def ask(self, folder, inputs, base=None, save=None):
+    def ask(self, folder: Any, inputs: Any, base: Any = None, save: Any = None) -> Any:
         answer = self.call(folder, inputs, base, save)
         assert answer.returncode == 0, answer.stderr
         return json.loads(answer.stdout)
 
-    def call(self, folder, inputs, base=None, save=None):
+    def call(self, folder: Any, inputs: Any, base: Any = None, save: Any = None) -> Any:
         command = [self.binary, folder]
         command += ["--base", base] if base else []
         command += ["--save", save] if save else []
@@ -282,8 +287,8 @@ class Checks:
         )
 
 
-class Block(torch.nn.Module):
-    def __init__(self, linear) -> None:
+class Block(torch.nn.Module):  # type: ignore[misc]
+    def __init__(self, linear: Any) -> None:
         super().__init__()
         self.self_attn, self.mlp = torch.nn.Module(), torch.nn.Module()
         for name, (wide, long) in WIDTHS.items():
@@ -291,10 +296,10 @@ class Block(torch.nn.Module):
             setattr(part, name, linear(wide, long, name in ("q_proj", "k_proj", "v_proj")))
 
 
-class Model(torch.nn.Module):
+class Model(torch.nn.Module):  # type: ignore[misc]
     """The matrices of a small Qwen2, under its names. Each is asked by itself."""
 
-    def __init__(self, linear) -> None:
+    def __init__(self, linear: Any) -> None:
         super().__init__()
         self.config = {"model_type": "custom"}
         self.model = torch.nn.Module()
@@ -306,24 +311,26 @@ class Model(torch.nn.Module):
         """PEFT wants a causal language model to have it."""
 
 
-def linear_layer(wide, long, bias):
+def linear_layer(wide: int, long: int, bias: bool) -> Any:
     return torch.nn.Linear(wide, long, bias=bias)
 
 
-def conv1d(wide, long, bias):
+def conv1d(wide: int, long: int, bias: bool) -> Any:
     layer = Conv1D(long, wide)
     torch.nn.init.normal_(layer.weight, std=0.3)
     torch.nn.init.normal_(layer.bias)
     return layer
 
 
-def adapted(fields, dtype=torch.float32, linear=None, adapter="default"):
+def make_adapted(
+    fields: Any, dtype: Any = torch.float32, linear: Any = None, adapter: str = "default"
+) -> Any:
     base = Model(linear or linear_layer).to(dtype)
     model = get_peft_model(base, LoraConfig(**fields), adapter, autocast_adapter_dtype=False)
-    return base, randomised(model.to(dtype)).eval()
+    return base, randomise(model.to(dtype)).eval()
 
 
-def randomised(model, spread=1.0):
+def randomise(model: Any, spread: float = 1.0) -> Any:
     for name, parameter in model.named_parameters():
         if "lora_magnitude" in name:
             parameter.data *= 1 + 0.5 * torch.rand(parameter.shape).to(parameter.dtype)
@@ -332,11 +339,11 @@ def randomised(model, spread=1.0):
     return model
 
 
-def plain_name(name):
+def plain_name(name: str) -> str:
     return name.replace(".base_layer", "")
 
 
-def base_folder(base, folder):
+def base_folder(base: Any, folder: Any) -> Any:
     """The base model's weights as a checkpoint has them, output by input."""
     path = os.path.join(folder, "base")
     os.makedirs(path)
@@ -349,7 +356,7 @@ def base_folder(base, folder):
     return path
 
 
-def deltas(model, dtype=torch.float64, inputs=None, original=None):
+def deltas(model: Any, dtype: Any = torch.float64, inputs: Any = None, original: Any = None) -> Any:
     """Random vectors for every adapted module, and what the adapter adds to its output."""
     asked, answers = {}, {}
     for layer in range(LAYERS):
@@ -378,7 +385,7 @@ def deltas(model, dtype=torch.float64, inputs=None, original=None):
     return asked, answers
 
 
-def compare(got, wanted, tolerance):
+def compare(got: Any, wanted: Any, tolerance: float) -> Any:
     assert got.keys() == wanted.keys(), (sorted(got), sorted(wanted))
     worst = 0.0
     for site, expected in wanted.items():

@@ -10,6 +10,8 @@ from raw numbers), and samplers, which are each side's own. Needs the packages o
 bench/peers/seal/requirements.txt. Ends 0 when all checks hold, 1 otherwise.
 """
 
+from __future__ import annotations
+
 import json
 import math
 import os
@@ -18,6 +20,9 @@ import struct
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import tenseal.sealapi as seal
 
@@ -41,24 +46,26 @@ def main() -> int:
 class Ring:
     """Our side: a process that answers JSON lines."""
 
-    def __init__(self, binary) -> None:
+    def __init__(self, binary: str) -> None:
         pipe = subprocess.PIPE
         self.process = subprocess.Popen([binary], stdin=pipe, stdout=pipe, text=True)
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self.input, self.output = self.process.stdin, self.process.stdout
 
-    def __call__(self, what, **fields):
-        self.process.stdin.write(json.dumps({"do": what, **fields}) + "\n")
-        self.process.stdin.flush()
-        answer = json.loads(self.process.stdout.readline())
+    def __call__(self, what: str, **fields: Any) -> Any:
+        self.input.write(json.dumps({"do": what, **fields}) + "\n")
+        self.input.flush()
+        answer = json.loads(self.output.readline())
         if "error" in answer:
             raise AssertionError(f"{what}: {answer['error']}")
         return answer
 
     def close(self) -> None:
-        self.process.stdin.close()
+        self.input.close()
         assert self.process.wait(timeout=30) == 0
 
 
-def holds(check, ring) -> bool:
+def holds(check: Callable[[Ring], None], ring: Ring) -> bool:
     try:
         check(ring)
     except AssertionError as error:
@@ -67,7 +74,7 @@ def holds(check, ring) -> bool:
     return True
 
 
-def check_the_primes_are_seals(ring) -> None:
+def check_the_primes_are_seals(ring: Ring) -> None:
     for name in CKKS_SETS:
         ours = ring("primes", set=name)
         created = seal.CoeffModulus.Create(ours["n"], [60, 40, 40, 60])
@@ -78,7 +85,7 @@ def check_the_primes_are_seals(ring) -> None:
         assert sorted(ours["primes"]) == sorted(q.value() for q in created), name
 
 
-def check_transforms_and_products_are_equal(ring) -> None:
+def check_transforms_and_products_are_equal(ring: Ring) -> None:
     for n, bits in RINGS:
         modulus = seal.CoeffModulus.Create(n, [bits])[0]
         q, table = modulus.value(), util.NTTTables(n.bit_length() - 1, modulus)
@@ -96,7 +103,7 @@ def check_transforms_and_products_are_equal(ring) -> None:
         assert ours["coefficients"] == product, f"product of degree {n} modulo {q}"
 
 
-def check_exact_products_are_equal(ring) -> None:
+def check_exact_products_are_equal(ring: Ring) -> None:
     """The same messages and weights under BFV on both sides, and modulo 2^k in the clear."""
     name = "rlwe-2048-q50"
     ours = ring("primes", set=name)
@@ -114,7 +121,7 @@ def check_exact_products_are_equal(ring) -> None:
     assert found == theirs == negacyclic(messages, weights, t)
 
 
-def check_the_phase_of_a_ciphertext_is_its_message_and_small_noise(ring) -> None:
+def check_the_phase_of_a_ciphertext_is_its_message_and_small_noise(ring: Ring) -> None:
     """Our c0 + c1*s of SEAL's ciphertext and SEAL's key: what its decryption rounds."""
     n, t = 4096, 1 << 20
     context = context_of("BFV", n, [50], t)
@@ -133,11 +140,11 @@ def check_the_phase_of_a_ciphertext_is_its_message_and_small_noise(ring) -> None
     assert max(map(abs, noise)) <= 42, max(map(abs, noise))
 
 
-def check_division_by_the_last_prime_is_equal(ring) -> None:
+def check_division_by_the_last_prime_is_equal(ring: Ring) -> None:
     context = context_of("CKKS", 8192, [60, 40, 40, 60])
     n, primes = 8192, [q.value() for q in seal.CoeffModulus.Create(8192, [60, 40, 40, 60])][:3]
     keys, plain = seal.KeyGenerator(context), seal.Plaintext()
-    seal.CKKSEncoder(context).encode(drawn(n // 2, 3.0), 2.0**80, plain)
+    seal.CKKSEncoder(context).encode(draw(n // 2, 3.0), 2.0**80, plain)
     encrypted, rescaled = seal.Ciphertext(), seal.Ciphertext()
     seal.Encryptor(context, keys.secret_key()).encrypt_symmetric(plain, encrypted)
     seal.Evaluator(context).rescale_to_next(encrypted, rescaled)
@@ -148,18 +155,18 @@ def check_division_by_the_last_prime_is_equal(ring) -> None:
         assert ours == after[part * 2 * n : (part + 1) * 2 * n], f"part {part}"
 
 
-def check_slots_are_encoded_alike(ring) -> None:
+def check_slots_are_encoded_alike(ring: Ring) -> None:
     for name in CKKS_SETS:
         ours = ring("primes", set=name)
         n, first = ours["n"], ours["primes"][0]
         context = context_of("CKKS", n, [60, 40, 40, 60])
         encoder, plain = seal.CKKSEncoder(context), seal.Plaintext()
-        slots = drawn(n // 2, 60.0)
+        slots = draw(n // 2, 60.0)
         encoder.encode(slots, 2.0**40, plain)
         values = words(plain, 3 * n)
         table = util.NTTTables(n.bit_length() - 1, seal.CoeffModulus.Create(n, [60, 40, 40, 60])[0])
-        theirs = (x % first for x in util.inverse_ntt_negacyclic_harvey(values[:n], table))
-        theirs = [x - first if x > first // 2 else x for x in theirs]
+        residues = [x % first for x in util.inverse_ntt_negacyclic_harvey(values[:n], table)]
+        theirs = [x - first if x > first // 2 else x for x in residues]
         encoded = ring("ckks_encode", set=name, slots=slots)
         apart = [abs(a - b) for a, b in zip(encoded["coefficients"], theirs)]
         assert max(apart) <= 1, f"{name}: {max(apart)} apart"
@@ -171,11 +178,11 @@ def check_slots_are_encoded_alike(ring) -> None:
         assert far(encoder.decode_double(loaded), slots) < 1e-9, name
 
 
-def check_a_rotated_product_has_the_same_slots(ring) -> None:
+def check_a_rotated_product_has_the_same_slots(ring: Ring) -> None:
     for name in CKKS_SETS:
         n, steps = ring("primes", set=name)["n"], 5
         context = context_of("CKKS", n, [60, 40, 40, 60])
-        slots, factor = drawn(n // 2, 3.0), drawn(n // 2, 0.05)
+        slots, factor = draw(n // 2, 3.0), draw(n // 2, 0.05)
         keys, encoder = seal.KeyGenerator(context), seal.CKKSEncoder(context)
         galois, evaluator = seal.GaloisKeys(), seal.Evaluator(context)
         keys.create_galois_keys([pow(3, steps, 2 * n)], galois)
@@ -198,7 +205,7 @@ def check_a_rotated_product_has_the_same_slots(ring) -> None:
         assert errors[0] < 2e-5 and errors[1] < 5e-4, f"{name}: {errors}"
 
 
-def context_of(scheme, n, bits, t=None):
+def context_of(scheme: str, n: int, bits: list[int], t: int | None = None) -> Any:
     parameters = seal.EncryptionParameters(getattr(seal.SCHEME_TYPE, scheme))
     parameters.set_poly_modulus_degree(n)
     parameters.set_coeff_modulus(seal.CoeffModulus.Create(n, bits))
@@ -209,7 +216,7 @@ def context_of(scheme, n, bits, t=None):
     return context
 
 
-def polynomial(coefficients, t):
+def polynomial(coefficients: list[int], t: int) -> Any:
     """A plaintext from text: the only way in that the binding has."""
     terms = [
         f"{value % t:X}x^{at}" if at else f"{value % t:X}"
@@ -219,10 +226,10 @@ def polynomial(coefficients, t):
     return seal.Plaintext(" + ".join(terms) or "0")
 
 
-def plaintext_of(context, values, scale):
+def plaintext_of(context: Any, values: list[int], scale: float) -> Any:
     """A plaintext in NTT form from its residues, through SEAL's file format without compression."""
 
-    def framed(body, minor):
+    def frame(body: bytes, minor: int) -> bytes:
         # Magic, header size, version, compression: none; size of all.
         return struct.pack("<HBBBBHQ", 0xA15E, 16, 4, minor, 0, 0, 16 + len(body)) + body
 
@@ -232,30 +239,29 @@ def plaintext_of(context, values, scale):
         seal.Plaintext("1").save(path)
         with open(path, "rb") as file:
             minor = file.read(5)[4]
-        data = framed(struct.pack(f"<Q{len(values)}Q", len(values), *values), minor)
+        data = frame(struct.pack(f"<Q{len(values)}Q", len(values), *values), minor)
         body = parms + struct.pack("<Qd", len(values), scale) + data
-        with open(path, "wb") as file:
-            file.write(framed(body, minor))
+        Path(path).write_bytes(frame(body, minor))
         plain = seal.Plaintext()
         plain.load(context, path)
     return plain
 
 
-def words(thing, count):
+def words(thing: Any, count: int) -> list[Any]:
     return [thing[at] for at in range(count)]
 
 
-def drawn(count, size):
+def draw(count: int, size: float) -> list[float]:
     return [SOURCE.uniform(-size, size) for _ in range(count)]
 
 
-def negacyclic(left, right, t):
+def negacyclic(left: list[int], right: list[int], t: int) -> list[int]:
     """The product modulo X^n + 1 and t, through one product of large integers."""
     width = 64
     low = [value % t for value in left]
     positive, negative = ([max(sign * w, 0) for w in right] for sign in (1, -1))
 
-    def times(a, b):
+    def times(a: list[int], b: list[int]) -> list[int]:
         packed = [sum(value << (width * at) for at, value in enumerate(part)) for part in (a, b)]
         product = packed[0] * packed[1]
         mask = (1 << width) - 1
@@ -265,7 +271,7 @@ def negacyclic(left, right, t):
     return [(a - b) % t for a, b in zip(whole[: len(left)], whole[len(left) :])]
 
 
-def far(found, wanted):
+def far(found: list[float], wanted: list[float]) -> float:
     size = max(map(abs, wanted))
     assert len(found) == len(wanted)
     return max(abs(a - b) for a, b in zip(found, wanted)) / size
