@@ -1,4 +1,4 @@
-//! When a run measured its client and not the server.
+//! The signs that a run measured its client and not the server.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ const DELAY_SHARE_MAX: f64 = 0.01;
 /// nobody's fault. The mean has no such allowance.
 const DELAY_TAIL_MS_MIN: f64 = 0.5;
 
-/// What the client itself took.
+/// The client's own use of time in a run.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 pub struct ClientFigures {
     /// Threads that send and read.
@@ -29,7 +29,7 @@ pub struct ClientFigures {
     pub loop_delay: Spread,
 }
 
-/// Why a run is client-bound.
+/// A reason for which a run is client-bound.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case", tag = "bound")]
 pub enum Bound {
