@@ -30,6 +30,9 @@ import subprocess
 import sys
 import tempfile
 
+Server = subprocess.Popen[bytes]
+
+
 LONG_RUNNING = ("serve", "gateway", "tunnel", "connect")
 LONG_RUNNING_PAIRS = (
     ["adapter", "host"],
@@ -52,7 +55,7 @@ def main() -> None:
     if not has_own_loopback():
         check_ports(blocks)
     environment = dict(os.environ, PATH=f"{binary.parent}:{os.environ['PATH']}")
-    running: dict[str, subprocess.Popen[bytes]] = {}
+    running: dict[str, Server] = {}
     with tempfile.TemporaryDirectory() as folder:
         # Counts of answers outlive an adapter host: not beyond this walk.
         environment["XDG_STATE_HOME"] = str(pathlib.Path(folder, ".state"))
@@ -132,19 +135,19 @@ def has_own_loopback() -> bool:
             ("gid_map", f"{group} {group} 1"),
         ):
             pathlib.Path("/proc/self", file).write_text(text)
-    with socket.socket() as door:
+    with socket.socket() as probe:
         # SIOCSIFFLAGS with IFF_UP | IFF_RUNNING (netdevice(7)).
-        fcntl.ioctl(door, 0x8914, struct.pack("16sh22x", b"lo", 0x1 | 0x40))
+        fcntl.ioctl(probe, 0x8914, struct.pack("16sh22x", b"lo", 0x1 | 0x40))
     return True
 
 
 def check_ports(blocks: list[list[str]]) -> None:
     for line in (line for block in blocks for line in block):
         for port in re.findall(r"--listen 127\.0\.0\.1:(\d+)", line):
-            with socket.socket() as door:
-                door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            with socket.socket() as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 try:
-                    door.bind(("127.0.0.1", int(port)))
+                    probe.bind(("127.0.0.1", int(port)))
                 except OSError as error:
                     sys.exit(
                         f"walk: `{line}` needs port {port} of this machine: {error.strerror}; end what uses it"
@@ -156,7 +159,7 @@ def step(
     remark: tuple[str, str],
     folder: str,
     environment: dict[str, str],
-    running: dict[str, subprocess.Popen[bytes]],
+    running: dict[str, Server],
 ) -> None:
     wanted = {"refused": 1, "impossible": 2}.get(remark[0], 0)
     parts = command.split(" && ")
@@ -221,11 +224,11 @@ def check_outcome(
         sys.exit(f"walk: wanted an answer with `{remark[1]}`, got `{text}`")
 
 
-def start(command: str, folder: str, environment: dict[str, str]) -> subprocess.Popen[bytes]:
+def start(command: str, folder: str, environment: dict[str, str]) -> Server:
     process = subprocess.Popen(
         "exec " + command, shell=True, cwd=folder, env=environment, stdout=subprocess.PIPE
     )
-    assert process.stdout
+    assert process.stdout is not None
     with selectors.DefaultSelector() as waiting:
         waiting.register(process.stdout, selectors.EVENT_READ)
         line = process.stdout.readline() if waiting.select(READY_SECONDS) else b""
@@ -236,7 +239,7 @@ def start(command: str, folder: str, environment: dict[str, str]) -> subprocess.
     return process
 
 
-def end(process: subprocess.Popen[bytes]) -> int | str:
+def end(process: Server) -> int | str:
     """Ends a long-running command; gives its status, which must be 0."""
     process.send_signal(signal.SIGTERM)
     try:

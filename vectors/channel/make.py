@@ -6,6 +6,10 @@ python3 vectors/channel/make.py
 import hashlib
 import json
 import os
+from typing import Any
+
+Case = dict[str, Any]
+Pairs = list[tuple[str, bytes]]
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 KEY = hashlib.sha256(b"a public key").digest()
@@ -29,34 +33,34 @@ def main() -> None:
 # CBOR, deterministic (RFC 8949 section 4.2.1).
 
 
-def head(major, n):
+def head(major: int, n: int) -> bytes:
     for size, info in ((0, n), (1, 24), (2, 25), (4, 26), (8, 27)):
         if n < 24 if size == 0 else n < 1 << 8 * size:
             return bytes([major << 5 | info]) + (n.to_bytes(size, "big") if size else b"")
     raise ValueError(n)
 
 
-def uint(n):
+def uint(n: int) -> bytes:
     return head(0, n)
 
 
-def bstr(b):
+def bstr(b: bytes) -> bytes:
     return head(2, len(b)) + b
 
 
-def text(s):
+def text(s: str) -> bytes:
     return head(3, len(s.encode())) + s.encode()
 
 
-def array(*items):
+def array(*items: bytes) -> bytes:
     return head(4, len(items)) + b"".join(items)
 
 
-def mapping(pairs):
+def mapping(pairs: Pairs) -> bytes:
     return head(5, len(pairs)) + b"".join(text(key) + value for key, value in pairs)
 
 
-def tagged(*items, tag=60000):
+def encode_tagged(*items: bytes, tag: int = 60000) -> bytes:
     return head(6, tag) + array(*items)
 
 
@@ -69,16 +73,16 @@ ABOUT_CLAIMS = (
 
 
 def pairs(
-    nonce=None,
-    guarantee=GUARANTEE,
-    not_after=1800003600,
-    not_before=1800000000,
-    key=KEY,
-    config=CONFIG,
-    version=1,
-    algorithm=1,
-    gpu=None,
-):
+    nonce: bytes | None = None,
+    guarantee: str = GUARANTEE,
+    not_after: int = 1800003600,
+    not_before: int = 1800000000,
+    key: bytes = KEY,
+    config: bytes = CONFIG,
+    version: int = 1,
+    algorithm: int = 1,
+    gpu: bytes | None = None,
+) -> list[tuple[str, bytes]]:
     return (
         ([("nonce", bstr(nonce))] if nonce is not None else [])
         + [
@@ -93,7 +97,13 @@ def pairs(
     )
 
 
-def fields(nonce=None, guarantee=GUARANTEE, not_after=1800003600, not_before=1800000000, gpu=None):
+def fields(
+    nonce: bytes | None = None,
+    guarantee: str = GUARANTEE,
+    not_after: int = 1800003600,
+    not_before: int = 1800000000,
+    gpu: bytes | None = None,
+) -> Case:
     return {
         "config-digest": CONFIG.hex(),
         "gpu-evidence-hash": gpu.hex() if gpu is not None else None,
@@ -105,19 +115,19 @@ def fields(nonce=None, guarantee=GUARANTEE, not_after=1800003600, not_before=180
     }
 
 
-def claims(**values):
+def claims(**values: Any) -> bytes:
     return mapping(pairs(**values))
 
 
-def without(key):
+def claims_without(key: str) -> bytes:
     return mapping([pair for pair in pairs() if pair[0] != key])
 
 
 GOOD = claims()
 
 
-def claims_cases():
-    def good(name, **values):
+def claims_cases() -> list[Case]:
+    def good(name: str, **values: Any) -> Case:
         return {"name": name, "bytes": claims(**values).hex(), "claims": fields(**values)}
 
     negative = text("not-before") + b"\x20"
@@ -151,8 +161,8 @@ def claims_cases():
         bad("a key twice", mapping([*pairs(), ("guarantee", text("x"))]), "duplicate_key"),
         bad("an unknown key", mapping([*pairs(), ("zz", uint(1))]), "unknown_key"),
         bad("a number for a key", head(5, 1) + uint(1) + uint(1), "malformed"),
-        bad("no config-digest", without("config-digest"), "missing"),
-        bad("no pubkey-hash", without("pubkey-hash"), "missing"),
+        bad("no config-digest", claims_without("config-digest"), "missing"),
+        bad("no pubkey-hash", claims_without("pubkey-hash"), "missing"),
         bad("version 2", claims(version=2), "version"),
         bad("pubkey-hash by sha-384", claims(algorithm=7), "hash_algorithm"),
         bad("pubkey-hash of 31 bytes", claims(key=KEY[:31]), "digest_length"),
@@ -188,28 +198,30 @@ ABOUT_TAGGED = (
 )
 
 
-def tagged_cases():
-    def good(name, content, **values):
+def tagged_cases() -> list[Case]:
+    def good(name: str, content: bytes, **values: Any) -> Case:
         values = {key: value.hex() for key, value in values.items()}
         return {"name": name, "bytes": content.hex(), **values}
 
     both = (bstr(QUOTE), bstr(GOOD))
     return [
-        good("evidence", tagged(*both), quote=QUOTE, claims=GOOD),
-        good("a long quote", tagged(bstr(bytes(300)), both[1]), quote=bytes(300), claims=GOOD),
-        good("collateral", tagged(bstr(b"{}")), collateral=b"{}"),
-        bad("another tag", tagged(*both, tag=60001), "tag"),
+        good("evidence", encode_tagged(*both), quote=QUOTE, claims=GOOD),
+        good(
+            "a long quote", encode_tagged(bstr(bytes(300)), both[1]), quote=bytes(300), claims=GOOD
+        ),
+        good("collateral", encode_tagged(bstr(b"{}")), collateral=b"{}"),
+        bad("another tag", encode_tagged(*both, tag=60001), "tag"),
         bad("no tag", array(*both), "tag"),
         bad("empty input", b"", "tag"),
-        bad("three members", tagged(*both, both[0]), "array"),
+        bad("three members", encode_tagged(*both, both[0]), "array"),
         bad("an indefinite array", head(6, 60000) + b"\x9f" + b"".join(both) + b"\xff", "array"),
-        bad("a text for a quote", tagged(text("quote"), both[1]), "malformed"),
-        bad("cut in the claims", tagged(*both)[:-1], "malformed"),
-        bad("an empty quote", tagged(bstr(b""), both[1]), "empty"),
-        bad("empty claims", tagged(both[0], bstr(b"")), "empty"),
-        bad("claims of 1025 bytes", tagged(both[0], bstr(bytes(1025))), "too_long"),
-        bad("a length in a longer form", tagged(b"\x58\x05quote", both[1]), "not_canonical"),
-        bad("one byte after the end", tagged(*both) + b"\0", "not_canonical"),
+        bad("a text for a quote", encode_tagged(text("quote"), both[1]), "malformed"),
+        bad("cut in the claims", encode_tagged(*both)[:-1], "malformed"),
+        bad("an empty quote", encode_tagged(bstr(b""), both[1]), "empty"),
+        bad("empty claims", encode_tagged(both[0], bstr(b"")), "empty"),
+        bad("claims of 1025 bytes", encode_tagged(both[0], bstr(bytes(1025))), "too_long"),
+        bad("a length in a longer form", encode_tagged(b"\x58\x05quote", both[1]), "not_canonical"),
+        bad("one byte after the end", encode_tagged(*both) + b"\0", "not_canonical"),
     ]
 
 
@@ -220,8 +232,8 @@ ABOUT_BINDER = (
 )
 
 
-def binder_cases():
-    cases = []
+def binder_cases() -> list[Case]:
+    cases: list[Case] = []
     other = claims(guarantee="gateway only")
     for index, bound in enumerate((GOOD, claims(nonce=bytes(range(32))), other)):
         cases.append(
@@ -263,8 +275,8 @@ ABOUT_GPU_NONCE = (
 )
 
 
-def gpu_nonce_cases():
-    cases = []
+def gpu_nonce_cases() -> list[Case]:
+    cases: list[Case] = []
     for role, byte in (("server", b"\x01"), ("client", b"\x02")):
         for spki in (KEY, CONFIG):
             for exporter in (None, bytes(range(32)), bytes(range(32, 64))):
@@ -290,12 +302,12 @@ ABOUT_MESSAGES = (
 )
 
 
-def message_cases():
+def message_cases() -> list[Case]:
     return good_messages() + bad_messages()
 
 
-def good_messages():
-    def good(name, content, kind, **values):
+def good_messages() -> list[Case]:
+    def good(name: str, content: bytes, kind: str, **values: Any) -> Case:
         return {"name": name, "bytes": content.hex(), "kind": kind, **values}
 
     with_collateral = array(bstr(QUOTE), bstr(GOOD), bstr(b"{}"))
@@ -350,8 +362,8 @@ def good_messages():
     ]
 
 
-def bad_messages():
-    def request(length):
+def bad_messages() -> list[Case]:
+    def request(length: int) -> bytes:
         return array(uint(1), bstr(bytes(length)))
 
     long_claims = array(bstr(QUOTE), bstr(bytes(1025)), NULL)
@@ -389,14 +401,14 @@ ABOUT_BATCH = (
 )
 
 
-def batch_leaves(size):
+def batch_leaves(size: int) -> list[tuple[bytes, bytes]]:
     return [
         (hashlib.sha256(b"salt %d" % n).digest(), hashlib.sha512(b"binder %d" % n).digest())
         for n in range(size)
     ]
 
 
-def batch_hash(leaves):
+def batch_hash(leaves: list[tuple[bytes, bytes]]) -> bytes:
     """The root, by the recursive definition of RFC 9162 section 2.1.1."""
     if len(leaves) == 1:
         return hashlib.sha256(b"\0" + leaves[0][0] + leaves[0][1]).digest()
@@ -405,12 +417,12 @@ def batch_hash(leaves):
     return hashlib.sha256(b"\1" + both).digest()
 
 
-def batch_split(size):
+def batch_split(size: int) -> int:
     """The largest power of two below the size."""
     return 1 << (size - 1).bit_length() - 1
 
 
-def batch_siblings(leaves, index):
+def batch_siblings(leaves: list[tuple[bytes, bytes]], index: int) -> list[bytes]:
     if len(leaves) == 1:
         return []
     half = batch_split(len(leaves))
@@ -420,18 +432,18 @@ def batch_siblings(leaves, index):
     return [*batch_siblings(right, index - half), batch_hash(left)]
 
 
-def batch_path(leaves, index):
+def batch_path(leaves: list[tuple[bytes, bytes]], index: int) -> bytes:
     head = b"\1" + len(leaves).to_bytes(2, "big") + index.to_bytes(2, "big")
     return head + leaves[index][0] + b"".join(batch_siblings(leaves, index))
 
 
-def batch_report_data(leaves):
+def batch_report_data(leaves: list[tuple[bytes, bytes]]) -> bytes:
     size = len(leaves).to_bytes(2, "big")
     return hashlib.sha512(b"confide batch v1\0" + size + batch_hash(leaves)).digest()
 
 
-def batch_cases():
-    def good(size):
+def batch_cases() -> list[Case]:
+    def good(size: int) -> Case:
         leaves = batch_leaves(size)
         shown = sorted({0, 1, size // 2, size - 2, size - 1})
         return {
@@ -457,11 +469,11 @@ def batch_cases():
     ]
 
 
-def bad(name, content, error):
+def bad(name: str, content: bytes, error: str) -> Case:
     return {"name": name, "bytes": content.hex(), "error": error}
 
 
-def write(name, about, cases) -> None:
+def write(name: str, about: str, cases: list[Case]) -> None:
     with open(os.path.join(HERE, name), "w") as file:
         json.dump({"about": about, "cases": cases}, file, indent=2)
         file.write("\n")

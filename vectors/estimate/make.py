@@ -16,6 +16,8 @@ import json
 import math
 import pathlib
 import sys
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import arch
 import numpy as np
@@ -26,11 +28,15 @@ from scipy import stats
 from scipy.special import ndtri
 from scipy.stats import bootstrap
 
+Case = dict[str, Any]
+Values = np.ndarray[Any, Any]
+
+
 HERE = pathlib.Path(__file__).parent
 LEVELS = [0.95, 0.999]
 
 
-def data_sets():
+def data_sets() -> Iterator[tuple[str, Values]]:
     rng = np.random.default_rng(20260101)
     yield "nine normal", rng.normal(0.02, 0.05, 9)
     yield "twelve log ratios", rng.normal(0.0, 0.02, 12)
@@ -39,7 +45,7 @@ def data_sets():
     yield "forty left skewed", -rng.gamma(1.5, 0.02, 40)
 
 
-def moments(values, replicates):
+def moments(values: Values, replicates: Values) -> tuple[float, float]:
     """Bias and acceleration by their definitions (Efron 1987), as scipy computes them."""
     n = len(values)
     centre = values.mean()
@@ -49,11 +55,16 @@ def moments(values, replicates):
     return float(ndtri(share)), float((u**3).sum() / (6 * (u**2).sum() ** 1.5))
 
 
-def exact():
+def exact() -> Iterator[Case]:
     for number, (name, values) in enumerate(data_sets()):
         resamples = 299
         draw = np.random.default_rng(number).integers(0, len(values), (resamples, len(values)))
-        case = {"name": name, "values": values.tolist(), "indices": draw.tolist(), "intervals": []}
+        case: Case = {
+            "name": name,
+            "values": values.tolist(),
+            "indices": draw.tolist(),
+            "intervals": [],
+        }
         for level in LEVELS:
             result = bootstrap(
                 (values,),
@@ -71,9 +82,9 @@ def exact():
         yield case
 
 
-def large():
+def large() -> Iterator[Case]:
     for number, (name, values) in enumerate(data_sets()):
-        case = {"name": name, "values": values.tolist(), "intervals": []}
+        case: Case = {"name": name, "values": values.tolist(), "intervals": []}
         for level in LEVELS:
             ends = []
             for repeat in range(30):
@@ -99,7 +110,7 @@ def large():
         yield case
 
 
-def paired():
+def ratio_case() -> Case:
     """The ratio of geometric means of two paired arms, through scipy's own pairing."""
     rng = np.random.default_rng(7)
     drift = rng.normal(0, 0.2, 15)
@@ -107,7 +118,7 @@ def paired():
     arm = np.exp(drift + rng.normal(3.05, 0.01, 15))
     draw = np.random.default_rng(77).integers(0, 15, (299, 15))
 
-    def ratio(x, y, axis=-1):
+    def ratio(x: Values, y: Values, axis: int = -1) -> Any:
         return np.exp((np.log(y) - np.log(x)).mean(axis=axis))
 
     result = bootstrap(
@@ -129,27 +140,29 @@ def paired():
     }
 
 
-def of_arch():
+def of_arch() -> Iterator[Case]:
     """The package arch draws its indices from its own generator; they are read off the same seed."""
     for number, (name, values) in enumerate(data_sets()):
 
-        def drawn(make):
+        def list_indices(make: Callable[[], Any]) -> list[Any]:
             return [np.asarray(boot.index).tolist() for boot in steps(make())]
 
-        def steps(boot):
+        def steps(boot: Any) -> Iterator[Any]:
             for _ in boot.bootstrap(299):
                 yield boot
 
-        def one():
+        def make_bootstrap() -> Any:
             return IIDBootstrap(values, seed=np.random.default_rng(number))
 
         length = 3
 
-        def stretch():
+        def make_block_bootstrap() -> Any:
             return CircularBlockBootstrap(length, values, seed=np.random.default_rng(number))
 
-        bca = one().conf_int(np.mean, reps=299, method="bca", size=0.95)
-        circular = stretch().conf_int(np.mean, reps=299, method="percentile", size=0.95)
+        bca = make_bootstrap().conf_int(np.mean, reps=299, method="bca", size=0.95)
+        circular = make_block_bootstrap().conf_int(
+            np.mean, reps=299, method="percentile", size=0.95
+        )
         large = [
             CircularBlockBootstrap(length, values, seed=np.random.default_rng(900 + repeat))
             .conf_int(np.mean, reps=10_000, method="percentile", size=0.95)
@@ -160,16 +173,16 @@ def of_arch():
             "name": name,
             "values": values.tolist(),
             "length": length,
-            "indices": drawn(one),
+            "indices": list_indices(make_bootstrap),
             "bca": bca.ravel().tolist(),
-            "stretches": drawn(stretch),
+            "stretches": list_indices(make_block_bootstrap),
             "circular": circular.ravel().tolist(),
             "large": np.mean(large, axis=0).tolist(),
             "large_sd": np.std(large, axis=0, ddof=1).tolist(),
         }
 
 
-def clusters():
+def clusters() -> Iterator[Case]:
     """Machines (or boots) of two arms, with unlike numbers of blocks; the ratio of geometric means
     of cluster means. scipy resamples the means; numpy resamples clusters and gathers their blocks.
     """
@@ -187,7 +200,7 @@ def clusters():
         ]
         means = [np.array([np.log(blocks).mean() for blocks in arm]) for arm in arms]
 
-        def difference(x, y, axis=-1):
+        def difference(x: Values, y: Values, axis: int = -1) -> Any:
             return y.mean(axis=axis) - x.mean(axis=axis)
 
         result = bootstrap(
@@ -215,11 +228,13 @@ def clusters():
             for repeat in range(20)
         ]
 
-        def gathered(arm, of):
+        def mean_of_clusters(arm: list[Values], of: Values) -> Any:
             """One resample, block by block: every cluster drawn brings all its blocks."""
             return np.mean([np.log(arm[cluster]).mean() for cluster in of])
 
-        slow = [gathered(arms[1], y) - gathered(arms[0], x) for x, y in zip(*indices)]
+        slow = [
+            mean_of_clusters(arms[1], y) - mean_of_clusters(arms[0], x) for x, y in zip(*indices)
+        ]
         assert np.allclose(np.sort(slow), np.sort(result.bootstrap_distribution), rtol=1e-12)
         welch = stats.ttest_ind(means[1], means[0], equal_var=False).confidence_interval(0.95)
         yield {
@@ -227,7 +242,7 @@ def clusters():
             "reference": [blocks.tolist() for blocks in arms[0]],
             "arm": [blocks.tolist() for blocks in arms[1]],
             "indices": [rows.tolist() for rows in indices],
-            "ratio": float(np.exp(difference(*means))),
+            "ratio": float(np.exp(difference(means[0], means[1]))),
             "bca": list(result.confidence_interval),
             "large": np.mean(large, axis=0).tolist(),
             "large_sd": np.std(large, axis=0, ddof=1).tolist(),
@@ -235,7 +250,7 @@ def clusters():
         }
 
 
-def ranks():
+def ranks() -> Case:
     rng = np.random.default_rng(6)
     cases = []
     for name, values in [
@@ -283,7 +298,7 @@ def ranks():
     }
 
 
-def changes():
+def changes() -> Iterator[Case]:
     rng = np.random.default_rng(12)
     series = {
         "steady": rng.normal(10, 0.2, 40),
@@ -304,27 +319,27 @@ def changes():
             }
 
 
-def write(name, value) -> None:
+def write(name: str, value: Case) -> None:
     versions = ", ".join(
         f"{module.__name__} {module.__version__}" for module in (scipy, np, arch, ruptures)
     )
     value = {"made_by": f"make.py with {versions}", **value}
     text = json.dumps(value, separators=(",", ":")) + "\n"
     if "--check" in sys.argv:
-        same(name, json.loads((HERE / name).read_text()), json.loads(text))
+        assert_equal(name, json.loads((HERE / name).read_text()), json.loads(text))
     else:
         (HERE / name).write_text(text)
 
 
-def same(place, kept, made) -> None:
+def assert_equal(place: str, kept: Any, made: Any) -> None:
     """What is kept is what these versions make, to the last digits that a platform may change."""
     if isinstance(made, dict):
         for key in made.keys() - {"made_by"}:
-            same(f"{place}: {key}", kept[key], made[key])
+            assert_equal(f"{place}: {key}", kept[key], made[key])
     elif isinstance(made, list):
         assert len(kept) == len(made), place
         for index, (one, other) in enumerate(zip(kept, made)):
-            same(f"{place}[{index}]", one, other)
+            assert_equal(f"{place}[{index}]", one, other)
     elif isinstance(made, float):
         assert math.isclose(kept, made, rel_tol=1e-9, abs_tol=1e-12), f"{place}: {kept}, {made}"
     else:
@@ -334,7 +349,7 @@ def same(place, kept, made) -> None:
 if __name__ == "__main__":
     write("bca.json", {"cases": list(exact())})
     write("bca-large.json", {"cases": list(large())})
-    write("paired.json", {"case": paired()})
+    write("paired.json", {"case": ratio_case()})
     write("arch.json", {"cases": list(of_arch())})
     write("clusters.json", {"cases": list(clusters())})
     write("ranks.json", ranks())

@@ -14,10 +14,10 @@ const REFUSAL_BYTES_MAX: usize = 1 << 10;
 /// Most pieces of content in an answer: beyond every context.
 const CHUNKS_MAX: usize = 4_000_000;
 
-/// Why an answer does not count.
+/// The reason for which an answer does not count.
 #[derive(Debug, thiserror::Error)]
 pub enum AnswerError {
-    /// It is no HTTP.
+    /// The answer is not HTTP.
     #[error(transparent)]
     Http(#[from] HttpError),
     /// An event is too long.
@@ -43,7 +43,7 @@ pub enum AnswerError {
     /// The stream ended without a mark that it is whole.
     #[error("stream ended without [DONE] or a finish reason")]
     NoDone,
-    /// Nothing was said.
+    /// The answer has no content.
     #[error("stream had no content")]
     Empty,
 }

@@ -1,4 +1,4 @@
-//! When a run measured its client and not the server.
+//! The signs that a run measured its client and not the server.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ const DELAY_SHARE_MAX: f64 = 0.01;
 /// nobody's fault. The mean has no such allowance.
 const DELAY_TAIL_MS_MIN: f64 = 0.5;
 
-/// What the client itself took.
+/// The client's own use of time in a run.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 pub struct ClientFigures {
     /// Threads that send and read.
@@ -29,7 +29,7 @@ pub struct ClientFigures {
     pub loop_delay: Spread,
 }
 
-/// Why a run is client-bound.
+/// A reason for which a run is client-bound.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case", tag = "bound")]
 pub enum Bound {
@@ -41,26 +41,23 @@ pub enum Bound {
         limit: f64,
     },
     /// Requests were taken up too late.
-    Dispatch {
-        /// Which figure of the delay.
-        figure: String,
-        /// The delay.
-        delay_ms: f64,
-        /// Longest allowed.
-        limit_ms: f64,
-    },
+    Dispatch(ExceededDelay),
     /// Bytes waited too long for a thread to read them.
-    Loop {
-        /// Which figure of the delay.
-        figure: String,
-        /// The delay.
-        delay_ms: f64,
-        /// Longest allowed.
-        limit_ms: f64,
-    },
+    Loop(ExceededDelay),
     /// No request was complete, so the client cannot be judged.
     #[serde(rename = "nothing")]
     NoAnswer,
+}
+
+/// A delay of the client that is longer than its limit.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+pub struct ExceededDelay {
+    /// The figure of the delay: `mean`, or a percentile such as `p99`.
+    pub figure: String,
+    /// The delay in milliseconds.
+    pub delay_ms: f64,
+    /// The longest allowed, in milliseconds.
+    pub limit_ms: f64,
 }
 
 impl Bound {
@@ -84,14 +81,14 @@ impl Bound {
             let mean = delay.mean_ms.map(|mean| ("mean", mean, mean_limit_ms));
             let tail = delay.tail_ms().map(|(name, tail)| (name, tail, tail_limit_ms));
             let found = mean.into_iter().chain(tail).find(|(_, delay, limit)| delay > limit);
-            found.map(|(figure, delay, limit)| (figure.to_owned(), delay, limit))
+            found.map(|(figure, delay_ms, limit_ms)| ExceededDelay {
+                figure: figure.to_owned(),
+                delay_ms,
+                limit_ms,
+            })
         };
-        if let Some((figure, delay_ms, limit_ms)) = exceeded(&summary.dispatch_delay) {
-            found.push(Self::Dispatch { figure, delay_ms, limit_ms });
-        }
-        if let Some((figure, delay_ms, limit_ms)) = exceeded(&client.loop_delay) {
-            found.push(Self::Loop { figure, delay_ms, limit_ms });
-        }
+        found.extend(exceeded(&summary.dispatch_delay).map(Self::Dispatch));
+        found.extend(exceeded(&client.loop_delay).map(Self::Loop));
         found
     }
 
@@ -111,14 +108,17 @@ impl fmt::Display for Bound {
                 ratio * 1e2,
                 limit * 1e2
             ),
-            Self::Dispatch { figure, delay_ms, limit_ms } => {
-                write!(out, "dispatch delay {figure} {delay_ms:.3} ms, limit {limit_ms:.3} ms")
-            }
-            Self::Loop { figure, delay_ms, limit_ms } => {
-                write!(out, "loop delay {figure} {delay_ms:.3} ms, limit {limit_ms:.3} ms")
-            }
+            Self::Dispatch(delay) => write!(out, "dispatch delay {delay}"),
+            Self::Loop(delay) => write!(out, "loop delay {delay}"),
             Self::NoAnswer => write!(out, "no request was complete"),
         }
+    }
+}
+
+impl fmt::Display for ExceededDelay {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { figure, delay_ms, limit_ms } = self;
+        write!(out, "{figure} {delay_ms:.3} ms, limit {limit_ms:.3} ms")
     }
 }
 

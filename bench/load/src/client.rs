@@ -31,25 +31,25 @@ use crate::{
     transport::{Clock, Transport},
 };
 
-/// What a run gave.
+/// The events of a run and the figures of its client.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
-    /// In the order of the plan; those that were never taken up are not among them.
+    /// The requests in the order of the plan; those that were never dispatched are absent.
     pub events: Vec<Event>,
-    /// What the client took.
+    /// The client's own use of time.
     pub client: ClientFigures,
 }
 
-/// Why nothing was run.
+/// The reason for which a run has no outcome.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// A thread or its event loop cannot be had.
+    /// A thread or its event loop cannot be started.
     #[error("client thread cannot be started: {0}")]
     Thread(#[from] std::io::Error),
     /// A connection that was to be kept cannot be opened.
     #[error("connection before the run: {0}")]
     Connect(String),
-    /// A thread ended before the run did, so what it took is not known.
+    /// A thread ended before the run did, so its figures are not known.
     #[error("client thread {0} died during the run: its figures are not known")]
     Panicked(String),
     /// A figure is out of its range.
@@ -136,13 +136,13 @@ pub fn run(
     Ok(outcome)
 }
 
-/// What a worker tells the caller.
+/// A message of a worker to the caller.
 pub(crate) enum WorkerMessage {
     Event(Box<Event>),
     UserDone,
 }
 
-/// What the dispatcher tells a worker.
+/// A message of the dispatcher to a worker.
 enum Job {
     Begin(Arc<Shared>),
     Send(Request),
@@ -156,7 +156,7 @@ struct Workers {
     ready: std_mpsc::Receiver<Result<(), String>>,
 }
 
-/// What one worker thread took.
+/// The CPU time and the loop delays of one worker thread.
 #[derive(Default)]
 struct WorkerUsage {
     cpu_s: f64,

@@ -84,13 +84,13 @@ pub struct Attestation {
     pub appraisal_s: f64,
 }
 
-/// Why an event log cannot be read.
+/// The reason for which an event log cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum EventError {
     /// A line is no event.
     #[error("line {line} of the event log: {message}")]
     Line {
-        /// From 1.
+        /// The number of the line, from 1.
         line: usize,
         /// What was wrong with it.
         message: String,

@@ -10,7 +10,7 @@ const SIZE_LINE_BYTES_MAX: usize = 1 << 10;
 /// Longest answer: a million tokens, each in an event of 250 bytes.
 const BODY_BYTES_MAX: u64 = 256 << 20;
 
-/// Why an answer is no HTTP/1.1.
+/// The reason for which an answer is not HTTP/1.1.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HttpError {
     /// The first line is no status line.
@@ -19,7 +19,7 @@ pub enum HttpError {
     /// A field that frames the body cannot be read.
     #[error("field {name} cannot be read")]
     Field {
-        /// Which.
+        /// The name of the field.
         name: &'static str,
     },
     /// Head or trailers are too long.

@@ -27,7 +27,7 @@ mod transport;
 mod views;
 
 pub use answer::AnswerError;
-pub use bound::{Bound, CLIENT_CPU_MAX, ClientFigures};
+pub use bound::{Bound, CLIENT_CPU_MAX, ClientFigures, ExceededDelay};
 pub use client::{LoadError, Outcome, run};
 pub use definitions::{CUT, Limits, Spread, Summary};
 pub use event::{Attestation, Event, EventError, REQUESTS_MAX};

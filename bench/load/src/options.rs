@@ -26,7 +26,7 @@ impl Default for Options {
     }
 }
 
-/// What becomes of a connection after its answer.
+/// Whether a connection is used again after its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sessions {
     /// Every request opens a new connection.

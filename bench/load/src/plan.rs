@@ -15,7 +15,7 @@ const RATE_PER_S_MAX: f64 = 100_000.0;
 /// Users of a closed loop: one connection each, below the ports of one address.
 const USERS_MAX: u32 = 20_000;
 
-/// What a run is asked to do.
+/// The work of a run: arrivals, prompts and lengths.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Workload {
     /// When requests start.
@@ -193,17 +193,17 @@ impl Plan {
     }
 }
 
-/// Why no plan can be made.
+/// The reason for which no plan can be made.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum PlanError {
     /// A figure is out of its range.
     #[error("{name}: wanted {wanted}, got {got}")]
     Range {
-        /// What.
+        /// The name of the figure.
         name: &'static str,
         /// Its range.
         wanted: &'static str,
-        /// What it was.
+        /// The value that was given.
         got: String,
     },
     /// The duration ends before the first arrival, or the trace is empty.

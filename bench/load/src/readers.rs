@@ -21,7 +21,7 @@ pub const RUNS_MAX: usize = 256;
 /// Counts beyond 2^53 are no longer exact in the files.
 const COUNT_MAX: f64 = 9.0e15;
 
-/// Why a result file cannot be read.
+/// The reason for which a result file cannot be read.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
     /// The file is longer than any of these tools writes.

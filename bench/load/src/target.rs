@@ -1,4 +1,4 @@
-//! Where requests go, and their bytes.
+//! The endpoint of requests, and the bytes of each request.
 
 use std::fmt;
 
@@ -31,7 +31,7 @@ pub struct Target {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("address: wanted http[s]://HOST[:PORT][/PATH], got {got}")]
 pub struct TargetError {
-    /// What it was.
+    /// The address that was given.
     pub got: String,
 }
 

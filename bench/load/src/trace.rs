@@ -22,7 +22,7 @@ pub struct TraceRow {
     pub output_tokens: Option<u32>,
 }
 
-/// Why a trace cannot be read.
+/// The reason for which a trace cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
     /// The file cannot be read.
@@ -31,7 +31,7 @@ pub enum TraceError {
     /// A line is no row.
     #[error("line {line} of the trace: {message}")]
     Line {
-        /// From 1.
+        /// The number of the line, from 1.
         line: usize,
         /// What was wrong with it.
         message: String,

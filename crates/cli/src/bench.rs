@@ -41,29 +41,29 @@ enum Command {
     Load(Box<load::Args>),
     /// Rebuild the table and the page from records and their samples
     Report(report::Args),
-    /// Show what a record made here would hold of this machine
+    /// Show this machine as a record describes it
     Machine(machine::Args),
-    /// Other tools' result files beside our event logs, by whose definition
+    /// Compare other tools' result files with our event logs, each figure by its tool's definition
     Read(read::Args),
-    /// The five published reports, table by table, with our rows beside theirs: docs/seeds.md
+    /// Write docs/seeds.md: the tables of the five published reports, each next to our rows
     Seeds(seeds::Args),
     /// Compare what two machines measured, by their records alone
     Compare(compare::Args),
-    /// Hold a record against its margins and exit by the verdict, for CI
+    /// Compare a record with its margins and exit by the verdict, for CI
     Check(check::Args),
     /// Test the instrument: coverage over simulated runs, known delays, and the traps
     Selftest(selftest::Args),
     /// Add records to an index, once each by their hash
     Index(index::IndexArgs),
-    /// Records in an index, the newest first
+    /// List the records of an index, the newest first
     List(index::ListArgs),
-    /// Rows over the records of an index: the history of a figure
+    /// List rows over the records of an index: the history of a figure
     Query(index::QueryArgs),
-    /// One record in another format: JSON, CSV, Parquet, Bencher
+    /// Write one record in another format: JSON, CSV, Parquet, Bencher
     Export(export::Args),
     /// Print the JSON Schema of record.json (draft 2020-12)
     Schema,
-    /// An arm that does nothing, for what the line protocol costs
+    /// An arm that does nothing, to measure the cost of the line protocol
     #[command(hide = true)]
     EmptyArm {
         #[arg(long, default_value_t = 0)]

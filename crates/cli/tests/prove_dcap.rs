@@ -10,6 +10,7 @@ use std::{
     process::Command,
 };
 
+use confide_tests::Folder;
 use serde_json::{Value, json};
 
 /// An instant at which quote and collateral hold together.
@@ -60,7 +61,7 @@ fn a_real_quote_is_proved() {
 }
 
 struct Case {
-    dir: PathBuf,
+    dir: Folder,
     vectors: PathBuf,
     real: PathBuf,
     quote: Vec<u8>,
@@ -85,8 +86,7 @@ impl Case {
             println!("skipped: {what}");
             return None;
         }
-        let dir = env::temp_dir().join(format!("confide-prove-dcap-{name}-{}", std::process::id()));
-        fs::create_dir_all(&dir).unwrap();
+        let dir = Folder::new(&format!("prove-dcap-{name}"));
         let text = |path: &Path| path.display().to_string();
         let (quote, collateral_path) = (fs::read(&quote_path).unwrap(), text(&collateral_path));
         Some(Self { dir, vectors, real, quote, quote_path: text(&quote_path), collateral_path })
@@ -164,17 +164,11 @@ impl Case {
 
     fn confide(&self, words: &[&str]) -> (Value, i32) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_confide"));
-        command.args(words).current_dir(&self.dir).env("STAND_IN_REAL", &self.real);
+        command.args(words).current_dir(self.dir.path()).env("STAND_IN_REAL", &self.real);
         let output = command.output().unwrap();
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
         let answer = serde_json::from_slice(&output.stdout).unwrap_or(Value::String(text));
         (answer, output.status.code().unwrap_or(-1))
-    }
-}
-
-impl Drop for Case {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.dir);
     }
 }
 

@@ -2,25 +2,22 @@
 
 use std::{
     fs,
-    path::PathBuf,
     process::{Command, Output},
 };
 
+use confide_tests::Folder;
 use serde_json::Value;
 
 /// A folder with a key, its certificate, a message and a signature; `None` without openssl.
-struct Folder(PathBuf);
+struct Signer(Folder);
 
-impl Folder {
+impl Signer {
     fn new(name: &str, parameter: &str) -> Option<Self> {
         if Command::new("openssl").arg("version").output().is_err() {
             eprintln!("skipped: no openssl");
             return None;
         }
-        let folder =
-            std::env::temp_dir().join(format!("confide-prove-{}-{name}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        let folder = Self(folder);
+        let folder = Self(Folder::new(&format!("prove-{name}")));
         let algorithm = if parameter.starts_with("rsa") { "RSA" } else { "EC" };
         folder.openssl(&["genpkey", "-algorithm", algorithm, "-pkeyopt", parameter, "-out", "key"]);
         folder.openssl(&["req", "-new", "-x509", "-key", "key", "-subj", "/CN=s", "-out", "pem"]);
@@ -30,20 +27,15 @@ impl Folder {
     }
 
     fn openssl(&self, arguments: &[&str]) -> String {
-        let output = Command::new("openssl").args(arguments).current_dir(&self.0).output().unwrap();
+        let output =
+            Command::new("openssl").args(arguments).current_dir(self.0.path()).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
     }
 
     fn confide(&self, line: &str) -> Output {
         let program = env!("CARGO_BIN_EXE_confide");
-        Command::new(program).args(line.split(' ')).current_dir(&self.0).output().unwrap()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
+        Command::new(program).args(line.split(' ')).current_dir(self.0.path()).output().unwrap()
     }
 }
 
@@ -58,7 +50,7 @@ fn json(output: &Output) -> Value {
 #[test]
 fn a_signature_is_proved_and_the_proof_accepted_for_what_it_says_only() {
     for parameter in ["rsa_keygen_bits:2048", "ec_paramgen_curve:P-256"] {
-        let Some(folder) = Folder::new("walk", parameter) else { return };
+        let Some(folder) = Signer::new("walk", parameter) else { return };
         let made = folder.confide(&format!("{PROVE} --context 0badcafe --json"));
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         let facts = json(&made);
@@ -87,14 +79,14 @@ fn a_signature_is_proved_and_the_proof_accepted_for_what_it_says_only() {
 
 #[test]
 fn another_key_and_a_changed_proof_are_refused_by_name() {
-    let Some(folder) = Folder::new("changed", "ec_paramgen_curve:P-256") else { return };
+    let Some(folder) = Signer::new("changed", "ec_paramgen_curve:P-256") else { return };
     assert!(folder.confide(PROVE).status.success());
     let mut proof = fs::read(folder.0.join("proof")).unwrap();
     *proof.last_mut().unwrap() ^= 1;
     fs::write(folder.0.join("proof"), proof).unwrap();
     let no = folder.confide(&format!("{VERIFY} --json"));
     assert_eq!((no.status.code(), &json(&no)["reason"]), (Some(1), &"proof_does_not_hold".into()));
-    let Some(other) = Folder::new("other", "ec_paramgen_curve:P-256") else { return };
+    let Some(other) = Signer::new("other", "ec_paramgen_curve:P-256") else { return };
     fs::copy(other.0.join("pem"), folder.0.join("pem")).unwrap();
     let no = folder.confide(&format!("{VERIFY} --json"));
     assert_eq!((no.status.code(), &json(&no)["reason"]), (Some(1), &"other_key".into()));
@@ -102,7 +94,7 @@ fn another_key_and_a_changed_proof_are_refused_by_name() {
 
 #[test]
 fn what_cannot_be_judged_is_no_yes() {
-    let Some(folder) = Folder::new("unjudged", "ec_paramgen_curve:P-256") else { return };
+    let Some(folder) = Signer::new("unjudged", "ec_paramgen_curve:P-256") else { return };
     assert!(folder.confide(PROVE).status.success());
     for (line, reason) in [
         ("verify proof proof --message message --json", "missing_input"),
@@ -118,7 +110,7 @@ fn what_cannot_be_judged_is_no_yes() {
 
 #[test]
 fn what_is_no_signature_is_not_proved_and_a_public_one_is_called_pointless() {
-    let Some(folder) = Folder::new("pointless", "rsa_keygen_bits:2048") else { return };
+    let Some(folder) = Signer::new("pointless", "rsa_keygen_bits:2048") else { return };
     let wrong = PROVE.replace("--message message", "--message key");
     assert_eq!(folder.confide(&wrong).status.code(), Some(2));
     assert!(!folder.0.join("proof").exists());

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{error::CliError, process};
 
-/// Holds the headline rows of a record against their margins and ends by the verdict, for CI.
+/// Compares the headline rows of a record with their margins and exits by the verdict, for CI.
 ///
 /// Exit status:
 ///   0  every checked row is within its margin, or cheaper

@@ -11,7 +11,7 @@ pub(crate) struct Args {
     /// The record's JSON instead of a table
     #[arg(long)]
     json: bool,
-    /// Folder whose file system is told, as a run's output folder would be
+    /// The folder whose file system is described, as a run's output folder would be
     #[arg(long, value_name = "DIR", default_value = ".")]
     out: PathBuf,
 }
