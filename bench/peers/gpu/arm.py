@@ -99,7 +99,7 @@ class Slots:
     def draw(self, generator):
         return generator.normal(0.0, 1.0, WIDTH)
 
-    def copied(self, vector):
+    def tile(self, vector):
         return numpy.tile(vector, self.copies)
 
     def sums(self, slots, pack):
@@ -128,7 +128,7 @@ class Cukks(Slots):
 
     def step(self, vector):
         backend, inner, keys = self.context._active_backend, self.context._ctx, self.context._keys
-        encrypted = backend.encrypt(inner, keys, self.copied(vector).tolist())
+        encrypted = backend.encrypt(inner, keys, self.tile(vector).tolist())
         result = []
         for plain, pack in zip(self.lists, self.packs):
             product = backend.mul_plain(
@@ -155,7 +155,7 @@ class Desilo(Slots):
         self.weights = [self.engine.encode(pack) for pack in self.packs]
 
     def step(self, vector):
-        encrypted = self.engine.encrypt(self.copied(vector), self.key)
+        encrypted = self.engine.encrypt(self.tile(vector), self.key)
         result = []
         for weights, pack in zip(self.weights, self.packs):
             product = self.engine.multiply(encrypted, weights)

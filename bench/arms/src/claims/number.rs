@@ -1,9 +1,9 @@
 //! That a committed number is at most a bound.
 
+use confide_arm_line::Outcome;
 use confide_sigma::{Blinding, Commitment, Range, prove_range, verify_range};
 
-use super::ClaimMethod;
-use crate::Outcome;
+use super::method::ClaimMethod;
 
 const NUMBER: u64 = 1234;
 const BOUND: u64 = 4096;
@@ -18,7 +18,7 @@ struct Committed {
 
 impl Committed {
     fn new() -> Outcome<Self> {
-        let blinding = Blinding::random().map_err(|error| error.to_string())?;
+        let blinding = Blinding::random()?;
         Ok(Self { commitment: Commitment::new(NUMBER, &blinding), blinding })
     }
 }
@@ -72,13 +72,13 @@ impl ClaimMethod for InRange {
 
     fn prove(&mut self) -> Outcome<Option<usize>> {
         let proof = prove_range(CONTEXT, &self.range, NUMBER, &self.committed.blinding);
-        self.proof = proof.map_err(|error| error.to_string())?;
+        self.proof = proof?;
         Ok(Some(self.proof.len()))
     }
 
     fn check(&mut self) -> Outcome {
         let held = verify_range(CONTEXT, &self.range, &self.committed.commitment, &self.proof);
-        held.map_err(|error| error.to_string())
+        Ok(held?)
     }
 
     fn repeats(&self) -> u32 {

@@ -12,7 +12,10 @@ use sp1_sdk::{
     blocking::{CpuProver, LightProver, ProveRequest, Prover},
 };
 
-use crate::{Refused, Work, memory};
+use crate::{
+    memory,
+    work::{Refused, Work},
+};
 
 /// The program: `guest/build.sh` makes it.
 const ELF: &[u8] = include_bytes!("../guest/sort.elf");
@@ -46,7 +49,7 @@ pub(crate) fn describe() -> Line {
 pub(crate) fn native(work: &Work) -> Result<Line, Refused> {
     let (_, statement) = input(work)?;
     fs::write(&work.out, &statement).map_err(fault)?;
-    Ok(Line::Result(done(Stage::Native, digest(&statement))))
+    Ok(Line::Result(make_result(Stage::Native, digest(&statement))))
 }
 
 pub(crate) fn emulate(work: &Work) -> Result<Line, Refused> {
@@ -54,36 +57,36 @@ pub(crate) fn emulate(work: &Work) -> Result<Line, Refused> {
     let (input, statement) = input(work)?;
     let prover = LightProver::new();
     parts.end("start_s");
-    let (public_values, cycles) = executed(&prover, &input)?;
+    let (public_values, cycles) = execute(&prover, &input)?;
     parts.end("execute_s");
     agree(&statement, &public_values)?;
-    let done = done(Stage::Emulate, digest(&public_values));
-    Ok(Line::Result(Done { cycles: Some(cycles), parts: parts.0, ..done }))
+    let result = make_result(Stage::Emulate, digest(&public_values));
+    Ok(Line::Result(Done { cycles: Some(cycles), parts: parts.0, ..result }))
 }
 
 pub(crate) fn prove(work: &Work) -> Result<Line, Refused> {
     let mut parts = Parts::start();
     app_only(work.mode)?;
     let (input, statement) = input(work)?;
-    memory::suffices()?;
+    memory::check_available()?;
     let client = CpuProver::new();
     parts.end("start_s");
     let key = client.setup(Elf::Static(ELF)).map_err(fault)?;
     parts.end("set_up_s");
-    let (_, cycles) = executed(&client, &input)?;
+    let (_, cycles) = execute(&client, &input)?;
     parts.end("execute_s");
     let proof = client.prove(&key, stdin(&input)).core().run().map_err(fault)?;
     parts.end("prove_s");
     agree(&statement, proof.public_values.as_slice())?;
     proof.save(&work.out).map_err(fault)?;
-    let done = done(Stage::Prove, digest(&statement));
+    let result = make_result(Stage::Prove, digest(&statement));
     Ok(Line::Result(Done {
         cycles: Some(cycles),
-        segments: shards(&proof),
+        segments: count_shards(&proof),
         mode: Some(Mode::App),
         strength: Some(STRENGTH),
         parts: parts.0,
-        ..done
+        ..result
     }))
 }
 
@@ -93,7 +96,7 @@ pub(crate) fn check(work: &Work) -> Result<Line, Refused> {
     app_only(work.mode)?;
     let proof = SP1ProofWithPublicValues::load(&work.proof)
         .map_err(|error| Refused::new(Why::MalformedProof, error))?;
-    let segments = shards(&proof);
+    let segments = count_shards(&proof);
     if segments.is_none() {
         return Err(Refused::new(Why::MalformedProof, "wanted a core proof"));
     }
@@ -105,13 +108,13 @@ pub(crate) fn check(work: &Work) -> Result<Line, Refused> {
         .verify(&proof, sp1_sdk::ProvingKey::verifying_key(&key), None)
         .map_err(|error| Refused::new(Why::Unsound, error))?;
     parts.end("check_s");
-    let done = done(Stage::Check, digest(proof.public_values.as_slice()));
+    let result = make_result(Stage::Check, digest(proof.public_values.as_slice()));
     Ok(Line::Result(Done {
         segments,
         mode: Some(Mode::App),
         strength: Some(STRENGTH),
         parts: parts.0,
-        ..done
+        ..result
     }))
 }
 
@@ -141,7 +144,7 @@ fn app_only(mode: Mode) -> Result<(), Refused> {
 }
 
 /// What was committed and how many instructions SP1's executor counts.
-fn executed(prover: &impl Prover, input: &[u8]) -> Result<(Vec<u8>, u64), Refused> {
+fn execute(prover: &impl Prover, input: &[u8]) -> Result<(Vec<u8>, u64), Refused> {
     // Without the gas no instruction is counted.
     let request = prover.execute(Elf::Static(ELF), stdin(input)).calculate_gas(true);
     let (public_values, report) = request.run().map_err(fault)?;
@@ -163,14 +166,14 @@ fn agree(statement: &[u8], public_values: &[u8]) -> Result<(), Refused> {
     Err(Refused::new(Why::PublicValues, "SP1's run gave another statement than the native run"))
 }
 
-fn shards(proof: &SP1ProofWithPublicValues) -> Option<u32> {
+fn count_shards(proof: &SP1ProofWithPublicValues) -> Option<u32> {
     match &proof.proof {
         SP1Proof::Core(shards) => u32::try_from(shards.len()).ok(),
         _ => None,
     }
 }
 
-fn done(stage: Stage, public_values: Digest) -> Done {
+fn make_result(stage: Stage, public_values: Digest) -> Done {
     Done {
         stage,
         program_digest: program(),
@@ -194,10 +197,10 @@ fn digest(bytes: &[u8]) -> Digest {
 
 fn read(path: &Path) -> Result<Vec<u8>, Refused> {
     let bytes = fs::read(path).map_err(fault)?;
-    match bytes.len() <= confide_prover::INPUT_BYTES_MAX {
-        true => Ok(bytes),
-        false => Err(Refused::new(Why::MalformedInput, "input is too long")),
+    if bytes.len() > confide_prover::INPUT_BYTES_MAX {
+        return Err(Refused::new(Why::MalformedInput, "input is too long"));
     }
+    Ok(bytes)
 }
 
 fn fault(reason: impl std::fmt::Display) -> Refused {
