@@ -29,18 +29,18 @@ pub const PROTOCOL: u32 = 1;
 /// The first line of an arm, written once when all preparation that is not measured is done.
 #[derive(Debug, Serialize)]
 pub struct Hello {
-    /// What this arm is, for people.
+    /// The arm's name, for people.
     pub arm: String,
     /// Version of the thing measured.
     pub version: String,
     /// Whether evidence, device or delay in its figures is simulated.
     pub simulated: bool,
-    /// Who is protected from whom, computed from what runs.
+    /// Who is protected from whom, as computed from the running configuration.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub guarantee: Option<String>,
     /// Threads that may work at once: the base of client CPU.
     pub threads: usize,
-    /// What a reader must know.
+    /// A note for the reader.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
     /// Whether an unmeasured run comes first; false where every run starts a process of its own.
@@ -134,7 +134,7 @@ impl Run {
     ///
     /// # Errors
     /// When there is an unknown param; the first one is named.
-    pub fn knows_only(&self, known: &[&str]) -> Outcome {
+    pub fn refuse_unknown_params(&self, known: &[&str]) -> Outcome {
         match self.params.keys().find(|name| !known.contains(&name.as_str())) {
             None => Ok(()),
             Some(name) => Err(format!("unknown param {name}: wanted one of {known:?}").into()),
@@ -157,7 +157,7 @@ impl Run {
 pub struct Sample {
     /// Named figures.
     pub metrics: Map<String, Value>,
-    /// What came out; the harness compares it with the reference arm's.
+    /// The answer; the harness compares it with the reference arm's.
     #[serde(skip_serializing_if = "Value::is_null")]
     pub answer: Value,
     /// Round trips before the first application byte, TCP's included.
@@ -200,11 +200,11 @@ pub struct Report {
     pub cpu_s: f64,
     /// A floor measured next to the run: name, metric, value in the unit of that metric.
     pub floor: Option<(String, String, f64)>,
-    /// What a reader of these figures must know: stands beside every row that rests on this run.
+    /// Marks that stand next to every row that rests on this run.
     pub marks: Vec<String>,
     /// Why the figures of this run may not be used, by a rule of the arm's own.
     pub void: Option<String>,
-    /// What a reader must know of the arm, when only known after the work.
+    /// A note on the arm that is only known after the work.
     pub note: Option<String>,
     /// Peak memory of a child that has ended: nobody else can tell it.
     pub peak_memory_bytes: Option<u64>,
@@ -341,7 +341,7 @@ pub fn repeat_in_threads<T: Send>(
 /// More threads than this measure the scheduler of this machine and nothing else.
 const WORKERS_MAX: u64 = 1024;
 
-/// What one worker has done.
+/// The repetitions of one worker.
 struct Repetitions<T> {
     times_ms: Vec<f64>,
     /// The result of the last repetition.
@@ -409,7 +409,7 @@ mod tests {
     fn an_unknown_param_is_named() {
         let run: Run =
             serde_json::from_str(r#"{"type":"run","id":1,"params":{"colour":3}}"#).expect("a run");
-        assert!(run.knows_only(&["tokens"]).is_err());
+        assert!(run.refuse_unknown_params(&["tokens"]).is_err());
         assert_eq!(run.number("colour", 0).ok(), Some(3));
         assert!(run.number_within("colour", 1, 4..=9).is_err());
         assert!(run.text("colour", "").is_err());

@@ -2,13 +2,13 @@
 
 use std::{error::Error, fs, path::Path, process::ExitCode};
 
-/// What an arm fails with: a text for the person who reads the arm's log.
+/// An arm's error: a text for the person who reads the arm's log.
 pub type ArmError = Box<dyn Error + Send + Sync>;
 
 /// A result of an arm's work.
 pub type Outcome<T = ()> = Result<T, ArmError>;
 
-/// Ends an arm's process with the status of its work: 2, and the reason on standard error, where it
+/// Endpoints an arm's process with the status of its work: 2, and the reason on standard error, where it
 /// failed.
 pub fn exit_code(program: &str, outcome: Outcome) -> ExitCode {
     match outcome {

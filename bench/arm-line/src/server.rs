@@ -56,7 +56,7 @@ impl ServerSide {
     }
 
     /// Runs `work` on the server's core while the server is idle: a floor of the same core.
-    pub fn on_its_core<T>(&self, work: impl FnOnce() -> T) -> T {
+    pub fn run_on_server_core<T>(&self, work: impl FnOnce() -> T) -> T {
         let Some(cores) = self.cores else { return work() };
         let moved = sched_setaffinity(None, &cpu_set(cores.server)).is_ok();
         let outcome = work();

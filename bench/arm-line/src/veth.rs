@@ -36,7 +36,7 @@ pub struct Veth {
 impl Veth {
     /// A pair named by the process id, so that several of them live side by side; 198.18.0.0/15 is
     /// set aside for tests of devices (RFC 2544).
-    pub fn of_this_process() -> Self {
+    pub fn for_this_process() -> Self {
         let id = std::process::id();
         let pair = id % (1 << 15);
         let (high, low) = (18 + (pair >> 14), (pair & 0x3fff) * 4);
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn the_ends_of_a_pair_lie_in_one_net_of_four_addresses() {
-        let pair = Veth::of_this_process();
+        let pair = Veth::for_this_process();
         let number = |text: &str| -> u32 { text.parse::<std::net::Ipv4Addr>().unwrap().into() };
         assert_eq!(number(&pair.near) / 4, number(&pair.far) / 4);
         assert!((198 << 8 | 18..=198 << 8 | 19).contains(&(number(&pair.near) >> 16)));

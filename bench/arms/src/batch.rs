@@ -83,7 +83,7 @@ impl BatchArm {
     }
 
     fn answer(&self, order: &Run) -> Outcome<Report> {
-        order.knows_only(&["sessions"])?;
+        order.refuse_unknown_params(&["sessions"])?;
         let sessions = order.number_within("sessions", 1, 1..=SESSIONS_MAX)?;
         let mut bursts_s = 0.0;
         let mut report = order.measure_each(|burst| {
@@ -191,12 +191,12 @@ impl Appraise for ReportDataCheck {
     }
 }
 
-type Ends = (Arc<Client<ReportDataCheck>>, Arc<Server>);
+type Endpoints = (Arc<Client<ReportDataCheck>>, Arc<Server>);
 
 fn make_ends(
     attester: Arc<FakeAttester>,
     batcher: &Batcher,
-) -> Result<Ends, confide_channel::ChannelError> {
+) -> Result<Endpoints, confide_channel::ChannelError> {
     let options = ServerOptions {
         binding: Binding::Session,
         config_digest: [0; 32],

@@ -119,7 +119,7 @@ fn chat(
     warm: &Cell<bool>,
     run: &Run,
 ) -> Outcome<Report> {
-    run.knows_only(KNOWN)?;
+    run.refuse_unknown_params(KNOWN)?;
     let order = Order {
         tokens: run.number("tokens", 200)?.clamp(1, TOKENS_MAX),
         seed: run.seed,

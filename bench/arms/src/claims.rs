@@ -38,8 +38,8 @@ enum Statement {
 
 /// The means by which it is claimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum By {
-    /// What is claimed is shown, and checked as it is.
+enum Means {
+    /// The claimed value is shown and checked directly.
     Native,
     /// A sigma protocol.
     Sigma,
@@ -56,7 +56,7 @@ pub(crate) struct Args {
     statement: Statement,
     /// The means by which it is claimed.
     #[arg(long, value_enum)]
-    by: By,
+    by: Means,
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
@@ -76,24 +76,24 @@ pub(crate) fn run(args: Args) -> Outcome {
     })
 }
 
-fn open_method(statement: Statement, by: By) -> Outcome<Box<dyn ClaimMethod>> {
+fn open_method(statement: Statement, by: Means) -> Outcome<Box<dyn ClaimMethod>> {
     Ok(match (statement, by) {
-        (Statement::Signature, By::Native) => Box::new(signature::Native::rsa()?),
-        (Statement::Signature, By::Sigma) => Box::new(signature::Sigma::rsa()?),
-        (Statement::EcdsaSignature, By::Native) => Box::new(signature::Native::ecdsa()?),
-        (Statement::EcdsaSignature, By::Sigma) => Box::new(signature::Sigma::ecdsa()?),
-        (Statement::Excerpt, By::Native) => Box::new(bytes::ShownText::transcript()),
-        (Statement::Excerpt, By::Opening) => Box::new(bytes::Opening::excerpt()?),
-        (Statement::AtMost, By::Native) => Box::new(number::Opened::new()?),
-        (Statement::AtMost, By::Sigma) => Box::new(number::InRange::new()?),
-        (Statement::Preimage, By::Native) => Box::new(bytes::ShownText::message()),
-        (Statement::Contains, By::Opening) => Box::new(bytes::Opening::leaf()?),
+        (Statement::Signature, Means::Native) => Box::new(signature::Native::rsa()?),
+        (Statement::Signature, Means::Sigma) => Box::new(signature::Sigma::rsa()?),
+        (Statement::EcdsaSignature, Means::Native) => Box::new(signature::Native::ecdsa()?),
+        (Statement::EcdsaSignature, Means::Sigma) => Box::new(signature::Sigma::ecdsa()?),
+        (Statement::Excerpt, Means::Native) => Box::new(bytes::ShownText::transcript()),
+        (Statement::Excerpt, Means::Opening) => Box::new(bytes::Opening::excerpt()?),
+        (Statement::AtMost, Means::Native) => Box::new(number::ShownNumber::new()?),
+        (Statement::AtMost, Means::Sigma) => Box::new(number::RangeProof::new()?),
+        (Statement::Preimage, Means::Native) => Box::new(bytes::ShownText::message()),
+        (Statement::Contains, Means::Opening) => Box::new(bytes::Opening::leaf()?),
         #[cfg(feature = "circuits")]
-        (Statement::Preimage, By::Circuit) => Box::new(circuit::Preimage::new()?),
+        (Statement::Preimage, Means::Circuit) => Box::new(circuit::Preimage::new()?),
         #[cfg(feature = "circuits")]
-        (Statement::Contains, By::Circuit) => Box::new(circuit::Contains::new()?),
+        (Statement::Contains, Means::Circuit) => Box::new(circuit::Contains::new()?),
         #[cfg(not(feature = "circuits"))]
-        (Statement::Preimage | Statement::Contains, By::Circuit) => {
+        (Statement::Preimage | Statement::Contains, Means::Circuit) => {
             return Err("confide-arm was built without its feature circuits".into());
         }
         _ => return Err(format!("{statement:?} is not claimed by {by:?}").into()),
@@ -101,7 +101,7 @@ fn open_method(statement: Statement, by: By) -> Outcome<Box<dyn ClaimMethod>> {
 }
 
 fn measure(order: &Run, method: &mut dyn ClaimMethod) -> Outcome<Report> {
-    order.knows_only(&[])?;
+    order.refuse_unknown_params(&[])?;
     order.measure_each(|_| sample(method))
 }
 
@@ -116,7 +116,7 @@ fn sample(method: &mut dyn ClaimMethod) -> Outcome<Sample> {
         made = method.prove()?;
     }
     let prove_ms = mean_ms(started);
-    // What is only shown was not made: it has no time of its own, and 0 is no measurement.
+    // A value that is only shown is not made: it has no time of its own, and 0 is no measurement.
     if made.is_some() {
         sample.set("prove_ms", prove_ms);
     }

@@ -65,7 +65,7 @@ struct CollateralArm {
     sessions: u64,
 }
 
-/// Where endorsements come from. What is kept between sessions is in here, and nowhere else.
+/// The source of endorsements, with everything that is kept between sessions.
 enum EndorsementSource {
     Sequence,
     Fetched,
@@ -73,7 +73,7 @@ enum EndorsementSource {
     Stapled { appraiser: PolicyAppraiser },
 }
 
-/// What a peer shows on one connection.
+/// The evidence that a peer shows on one connection.
 struct PeerEvidence {
     quote: Vec<u8>,
     claims: Vec<u8>,
@@ -131,9 +131,9 @@ impl CollateralArm {
     }
 
     fn answer(&self, order: &Run) -> Outcome<Report> {
-        order.knows_only(&["workers"])?;
+        order.refuse_unknown_params(&["workers"])?;
         let workers = order.number_within("workers", 1, 1..=WORKERS_MAX)?;
-        let before = self.kept_counts();
+        let before = self.source_counts();
         if self.is_cached() {
             LATER_S.fetch_add(REFRESH_S, Relaxed);
         }
@@ -160,7 +160,7 @@ impl CollateralArm {
         Ok(report)
     }
 
-    /// So many sessions, one after the other, and the requests that they made.
+    /// Runs sessions one after the other; gives their samples and the number of requests made.
     fn work(&self, worker: u64, sessions: u64) -> Outcome<(Vec<Sample>, u64)> {
         let (mut samples, mut requests) = (Vec::new(), 0);
         for number in 0..sessions {
@@ -221,7 +221,7 @@ impl CollateralArm {
         Ok(SessionResult { accepted, requests: requests(&client.counts()) })
     }
 
-    fn kept_counts(&self) -> Counts {
+    fn source_counts(&self) -> Counts {
         match &self.endorsements {
             EndorsementSource::Cached { source, .. } => source.counts(),
             _ => Counts::default(),
@@ -233,7 +233,7 @@ impl CollateralArm {
     fn count_refresh_requests(&self, before: &Counts) -> u64 {
         let began = Instant::now();
         loop {
-            let counts = self.kept_counts();
+            let counts = self.source_counts();
             let made = requests(&counts) - requests(before);
             let ended = counts.refreshes + counts.failures - before.refreshes - before.failures;
             let waited = began.elapsed();
@@ -257,7 +257,7 @@ const PEERS: u64 = 64;
 /// More callers than this measure the scheduler.
 const WORKERS_MAX: u64 = 512;
 
-/// What a set of Intel's is made of.
+/// Documents in one set of Intel's endorsements.
 const DOCUMENTS: u64 = 4;
 
 /// Longer than five attempts for a document take, with the waits between them.

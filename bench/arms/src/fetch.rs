@@ -31,7 +31,7 @@ use crate::version::VERSION_WITH_TLS;
 pub(crate) struct Args {
     /// The session over which the answer is fetched
     #[arg(long, value_enum)]
-    by: By,
+    by: FetchRoute,
     /// The server, ADDRESS:PORT
     #[arg(long)]
     host: String,
@@ -50,7 +50,7 @@ pub(crate) struct Args {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
-enum By {
+enum FetchRoute {
     /// Over a TLS session of the client's own
     Plain,
     /// Over the session of a notary
@@ -84,11 +84,11 @@ pub(crate) fn run(args: Args) -> Outcome {
 
 async fn open(args: &Args) -> Outcome<Fetcher> {
     match args.by {
-        By::Plain => {
+        FetchRoute::Plain => {
             let root = args.root.as_ref().ok_or("--by plain needs --root FILE")?;
             Plain::open(&args.host, root).await.map(Fetcher::Plain)
         }
-        By::Notary => {
+        FetchRoute::Notary => {
             let notary = args.notary.as_ref().ok_or("--by notary needs --notary ADDRESS:PORT")?;
             let policy = args.policy.as_ref().ok_or("--by notary needs --policy FILE")?;
             let opened = Notarised::open(&args.host, notary, policy).await?;
@@ -111,7 +111,7 @@ fn measure(
     server: &ServerSide,
     mut fetch: impl FnMut(&str) -> Outcome<FetchedAnswer>,
 ) -> Outcome<Report> {
-    order.knows_only(&["body_bytes"])?;
+    order.refuse_unknown_params(&["body_bytes"])?;
     let limits = BODY_BYTES_MIN..=BODY_BYTES_MAX;
     let body_bytes = order.number_within("body_bytes", 1024, limits)?;
     let path = format!("/{body_bytes}");

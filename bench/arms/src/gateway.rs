@@ -61,7 +61,7 @@ const RATE_MAX: f64 = 20_000.0;
 
 impl GatewayArm {
     fn measure(&self, order: &Run) -> Outcome<Report> {
-        order.knows_only(KNOWN)?;
+        order.refuse_unknown_params(KNOWN)?;
         let work = Work {
             requests: order.requests,
             concurrency: order.number("concurrency", 1)?.clamp(1, CONCURRENCY_MAX),
@@ -96,7 +96,7 @@ impl GatewayArm {
     }
 
     fn floor(&self) -> Option<f64> {
-        self.tls.then(|| self.server.on_its_core(floor::rate_per_s)).flatten()
+        self.tls.then(|| self.server.run_on_server_core(floor::rate_per_s)).flatten()
     }
 }
 

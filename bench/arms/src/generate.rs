@@ -123,7 +123,7 @@ fn hide_mounts() {
 }
 
 fn generate(source: &Source, order: &Run) -> Outcome<Report> {
-    order.knows_only(&["concurrency"])?;
+    order.refuse_unknown_params(&["concurrency"])?;
     let concurrency = order.number_within("concurrency", 1, 1..=CALLERS_MAX)?;
     let next = AtomicU64::new(0);
     let watch = Stopwatch::start();

@@ -42,7 +42,7 @@ pub(crate) struct Args {
     become_service: Option<String>,
 }
 
-/// Where a service listens that has no namespace of its own.
+/// Address of a service that has no namespace of its own.
 const LOOPBACK: &str = "127.0.0.1";
 /// Exchanges from which a round trip is taken, the middle one of them.
 const EXCHANGES: usize = 64;
@@ -90,7 +90,7 @@ fn carry(service: &mut Child, args: &Args, between: &str) -> Outcome {
     ready.insert("round_trip_reached_us".into(), json!(reached.as_micros() as u64));
     println!("{}", Value::Object(ready));
     thread::spawn(move || relay::serve(&listener, to, delay));
-    // What else the service says goes where its standard error goes.
+    // Further output of the service goes to standard error.
     let mut rest = String::new();
     let _ = lines.read_to_string(&mut rest);
     eprint!("{rest}");
@@ -136,7 +136,7 @@ fn round_trip(delay: Duration) -> Outcome<Duration> {
 
 /// Starts the service behind a pair of devices. The text names device and addresses.
 fn start_behind_veth(command: &[String]) -> Outcome<(Child, String)> {
-    let veth = Veth::of_this_process();
+    let veth = Veth::for_this_process();
     let child = veth.spawn_beyond(&service_arguments(&veth.far, command))?;
     Ok((child, format!("veth {}, {} to {}", veth.device, veth.near, veth.far)))
 }

@@ -36,7 +36,7 @@ pub(crate) struct Args {
     /// The model to name in requests.
     #[arg(long, default_value = "sim")]
     model: String,
-    /// Where the event logs go: this, the case and the block make each one's name.
+    /// Prefix of the event logs' names; case and block follow.
     #[arg(long)]
     events: Option<PathBuf>,
     /// The reference arm's saturation, as `confide-arm llm-saturation` writes it: what `load_ratio`
@@ -147,7 +147,7 @@ fn sample(event: &Event) -> Sample {
     put("tls_ms", since(event.attested_s.or(event.handshake_s), event.connected_s));
     let first = event.chunks_s.first().copied();
     let asked = event.sent_s.or(opened).or(dispatched);
-    // What a server tells of its queue is its own clock's: it cannot be more than the wait seen here.
+    // The server measures its queue by its own clock; it cannot exceed the wait seen here.
     let read =
         since(first, asked).map(|wait| (wait - event.server_queue_s.unwrap_or(0.0)).max(0.0));
     put("prefill_ms", read.filter(|_| event.server_queue_s.is_some()));

@@ -39,7 +39,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> Outcome {
     let runtime = Runtime::new()?;
-    let ends = Arc::new(Ends::new(args.layers)?);
+    let ends = Arc::new(Endpoints::new(args.layers)?);
     let hello = Hello {
         threads: std::thread::available_parallelism().map_or(1, usize::from),
         note: Some("both ends in one process, over loopback TCP".into()),
@@ -52,7 +52,7 @@ pub(crate) fn run(args: Args) -> Outcome {
 }
 
 /// Both ends of each layer.
-struct Ends {
+struct Endpoints {
     outer: (PlainClient, Server),
     inner: Option<(PlainClient, Server)>,
 }
@@ -62,7 +62,7 @@ const DEADLINE: Duration = Duration::from_secs(20);
 /// In every certificate and every request for one.
 const NAME: &str = "localhost";
 
-impl Ends {
+impl Endpoints {
     fn new(layers: u8) -> Outcome<Self> {
         let layer = |tuning: Tuning| -> Outcome<(PlainClient, Server)> {
             let options = ServerOptions {
@@ -87,7 +87,7 @@ impl Ends {
     }
 }
 
-/// What one run transfers.
+/// The transfers of one run.
 #[derive(Clone, Copy)]
 struct Load {
     payload_bytes: u64,
@@ -98,8 +98,8 @@ struct Load {
 const CONCURRENCY_MAX: u64 = 256;
 const CHUNK_BYTES_MAX: u64 = 64 << 20;
 
-async fn transfer(ends: &Arc<Ends>, order: &Run) -> Outcome<Report> {
-    order.knows_only(&["chunk_bytes", "concurrency", "payload_bytes"])?;
+async fn transfer(ends: &Arc<Endpoints>, order: &Run) -> Outcome<Report> {
+    order.refuse_unknown_params(&["chunk_bytes", "concurrency", "payload_bytes"])?;
     let concurrency = order.number("concurrency", 1)?.clamp(1, CONCURRENCY_MAX);
     let load = Load {
         payload_bytes: order.number("payload_bytes", 1 << 20)?,
@@ -137,7 +137,7 @@ async fn transfer(ends: &Arc<Ends>, order: &Run) -> Outcome<Report> {
 /// Sends the payload over as many connections as asked, one after the other; gives for each the
 /// seconds to open it and the seconds from the first byte to the acknowledgement.
 async fn send_many(
-    ends: Arc<Ends>,
+    ends: Arc<Endpoints>,
     address: std::net::SocketAddr,
     load: Load,
     wire: Arc<AtomicU64>,
@@ -179,7 +179,7 @@ fn count_bytes(tcp: TcpStream, wire: &Arc<AtomicU64>) -> impl ReadWrite + 'stati
     InspectReader::new(InspectWriter::new(tcp, counter()), counter())
 }
 
-async fn open(ends: &Ends, io: impl ReadWrite + 'static) -> Outcome<Stream> {
+async fn open(ends: &Endpoints, io: impl ReadWrite + 'static) -> Outcome<Stream> {
     let io = BufReader::with_capacity(SOCKET_BYTES, io);
     let outer = ends.outer.0.connect(NAME, io).await?;
     let Some((inner, _)) = &ends.inner else { return Ok(Box::new(outer.stream)) };
@@ -201,7 +201,7 @@ async fn send(stream: &mut Stream, payload_bytes: u64, chunk: &[u8]) -> std::io:
     stream.read_u64().await
 }
 
-async fn serve(listener: TcpListener, ends: Arc<Ends>) {
+async fn serve(listener: TcpListener, ends: Arc<Endpoints>) {
     while let Ok((tcp, _)) = listener.accept().await {
         let ends = ends.clone();
         tokio::spawn(async move {

@@ -20,10 +20,10 @@ use serde_json::json;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Where to accept connections.
+    /// Address on which connections are accepted.
     #[arg(long, default_value = "127.0.0.1:0")]
     listen: SocketAddr,
-    /// Where to carry them.
+    /// Address to which they are carried.
     #[arg(long)]
     to: SocketAddr,
     /// The round-trip delay added, in ms.

@@ -38,7 +38,7 @@ impl ChannelArgs {
         open_appraiser(policy, collateral)
     }
 
-    /// What an arm's name adds for the tunnel.
+    /// The part of an arm's name that names the tunnel.
     pub(crate) fn describe_tunnel(&self) -> &'static str {
         if self.via.is_some() { ", through the tunnel" } else { "" }
     }

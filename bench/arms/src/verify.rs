@@ -109,7 +109,7 @@ fn measure(
     signatures: u32,
     work: impl Fn() -> Outcome<Appraised> + Sync,
 ) -> Outcome<Report> {
-    order.knows_only(&["workers"])?;
+    order.refuse_unknown_params(&["workers"])?;
     let workers = order.number("workers", 1)?;
     let mut report = repeat_in_threads(order, "verify", workers, work, |count, last| {
         json!({
@@ -125,7 +125,7 @@ fn measure(
 
 /// One P-256 verification with a key that is read already, measured as an appraisal is.
 fn measure_floor(order: &Run) -> Outcome<Report> {
-    order.knows_only(&["workers"])?;
+    order.refuse_unknown_params(&["workers"])?;
     let signed = sign_message()?;
     let workers = order.number("workers", 1)?;
     repeat_in_threads(

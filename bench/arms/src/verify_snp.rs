@@ -68,7 +68,7 @@ fn measure<T: Send>(
     signed: &SignedMessage,
     work: impl Fn() -> Outcome<T> + Sync,
 ) -> Outcome<Report> {
-    order.knows_only(&["workers"])?;
+    order.refuse_unknown_params(&["workers"])?;
     let workers = order.number("workers", 1)?;
     let mut report =
         repeat_in_threads(order, "verify", workers, work, |count, _| json!({ "accepted": count }))?;

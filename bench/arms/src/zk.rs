@@ -40,7 +40,7 @@ pub(crate) struct Args {
     /// Another back end beside this program, which speaks the same lines: confide-peer-NAME.
     #[arg(long)]
     peer: Option<String>,
-    /// Where proofs are kept for the arm that checks them.
+    /// Folder that keeps proofs for the arm that checks them.
     #[arg(long)]
     folder: PathBuf,
     #[command(flatten)]
@@ -122,7 +122,7 @@ struct Arm<'a> {
 
 impl Arm<'_> {
     fn measure(&self, run: &Run) -> Outcome<Report> {
-        run.knows_only(&["work", "mode", "memory_mib", "machines"])?;
+        run.refuse_unknown_params(&["work", "mode", "memory_mib", "machines"])?;
         let work = Work::from_name(&run.text("work", "")?, &self.dcap)?;
         let mode: Mode = run.text("mode", "app")?.parse()?;
         let memory_bytes = match run.number("memory_mib", 0)? {
@@ -141,7 +141,7 @@ impl Arm<'_> {
         let execution = self.execute(&work, plan)?;
         let mut report = Report::default();
         for _ in 0..run.requests {
-            let (done, used, proof) = self.measure_once(&work, plan)?;
+            let (done, used, proof) = self.measure_stage(&work, plan)?;
             let mut sample = self.sample(&execution, plan, &done, used, proof);
             if let (false, Some(answer)) = (alike, sample.answer.as_object_mut()) {
                 answer.retain(|name, _| name == "public_values");
@@ -151,7 +151,7 @@ impl Arm<'_> {
             report.cpu_s += used.cpu.as_secs_f64();
             report.peak_memory_bytes = report.peak_memory_bytes.max(Some(used.peak_rss_bytes));
             if used.peak_is_at_most {
-                // Of one figure in many: no mark on the rows of all others.
+                // A note and no mark: it concerns one figure among many.
                 let below = "its peak memory is below what the arm itself had: an upper bound";
                 report.note = Some(below.to_string());
             }
@@ -159,12 +159,12 @@ impl Arm<'_> {
         Ok(report)
     }
 
-    /// What the executor says of the work, and for the check a proof of it: not measured.
+    /// Runs the executor, and for the check makes a proof: neither is measured.
     fn execute(&self, work: &Work, plan: Plan) -> Outcome<Execution> {
         let emulated = self.back.emulate(work.guest, &work.input, plan)?.done;
         let execution = Execution {
             public_values: emulated.public_values,
-            cycles: emulated.cycles.ok_or("the executor told no cycles")?,
+            cycles: emulated.cycles.ok_or("the executor reported no cycles")?,
             segments: emulated.segments,
         };
         if self.stage == Stage::Check && self.proofs.read(work, plan).is_none() {
@@ -180,7 +180,7 @@ impl Arm<'_> {
     }
 
     /// The measured stage, with the proof's length where there is one.
-    fn measure_once(&self, work: &Work, plan: Plan) -> Outcome<(Done, StageUsage, Option<usize>)> {
+    fn measure_stage(&self, work: &Work, plan: Plan) -> Outcome<(Done, StageUsage, Option<usize>)> {
         match self.stage {
             Stage::Native => {
                 let ran = self.back.native(work.guest, &work.input)?;
@@ -210,7 +210,7 @@ impl Arm<'_> {
         used: StageUsage,
         proof: Option<usize>,
     ) -> Sample {
-        // What a stage says itself counts; what it cannot say is the executor's.
+        // The stage's own count comes first; where it has none, the executor's holds.
         let cycles = done.cycles.unwrap_or(execution.cycles);
         let answer = json!({
             "public_values": done.public_values,

@@ -11,7 +11,7 @@ pub struct Wakeups {
     pub mean_us: f64,
     /// The greatest of all.
     pub max_us: f64,
-    /// How often each latency in microseconds; what lay beyond the histogram is known as beyond.
+    /// Counts by latency in microseconds; latencies beyond the histogram are known as greater ones.
     pub times_us: Histogram,
 }
 
@@ -33,7 +33,7 @@ pub fn read(document: &Value) -> Result<Wakeups, ReadError> {
         cycles += wakeups;
         max_us = f64::max(max_us, number("max")?);
         let counted = times_us.add_bins(&thread["histogram"])?;
-        times_us.add_beyond((wakeups as u64).saturating_sub(counted));
+        times_us.add_overflow((wakeups as u64).saturating_sub(counted));
     }
     if cycles == 0.0 {
         return Err(missing("wake-up"));

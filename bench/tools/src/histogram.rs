@@ -41,7 +41,7 @@ impl Histogram {
     }
 
     /// Adds values that are known only to be greater than all others.
-    pub fn add_beyond(&mut self, count: u64) {
+    pub fn add_overflow(&mut self, count: u64) {
         self.beyond = self.beyond.saturating_add(count);
     }
 
@@ -89,7 +89,7 @@ mod tests {
     fn a_quantile_among_values_that_are_only_known_to_be_great_is_not_told() {
         let mut histogram = Histogram::default();
         histogram.add(7, 900);
-        histogram.add_beyond(100);
+        histogram.add_overflow(100);
         assert_eq!(histogram.quantile(0.5), Some(7.0));
         assert_eq!(histogram.quantile(0.95), None);
     }

@@ -51,7 +51,7 @@ enum Arm {
         /// Workers side by side: a number, or all
         #[arg(long, default_value = "1")]
         workers: Threads,
-        /// Where its results are written for a moment
+        /// Folder in which its results are written for a moment
         #[arg(long)]
         folder: PathBuf,
     },
@@ -73,13 +73,13 @@ fn run(arm: Arm) -> Outcome {
         Arm::Openssl { processes } => ToolArm::new("openssl", processes.count())?.speak(),
         Arm::SevenZip { threads, copies: false } => {
             let count = threads.count();
-            let arm = ToolArm::new("seven-zip", count)?.with("threads", count);
-            arm.with("unit", "threads").speak()
+            let arm = ToolArm::new("seven-zip", count)?.with_setting("threads", count);
+            arm.with_setting("unit", "threads").speak()
         }
         Arm::SevenZip { threads, copies: true } => {
             let copies = threads.count();
-            let arm = ToolArm::new("seven-zip", copies)?.with("threads", 1);
-            arm.with("unit", "copies of one thread").with_copies(copies).speak()
+            let arm = ToolArm::new("seven-zip", copies)?.with_setting("threads", 1);
+            arm.with_setting("unit", "copies of one thread").with_copies(copies).speak()
         }
         Arm::StressNg { workers, folder } => {
             ToolArm::new("stress-ng", workers.count())?.with_folder(folder).speak()

@@ -16,7 +16,7 @@ const OUTPUT_BYTES_MAX: usize = 64 << 20;
 /// The quantiles that are printed, by their names in metrics.
 pub const QUANTILES: [(&str, f64); 3] = [("p50", 0.5), ("p99", 0.99), ("p999", 0.999)];
 
-/// What was read of one output.
+/// The numbers and texts of one output.
 #[derive(Clone, Debug, Default)]
 pub struct Reading {
     /// Metrics, in their own units.

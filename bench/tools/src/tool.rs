@@ -6,50 +6,41 @@ use regex::Regex;
 use serde::Deserialize;
 
 /// One tool of the command line.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 pub struct Tool {
     /// Names of the program; the first one in PATH is run.
     pub programs: Vec<String>,
     /// Debian's package.
     pub package: String,
     /// Arguments by which it prints its version.
-    #[serde(default)]
     pub version: Vec<String>,
     /// The arm's name, with placeholders.
     pub title: String,
     /// Whether it prints JSON.
-    #[serde(default)]
     pub json: bool,
-    /// Where its JSON states a failure: then that counts, and not the exit status.
+    /// Place of a failure in its JSON, which counts instead of the exit status.
     pub failure: Option<Place>,
     /// Arguments with placeholders: `{count}`, params, and what the arm adds. With `{file}` among
     /// them the tool writes its results there instead of printing them.
     pub command: Vec<String>,
     /// Further arguments where `{count}` is above 1.
-    #[serde(default)]
     pub command_of_many: Vec<String>,
     /// The text param or setting that chooses the shape.
     pub choose: Option<String>,
     /// The shape where that param is absent.
     pub default: Option<String>,
     /// Shapes of the tool's work.
-    #[serde(default)]
     pub shapes: BTreeMap<String, Shape>,
     /// Whole-number params.
-    #[serde(default)]
     pub params: BTreeMap<String, Param>,
     /// Metrics.
-    #[serde(default)]
     pub figures: BTreeMap<String, Figure>,
     /// Numbers that are read and checked and are no metrics.
-    #[serde(default)]
     pub values: BTreeMap<String, Figure>,
-    /// Texts that are read where they stand.
-    #[serde(default)]
+    /// Texts that are read if the output has them.
     pub texts: BTreeMap<String, Place>,
     /// The answer: texts with placeholders of params and read numbers.
-    #[serde(default)]
     pub answer: BTreeMap<String, String>,
 }
 
@@ -97,7 +88,7 @@ fn u64_max() -> u64 {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Figure {
-    /// Where it stands.
+    /// Its place in the output.
     pub at: Place,
     /// Another number by which it is divided; without that number, or where it is 0, there is no
     /// figure.
@@ -143,7 +134,7 @@ pub struct Quantiles {
     pub divide_by: f64,
 }
 
-/// Where something stands in a tool's output.
+/// A place in a tool's output.
 #[derive(Debug, Deserialize)]
 #[serde(try_from = "String")]
 pub enum Place {

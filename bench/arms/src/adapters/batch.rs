@@ -33,7 +33,7 @@ pub(crate) fn run(_: Args) -> Outcome {
 }
 
 fn measure(order: &Run, problem: &Problem, masked: &mut Masked) -> Outcome<Report> {
-    order.knows_only(&["width", "rank"])?;
+    order.refuse_unknown_params(&["width", "rank"])?;
     let inputs: Vec<Vec<f32>> = (0..16).map(|number| problem.input(order.seed, number)).collect();
     let mut report = order.measure_each(|_| measure_batch(problem, masked, &inputs))?;
     let name = "keystream and transforms that the offline share cannot do without";

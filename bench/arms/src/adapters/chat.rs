@@ -14,7 +14,7 @@ pub(crate) const QUERY: &str = "What is a savings account?";
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Where `confide serve` listens.
+    /// Address of `confide serve`.
     #[arg(long)]
     server: String,
     /// The model, or the name of an adapter.
@@ -42,7 +42,7 @@ struct Answer {
 }
 
 async fn measure(args: &Args, order: &Run) -> Outcome<Report> {
-    order.knows_only(&["tokens"])?;
+    order.refuse_unknown_params(&["tokens"])?;
     let tokens = order.number("tokens", 16)?;
     let mut samples = Vec::new();
     let watch = Stopwatch::start();

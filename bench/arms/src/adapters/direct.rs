@@ -14,10 +14,10 @@ use confide_rlwe::{
 };
 
 use super::{
-    masked::{SET, both_sides, parts_of},
+    masked::{SET, combined_guarantee, meter_parts},
     problem::Problem,
     spans::Parts,
-    step::{Step, pair_of},
+    step::{Step, matrix_pair},
 };
 
 /// The set without flooding.
@@ -39,7 +39,7 @@ pub(crate) struct Direct {
 impl Direct {
     pub(crate) fn new(problem: &Problem, flooded: bool) -> Outcome<Self> {
         let (context, entry_max) = select_parameters(flooded)?;
-        let pair = pair_of(problem);
+        let pair = matrix_pair(problem);
         let pairs = [(Projection::Query, &pair)];
         let rounding = Rounding { entry_max, noise_sigma: 0.0 };
         let weights = Weights::rounded(0, &pairs, Protect::A, context.set(), rounding);
@@ -86,7 +86,7 @@ fn select_parameters(flooded: bool) -> Result<(Arc<Context>, i16), RlweError> {
 
 impl Step for Direct {
     fn guarantee(&self) -> String {
-        both_sides(Guarantee {
+        combined_guarantee(Guarantee {
             host_is_blind: true,
             adapter_stays: self.flooded,
             b_is_handed_over: true,
@@ -107,7 +107,7 @@ impl Step for Direct {
     }
 
     fn parts(&self) -> Parts {
-        parts_of(&self.meter)
+        meter_parts(&self.meter)
     }
 
     fn error_max(&self) -> f64 {

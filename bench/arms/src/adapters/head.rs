@@ -52,7 +52,7 @@ pub(crate) fn run(args: Args) -> Outcome {
 }
 
 fn measure(order: &Run, head: &Head, speed: Speed) -> Outcome<Report> {
-    order.knows_only(&[])?;
+    order.refuse_unknown_params(&[])?;
     order.measure_each(|number| {
         let mut random = Random(order.seed ^ number);
         let hidden: Vec<f32> = (0..head.width).map(|_| random.normal()).collect();

@@ -16,7 +16,7 @@ use confide_rlwe::{
 use super::{
     problem::Problem,
     spans::Parts,
-    step::{Step, pair_of},
+    step::{Step, matrix_pair},
 };
 
 /// The set of both schemes.
@@ -54,7 +54,7 @@ impl Masked {
     pub(crate) fn new(problem: &Problem) -> Outcome<Self> {
         let set = ParameterSet::named(SET)?;
         let context = Context::new(&set)?;
-        let pair = pair_of(problem);
+        let pair = matrix_pair(problem);
         let pairs = [(Projection::Query, &pair)];
         let weights = Weights::new(0, &pairs, Protect::A, &set)?;
         let input = HostInput::new(&context, &weights)?;
@@ -157,9 +157,9 @@ impl Masked {
 }
 
 impl Step for Masked {
-    /// What two processes would have; here both are one.
+    /// The guarantee of two processes; here both are one.
     fn guarantee(&self) -> String {
-        both_sides(Guarantee {
+        combined_guarantee(Guarantee {
             host_is_blind: true,
             adapter_stays: true,
             b_is_handed_over: true,
@@ -169,7 +169,7 @@ impl Step for Masked {
         })
     }
 
-    fn before(&mut self) -> Outcome {
+    fn prepare_step(&mut self) -> Outcome {
         if self.batch.as_ref().is_none_or(|batch| batch.tokens_left() == 0) {
             self.prepare()?;
         }
@@ -182,7 +182,7 @@ impl Step for Masked {
     }
 
     fn parts(&self) -> Parts {
-        parts_of(&self.meter)
+        meter_parts(&self.meter)
     }
 
     fn error_max(&self) -> f64 {
@@ -199,13 +199,13 @@ impl Step for Masked {
 }
 
 /// The steps that a meter timed, in ms by name.
-pub(crate) fn parts_of(meter: &Meter) -> Parts {
+pub(crate) fn meter_parts(meter: &Meter) -> Parts {
     let mut report = Report::default();
     meter.write_to(&mut report);
     report.steps_ms
 }
 
 /// The guarantee of two processes, said of one that holds both roles.
-pub(crate) fn both_sides(guarantee: Guarantee) -> String {
+pub(crate) fn combined_guarantee(guarantee: Guarantee) -> String {
     format!("none: both roles in one process (apart: {guarantee})")
 }

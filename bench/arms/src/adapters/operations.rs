@@ -52,7 +52,7 @@ impl Operations {
     }
 
     fn answer(&mut self, order: &Run) -> Outcome<Report> {
-        order.knows_only(&[])?;
+        order.refuse_unknown_params(&[])?;
         order.measure_each(|number| {
             let mut random = Random(order.seed ^ number);
             let slots: Vec<f64> =

@@ -11,7 +11,7 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// What report 003 measures: the hidden width of Qwen2.5-1.5B to rank 32 and back.
+    /// The shape that report 003 measures: the hidden width of Qwen2.5-1.5B to rank 32 and back.
     pub(crate) const PUBLISHED: Self = Self { width: 1536, rank: 32, output: 1536 };
 }
 
@@ -68,7 +68,7 @@ impl Random {
         Matrix { rows, columns, values }
     }
 
-    /// Of the normal distribution: the sum of twelve uniform numbers, less six.
+    /// A number of about the normal distribution: the sum of twelve uniform numbers, less six.
     pub(crate) fn normal(&mut self) -> f32 {
         (0..12).map(|_| self.unit()).sum::<f32>() - 6.0
     }

@@ -23,11 +23,11 @@ use super::{
     masked::Masked,
     problem::{Problem, Shape},
     spans::{Parts, differences},
-    step::{Step, pair_of},
+    step::{Step, matrix_pair},
 };
 use crate::version::VERSION;
 
-/// What protects the step.
+/// The scheme that protects the step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Scheme {
     /// Plain LoRA in 32-bit floats.
@@ -50,7 +50,7 @@ pub(crate) struct Args {
     /// Ring degree, for ckks.
     #[arg(long, default_value_t = 16384)]
     n: usize,
-    /// What differs from the report's best layout, for ckks.
+    /// The factor that differs from report 003's best layout, for ckks.
     #[arg(long, value_enum)]
     factor: Option<Factor>,
 }
@@ -82,7 +82,7 @@ pub(crate) fn run(args: Args) -> Outcome {
 }
 
 fn measure(order: &Run, problem: &Problem, step: &mut dyn Step) -> Outcome<Report> {
-    order.knows_only(&["width", "rank"])?;
+    order.refuse_unknown_params(&["width", "rank"])?;
     let shape = Shape::PUBLISHED;
     for (name, wanted) in [("width", shape.width), ("rank", shape.rank)] {
         let got = order.number(name, wanted as u64)?;
@@ -104,7 +104,7 @@ fn sample(problem: &Problem, step: &mut dyn Step, input: &[f32]) -> Outcome<Samp
     let before = step.parts();
     while repeats == 0 || repeats < REPEATS && total_ms < SHORT_MS * f64::from(repeats) {
         delta.fill(0.0);
-        step.before()?;
+        step.prepare_step()?;
         let began = Instant::now();
         step.add(input, &mut delta)?;
         total_ms += began.elapsed().as_secs_f64() * 1e3;
@@ -165,7 +165,7 @@ fn options(args: &Args) -> Outcome<Options> {
 
 /// An adapter of this one projection.
 fn adapter(problem: &Problem) -> Adapter {
-    let modules = [(SITE, pair_of(problem))].into();
+    let modules = [(SITE, matrix_pair(problem))].into();
     Adapter { name: "one projection".into(), base_model: None, modules }
 }
 
@@ -176,7 +176,7 @@ struct AdapterStep {
     deltas: Box<dyn Deltas>,
     guarantee: Guarantee,
     error_max: f64,
-    /// What the step cannot do without reading once; empty where that says nothing.
+    /// The matrix that the step must read once, as a floor; empty where that is no useful floor.
     a: Vec<f32>,
 }
 

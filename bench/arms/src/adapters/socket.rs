@@ -17,7 +17,7 @@ use crate::version::VERSION;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Where `confide serve` listens.
+    /// Address of `confide serve`.
     #[arg(long)]
     server: String,
     /// The route: `chat` gives tokens, `split` hidden states.
@@ -69,7 +69,7 @@ pub(crate) fn run(args: Args) -> Outcome {
 
 impl SocketArm {
     async fn measure(&mut self, order: &Run) -> Outcome<Report> {
-        order.knows_only(&["tokens"])?;
+        order.refuse_unknown_params(&["tokens"])?;
         let tokens = order.number("tokens", 16)?;
         let mut socket = self.open().await?;
         let mut samples = Vec::new();
@@ -149,7 +149,7 @@ impl SocketArm {
             let (reply, hidden) = receive_frame(socket).await?;
             let there = began.elapsed().as_secs_f64() * 1e3;
             self.guarantee = reply["split_guarantee"].as_str().map(str::to_owned);
-            let forward = reply["total_ms"].as_f64().ok_or("the server told no total_ms")?;
+            let forward = reply["total_ms"].as_f64().ok_or("the server sent no total_ms")?;
             *parts.entry("forward_ms".into()).or_default() += forward;
             *parts.entry("transport_ms".into()).or_default() += there - forward;
             let began = Instant::now();
@@ -181,7 +181,7 @@ fn add_server_parts(parts: &mut Parts, metrics: &Value) {
     let mut add = |name: &str, ms: f64| *parts.entry(name.to_owned()).or_default() += ms;
     let mut adapter = 0.0;
     for (name, ms) in metrics["steps_ms"].as_object().into_iter().flatten() {
-        // What was not measured is null: no part claims it, and it shows in the remainder.
+        // A part that was not measured is null; its time shows in the remainder.
         let Some(ms) = ms.as_f64() else { continue };
         add(name, ms);
         adapter += ms;

@@ -7,18 +7,18 @@ use super::{problem::Problem, spans::Parts};
 
 /// One projection under one scheme, both roles in this process.
 pub(crate) trait Step {
-    /// Who is protected from whom.
+    /// The guarantee: who is protected from whom.
     fn guarantee(&self) -> String;
 
-    /// What happens while nothing waits; not measured.
-    fn before(&mut self) -> Outcome {
+    /// Prepares the next step while nothing waits; not measured.
+    fn prepare_step(&mut self) -> Outcome {
         Ok(())
     }
 
     /// Adds `B·A·x` to `delta`.
     fn add(&mut self, input: &[f32], delta: &mut [f32]) -> Outcome;
 
-    /// What the parts took since the start; `b_ms` is the part that is not of the step.
+    /// Time in ms of each part since the start; `b_ms` is no part of the step.
     fn parts(&self) -> Parts;
 
     /// The greatest error of a delta that this scheme may have.
@@ -36,6 +36,6 @@ pub(crate) trait Step {
 }
 
 /// The pair of matrices of a problem.
-pub(crate) fn pair_of(problem: &Problem) -> Pair {
+pub(crate) fn matrix_pair(problem: &Problem) -> Pair {
     Pair { a: problem.a.clone(), b: problem.b.clone(), scale: 1.0 }
 }

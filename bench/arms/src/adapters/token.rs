@@ -15,7 +15,7 @@ use confide_lora::{
 };
 use serde_json::json;
 
-use super::{floor, masked::both_sides, problem::Random, remote, spans::differences};
+use super::{floor, masked::combined_guarantee, problem::Random, remote, spans::differences};
 use crate::version::VERSION;
 
 #[derive(clap::Args)]
@@ -24,10 +24,10 @@ pub(crate) struct Args {
     /// are compared with.
     #[arg(long)]
     adapter: PathBuf,
-    /// What protects the adapter's inputs.
+    /// The scheme that protects the adapter's inputs.
     #[arg(long, value_enum)]
     scheme: Scheme,
-    /// Where the adapter host listens; without it, a host in this process answers.
+    /// Address of the adapter host; without it, a host in this process answers.
     #[arg(long)]
     host: Option<SocketAddr>,
 }
@@ -59,7 +59,7 @@ struct TokenArm {
     deltas: Box<dyn Deltas>,
     /// The holder that makes the masks, for the masked scheme.
     mask_source: Option<Arc<RemoteAdapter>>,
-    /// What the masks of one token cost, once it is known.
+    /// Time in ms that the masks of one token took, once it is known.
     offline_ms: Option<f64>,
     /// When the preparers began.
     connected: Instant,
@@ -81,7 +81,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     };
     let guarantee = match (args.scheme, args.host) {
         (Scheme::Plain, _) | (_, Some(_)) => adapt.guarantee().to_string(),
-        (_, None) => both_sides(adapt.guarantee()),
+        (_, None) => combined_guarantee(adapt.guarantee()),
     };
     let hello = Hello {
         simulated: adapt.guarantee().simulated,
@@ -117,7 +117,7 @@ fn stages(adapt: &dyn Adapt) -> Vec<Stage> {
 
 impl TokenArm {
     fn answer(&mut self, order: &Run) -> Outcome<Report> {
-        order.knows_only(&["layers"])?;
+        order.refuse_unknown_params(&["layers"])?;
         let here = self.stages.iter().map(|stage| stage.layer + 1).max().unwrap_or(0);
         let layers = order.number("layers", u64::from(here))?;
         if layers != u64::from(here) {
@@ -185,7 +185,8 @@ impl TokenArm {
         Ok(sample)
     }
 
-    /// Of one stage of the token, another one each time: float64 takes longer than the token.
+    /// The greatest relative error of one stage of the token, another one each time: float64 takes
+    /// longer than the token.
     fn greatest_error(
         &self,
         seed: u64,

@@ -9,7 +9,7 @@ use super::method::ClaimMethod;
 /// Bytes of the transcript: 1,024 leaves.
 const TRANSCRIPT_BYTES: usize = 64 * 1024;
 
-/// Where the excerpt lies: 100 bytes across three leaves.
+/// The range of the excerpt: 100 bytes across three leaves.
 const EXCERPT: std::ops::Range<u64> = 20_030..20_130;
 
 /// Bytes like those of an answer: text that does not repeat.

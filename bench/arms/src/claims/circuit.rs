@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use super::{bytes, method::ClaimMethod};
 
-/// What proofs are bound to.
+/// The context to which proofs are bound.
 const CONTEXT: [u8; 32] = [3; 32];
 
 /// A digest is that of some text of 1 KiB.

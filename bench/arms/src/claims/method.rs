@@ -14,7 +14,7 @@ pub(super) trait ClaimMethod {
     fn shown_bytes(&self) -> usize {
         0
     }
-    /// How often each is repeated in a sample, so that the clock is not what is read.
+    /// Repetitions of each step within a sample, so that the clock's resolution does not matter.
     fn repeats(&self) -> u32 {
         16
     }

@@ -8,15 +8,15 @@ use super::method::ClaimMethod;
 const NUMBER: u64 = 1234;
 const BOUND: u64 = 4096;
 
-/// What proofs are bound to.
+/// The context to which proofs are bound.
 const CONTEXT: &[u8] = b"confide bench";
 
-struct Committed {
+struct CommittedNumber {
     blinding: Blinding,
     commitment: Commitment,
 }
 
-impl Committed {
+impl CommittedNumber {
     fn new() -> Outcome<Self> {
         let blinding = Blinding::random()?;
         Ok(Self { commitment: Commitment::new(NUMBER, &blinding), blinding })
@@ -24,15 +24,15 @@ impl Committed {
 }
 
 /// Number and blinding are shown.
-pub(super) struct Opened(Committed);
+pub(super) struct ShownNumber(CommittedNumber);
 
-impl Opened {
+impl ShownNumber {
     pub(super) fn new() -> Outcome<Self> {
-        Committed::new().map(Self)
+        CommittedNumber::new().map(Self)
     }
 }
 
-impl ClaimMethod for Opened {
+impl ClaimMethod for ShownNumber {
     fn hides(&self) -> &'static str {
         "nothing of this number: it is shown with what opens it"
     }
@@ -52,20 +52,20 @@ impl ClaimMethod for Opened {
 }
 
 /// A range proof.
-pub(super) struct InRange {
-    committed: Committed,
+pub(super) struct RangeProof {
+    committed: CommittedNumber,
     range: Range,
     proof: Vec<u8>,
 }
 
-impl InRange {
+impl RangeProof {
     pub(super) fn new() -> Outcome<Self> {
         let (range, proof) = (Range::at_most(BOUND), Vec::new());
-        Ok(Self { committed: Committed::new()?, range, proof })
+        Ok(Self { committed: CommittedNumber::new()?, range, proof })
     }
 }
 
-impl ClaimMethod for InRange {
+impl ClaimMethod for RangeProof {
     fn hides(&self) -> &'static str {
         "the number, but that it is at most 4096 (zero-knowledge: yes)"
     }

@@ -96,7 +96,7 @@ pub(super) struct Sigma {
     proof: Vec<u8>,
 }
 
-/// What proofs are bound to.
+/// The context to which proofs are bound.
 const CONTEXT: &[u8] = b"confide bench";
 
 impl Sigma {

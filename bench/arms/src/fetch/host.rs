@@ -25,7 +25,7 @@ const KEY_VALIDITY: Duration = Duration::from_secs(86_400);
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Where the certificate is written, and a notary's policy that serves this host
+    /// Folder for the certificate, and for a notary's policy that serves this host
     #[arg(long)]
     out: PathBuf,
 }
@@ -89,7 +89,7 @@ fn answer(request: &Request<Incoming>) -> Response<Full<Bytes>> {
     response
 }
 
-/// What stands around the text of an answer.
+/// The JSON before and after the text of an answer.
 const BEFORE: &str =
     r#"{"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":""#;
 const AFTER: &str = concat!(

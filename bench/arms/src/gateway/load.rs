@@ -15,7 +15,7 @@ use super::{
 };
 use crate::stream::Stream;
 
-/// What one run asks for.
+/// The load of one run.
 pub(crate) struct Work {
     pub(crate) requests: u64,
     pub(crate) concurrency: u64,

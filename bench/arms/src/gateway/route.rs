@@ -63,7 +63,7 @@ impl RouteArgs {
         self.mode != Mode::Http
     }
 
-    /// What an arm's name says of this route.
+    /// The part of an arm's name that describes this route.
     pub(crate) fn describe(&self) -> String {
         let tunnel = self.channel.describe_tunnel();
         let sockets = if self.default_sockets { ", default sockets" } else { "" };
@@ -76,11 +76,11 @@ pub(crate) struct Route {
     server: String,
     via: Option<String>,
     nodelay: bool,
-    tls: Option<(TlsConnector, Arc<Pinned>)>,
+    tls: Option<(TlsConnector, Arc<PinnedCertificate>)>,
     group: &'static str,
 }
 
-/// Who is protected from whom, and whether that rests on something simulated.
+/// The arm's guarantee, and whether it rests on something simulated.
 pub(crate) struct Guarantee {
     pub(crate) text: String,
     pub(crate) simulated: bool,
@@ -117,7 +117,7 @@ impl Route {
             Mode::Tls => (args.channel.read_root()?, none()),
             Mode::Key => route.appraise(args).await?,
         };
-        let pinned = Arc::new(Pinned::new(certificate, args.group));
+        let pinned = Arc::new(PinnedCertificate::new(certificate, args.group));
         let config = client_config(pinned.clone())?;
         route.tls = Some((TlsConnector::from(Arc::new(config)), pinned));
         Ok((route, guarantee))
@@ -163,7 +163,7 @@ impl Route {
     }
 
     /// A resumed handshake, an older version or another group is another amount of work.
-    fn check(&self, session: &ClientConnection, pinned: &Pinned) -> Outcome {
+    fn check(&self, session: &ClientConnection, pinned: &PinnedCertificate) -> Outcome {
         let group = session.negotiated_key_exchange_group().map(|group| group.name());
         let group = group.and_then(|name| name.as_str()).unwrap_or("none");
         let kind = session.handshake_kind();
@@ -212,7 +212,7 @@ impl Route {
     }
 }
 
-fn client_config(pinned: Arc<Pinned>) -> Outcome<ClientConfig> {
+fn client_config(pinned: Arc<PinnedCertificate>) -> Outcome<ClientConfig> {
     let mut config = ClientConfig::builder_with_provider(pinned.provider.clone())
         .with_protocol_versions(&[&rustls::version::TLS13])?
         .dangerous()
@@ -226,14 +226,14 @@ fn client_config(pinned: Arc<Pinned>) -> Outcome<ClientConfig> {
 /// Accepts one certificate, byte for byte, whose key has to sign every handshake: both kinds of
 /// TLS are checked alike, so that the client's work differs in the length of the certificate only.
 #[derive(Debug)]
-struct Pinned {
+struct PinnedCertificate {
     certificate: Vec<u8>,
     provider: Arc<CryptoProvider>,
     scheme: Mutex<Option<SignatureScheme>>,
     seen: Mutex<Option<String>>,
 }
 
-impl Pinned {
+impl PinnedCertificate {
     fn new(certificate: Vec<u8>, group: Group) -> Self {
         let only = match group {
             Group::X25519 => aws_lc_rs::kx_group::X25519,
@@ -249,7 +249,7 @@ impl Pinned {
     }
 }
 
-impl ServerCertVerifier for Pinned {
+impl ServerCertVerifier for PinnedCertificate {
     fn verify_server_cert(
         &self,
         certificate: &CertificateDer<'_>,

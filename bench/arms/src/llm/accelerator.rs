@@ -12,7 +12,7 @@ const EVERY_MS: &str = "200";
 /// An hour of samples of eight devices, 8 bytes each.
 const OUTPUT_BYTES_MAX: u64 = 2 << 20;
 
-/// What a reader must know of that figure here.
+/// The note on that figure for a reader.
 pub(super) fn note() -> String {
     match devices() {
         Some(devices) => format!("accelerator share: {devices}, every {EVERY_MS} ms"),

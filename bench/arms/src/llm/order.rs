@@ -38,7 +38,7 @@ pub(super) struct Order {
 
 impl Order {
     pub(super) fn read(run: &Run, saturation: Option<&Path>) -> Outcome<Self> {
-        run.knows_only(KNOWN)?;
+        run.refuse_unknown_params(KNOWN)?;
         let limit = |name: &str| optional_number(run, name);
         let sessions = match run.text("session", "new")?.as_str() {
             "new" => Sessions::New,

@@ -53,7 +53,7 @@ enum Security {
     Attested(Client<PolicyAppraiser>),
 }
 
-/// What one connection says of the channel.
+/// Properties of the channel that one connection shows.
 pub(super) struct ChannelFacts {
     pub(super) guarantee: String,
     pub(super) simulated: bool,

@@ -24,7 +24,7 @@ pub(crate) struct Args {
     /// The model to name in requests.
     #[arg(long, default_value = "sim")]
     model: String,
-    /// Where the rate is kept; where it is there already, nothing is measured.
+    /// File that holds the rate; if it exists, nothing is measured.
     #[arg(long)]
     file: PathBuf,
     /// Users of the closed loop: twice the server's slots.

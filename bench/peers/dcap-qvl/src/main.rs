@@ -51,7 +51,7 @@ fn read_input() -> Outcome<Input> {
 }
 
 fn verify(input: &Input, run: &Run) -> Outcome<Report> {
-    run.knows_only(&["workers"])?;
+    run.refuse_unknown_params(&["workers"])?;
     let verifier = match &input.root {
         Some(root) => QuoteVerifier::new(root.clone()),
         None => QuoteVerifier::new_prod(),

@@ -13,7 +13,7 @@ use std::{io::Write as _, process::ExitCode};
 use clap::{Parser, Subcommand};
 use confide_prover::line::Line;
 
-use work::{Refused, Work};
+use work::{StageRefusal, Work};
 
 /// The allocator that our prover has.
 #[global_allocator]
@@ -53,7 +53,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn answer(request: &Request) -> Result<Line, Refused> {
+fn answer(request: &Request) -> Result<Line, StageRefusal> {
     match request {
         Request::Describe => Ok(stages::describe()),
         Request::Native(work) => stages::native(work),

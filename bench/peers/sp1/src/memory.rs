@@ -2,18 +2,18 @@
 
 use confide_prover::line::Why;
 
-use crate::work::Refused;
+use crate::work::StageRefusal;
 
 /// Peaks of 10.4 to 10.8 GiB were measured for runs of 0.2 to 0.4 M cycles; a shard of SP1 is longer
 /// than any of them, so shorter runs take as much.
 const NEEDED_GIB: u64 = 11;
 
 /// Refuses where less is free: a proof that is cut short and a machine out of memory help nobody.
-pub(crate) fn check_available() -> Result<(), Refused> {
+pub(crate) fn check_available() -> Result<(), StageRefusal> {
     let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let Some(free_bytes) = available_bytes(&meminfo) else {
         let detail = "/proc/meminfo does not state how much memory is free".to_string();
-        return Err(Refused::new(Why::Memory, detail));
+        return Err(StageRefusal::new(Why::Memory, detail));
     };
     if free_bytes >= NEEDED_GIB << 30 {
         return Ok(());
@@ -22,7 +22,7 @@ pub(crate) fn check_available() -> Result<(), Refused> {
     let detail = format!(
         "SP1's core prover takes about {NEEDED_GIB} GiB, of which {free_gib:.1} GiB are free"
     );
-    Err(Refused::new(Why::Memory, detail))
+    Err(StageRefusal::new(Why::Memory, detail))
 }
 
 fn available_bytes(meminfo: &str) -> Option<u64> {

@@ -24,9 +24,9 @@ pub(crate) struct Work {
 }
 
 /// A stage that ends in a refusal.
-pub(crate) struct Refused(pub(crate) Refusal);
+pub(crate) struct StageRefusal(pub(crate) Refusal);
 
-impl Refused {
+impl StageRefusal {
     pub(crate) fn new(why: Why, detail: impl ToString) -> Self {
         Self(Refusal { why, detail: detail.to_string().chars().take(300).collect() })
     }

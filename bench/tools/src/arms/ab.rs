@@ -27,7 +27,7 @@ const REPORTED_N: &str = "5000";
 
 pub(crate) fn run(args: &Args) -> Outcome {
     let server = ServerSide::new(&args.server_pids)?;
-    let arm = ToolArm::new("ab", 1)?.with("url", &args.url);
+    let arm = ToolArm::new("ab", 1)?.with_setting("url", &args.url);
     let note = format!(
         "closed loop: mean latency is concurrency / rate and holds no service time; a new \
          connection for each request; all processes of ab share one CPU: {}",

@@ -48,7 +48,7 @@ pub(crate) fn run(_: &Args) -> Outcome {
         ..Hello::new("chase", env!("CARGO_PKG_VERSION"))
     };
     speak(&hello, |run| {
-        run.knows_only(&["place"])?;
+        run.refuse_unknown_params(&["place"])?;
         let place = run.text("place", "memory")?;
         let bytes = match place.as_str() {
             "memory" => memory,
@@ -104,7 +104,7 @@ fn measure_walks(lines: &[Line], count: u64) -> Report {
     report
 }
 
-/// Where so many steps from the first line lead.
+/// The line that is reached from the first one by so many steps.
 fn walk(lines: &[Line], steps: usize) -> u32 {
     let mut at = 0_u32;
     for _ in 0..steps {

@@ -14,10 +14,10 @@ use super::{process::Threads, tool::ToolArm};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// As many threads as there are CPUs walk through memory meanwhile
+    /// Load memory meanwhile, with as many threads as there are CPUs
     #[arg(long)]
     load: bool,
-    /// Where its results are written for a moment
+    /// Folder in which its results are written for a moment
     #[arg(long)]
     folder: PathBuf,
 }
@@ -37,12 +37,13 @@ pub(crate) fn run(args: &Args) -> Outcome {
     } else {
         ("usual", "usual priority: CAP_SYS_NICE is missing")
     };
-    let arm =
-        ToolArm::new("cyclictest", threads)?.with("beside", beside).with("priority", priority);
+    let arm = ToolArm::new("cyclictest", threads)?
+        .with_setting("beside", beside)
+        .with_setting("priority", priority);
     let arm = arm.with_folder(args.folder.clone());
     let note = format!("{threads} threads, {class}; beside them {load}; the system as it is");
     speak(&Hello { note: Some(note), ..arm.hello()? }, |run| {
-        if args.load { with_load(threads, || measure(&arm, run)) } else { measure(&arm, run) }
+        if args.load { run_under_load(threads, || measure(&arm, run)) } else { measure(&arm, run) }
     })
 }
 
@@ -67,7 +68,7 @@ fn fill_report(report: &mut Report, reading: &Reading) -> Outcome {
 }
 
 /// Works while so many threads walk through memory.
-fn with_load<T>(threads: usize, work: impl FnOnce() -> T) -> T {
+fn run_under_load<T>(threads: usize, work: impl FnOnce() -> T) -> T {
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         for _ in 0..threads {
@@ -113,6 +114,6 @@ mod tests {
 
     #[test]
     fn a_load_ends_with_the_work() {
-        assert_eq!(with_load(2, || 7), 7);
+        assert_eq!(run_under_load(2, || 7), 7);
     }
 }

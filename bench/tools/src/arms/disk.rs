@@ -19,9 +19,9 @@ use confide_arm_line::Outcome;
 const LEFT_FREE_BYTES: u64 = 256 << 20;
 /// One write of the layout.
 const CHUNK_BYTES: usize = 1 << 20;
-/// What one disk on four lanes of PCIe 5.0 can carry: no single disk is faster today.
+/// The limit of one disk on four lanes of PCIe 5.0: no single disk is faster today.
 const DISK_MIB_PER_S_MAX: f64 = 15_000.0;
-/// What SATA and SAS carry at most to one disk with a spindle.
+/// The limit of SATA and SAS for one disk with a spindle.
 const SPINDLE_MIB_PER_S_MAX: f64 = 600.0;
 
 /// A file of random bytes that has no name: the kernel frees it with the last process that has it
@@ -98,7 +98,7 @@ pub(crate) struct Disk {
 
 impl Disk {
     /// The disk of the device that holds `folder`.
-    pub(crate) fn beneath(folder: &Path) -> Self {
+    pub(crate) fn find(folder: &Path) -> Self {
         let unknown = Self { mib_per_s_max: DISK_MIB_PER_S_MAX, ..Self::default() };
         let Ok(about) = fs::metadata(folder) else { return unknown };
         let (major, minor) = (rustix::fs::major(about.dev()), rustix::fs::minor(about.dev()));
@@ -140,7 +140,7 @@ pub(crate) fn memory_bytes() -> u64 {
     kib.unwrap_or(0).saturating_mul(1024)
 }
 
-/// Of a disk that hangs on PCIe by itself: transfers in a second by lanes.
+/// The rate of a disk with PCIe lanes of its own: transfers in a second, times lanes.
 fn link_mib_per_s(whole: &Path) -> Option<f64> {
     if !whole.file_name()?.to_string_lossy().starts_with("nvme") {
         return None;
@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn a_disk_has_a_limit_even_where_nothing_is_known_of_it() {
-        assert!(Disk::beneath(&std::env::temp_dir()).mib_per_s_max > 0.0);
-        assert_eq!(Disk::beneath(Path::new("/no/such/folder")).mib_per_s_max, DISK_MIB_PER_S_MAX);
+        assert!(Disk::find(&std::env::temp_dir()).mib_per_s_max > 0.0);
+        assert_eq!(Disk::find(Path::new("/no/such/folder")).mib_per_s_max, DISK_MIB_PER_S_MAX);
     }
 }

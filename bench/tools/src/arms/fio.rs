@@ -13,7 +13,7 @@ use super::{
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Where the scratch file lies
+    /// Folder of the scratch file
     #[arg(long)]
     folder: PathBuf,
     /// How fio asks for I/O
@@ -27,12 +27,12 @@ pub(crate) struct Args {
 const MIB: f64 = 1_048_576.0;
 
 pub(crate) fn run(args: &Args) -> Outcome {
-    let disk = Disk::beneath(&args.folder);
+    let disk = Disk::find(&args.folder);
     let path = if args.buffered { "through the page cache" } else { "direct" };
     let arm = ToolArm::new("fio", 1)?
-        .with("engine", &args.engine)
-        .with("direct", u8::from(!args.buffered))
-        .with("path", path);
+        .with_setting("engine", &args.engine)
+        .with_setting("direct", u8::from(!args.buffered))
+        .with_setting("path", path);
     let mut hello = Hello { note: Some(describe(&disk)), ..arm.hello()? };
     let failure = std::fs::create_dir_all(&args.folder).err();
     let failure = failure.map(|error| format!("{}: {error}", args.folder.display()));
@@ -62,10 +62,10 @@ fn measure(
     // the file grow by what they are apart; here the last thread ends where the file does.
     let increment = scratch.bytes / 512 * 125;
     let arm = arm
-        .with("scratch", scratch.path())
-        .with("size", scratch.bytes)
-        .with("increment", increment)
-        .with("part", scratch.bytes - 3 * increment);
+        .with_setting("scratch", scratch.path())
+        .with_setting("size", scratch.bytes)
+        .with_setting("increment", increment)
+        .with_setting("part", scratch.bytes - 3 * increment);
     let mut job = arm.job(run)?;
     job.more = steady_state(&job.settings["job"], run)?;
     let (mut report, readings) = arm.measure(&job)?;
@@ -89,7 +89,7 @@ fn steady_state(job: &str, run: &Run) -> Outcome<Vec<String>> {
     ])
 }
 
-/// What a reader of these figures must know.
+/// Marks that a reader of these figures must know.
 fn marks(
     buffered: bool,
     job: &str,
@@ -133,7 +133,7 @@ fn device_reads(document: &Value) -> Option<f64> {
 
 fn describe(disk: &Disk) -> String {
     let name = if disk.name.is_empty() { "no block device" } else { disk.name.as_str() };
-    let cache = disk.cache.as_deref().unwrap_or("not told");
+    let cache = disk.cache.as_deref().unwrap_or("unknown");
     let host =
         if is_virtual_machine() { "; a hypervisor is here: its cache cannot be seen" } else { "" };
     format!("scratch on {name}, write cache {cache}, random bytes laid out beforehand{host}")

@@ -16,9 +16,9 @@ use super::{network::enter, tool::ToolArm};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// What lies between the two ends
+    /// The network between the two ends
     #[arg(long, value_enum, default_value = "loopback")]
-    over: Over,
+    over: NetworkPath,
     /// Set by this program for itself: it is within its namespace already
     #[arg(long, hide = true)]
     inside: bool,
@@ -28,14 +28,14 @@ pub(crate) struct Args {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Over {
+enum NetworkPath {
     /// The loopback device
     Loopback,
     /// A pair of virtual devices between two network namespaces
     Veth,
 }
 
-/// The server's in its own namespace; on loopback one that is free is taken.
+/// The server's port in a namespace of its own; on loopback any free one is taken.
 const PORT: u16 = 5201;
 const LOOPBACK: &str = "127.0.0.1";
 
@@ -47,17 +47,17 @@ pub(crate) fn run(args: &Args) -> Outcome {
         return Err(format!("cannot start iperf3: {error}").into());
     }
     let (between, note) = match args.over {
-        Over::Loopback => ("loopback", "both ends on one machine over loopback"),
-        Over::Veth => (
+        NetworkPath::Loopback => ("loopback", "both ends on one machine over loopback"),
+        NetworkPath::Veth => (
             "veth between two network namespaces",
             "both ends on one machine, two network namespaces and a veth pair",
         ),
     };
-    let arm = ToolArm::new("iperf3", 1)?.with("between", between);
+    let arm = ToolArm::new("iperf3", 1)?.with_setting("between", between);
     let mut hello = arm.hello()?;
     let started = if hello.cannot.is_some() {
         Err("left out".into())
-    } else if args.over == Over::Veth && !args.inside {
+    } else if args.over == NetworkPath::Veth && !args.inside {
         Err(enter(&["iperf3", "--over", "veth", "--inside"]).into())
     } else {
         Server::start(args.over)
@@ -65,7 +65,8 @@ pub(crate) fn run(args: &Args) -> Outcome {
     match started {
         Ok(server) => {
             hello.note = Some(note.to_owned());
-            let arm = arm.with("address", &server.address).with("port", server.port);
+            let arm =
+                arm.with_setting("address", &server.address).with_setting("port", server.port);
             speak(&hello, |run| Ok(arm.measure(&arm.job(run)?)?.0))
         }
         Err(reason) => {
@@ -83,14 +84,14 @@ struct Server {
 }
 
 impl Server {
-    fn start(over: Over) -> Outcome<Self> {
+    fn start(over: NetworkPath) -> Outcome<Self> {
         let (mut child, address, port) = match over {
-            Over::Loopback => {
+            NetworkPath::Loopback => {
                 let port = free_port()?;
                 (spawn(&mut server(LOOPBACK, port))?, LOOPBACK.to_owned(), port)
             }
-            Over::Veth => {
-                let veth = Veth::of_this_process();
+            NetworkPath::Veth => {
+                let veth = Veth::for_this_process();
                 let arguments = ["iperf3", "--over", "veth", "--become-server", &veth.far];
                 (veth.spawn_beyond(&arguments)?, veth.far, PORT)
             }

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-/// Where the kernel tells of the caches of the first CPU.
+/// The kernel's folder on the caches of the first CPU.
 const CACHES: &str = "/sys/devices/system/cpu/cpu0/cache";
 /// Taken where nothing is told: more than the last cache of most machines.
 const LAST_CACHE_BYTES: u64 = 64 << 20;
@@ -27,14 +27,14 @@ pub(crate) fn affordable_bytes(wanted: u64) -> u64 {
     kib.map_or(wanted, |kib| wanted.min(kib.saturating_mul(1024) / 8))
 }
 
-/// What pages this process may get: `always`, `madvise` (not asked for here) or `never`.
+/// The kind of pages that this process may get: `always`, `madvise` (not asked for here) or `never`.
 pub(crate) fn huge_pages() -> String {
     let path = "/sys/kernel/mm/transparent_hugepage/enabled";
     let text = fs::read_to_string(path).unwrap_or_default();
     let chosen = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
     match chosen {
         Some((chosen, _)) => format!("transparent huge pages: {chosen}"),
-        None => "transparent huge pages: not told".to_owned(),
+        None => "transparent huge pages: unknown".to_owned(),
     }
 }
 

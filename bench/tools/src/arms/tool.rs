@@ -5,6 +5,7 @@ use std::{
     fs,
     path::PathBuf,
     process::{Child, Command, Stdio},
+    sync::LazyLock,
 };
 
 use confide_arm_line::{Hello, Outcome, Report, Run, find_in_path, spawn, speak};
@@ -22,7 +23,7 @@ pub(crate) struct ToolArm {
     count: usize,
     /// Processes that are started side by side, whose figures are added up.
     copies: usize,
-    /// Where results are written for a moment.
+    /// Folder in which results are written for a moment.
     folder: PathBuf,
     settings: BTreeMap<String, String>,
 }
@@ -36,13 +37,7 @@ pub(crate) struct Job {
     marks: Vec<String>,
 }
 
-static WITHOUT_SHAPE: Shape = Shape {
-    command: Vec::new(),
-    figures: BTreeMap::new(),
-    values: BTreeMap::new(),
-    quantiles: None,
-    marks: Vec::new(),
-};
+static WITHOUT_SHAPE: LazyLock<Shape> = LazyLock::new(Shape::default);
 
 impl ToolArm {
     pub(crate) fn new(name: &str, count: usize) -> Outcome<Self> {
@@ -54,7 +49,7 @@ impl ToolArm {
     }
 
     /// Fills a placeholder of the row.
-    pub(crate) fn with(mut self, name: &str, value: impl ToString) -> Self {
+    pub(crate) fn with_setting(mut self, name: &str, value: impl ToString) -> Self {
         self.settings.insert(name.to_owned(), value.to_string());
         self
     }
@@ -95,7 +90,7 @@ impl ToolArm {
     pub(crate) fn job(&self, run: &Run) -> Outcome<Job> {
         let chosen = self.tool.choose.as_deref().filter(|name| !self.settings.contains_key(*name));
         let numbers = self.tool.params.keys().map(String::as_str);
-        run.knows_only(&numbers.chain(chosen).collect::<Vec<_>>())?;
+        run.refuse_unknown_params(&numbers.chain(chosen).collect::<Vec<_>>())?;
         let mut settings = self.settings.clone();
         settings.insert("seed".to_owned(), run.seed.to_string());
         let mut marks = Vec::new();
@@ -111,7 +106,7 @@ impl ToolArm {
             settings.insert(name.to_owned(), run.text(name, default)?);
         }
         let shape = match &self.tool.choose {
-            None => &WITHOUT_SHAPE,
+            None => &*WITHOUT_SHAPE,
             Some(name) => {
                 let wanted = settings.get(name).map(String::as_str).unwrap_or_default();
                 let unknown = || format!("param {name}: {wanted} is not one of those known");
@@ -128,7 +123,7 @@ impl ToolArm {
         let started = (0..self.copies).map(|number| self.start(job, number));
         let started = started.collect::<Outcome<Vec<_>>>()?;
         let outputs = started.into_iter().map(|(child, file)| {
-            // What a copy prints on standard output fits into a pipe.
+            // The standard output of a copy fits into a pipe.
             let output = child.wait_with_output()?;
             let written = fs::read_to_string(&file);
             let _ = fs::remove_file(&file);

@@ -48,7 +48,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         ..Hello::new(format!("triad, {threads} threads"), env!("CARGO_PKG_VERSION"))
     };
     speak(&hello, |run| {
-        run.knows_only(&[])?;
+        run.refuse_unknown_params(&[])?;
         // Each thread touches its own part first, so that it lies near it.
         if parts.is_empty() {
             parts = Part::allocate(threads, elements)?;
