@@ -33,7 +33,7 @@ class ToolFailed(Exception):
 
 def speak(hello, run) -> int:
     """Answers each `run` with what `run(load)` returns: the metrics of the whole run."""
-    say(type="hello", protocol=1, **hello)
+    emit(type="hello", protocol=1, **hello)
     for line in sys.stdin:
         asked = json.loads(line)
         if asked.get("type") == "end":
@@ -47,20 +47,20 @@ def answer(asked, run) -> None:
     number, params = asked["id"], asked.get("params", {})
     unknown = [name for name in params if name not in PARAMS]
     if unknown:
-        say(type="error", id=number, reason=f"unknown param {unknown[0]}: wanted one of {PARAMS}")
+        emit(type="error", id=number, reason=f"unknown param {unknown[0]}: wanted one of {PARAMS}")
         return
     wall, cpu = time.monotonic(), children_cpu_s()
     try:
         metrics = run(Load(asked))
     except (ToolFailed, OSError, ValueError, KeyError, TypeError) as error:
-        say(type="error", id=number, reason=f"{type(error).__name__}: {error}"[:2000])
+        emit(type="error", id=number, reason=f"{type(error).__name__}: {error}"[:2000])
         return
     metrics = {name: value for name, value in metrics.items() if value is not None}
     cpu_s, wall_s = children_cpu_s() - cpu, time.monotonic() - wall
-    say(type="done", id=number, metrics=metrics, cpu_s=cpu_s, wall_s=wall_s)
+    emit(type="done", id=number, metrics=metrics, cpu_s=cpu_s, wall_s=wall_s)
 
 
-def say(**line) -> None:
+def emit(**line) -> None:
     print(json.dumps(line), flush=True)
 
 
@@ -70,7 +70,7 @@ def children_cpu_s():
 
 
 class Load:
-    """What a run asks for."""
+    """The load of one run, from the order of the harness."""
 
     def __init__(self, asked) -> None:
         params = asked.get("params", {})
@@ -148,6 +148,6 @@ def run_tool(command, folder, environment) -> None:
         raise ToolFailed(f"{pathlib.Path(command[0]).name} ended with status {done.returncode}")
 
 
-def beside_python(name):
+def sibling_program(name):
     """A program of the virtual environment whose Python runs this."""
     return pathlib.Path(sys.prefix) / "bin" / name

@@ -3,12 +3,18 @@
 //! An arm says [`Hello`], then answers each [`Run`] with samples and one [`Report`]. Samples are
 //! written after the last measured instant, so that printing is not in what is measured.
 
+mod outcome;
+mod programs;
 mod server;
+pub mod veth;
 
+pub use outcome::{ArmError, Outcome, exit_code, read_file};
+pub use programs::{find_in_path, spawn};
 pub use server::ServerSide;
 
 use std::{
     io::{self, BufRead, BufWriter, Write},
+    ops::RangeInclusive,
     thread,
     time::{Duration, Instant},
 };
@@ -20,23 +26,44 @@ use serde_json::{Map, Value, json};
 /// The version of the protocol spoken here.
 pub const PROTOCOL: u32 = 1;
 
-/// What an arm says once, when all preparation that is not measured is done.
+/// The first line of an arm, written once when all preparation that is not measured is done.
 #[derive(Debug, Serialize)]
 pub struct Hello {
-    /// What this is, for people.
+    /// The arm's name, for people.
     pub arm: String,
     /// Version of the thing measured.
     pub version: String,
     /// Whether evidence, device or delay in its figures is simulated.
     pub simulated: bool,
-    /// Who is protected from whom, computed from what runs.
+    /// Who is protected from whom, as computed from the running configuration.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub guarantee: Option<String>,
     /// Threads that may work at once: the base of client CPU.
     pub threads: usize,
-    /// What a reader must know.
+    /// A note for the reader.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
+    /// Whether an unmeasured run comes first; false where every run starts a process of its own.
+    pub warming: bool,
+    /// Why the arm cannot work on this machine at all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cannot: Option<String>,
+}
+
+impl Hello {
+    /// A hello of one thread without guarantee and note, whose figures are not simulated.
+    pub fn new(arm: impl Into<String>, version: impl Into<String>) -> Self {
+        Self {
+            arm: arm.into(),
+            version: version.into(),
+            simulated: false,
+            guarantee: None,
+            threads: 1,
+            note: None,
+            warming: true,
+            cannot: None,
+        }
+    }
 }
 
 /// One order of the harness.
@@ -48,7 +75,7 @@ pub struct Run {
     #[serde(default)]
     pub seed: u64,
     /// How many requests to make.
-    #[serde(default = "one")]
+    #[serde(default = "default_requests")]
     pub requests: u64,
     /// The block of the plan.
     #[serde(default)]
@@ -58,7 +85,7 @@ pub struct Run {
     pub params: Map<String, Value>,
 }
 
-fn one() -> u64 {
+fn default_requests() -> u64 {
     1
 }
 
@@ -66,37 +93,62 @@ impl Run {
     /// A whole-number param, or `default` when it is absent.
     ///
     /// # Errors
-    /// A text for the harness when the param is there and is no whole number.
-    pub fn number(&self, name: &str, default: u64) -> Result<u64, String> {
-        match self.params.get(name) {
-            None => Ok(default),
-            Some(value) => value
-                .as_u64()
-                .ok_or_else(|| format!("param {name}: wanted a whole number, got {value}")),
+    /// When the param is present and is no whole number.
+    pub fn number(&self, name: &str, default: u64) -> Outcome<u64> {
+        let Some(value) = self.params.get(name) else { return Ok(default) };
+        let wrong = || format!("param {name}: wanted a whole number, got {value}").into();
+        value.as_u64().ok_or_else(wrong)
+    }
+
+    /// A whole-number param within `limits`, or `default` when it is absent.
+    ///
+    /// # Errors
+    /// When the param is present and is no whole number, or lies outside the limits.
+    pub fn number_within(
+        &self,
+        name: &str,
+        default: u64,
+        limits: RangeInclusive<u64>,
+    ) -> Outcome<u64> {
+        let number = self.number(name, default)?;
+        if limits.contains(&number) {
+            return Ok(number);
         }
+        let (least, most) = limits.into_inner();
+        Err(format!("param {name}: wanted {least} to {most}, got {number}").into())
     }
 
     /// A text param, or `default` when it is absent.
     ///
     /// # Errors
-    /// A text for the harness when the param is there and is no text.
-    pub fn text(&self, name: &str, default: &str) -> Result<String, String> {
+    /// When the param is present and is no text.
+    pub fn text(&self, name: &str, default: &str) -> Outcome<String> {
         match self.params.get(name) {
             None => Ok(default.to_string()),
             Some(Value::String(text)) => Ok(text.clone()),
-            Some(value) => Err(format!("param {name}: wanted text, got {value}")),
+            Some(value) => Err(format!("param {name}: wanted text, got {value}").into()),
         }
     }
 
     /// Refuses params outside `known`: silence would measure something else than was asked.
     ///
     /// # Errors
-    /// A text that names the first unknown param.
-    pub fn knows_only(&self, known: &[&str]) -> Result<(), String> {
+    /// When there is an unknown param; the first one is named.
+    pub fn refuse_unknown_params(&self, known: &[&str]) -> Outcome {
         match self.params.keys().find(|name| !known.contains(&name.as_str())) {
             None => Ok(()),
-            Some(name) => Err(format!("unknown param {name}: wanted one of {known:?}")),
+            Some(name) => Err(format!("unknown param {name}: wanted one of {known:?}").into()),
         }
+    }
+
+    /// Makes the run's samples one after the other, within one stopwatch.
+    ///
+    /// # Errors
+    /// The first failure of a sample.
+    pub fn measure_each(&self, mut sample: impl FnMut(u64) -> Outcome<Sample>) -> Outcome<Report> {
+        let watch = Stopwatch::start();
+        let samples = (0..self.requests).map(&mut sample).collect::<Outcome<_>>()?;
+        Ok(Report { samples, ..watch.report() })
     }
 }
 
@@ -105,7 +157,7 @@ impl Run {
 pub struct Sample {
     /// Named figures.
     pub metrics: Map<String, Value>,
-    /// What came out; the harness compares it with the reference arm's.
+    /// The answer; the harness compares it with the reference arm's.
     #[serde(skip_serializing_if = "Value::is_null")]
     pub answer: Value,
     /// Round trips before the first application byte, TCP's included.
@@ -119,7 +171,21 @@ pub struct Sample {
     pub error: Option<String>,
 }
 
-/// What a run gave.
+impl Sample {
+    /// A sample with these figures.
+    pub fn new<const N: usize>(figures: [(&str, f64); N]) -> Self {
+        let mut sample = Self::default();
+        figures.into_iter().for_each(|(name, value)| sample.set(name, value));
+        sample
+    }
+
+    /// Adds a figure.
+    pub fn set(&mut self, name: &str, value: f64) {
+        self.metrics.insert(name.into(), json!(value));
+    }
+}
+
+/// The answer to a run.
 #[derive(Debug, Default)]
 pub struct Report {
     /// One per request, or none where only a rate makes sense.
@@ -134,26 +200,28 @@ pub struct Report {
     pub cpu_s: f64,
     /// A floor measured next to the run: name, metric, value in the unit of that metric.
     pub floor: Option<(String, String, f64)>,
-    /// What a reader of these figures must know: stands beside every row that rests on this run.
+    /// Marks that stand next to every row that rests on this run.
     pub marks: Vec<String>,
     /// Why the figures of this run may not be used, by a rule of the arm's own.
     pub void: Option<String>,
-    /// What a reader must know of the arm, when only known after the work.
+    /// A note on the arm that is only known after the work.
     pub note: Option<String>,
     /// Peak memory of a child that has ended: nobody else can tell it.
     pub peak_memory_bytes: Option<u64>,
 }
 
+impl Report {
+    /// Adds a figure of the whole run.
+    pub fn set(&mut self, name: &str, value: f64) {
+        self.metrics.insert(name.into(), json!(value));
+    }
+}
+
 /// Speaks the protocol on standard input and output until the harness ends it.
-///
-/// `hello` is a [`Hello`], or something that is serialized as one with more fields.
 ///
 /// # Errors
 /// When standard input or output fails.
-pub fn speak(
-    hello: &impl Serialize,
-    mut work: impl FnMut(&Run) -> Result<Report, String>,
-) -> io::Result<()> {
+pub fn speak(hello: &Hello, mut work: impl FnMut(&Run) -> Outcome<Report>) -> Outcome {
     let mut out = BufWriter::new(io::stdout().lock());
     write_line(&mut out, "hello", serde_json::to_value(hello)?, |line| {
         line.insert("protocol".into(), PROTOCOL.into());
@@ -165,13 +233,16 @@ pub fn speak(
         }
         let id = line["id"].clone();
         let answer = serde_json::from_value::<Run>(line)
-            .map_err(|error| format!("cannot read the order: {error}"))
+            .map_err(|error| format!("cannot read the order: {error}").into())
             .and_then(|run| work(&run));
         match answer {
             Ok(report) => write_report(&mut out, &id, report)?,
-            Err(reason) => write_line(&mut out, "error", json!({ "reason": reason }), |line| {
-                line.insert("id".into(), id);
-            })?,
+            Err(error) => {
+                let reason = json!({ "reason": error.to_string() });
+                write_line(&mut out, "error", reason, |line| {
+                    line.insert("id".into(), id);
+                })?;
+            }
         }
     }
     Ok(())
@@ -235,14 +306,14 @@ pub fn repeat_in_threads<T: Send>(
     run: &Run,
     verb: &str,
     workers: u64,
-    work: impl Fn() -> Result<T, String> + Sync,
+    work: impl Fn() -> Outcome<T> + Sync,
     answer: impl FnOnce(usize, T) -> Value,
-) -> Result<Report, String> {
+) -> Outcome<Report> {
     if workers == 0 || workers > WORKERS_MAX || run.requests == 0 {
-        return Err(format!("wanted 1 to {WORKERS_MAX} workers and at least one request"));
+        return Err(format!("wanted 1 to {WORKERS_MAX} workers and at least one request").into());
     }
     let watch = Stopwatch::start();
-    let outcomes: Vec<Outcome<T>> = thread::scope(|scope| {
+    let outcomes: Vec<Outcome<Repetitions<T>>> = thread::scope(|scope| {
         let threads: Vec<_> =
             (0..workers).map(|_| scope.spawn(|| repeat(run.requests, &work))).collect();
         threads
@@ -250,40 +321,42 @@ pub fn repeat_in_threads<T: Send>(
             .map(|thread| thread.join().unwrap_or_else(|_| Err("a worker died".into())))
             .collect()
     });
-    let (wall_s, cpu_s) = watch.stop();
+    let mut report = watch.report();
     let (mut times_ms, mut last) = (Vec::new(), None);
     for outcome in outcomes {
-        let (times, seen) = outcome?;
-        times_ms.extend(times);
-        last = seen;
+        let done = outcome?;
+        times_ms.extend(done.times_ms);
+        last = done.last;
     }
     let count = times_ms.len();
-    let mut report = Report { wall_s, cpu_s, ..Report::default() };
     report.answer = last.map_or(Value::Null, |last| answer(count, last));
-    let metrics = &mut report.metrics;
-    let mean = times_ms.iter().sum::<f64>() / count as f64;
-    metrics.insert("rate_per_s".into(), json!(count as f64 / wall_s));
-    metrics.insert(format!("{verb}_mean_ms"), json!(mean));
-    metrics.insert(format!("{verb}_p50_ms"), json!(nearest_rank(&mut times_ms, 0.5)));
-    metrics.insert(format!("cpu_ms_per_{verb}"), json!(cpu_s * 1e3 / count as f64));
+    let mean_ms = times_ms.iter().sum::<f64>() / count as f64;
+    report.set("rate_per_s", count as f64 / report.wall_s);
+    report.set(&format!("{verb}_mean_ms"), mean_ms);
+    report.set(&format!("{verb}_p50_ms"), nearest_rank(&mut times_ms, 0.5));
+    report.set(&format!("cpu_ms_per_{verb}"), report.cpu_s * 1e3 / count as f64);
     Ok(report)
 }
 
 /// More threads than this measure the scheduler of this machine and nothing else.
 const WORKERS_MAX: u64 = 1024;
 
-/// One worker's times in ms and what its last repetition gave, or why one failed.
-type Outcome<T> = Result<(Vec<f64>, Option<T>), String>;
+/// The repetitions of one worker.
+struct Repetitions<T> {
+    times_ms: Vec<f64>,
+    /// The result of the last repetition.
+    last: Option<T>,
+}
 
-fn repeat<T>(requests: u64, work: &(impl Fn() -> Result<T, String> + Sync)) -> Outcome<T> {
-    let (mut times_ms, mut last) = (Vec::new(), None);
+fn repeat<T>(requests: u64, work: &(impl Fn() -> Outcome<T> + Sync)) -> Outcome<Repetitions<T>> {
+    let mut done = Repetitions { times_ms: Vec::new(), last: None };
     for _ in 0..requests {
         let start = Instant::now();
-        let seen = work()?;
-        times_ms.push(start.elapsed().as_secs_f64() * 1e3);
-        last = Some(seen);
+        let result = work()?;
+        done.times_ms.push(start.elapsed().as_secs_f64() * 1e3);
+        done.last = Some(result);
     }
-    Ok((times_ms, last))
+    Ok(done)
 }
 
 /// Wall clock and CPU seconds of this process since it was started.
@@ -298,10 +371,12 @@ impl Stopwatch {
         Self { cpu: process_cpu(), wall: Instant::now() }
     }
 
-    /// Wall seconds and CPU seconds (user and system, all threads) since the start.
-    pub fn stop(&self) -> (f64, f64) {
+    /// A report with the wall seconds and the CPU seconds (user and system, all threads) since the
+    /// start.
+    pub fn report(&self) -> Report {
         let wall = self.wall.elapsed();
-        (wall.as_secs_f64(), process_cpu().saturating_sub(self.cpu).as_secs_f64())
+        let cpu = process_cpu().saturating_sub(self.cpu);
+        Report { wall_s: wall.as_secs_f64(), cpu_s: cpu.as_secs_f64(), ..Report::default() }
     }
 }
 
@@ -334,8 +409,9 @@ mod tests {
     fn an_unknown_param_is_named() {
         let run: Run =
             serde_json::from_str(r#"{"type":"run","id":1,"params":{"colour":3}}"#).expect("a run");
-        assert!(run.knows_only(&["tokens"]).is_err());
-        assert_eq!(run.number("colour", 0), Ok(3));
+        assert!(run.refuse_unknown_params(&["tokens"]).is_err());
+        assert_eq!(run.number("colour", 0).ok(), Some(3));
+        assert!(run.number_within("colour", 1, 4..=9).is_err());
         assert!(run.text("colour", "").is_err());
     }
 }

@@ -49,19 +49,19 @@ impl ServerSide {
         for pid in &self.pids {
             for thread in threads(*pid)? {
                 // A thread may end between the listing and the call.
-                let _ = sched_setaffinity(Pid::from_raw(thread), &only(cores.server));
+                let _ = sched_setaffinity(Pid::from_raw(thread), &cpu_set(cores.server));
             }
         }
-        Ok(sched_setaffinity(None, &only(cores.client))?)
+        Ok(sched_setaffinity(None, &cpu_set(cores.client))?)
     }
 
     /// Runs `work` on the server's core while the server is idle: a floor of the same core.
-    pub fn on_its_core<T>(&self, work: impl FnOnce() -> T) -> T {
+    pub fn run_on_server_core<T>(&self, work: impl FnOnce() -> T) -> T {
         let Some(cores) = self.cores else { return work() };
-        let moved = sched_setaffinity(None, &only(cores.server)).is_ok();
+        let moved = sched_setaffinity(None, &cpu_set(cores.server)).is_ok();
         let outcome = work();
         if moved {
-            let _ = sched_setaffinity(None, &only(cores.client));
+            let _ = sched_setaffinity(None, &cpu_set(cores.client));
         }
         outcome
     }
@@ -95,7 +95,7 @@ impl ServerSide {
     }
 }
 
-fn only(cpu: usize) -> CpuSet {
+fn cpu_set(cpu: usize) -> CpuSet {
     let mut set = CpuSet::new();
     set.set(cpu);
     set

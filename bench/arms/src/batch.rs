@@ -7,10 +7,12 @@
 
 use std::{
     sync::Arc,
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant},
 };
 
-use confide_arm_line::{Hello, Report, Run, Sample, Stopwatch, speak};
+use crate::clock::unix_now;
+use crate::version::VERSION;
+use confide_arm_line::{ArmError, Hello, Outcome, Report, Run, Sample, speak};
 use confide_channel::{
     BatchLimits, Batched, Batcher, Binding, Client, ClientOptions, Server, ServerOptions,
 };
@@ -18,8 +20,6 @@ use confide_evidence::{Appraise, Presented, ReportData};
 use confide_fake_attester::{FakeAttester, Mode, Options, Tee};
 use serde_json::json;
 use tokio::{runtime::Runtime, task::JoinSet};
-
-use crate::Outcome;
 
 /// The channel's own bound on a batch.
 const SESSIONS_MAX: u64 = 1024;
@@ -45,14 +45,12 @@ pub(crate) fn run(args: Args) -> Outcome {
     let arm = BatchArm::new(&args)?;
     let unit = if args.handshakes { "TLS sessions in memory" } else { "session binders" };
     let hello = Hello {
-        arm: format!("{unit}, {}", args.mode),
-        version: format!("confide {}", env!("CARGO_PKG_VERSION")),
         simulated: true,
-        guarantee: None,
         threads: std::thread::available_parallelism().map_or(1, usize::from),
         note: Some("simulated: 39 ms a quote is the published figure of one device".into()),
+        ..Hello::new(format!("{unit}, {}", args.mode), VERSION)
     };
-    speak(&hello, |order| arm.answer(order)).map_err(|error| error.to_string())
+    speak(&hello, |order| arm.answer(order))
 }
 
 struct BatchArm {
@@ -60,7 +58,7 @@ struct BatchArm {
     /// Whether each session gets a quote of its own.
     apart: bool,
     runtime: Runtime,
-    tls: Option<(Arc<Client<Bound>>, Arc<Server>)>,
+    tls: Option<(Arc<Client<ReportDataCheck>>, Arc<Server>)>,
 }
 
 impl BatchArm {
@@ -68,57 +66,51 @@ impl BatchArm {
         let issued_at = unix_now();
         let mode = Mode::Device;
         let options = Options { seed: [7; 32], tee: Tee::Tdx, debug: false, issued_at, mode };
-        let attester = FakeAttester::new(options).map_err(|error| error.to_string())?;
+        let attester = FakeAttester::new(options)?;
         let attester = Arc::new(attester);
         let defaults = BatchLimits { wait: WAIT, ..BatchLimits::default() };
         let limits = match args.mode.as_str() {
             "together" => defaults,
             "window" => BatchLimits { window: Duration::from_millis(2), ..defaults },
             "apart" => BatchLimits { sessions: 1, ..defaults },
-            other => return Err(format!("--mode {other}: wanted together, window or apart")),
+            other => return Err(format!("--mode {other}: wanted together, window or apart").into()),
         };
         let batcher = Batcher::with_limits(attester.clone(), limits);
-        let batcher = batcher.map_err(|error| error.to_string())?;
-        let tls = match args.handshakes {
-            true => Some(ends(attester, &batcher).map_err(|error| error.to_string())?),
-            false => None,
-        };
-        let runtime = Runtime::new().map_err(|error| error.to_string())?;
+        let batcher = batcher?;
+        let tls = if args.handshakes { Some(make_ends(attester, &batcher)?) } else { None };
+        let runtime = Runtime::new()?;
         Ok(Self { batcher, apart: args.mode == "apart", runtime, tls })
     }
 
     fn answer(&self, order: &Run) -> Outcome<Report> {
-        order.knows_only(&["sessions"])?;
-        let sessions = order.number("sessions", 1)?;
-        if sessions == 0 || sessions > SESSIONS_MAX {
-            return Err(format!("param sessions: wanted 1 to {SESSIONS_MAX}, got {sessions}"));
-        }
-        let watch = Stopwatch::start();
-        let mut report = Report::default();
+        order.refuse_unknown_params(&["sessions"])?;
+        let sessions = order.number_within("sessions", 1, 1..=SESSIONS_MAX)?;
         let mut bursts_s = 0.0;
-        for burst in 0..order.requests {
+        let mut report = order.measure_each(|burst| {
             let before = self.batcher.counts().quotes;
-            let (took, failed) = match &self.tls {
-                Some((client, server)) => self.runtime.block_on(shake(client, server, sessions)),
+            let (took, failure) = match &self.tls {
+                Some((client, server)) => {
+                    self.runtime.block_on(open_sessions(client, server, sessions))
+                }
                 None => self.bind(order.seed, burst, sessions),
             };
             bursts_s += took.as_secs_f64();
             let quotes = self.batcher.counts().quotes - before;
-            let mut sample = Sample { error: failed, ..Sample::default() };
-            sample.metrics.insert("all_bound_ms".into(), json!(took.as_secs_f64() * 1e3));
-            let share = sessions as f64 / quotes.max(1) as f64;
-            sample.metrics.insert("sessions_per_quote_ratio".into(), json!(share));
-            report.samples.push(sample);
-        }
+            let mut sample = Sample::new([
+                ("all_bound_ms", took.as_secs_f64() * 1e3),
+                ("sessions_per_quote_ratio", sessions as f64 / quotes.max(1) as f64),
+            ]);
+            sample.error = failure;
+            Ok(sample)
+        })?;
         let bound = sessions * order.requests;
         report.answer = json!({ "bound": bound });
         // Over the bursts alone: what lies between them is checking.
-        report.metrics.insert("rate_per_s".into(), json!(bound as f64 / bursts_s));
-        (report.wall_s, report.cpu_s) = watch.stop();
+        report.set("rate_per_s", bound as f64 / bursts_s);
         Ok(report)
     }
 
-    /// One burst of binders, and why one of them is not bound, if so.
+    /// One burst of binders: its time, and the reason why one of them is not bound.
     fn bind(&self, seed: u64, burst: u64, sessions: u64) -> (Duration, Option<String>) {
         let binders: Vec<ReportData> = (0..sessions).map(|n| binder(seed, burst, n)).collect();
         let began = Instant::now();
@@ -132,11 +124,9 @@ impl BatchArm {
             shares
         });
         let took = began.elapsed();
-        let bound = binders.iter().zip(shares).try_for_each(|(binder, share)| {
-            let share = share.map_err(|error| error.to_string())?;
-            self.check(binder, &share.map_err(|error| error.to_string())?)
-        });
-        (took, bound.err())
+        let bound =
+            binders.iter().zip(shares).try_for_each(|(binder, share)| self.check(binder, &share??));
+        (took, bound.err().map(|error: ArmError| error.to_string()))
     }
 
     fn check(&self, binder: &ReportData, share: &Batched) -> Outcome {
@@ -144,16 +134,16 @@ impl BatchArm {
         if self.apart && share.path.is_some() {
             return Err("a session apart has a path".into());
         }
-        match share.quote.windows(64).any(|window| window == signed.0) {
-            true => Ok(()),
-            false => Err("the path does not lead to the quote's report data".into()),
+        if !share.quote.windows(64).any(|window| window == signed.0) {
+            return Err("the path does not lead to the quote's report data".into());
         }
+        Ok(())
     }
 }
 
 /// One burst of TLS sessions: from the first byte to the last appraised evidence.
-async fn shake(
-    client: &Arc<Client<Bound>>,
+async fn open_sessions(
+    client: &Arc<Client<ReportDataCheck>>,
     server: &Arc<Server>,
     sessions: u64,
 ) -> (Duration, Option<String>) {
@@ -177,36 +167,36 @@ async fn shake(
 }
 
 /// Accepts a quote that holds the expected report data: what is timed here is the attesting end.
-struct Bound;
+struct ReportDataCheck;
 
 #[derive(Debug)]
-struct NotBound;
+struct ReportDataMismatch;
 
-impl std::fmt::Display for NotBound {
+impl std::fmt::Display for ReportDataMismatch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("the quote does not hold the expected report data")
     }
 }
 
-impl std::error::Error for NotBound {}
+impl std::error::Error for ReportDataMismatch {}
 
-impl Appraise for Bound {
+impl Appraise for ReportDataCheck {
     type Appraised = ();
-    type Rejection = NotBound;
+    type Rejection = ReportDataMismatch;
 
-    fn appraise(&self, presented: &Presented<'_>) -> Result<(), NotBound> {
+    fn appraise(&self, presented: &Presented<'_>) -> Result<(), ReportDataMismatch> {
         let wanted = presented.expected_report_data.0;
         let holds = presented.quote.windows(64).any(|window| window == wanted);
-        if holds { Ok(()) } else { Err(NotBound) }
+        if holds { Ok(()) } else { Err(ReportDataMismatch) }
     }
 }
 
-type Ends = (Arc<Client<Bound>>, Arc<Server>);
+type Endpoints = (Arc<Client<ReportDataCheck>>, Arc<Server>);
 
-fn ends(
+fn make_ends(
     attester: Arc<FakeAttester>,
     batcher: &Batcher,
-) -> Result<Ends, confide_channel::ChannelError> {
+) -> Result<Endpoints, confide_channel::ChannelError> {
     let options = ServerOptions {
         binding: Binding::Session,
         config_digest: [0; 32],
@@ -217,7 +207,7 @@ fn ends(
     };
     let server = Server::new(options, Some(attester), unix_now)?.batched_by(batcher.clone())?;
     let options = ClientOptions { binding: Binding::Session, deadline: WAIT };
-    Ok((Arc::new(Client::new(options, Arc::new(Bound))?), Arc::new(server)))
+    Ok((Arc::new(Client::new(options, Arc::new(ReportDataCheck))?), Arc::new(server)))
 }
 
 fn binder(seed: u64, burst: u64, number: u64) -> ReportData {
@@ -226,8 +216,4 @@ fn binder(seed: u64, burst: u64, number: u64) -> ReportData {
         binder.0[at * 8..(at + 1) * 8].copy_from_slice(&part.to_le_bytes());
     }
     binder
-}
-
-fn unix_now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs())
 }

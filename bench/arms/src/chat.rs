@@ -7,22 +7,20 @@ use std::{
     cell::Cell,
     path::PathBuf,
     sync::Arc,
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant},
 };
 
-use confide_arm_line::{Hello, Report, Run, Sample, Stopwatch, speak};
+use confide_arm_line::{
+    ArmError, Hello, Outcome, Report, Run, Sample, Stopwatch, read_file, speak,
+};
 use confide_channel::Binding;
-use confide_client::{Connector, Endpoint, Limits, PolicyAppraiser, with_causes};
-use confide_evidence::pem::decode_chain;
-use confide_verifier::Policy;
+use confide_client::{Connector, Endpoint, Limits, with_causes};
 use serde_json::json;
 use tokio::runtime::{Builder, Runtime};
 
-use crate::{
-    Outcome,
-    conversation::{Link, Order, converse},
-    read,
-};
+use crate::conversation::{Link, Order, converse};
+use crate::version::VERSION;
+use crate::{clock::unix_now, trust::ChannelArgs};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -30,44 +28,30 @@ pub(crate) struct Args {
     /// HTTP to a `confide connect`, which does the rest.
     #[arg(long)]
     mode: String,
-    /// The server, HOST:PORT.
-    #[arg(long)]
-    server: String,
-    /// The certificate that `tls` trusts (PEM).
-    #[arg(long)]
-    root: Option<PathBuf>,
-    /// The policy of attested modes.
-    #[arg(long)]
-    policy: Option<PathBuf>,
+    #[command(flatten)]
+    channel: ChannelArgs,
     /// Collateral to use instead of what the server staples.
     #[arg(long)]
     collateral: Option<PathBuf>,
-    /// A tunnel, ws://HOST:PORT.
-    #[arg(long)]
-    via: Option<String>,
     /// The model to name in requests.
     #[arg(long, default_value = "sim")]
     model: String,
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
-    let runtime =
-        Builder::new_current_thread().enable_all().build().map_err(|error| error.to_string())?;
-    let door = Dialler::new(&args)?;
-    let first = runtime.block_on(door.open())?;
-    let tunnel = if args.via.is_some() { ", through the tunnel" } else { "" };
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let dialler = Dialler::new(&args)?;
+    let first = runtime.block_on(dialler.open())?;
+    let tunnel = args.channel.describe_tunnel();
     let hello = Hello {
-        arm: format!("confide-arm chat, {}{tunnel}", args.mode),
-        version: format!("confide {}", env!("CARGO_PKG_VERSION")),
         simulated: first.simulated,
         guarantee: Some(first.guarantee.clone()),
-        threads: 1,
         note: Some("collateral is stapled by the server or read from a file: never fetched".into()),
+        ..Hello::new(format!("confide-arm chat, {}{tunnel}", args.mode), VERSION)
     };
     drop(first);
     let warm = Cell::new(false);
-    speak(&hello, |order| chat(&runtime, &door, &args.model, &warm, order))
-        .map_err(|error| error.to_string())
+    speak(&hello, |order| chat(&runtime, &dialler, &args.model, &warm, order))
 }
 
 /// How connections are opened.
@@ -80,28 +64,30 @@ enum Dialler {
 impl Dialler {
     fn new(args: &Args) -> Outcome<Self> {
         let limits = Limits::default();
-        let endpoint = || {
-            Endpoint::parse(&format!("https://{}", args.server)).map_err(|error| error.to_string())
-        };
+        let endpoint = || Endpoint::parse(&format!("https://{}", args.channel.server));
         let attested = |binding| {
-            let appraiser = Arc::new(appraiser(args)?);
-            Connector::attested(endpoint()?, args.via.clone(), binding, appraiser, limits)
-                .map_err(|error| error.to_string())
+            let collateral = args.collateral.as_deref().map(read_file).transpose()?;
+            let appraiser = Arc::new(args.channel.open_appraiser(collateral.as_deref())?);
+            Ok::<_, ArmError>(Connector::attested(
+                endpoint()?,
+                args.channel.via.clone(),
+                binding,
+                appraiser,
+                limits,
+            )?)
         };
         let connector = match args.mode.as_str() {
-            "loopback" => return Ok(Self::Loopback(args.server.clone())),
+            "loopback" => return Ok(Self::Loopback(args.channel.server.clone())),
             "key" => attested(Binding::Key)?,
             "session" => attested(Binding::Session)?,
             "tls" => {
-                let path = args.root.as_ref().ok_or("--mode tls needs --root FILE")?;
-                let root =
-                    decode_chain("--root", &read(path)?).map_err(|error| error.to_string())?;
-                let root = root.first().ok_or("--root: no certificate in the file")?;
-                let via = args.via.clone();
-                Connector::dangerous_plain_tls(endpoint()?, via, root, unix_now, limits)
-                    .map_err(|error| error.to_string())?
+                let root = args.channel.read_root()?;
+                let via = args.channel.via.clone();
+                Connector::dangerous_plain_tls(endpoint()?, via, &root, unix_now, limits)?
             }
-            other => return Err(format!("--mode {other}: wanted tls, key, session or loopback")),
+            other => {
+                return Err(format!("--mode {other}: wanted tls, key, session or loopback").into());
+            }
         };
         Ok(Self::Channel(Box::new(connector)))
     }
@@ -110,22 +96,11 @@ impl Dialler {
         match self {
             Self::Loopback(address) => Link::plain(address).await,
             Self::Channel(connector) => {
-                connector.connect().await.map(Link::from).map_err(|error| with_causes(&error))
+                let connection = connector.connect().await;
+                Ok(connection.map_err(|error| with_causes(&error))?.into())
             }
         }
     }
-}
-
-fn appraiser(args: &Args) -> Outcome<PolicyAppraiser> {
-    let path = args.policy.as_ref().ok_or("attested modes need --policy FILE")?;
-    let text = String::from_utf8(read(path)?).map_err(|error| error.to_string())?;
-    let policy = Policy::from_toml(&text).map_err(|error| error.to_string())?;
-    let collateral = args.collateral.as_ref().map(|path| read(path)).transpose()?;
-    PolicyAppraiser::new(policy, collateral.as_deref(), unix_now).map_err(|e| with_causes(&e))
-}
-
-fn unix_now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 const KNOWN: &[&str] = &["delay_ms", "rate_per_s", "session", "sessions", "tokens"];
@@ -139,12 +114,12 @@ const TOKENS_MAX: u64 = 100_000;
 
 fn chat(
     runtime: &Runtime,
-    door: &Dialler,
+    dialler: &Dialler,
     model: &str,
     warm: &Cell<bool>,
     run: &Run,
 ) -> Outcome<Report> {
-    run.knows_only(KNOWN)?;
+    run.refuse_unknown_params(KNOWN)?;
     let order = Order {
         tokens: run.number("tokens", 200)?.clamp(1, TOKENS_MAX),
         seed: run.seed,
@@ -154,7 +129,7 @@ fn chat(
     let kept = match run.text("session", "new")?.as_str() {
         "kept" => true,
         "new" => false,
-        other => return Err(format!("param session: wanted new or kept, got {other}")),
+        other => return Err(format!("param session: wanted new or kept, got {other}").into()),
     };
     // A connection has luck of its own (which threads serve it) that lasts as long as it does.
     let per_session = run.requests.div_ceil(run.number("sessions", 1)?.max(1)).max(1);
@@ -167,23 +142,23 @@ fn chat(
             // The first request of a kept session opens the connection; it is not measured.
             if kept && number % per_session == 0 {
                 drop(link.take());
-                let mut opened = door.open().await?;
+                let mut opened = dialler.open().await?;
                 let unmeasured = if warm.replace(true) { UNMEASURED } else { WARM_UP };
                 for _ in 0..unmeasured {
                     converse(&mut opened, &order, number, Instant::now()).await?;
                 }
                 link = Some(opened);
             }
-            let due = match rate > 0.0 {
-                true => wait_until(start + Duration::from_secs_f64(number as f64 / rate)),
-                false => Instant::now(),
+            let due = if rate > 0.0 {
+                wait_until(start + Duration::from_secs_f64(number as f64 / rate))
+            } else {
+                Instant::now()
             };
-            let mut sample = request(door, &mut link, kept, &order, number, due).await;
+            let mut sample = request(dialler, &mut link, kept, &order, number, due).await;
             sample.at_s = Some((due - start).as_secs_f64());
             samples.push(sample);
         }
-        let (wall_s, cpu_s) = watch.stop();
-        Ok(Report { samples, wall_s, cpu_s, ..Report::default() })
+        Ok(Report { samples, ..watch.report() })
     })
 }
 
@@ -196,7 +171,7 @@ fn wait_until(due: Instant) -> Instant {
 
 /// One measured request; a failure is a sample that says so. `kept` is the link of a kept session.
 async fn request(
-    door: &Dialler,
+    dialler: &Dialler,
     kept_link: &mut Option<Link>,
     kept: bool,
     order: &Order,
@@ -205,7 +180,7 @@ async fn request(
 ) -> Sample {
     let link = match kept_link.take() {
         Some(link) => Ok(link),
-        None => door.open().await,
+        None => dialler.open().await,
     };
     let connect = due.elapsed();
     let mut sample = Sample::default();
@@ -214,34 +189,32 @@ async fn request(
         Ok(mut link) => {
             if !kept {
                 sample.round_trips = Some(link.round_trips);
-                let metrics = &mut sample.metrics;
-                metrics.insert("connect_ms".into(), json!(connect.as_secs_f64() * 1e3));
-                metrics.insert("handshake_ms".into(), json!(link.handshake_ms));
-                metrics.insert("quote_ms".into(), json!(link.quote_ms));
-                metrics.insert("collateral_ms".into(), json!(link.collateral_ms));
-                metrics.insert("appraisal_ms".into(), json!(link.appraisal_ms));
+                sample.set("connect_ms", connect.as_secs_f64() * 1e3);
+                sample.set("handshake_ms", link.handshake_ms);
+                sample.set("quote_ms", link.quote_ms);
+                sample.set("collateral_ms", link.collateral_ms);
+                sample.set("appraisal_ms", link.appraisal_ms);
             } else {
                 sample.round_trips = Some(0);
             }
-            let told = converse(&mut link, order, number, due).await;
+            let result = converse(&mut link, order, number, due).await;
             if kept {
                 *kept_link = Some(link);
             }
-            told
+            result
         }
     };
     match outcome {
-        Err(error) => sample.error = Some(error),
-        Ok(told) => {
-            let (ttft_s, total_s) = (told.first.as_secs_f64(), told.total.as_secs_f64());
+        Err(error) => sample.error = Some(error.to_string()),
+        Ok(result) => {
+            let (ttft_s, total_s) = (result.first.as_secs_f64(), result.total.as_secs_f64());
             let generating_s = (total_s - ttft_s).max(1e-9);
-            let metrics = &mut sample.metrics;
-            metrics.insert("ttft_ms".into(), json!(ttft_s * 1e3));
-            metrics.insert("total_ms".into(), json!(total_s * 1e3));
-            metrics.insert("effective_tokens_per_s".into(), json!(told.tokens as f64 / total_s));
-            let after_first = told.tokens.saturating_sub(1) as f64;
-            metrics.insert("generation_tokens_per_s".into(), json!(after_first / generating_s));
-            sample.answer = json!({ "tokens": told.tokens, "text_sha256": told.text_sha256 });
+            sample.set("ttft_ms", ttft_s * 1e3);
+            sample.set("total_ms", total_s * 1e3);
+            sample.set("effective_tokens_per_s", result.tokens as f64 / total_s);
+            let after_first = result.tokens.saturating_sub(1) as f64;
+            sample.set("generation_tokens_per_s", after_first / generating_s);
+            sample.answer = json!({ "tokens": result.tokens, "text_sha256": result.text_sha256 });
         }
     }
     sample

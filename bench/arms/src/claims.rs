@@ -1,25 +1,25 @@
 //! `confide-arm claim`: one statement about a TLS session, shown or proved, by one means.
 //!
-//! Every way answers the same question of whoever checks; what it hides differs and is told as the
-//! arm's guarantee. What a way does ahead of time, before a statement is asked for (a commitment, a
+//! Every means answers the same question of the party that checks; what it hides differs and is the
+//! arm's guarantee. What it does ahead of time, before a statement is asked for (a commitment, a
 //! circuit's keys), is not in `prove_ms`.
 
 mod bytes;
 #[cfg(feature = "circuits")]
 mod circuit;
+mod method;
 mod number;
 mod signature;
 
 use std::time::Instant;
 
+use self::method::ClaimMethod;
+use crate::version::VERSION;
 use clap::ValueEnum;
-use confide_arm_line::{Hello, Report, Run, Sample, Stopwatch, speak};
-use serde::Serialize;
-use serde_json::{Map, json};
+use confide_arm_line::{Hello, Outcome, Report, Run, Sample, speak};
+use serde_json::json;
 
-use crate::Outcome;
-
-/// What is claimed.
+/// The statement that is claimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Statement {
     /// A key signed a text: RSA-2048, PKCS#1 v1.5, SHA-256.
@@ -36,10 +36,10 @@ enum Statement {
     Contains,
 }
 
-/// By what means.
+/// The means by which it is claimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum By {
-    /// What is claimed is shown, and checked as it is.
+enum Means {
+    /// The claimed value is shown and checked directly.
     Native,
     /// A sigma protocol.
     Sigma,
@@ -51,120 +51,81 @@ enum By {
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// What is claimed.
+    /// The statement that is claimed.
     #[arg(long, value_enum)]
     statement: Statement,
-    /// By what means.
+    /// The means by which it is claimed.
     #[arg(long, value_enum)]
-    by: By,
-}
-
-/// One way to make a claim and to check it.
-trait ClaimMethod {
-    /// What the claim hides from whoever checks it, and what it shows.
-    fn hides(&self) -> &'static str;
-    /// Makes the claim; gives the bytes that are sent. `None` where there is nothing to make.
-    fn prove(&mut self) -> Outcome<Option<usize>>;
-    /// Checks what was made, or shown.
-    fn check(&mut self) -> Outcome;
-    /// The bytes that are sent where nothing has to be made.
-    fn shown_bytes(&self) -> usize {
-        0
-    }
-    /// How often each is repeated in a sample, so that the clock is not what is read.
-    fn repeats(&self) -> u32 {
-        16
-    }
-}
-
-/// A hello that may say that this program was built without what the arm needs.
-#[derive(Serialize)]
-struct ClaimHello {
-    #[serde(flatten)]
-    hello: Hello,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    cannot: Option<String>,
+    by: Means,
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
-    let way = way(args.statement, args.by);
-    let (mut way, cannot) = match way {
-        Ok(way) => (Some(way), None),
-        Err(reason) => (None, Some(reason)),
-    };
-    let hello = ClaimHello {
-        hello: Hello {
-            arm: format!("{:?} by {:?}", args.statement, args.by).to_lowercase(),
-            version: format!("confide {}", env!("CARGO_PKG_VERSION")),
-            simulated: false,
-            guarantee: way.as_ref().map(|way| way.hides().to_string()),
-            threads: 1,
-            note: way.as_ref().map(|way| way.hides().to_string()),
-        },
-        cannot,
-    };
-    speak(&hello, |order| match &mut way {
-        Some(way) => measure(order, way.as_mut()),
-        None => Err("it cannot work here, as it said".into()),
+    let mut method = open_method(args.statement, args.by);
+    let mut hello =
+        Hello::new(format!("{:?} by {:?}", args.statement, args.by).to_lowercase(), VERSION);
+    match &method {
+        Ok(method) => {
+            hello.guarantee = Some(method.hides().to_owned());
+            hello.note = Some(method.hides().to_owned());
+        }
+        Err(error) => hello.cannot = Some(error.to_string()),
+    }
+    speak(&hello, |order| match &mut method {
+        Ok(method) => measure(order, method.as_mut()),
+        Err(error) => Err(error.to_string().into()),
     })
-    .map_err(|error| error.to_string())
 }
 
-fn way(statement: Statement, by: By) -> Outcome<Box<dyn ClaimMethod>> {
+fn open_method(statement: Statement, by: Means) -> Outcome<Box<dyn ClaimMethod>> {
     Ok(match (statement, by) {
-        (Statement::Signature, By::Native) => Box::new(signature::Native::rsa()?),
-        (Statement::Signature, By::Sigma) => Box::new(signature::Sigma::rsa()?),
-        (Statement::EcdsaSignature, By::Native) => Box::new(signature::Native::ecdsa()?),
-        (Statement::EcdsaSignature, By::Sigma) => Box::new(signature::Sigma::ecdsa()?),
-        (Statement::Excerpt, By::Native) => Box::new(bytes::Whole::transcript()),
-        (Statement::Excerpt, By::Opening) => Box::new(bytes::Opening::excerpt()?),
-        (Statement::AtMost, By::Native) => Box::new(number::Opened::new()?),
-        (Statement::AtMost, By::Sigma) => Box::new(number::InRange::new()?),
-        (Statement::Preimage, By::Native) => Box::new(bytes::Whole::message()),
-        (Statement::Contains, By::Opening) => Box::new(bytes::Opening::leaf()?),
+        (Statement::Signature, Means::Native) => Box::new(signature::Native::rsa()?),
+        (Statement::Signature, Means::Sigma) => Box::new(signature::Sigma::rsa()?),
+        (Statement::EcdsaSignature, Means::Native) => Box::new(signature::Native::ecdsa()?),
+        (Statement::EcdsaSignature, Means::Sigma) => Box::new(signature::Sigma::ecdsa()?),
+        (Statement::Excerpt, Means::Native) => Box::new(bytes::ShownText::transcript()),
+        (Statement::Excerpt, Means::Opening) => Box::new(bytes::Opening::excerpt()?),
+        (Statement::AtMost, Means::Native) => Box::new(number::ShownNumber::new()?),
+        (Statement::AtMost, Means::Sigma) => Box::new(number::RangeProof::new()?),
+        (Statement::Preimage, Means::Native) => Box::new(bytes::ShownText::message()),
+        (Statement::Contains, Means::Opening) => Box::new(bytes::Opening::leaf()?),
         #[cfg(feature = "circuits")]
-        (Statement::Preimage, By::Circuit) => Box::new(circuit::Preimage::new()?),
+        (Statement::Preimage, Means::Circuit) => Box::new(circuit::Preimage::new()?),
         #[cfg(feature = "circuits")]
-        (Statement::Contains, By::Circuit) => Box::new(circuit::Contains::new()?),
+        (Statement::Contains, Means::Circuit) => Box::new(circuit::Contains::new()?),
         #[cfg(not(feature = "circuits"))]
-        (Statement::Preimage | Statement::Contains, By::Circuit) => {
+        (Statement::Preimage | Statement::Contains, Means::Circuit) => {
             return Err("confide-arm was built without its feature circuits".into());
         }
-        _ => return Err(format!("{statement:?} is not claimed by {by:?}")),
+        _ => return Err(format!("{statement:?} is not claimed by {by:?}").into()),
     })
 }
 
-fn measure(order: &Run, way: &mut dyn ClaimMethod) -> Outcome<Report> {
-    order.knows_only(&[])?;
-    let watch = Stopwatch::start();
-    let mut report = Report::default();
-    for _ in 0..order.requests {
-        report.samples.push(sample(way)?);
-    }
-    (report.wall_s, report.cpu_s) = watch.stop();
-    Ok(report)
+fn measure(order: &Run, method: &mut dyn ClaimMethod) -> Outcome<Report> {
+    order.refuse_unknown_params(&[])?;
+    order.measure_each(|_| sample(method))
 }
 
-fn sample(way: &mut dyn ClaimMethod) -> Outcome<Sample> {
-    let repeats = way.repeats();
+fn sample(method: &mut dyn ClaimMethod) -> Outcome<Sample> {
+    let repeats = method.repeats();
     let mean_ms =
         |started: Instant| started.elapsed().as_secs_f64() * 1e3 / f64::from(repeats.max(1));
-    let mut metrics = Map::new();
+    let mut sample = Sample::default();
     let started = Instant::now();
     let mut made = None;
     for _ in 0..repeats {
-        made = way.prove()?;
+        made = method.prove()?;
     }
     let prove_ms = mean_ms(started);
-    // What is only shown was not made: it has no time of its own, and 0 is no measurement.
+    // A value that is only shown is not made: it has no time of its own, and 0 is no measurement.
     if made.is_some() {
-        metrics.insert("prove_ms".into(), json!(prove_ms));
+        sample.set("prove_ms", prove_ms);
     }
     let started = Instant::now();
     for _ in 0..repeats {
-        way.check()?;
+        method.check()?;
     }
-    metrics.insert("check_ms".into(), json!(mean_ms(started)));
-    metrics.insert("proof_bytes".into(), json!(made.unwrap_or_else(|| way.shown_bytes())));
-    Ok(Sample { metrics, answer: json!({ "holds": true }), ..Sample::default() })
+    sample.set("check_ms", mean_ms(started));
+    sample.set("proof_bytes", made.unwrap_or_else(|| method.shown_bytes()) as f64);
+    sample.answer = json!({ "holds": true });
+    Ok(sample)
 }

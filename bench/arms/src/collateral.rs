@@ -11,11 +11,13 @@ use std::{
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     thread,
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant},
 };
 
+use crate::clock::unix_now;
+use crate::version::VERSION;
 use confide_appraiser::{AppraisalError, PolicyAppraiser};
-use confide_arm_line::{Hello, Report, Run, Sample, Stopwatch, speak};
+use confide_arm_line::{Hello, Outcome, Report, Run, Sample, Stopwatch, speak};
 use confide_collateral::{
     Base, Client, CollateralError, Counts, Document, Evaluation, Options, Platform, Services,
     Source,
@@ -25,8 +27,6 @@ use confide_fake_attester::FakeAttester;
 use confide_verifier::{AwsLc, Endorsements, Policy, UnixTime};
 use serde_json::{Map, Value, json};
 use tokio::runtime;
-
-use crate::Outcome;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -48,34 +48,32 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> Outcome {
     let (arm, note) = CollateralArm::new(&args)?;
     let hello = Hello {
-        arm: format!("confide collateral, {}", args.mode),
-        version: format!("confide {}", env!("CARGO_PKG_VERSION")),
         simulated: true,
-        guarantee: None,
         threads: 128,
         note: Some(format!("simulated evidence; {note}")),
+        ..Hello::new(format!("confide collateral, {}", args.mode), VERSION)
     };
-    speak(&hello, |order| arm.answer(order)).map_err(|error| error.to_string())
+    speak(&hello, |order| arm.answer(order))
 }
 
 struct CollateralArm {
-    way: EndorsementPath,
+    endorsements: EndorsementSource,
     policy: Policy,
     services: Services,
-    shown: Vec<PeerEvidence>,
+    peers: Vec<PeerEvidence>,
     stapled: String,
     sessions: u64,
 }
 
-/// Where endorsements come from. What is kept between sessions is in here, and nowhere else.
-enum EndorsementPath {
+/// The source of endorsements, with everything that is kept between sessions.
+enum EndorsementSource {
     Sequence,
     Fetched,
     Cached { source: Arc<Source>, appraiser: PolicyAppraiser },
     Stapled { appraiser: PolicyAppraiser },
 }
 
-/// What a peer shows on one connection.
+/// The evidence that a peer shows on one connection.
 struct PeerEvidence {
     quote: Vec<u8>,
     claims: Vec<u8>,
@@ -90,52 +88,53 @@ struct SessionResult {
 
 impl CollateralArm {
     fn new(args: &Args) -> Outcome<(Self, &'static str)> {
-        let attester = FakeAttester::load(&args.simulate).map_err(|error| error.to_string())?;
-        let policy = Policy::from_toml(&attester.dangerous_policy_toml())
-            .map_err(|error| error.to_string())?;
-        let base = Base::parse(&format!("http://{}", args.pccs), false)
-            .map_err(|error| error.to_string())?;
+        let attester = FakeAttester::load(&args.simulate)?;
+        let policy = Policy::from_toml(&attester.dangerous_policy_toml())?;
+        let base = Base::parse(&format!("http://{}", args.pccs), false)?;
         let services = Services::one(&base);
-        let shown: Vec<PeerEvidence> =
-            (0..SHOWN).map(|number| PeerEvidence::by(&attester, number)).collect();
-        let appraiser = || PolicyAppraiser::new(policy.clone(), None, wall);
-        let (way, note) = match args.mode.as_str() {
+        let peers: Vec<PeerEvidence> =
+            (0..PEERS).map(|number| PeerEvidence::new(&attester, number)).collect();
+        let appraiser = || PolicyAppraiser::new(policy.clone(), None, unix_now);
+        let (endorsements, note) = match args.mode.as_str() {
             "sequence" => (
-                EndorsementPath::Sequence,
+                EndorsementSource::Sequence,
                 "a client for each session, one document after the other",
             ),
             "fetched" => {
-                (EndorsementPath::Fetched, "a client for each session, four documents at once")
+                (EndorsementSource::Fetched, "a client for each session, four documents at once")
             }
             "cached" => {
-                let source = Arc::new(source(&services, &policy)?);
-                let platform = platform(&shown[0])?;
+                let source = Arc::new(start_source(&services, &policy)?);
+                let platform = platform(&peers[0])?;
                 fill(&source, &platform)?;
-                let appraiser = PolicyAppraiser::with_source(policy.clone(), source.clone(), wall);
+                let appraiser =
+                    PolicyAppraiser::with_source(policy.clone(), source.clone(), unix_now);
                 let note = "fetched once before; each run begins four hours later, when a \
                             refresh is due, which its sessions do not wait for";
-                (EndorsementPath::Cached { source, appraiser }, note)
+                (EndorsementSource::Cached { source, appraiser }, note)
             }
             "stapled" => {
-                let appraiser = appraiser().map_err(|error| error.to_string())?;
-                (EndorsementPath::Stapled { appraiser }, "the evidence comes with its endorsements")
+                let appraiser = appraiser()?;
+                (
+                    EndorsementSource::Stapled { appraiser },
+                    "the evidence comes with its endorsements",
+                )
             }
             other => {
-                return Err(format!("--mode {other}: wanted sequence, fetched, cached or stapled"));
+                return Err(
+                    format!("--mode {other}: wanted sequence, fetched, cached or stapled").into()
+                );
             }
         };
         let (sessions, stapled) = (args.sessions, attester.collateral_json());
-        Ok((Self { way, policy, services, shown, stapled, sessions }, note))
+        Ok((Self { endorsements, policy, services, peers, stapled, sessions }, note))
     }
 
     fn answer(&self, order: &Run) -> Outcome<Report> {
-        order.knows_only(&["workers"])?;
-        let workers = order.number("workers", 1)?;
-        if workers == 0 || workers > WORKERS_MAX {
-            return Err(format!("param workers: wanted 1 to {WORKERS_MAX}, got {workers}"));
-        }
-        let before = self.kept_counts();
-        if matches!(self.way, EndorsementPath::Cached { .. }) {
+        order.refuse_unknown_params(&["workers"])?;
+        let workers = order.number_within("workers", 1, 1..=WORKERS_MAX)?;
+        let before = self.source_counts();
+        if self.is_cached() {
             LATER_S.fetch_add(REFRESH_S, Relaxed);
         }
         let watch = Stopwatch::start();
@@ -143,12 +142,11 @@ impl CollateralArm {
         let outcomes: Vec<Outcome<(Vec<Sample>, u64)>> = thread::scope(|scope| {
             let threads: Vec<_> =
                 (0..workers).map(|worker| scope.spawn(move || self.work(worker, each))).collect();
-            let died = || Err("a worker died".to_string());
+            let died = || Err("a worker died".into());
             threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| died())).collect()
         });
-        let (wall_s, cpu_s) = watch.stop();
-        let mut report = Report { wall_s, cpu_s, ..Report::default() };
-        let mut requests = self.refreshed(&before);
+        let mut report = watch.report();
+        let mut requests = self.count_refresh_requests(&before);
         for outcome in outcomes {
             let (samples, asked) = outcome?;
             report.samples.extend(samples);
@@ -156,62 +154,59 @@ impl CollateralArm {
         }
         let count = report.samples.len() as f64;
         report.answer = json!({ "rejected": 0 });
-        report.metrics.insert("rate_per_s".into(), json!(count / wall_s));
-        let share = json!(requests as f64 / count);
-        report.metrics.insert("requests_per_session_ratio".into(), share);
-        report.metrics.insert("cpu_ms_per_session".into(), json!(cpu_s * 1e3 / count));
+        report.set("rate_per_s", count / report.wall_s);
+        report.set("requests_per_session_ratio", requests as f64 / count);
+        report.set("cpu_ms_per_session", report.cpu_s * 1e3 / count);
         Ok(report)
     }
 
-    /// So many sessions, one after the other, and the requests that they made.
+    /// Runs sessions one after the other; gives their samples and the number of requests made.
     fn work(&self, worker: u64, sessions: u64) -> Outcome<(Vec<Sample>, u64)> {
         let (mut samples, mut requests) = (Vec::new(), 0);
         for number in 0..sessions {
-            let at = (worker.wrapping_mul(31).wrapping_add(number) % SHOWN) as usize;
+            let at = (worker.wrapping_mul(31).wrapping_add(number) % PEERS) as usize;
             let began = Instant::now();
-            let ended = self.session(&self.shown[at])?;
-            let verify_ms = began.elapsed().as_secs_f64() * 1e3;
-            let mut sample = Sample::default();
-            sample.metrics.insert("verify_ms".into(), json!(verify_ms));
-            let answered = if ended.accepted { 1.0 } else { 0.0 };
-            sample.metrics.insert("answered_ratio".into(), json!(answered));
-            samples.push(sample);
+            let ended = self.session(&self.peers[at])?;
+            samples.push(Sample::new([
+                ("verify_ms", began.elapsed().as_secs_f64() * 1e3),
+                ("answered_ratio", f64::from(u8::from(ended.accepted))),
+            ]));
             requests += ended.requests;
         }
         Ok((samples, requests))
     }
 
-    fn session(&self, shown: &PeerEvidence) -> Outcome<SessionResult> {
-        match &self.way {
-            EndorsementPath::Sequence => self.in_sequence(shown),
-            EndorsementPath::Fetched => {
-                let source = Arc::new(source(&self.services, &self.policy)?);
+    fn session(&self, peer: &PeerEvidence) -> Outcome<SessionResult> {
+        match &self.endorsements {
+            EndorsementSource::Sequence => self.fetch_in_sequence(peer),
+            EndorsementSource::Fetched => {
+                let source = Arc::new(start_source(&self.services, &self.policy)?);
                 let policy = self.policy.clone();
-                let appraiser = PolicyAppraiser::with_source(policy, source.clone(), wall);
-                let accepted = accepted(appraiser.appraise(&shown.presented(None)))?;
+                let appraiser = PolicyAppraiser::with_source(policy, source.clone(), unix_now);
+                let accepted = is_accepted(appraiser.appraise(&peer.presentation(None)))?;
                 Ok(SessionResult { accepted, requests: requests(&source.counts()) })
             }
-            EndorsementPath::Cached { appraiser, .. } => {
-                let accepted = accepted(appraiser.appraise(&shown.presented(None)))?;
+            EndorsementSource::Cached { appraiser, .. } => {
+                let accepted = is_accepted(appraiser.appraise(&peer.presentation(None)))?;
                 Ok(SessionResult { accepted, requests: 0 })
             }
-            EndorsementPath::Stapled { appraiser } => {
+            EndorsementSource::Stapled { appraiser } => {
                 let collateral = Some(self.stapled.as_bytes());
-                let accepted = accepted(appraiser.appraise(&shown.presented(collateral)))?;
+                let accepted = is_accepted(appraiser.appraise(&peer.presentation(collateral)))?;
                 Ok(SessionResult { accepted, requests: 0 })
             }
         }
     }
 
     /// Asks for one document after the other, as the seed's verifier does.
-    fn in_sequence(&self, shown: &PeerEvidence) -> Outcome<SessionResult> {
-        let client = Client::new(self.services.clone()).map_err(|error| error.to_string())?;
+    fn fetch_in_sequence(&self, peer: &PeerEvidence) -> Outcome<SessionResult> {
+        let client = Client::new(self.services.clone())?;
         let runtime = runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|error| error.to_string())?;
+        let runtime = runtime?;
         let fetched: Result<Vec<Document>, CollateralError> = runtime.block_on(async {
             let mut documents = Vec::new();
-            for key in Platform::of_evidence(&shown.quote, None)?.documents(Evaluation::Standard) {
-                documents.push(client.document(&key, now()).await?);
+            for key in Platform::of_evidence(&peer.quote, None)?.documents(Evaluation::Standard) {
+                documents.push(client.document(&key, source_now()).await?);
             }
             Ok(documents)
         });
@@ -219,25 +214,26 @@ impl CollateralArm {
             return Ok(SessionResult { accepted: false, requests: requests(&client.counts()) });
         };
         let collateral = collateral(&documents)?;
-        let appraiser = PolicyAppraiser::new(self.policy.clone(), None, wall);
-        let appraiser = appraiser.map_err(|error| error.to_string())?;
-        let accepted = accepted(appraiser.appraise(&shown.presented(Some(collateral.as_bytes()))))?;
+        let appraiser = PolicyAppraiser::new(self.policy.clone(), None, unix_now);
+        let appraiser = appraiser?;
+        let accepted =
+            is_accepted(appraiser.appraise(&peer.presentation(Some(collateral.as_bytes()))))?;
         Ok(SessionResult { accepted, requests: requests(&client.counts()) })
     }
 
-    fn kept_counts(&self) -> Counts {
-        match &self.way {
-            EndorsementPath::Cached { source, .. } => source.counts(),
+    fn source_counts(&self) -> Counts {
+        match &self.endorsements {
+            EndorsementSource::Cached { source, .. } => source.counts(),
             _ => Counts::default(),
         }
     }
 
     /// The requests that a source made for the sessions of a run, after the clock has stopped: a
     /// refresh that they set off is waited for, so that it is counted whole.
-    fn refreshed(&self, before: &Counts) -> u64 {
+    fn count_refresh_requests(&self, before: &Counts) -> u64 {
         let began = Instant::now();
         loop {
-            let counts = self.kept_counts();
+            let counts = self.source_counts();
             let made = requests(&counts) - requests(before);
             let ended = counts.refreshes + counts.failures - before.refreshes - before.failures;
             let waited = began.elapsed();
@@ -251,17 +247,17 @@ impl CollateralArm {
     }
 
     fn is_cached(&self) -> bool {
-        matches!(self.way, EndorsementPath::Cached { .. })
+        matches!(self.endorsements, EndorsementSource::Cached { .. })
     }
 }
 
 /// Quotes made before the clock starts; no cache is keyed on one.
-const SHOWN: u64 = 64;
+const PEERS: u64 = 64;
 
 /// More callers than this measure the scheduler.
 const WORKERS_MAX: u64 = 512;
 
-/// What a set of Intel's is made of.
+/// Documents in one set of Intel's endorsements.
 const DOCUMENTS: u64 = 4;
 
 /// Longer than five attempts for a document take, with the waits between them.
@@ -273,18 +269,14 @@ const REFRESH_S: u64 = 4 * 3600;
 /// How far the clock of this process's sources has stepped ahead of the wall clock.
 static LATER_S: AtomicU64 = AtomicU64::new(0);
 
-fn wall() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs())
-}
-
 /// The clock of a source: evidence and endorsements are appraised by the wall clock.
-fn now() -> u64 {
-    wall() + LATER_S.load(Relaxed)
+fn source_now() -> u64 {
+    unix_now() + LATER_S.load(Relaxed)
 }
 
 impl PeerEvidence {
-    fn by(attester: &FakeAttester, number: u64) -> Self {
-        let now = wall();
+    fn new(attester: &FakeAttester, number: u64) -> Self {
+        let now = unix_now();
         let mut pubkey_hash = [0; 32];
         pubkey_hash[..8].copy_from_slice(&number.to_le_bytes());
         let claims = Claims {
@@ -302,7 +294,7 @@ impl PeerEvidence {
         Self { quote: attester.quote(&report_data), claims: claims.encode(), report_data }
     }
 
-    fn presented<'a>(&'a self, collateral: Option<&'a [u8]>) -> Presented<'a> {
+    fn presentation<'a>(&'a self, collateral: Option<&'a [u8]>) -> Presented<'a> {
         Presented {
             binding: BindingKind::TlsExporter,
             claims: &self.claims,
@@ -315,21 +307,21 @@ impl PeerEvidence {
 }
 
 /// Yes, or no for want of endorsements; any other no is a fault of this arm.
-fn accepted<T>(outcome: Result<T, AppraisalError>) -> Outcome<bool> {
+fn is_accepted<T>(outcome: Result<T, AppraisalError>) -> Outcome<bool> {
     match outcome {
         Ok(_) => Ok(true),
         Err(AppraisalError::Fetch(_)) => Ok(false),
-        Err(error) => Err(format!("the evidence is rejected: {error}")),
+        Err(error) => Err(format!("the evidence is rejected: {error}").into()),
     }
 }
 
-fn platform(shown: &PeerEvidence) -> Outcome<Platform> {
-    Platform::of_evidence(&shown.quote, None).map_err(|error| error.to_string())
+fn platform(peer: &PeerEvidence) -> Outcome<Platform> {
+    Ok(Platform::of_evidence(&peer.quote, None)?)
 }
 
 /// A source as the product's programs start it: it keeps only sets whose signatures hold.
-fn source(services: &Services, policy: &Policy) -> Outcome<Source> {
-    let mut options = Options::new(services.clone(), Arc::new(now));
+fn start_source(services: &Services, policy: &Policy) -> Outcome<Source> {
+    let mut options = Options::new(services.clone(), Arc::new(source_now));
     let roots = policy.roots.clone();
     options.refresh_every = Duration::from_secs(REFRESH_S);
     options.check = Some(Arc::new(move |_, json, now| {
@@ -338,7 +330,7 @@ fn source(services: &Services, policy: &Policy) -> Outcome<Source> {
         let prepared = endorsements.prepare(&roots, now, &AwsLc);
         prepared.map(drop).map_err(|rejection| rejection.reason().to_string())
     }));
-    Source::start(options).map_err(|error| error.to_string())
+    Ok(Source::start(options)?)
 }
 
 /// Has a set at hand before the first run, however often the service fails.
@@ -347,7 +339,7 @@ fn fill(source: &Source, platform: &Platform) -> Outcome {
     loop {
         match source.ensure_blocking(platform, Duration::from_secs(10)) {
             Ok(_) => return Ok(()),
-            Err(error) if Instant::now() > until => return Err(error.to_string()),
+            Err(error) if Instant::now() > until => return Err(error.into()),
             Err(_) => thread::sleep(Duration::from_millis(100)),
         }
     }
@@ -361,7 +353,7 @@ fn requests(counts: &Counts) -> u64 {
 /// The object that the appraiser reads, from the four documents of a platform in their order.
 fn collateral(documents: &[Document]) -> Outcome<String> {
     let [root_crl, pck_crl, tcb_info, qe_identity] = documents else {
-        return Err(format!("wanted {DOCUMENTS} documents, got {}", documents.len()));
+        return Err(format!("wanted {DOCUMENTS} documents, got {}", documents.len()).into());
     };
     let mut object = Map::new();
     let mut put = |name: &str, value: String| object.insert(name.into(), Value::String(value));
@@ -370,7 +362,7 @@ fn collateral(documents: &[Document]) -> Outcome<String> {
     put("pck_crl", hex::encode(&pck_crl.content));
     for (name, document) in [("tcb_info", tcb_info), ("qe_identity", qe_identity)] {
         put(&format!("{name}_issuer_chain"), document.chain.clone());
-        let text = std::str::from_utf8(&document.content).map_err(|error| error.to_string())?;
+        let text = std::str::from_utf8(&document.content)?;
         put(name, text.to_owned());
         put(&format!("{name}_signature"), document.signature.clone());
     }

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use confide_arm_line::Outcome;
 use confide_client::{Connection, RequestBody, whole_body, with_causes};
 use http::{Request, Response, header};
 use http_body_util::BodyExt;
@@ -10,8 +11,6 @@ use hyper::{body::Incoming, client::conn::http1::SendRequest};
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-
-use crate::Outcome;
 
 /// An open connection of any kind, and what opening it took.
 pub(crate) struct Link {
@@ -55,12 +54,12 @@ impl From<Connection> for Link {
 impl Link {
     /// HTTP without TLS, to a process on this machine.
     pub(crate) async fn plain(address: &str) -> Outcome<Self> {
-        let error = |error: &dyn std::error::Error| with_causes(error);
-        let tcp = tokio::net::TcpStream::connect(address).await.map_err(|e| error(&e))?;
-        tcp.set_nodelay(true).map_err(|e| error(&e))?;
+        let tcp =
+            tokio::net::TcpStream::connect(address).await.map_err(|error| with_causes(&error))?;
+        tcp.set_nodelay(true).map_err(|error| with_causes(&error))?;
         let (sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(tcp))
             .await
-            .map_err(|e| error(&e))?;
+            .map_err(|error| with_causes(&error))?;
         tokio::spawn(connection);
         Ok(Self {
             host: address.into(),
@@ -75,27 +74,31 @@ impl Link {
         })
     }
 
-    async fn send(&mut self, request: Request<RequestBody>) -> Outcome<Response<Incoming>> {
+    async fn post(&mut self, path: &str, body: &Value) -> Outcome<Response<Incoming>> {
+        let request = Request::post(path)
+            .header(header::HOST, &self.host)
+            .header(header::CONTENT_TYPE, "application/json")
+            .body(whole_body(body.to_string()))?;
         match &mut self.wire {
             Wire::Channel(connection) => {
-                connection.send(request).await.map_err(|error| with_causes(&error))
+                Ok(connection.send(request).await.map_err(|error| with_causes(&error))?)
             }
             Wire::Plain(sender) => {
                 sender.ready().await.map_err(|error| with_causes(&error))?;
-                sender.send_request(request).await.map_err(|error| with_causes(&error))
+                Ok(sender.send_request(request).await.map_err(|error| with_causes(&error))?)
             }
         }
     }
 }
 
-/// What is asked in every request of a run.
+/// Parameters of every request of a run.
 pub(crate) struct Order {
     pub(crate) tokens: u64,
     pub(crate) seed: u64,
     pub(crate) model: String,
 }
 
-/// What came back, and when.
+/// The answer to one request, and when it came.
 pub(crate) struct ConversationResult {
     /// From the scheduled instant to the first non-empty content.
     pub(crate) first: Duration,
@@ -119,25 +122,22 @@ pub(crate) async fn converse(
         "messages": [{ "role": "user",
                        "content": format!("Question {number} of block seed {}.", order.seed) }],
     });
-    let request = Request::post("/v1/chat/completions")
-        .header(header::HOST, &link.host)
-        .header(header::CONTENT_TYPE, "application/json")
-        .body(whole_body(body.to_string()))
-        .map_err(|error| error.to_string())?;
-    let response = link.send(request).await?;
+    let response = link.post("/v1/chat/completions", &body).await?;
     let status = response.status();
     let mut body = response.into_body();
     let mut stream = Stream::default();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| format!("the stream broke: {}", with_causes(&error)))?;
         if let Ok(bytes) = frame.into_data() {
-            stream.take(&bytes, due)?;
+            stream.push(&bytes, due)?;
         }
     }
     let total = due.elapsed();
     if !status.is_success() || !stream.done {
         let rest = String::from_utf8_lossy(&stream.pending).into_owned();
-        return Err(format!("wanted a stream that ends in [DONE], got status {status}: {rest}"));
+        return Err(
+            format!("wanted a stream that ends in [DONE], got status {status}: {rest}").into()
+        );
     }
     let first = stream.first.ok_or("the stream had no content")?;
     let text_sha256 = hex::encode(stream.text.finalize());
@@ -146,19 +146,14 @@ pub(crate) async fn converse(
 
 /// Sends one request and reads the JSON of its answer.
 pub(crate) async fn post(link: &mut Link, path: &str, body: &Value) -> Outcome<Value> {
-    let request = Request::post(path)
-        .header(header::HOST, &link.host)
-        .header(header::CONTENT_TYPE, "application/json")
-        .body(whole_body(body.to_string()))
-        .map_err(|error| error.to_string())?;
-    let response = link.send(request).await?;
+    let response = link.post(path, body).await?;
     let status = response.status();
     let body = response.into_body().collect().await.map_err(|error| with_causes(&error))?;
     let body = body.to_bytes();
-    match status.is_success() {
-        true => serde_json::from_slice(&body).map_err(|error| error.to_string()),
-        false => Err(format!("status {status}: {}", String::from_utf8_lossy(&body))),
+    if !status.is_success() {
+        return Err(format!("status {status}: {}", String::from_utf8_lossy(&body)).into());
     }
+    Ok(serde_json::from_slice(&body)?)
 }
 
 /// Server-sent events as they come in.
@@ -172,7 +167,7 @@ struct Stream {
 }
 
 impl Stream {
-    fn take(&mut self, bytes: &Bytes, due: Instant) -> Outcome {
+    fn push(&mut self, bytes: &Bytes, due: Instant) -> Outcome {
         self.pending.extend_from_slice(bytes);
         let Some(end) = self.pending.iter().rposition(|byte| *byte == b'\n') else { return Ok(()) };
         let rest = self.pending.split_off(end + 1);
@@ -183,9 +178,9 @@ impl Stream {
                 self.done = true;
                 continue;
             }
-            let event: Value = serde_json::from_slice(data).map_err(|error| error.to_string())?;
+            let event: Value = serde_json::from_slice(data)?;
             if let Some(error) = event.get("error") {
-                return Err(format!("the server says {error}"));
+                return Err(format!("the server says {error}").into());
             }
             let content = event["choices"][0]["delta"]["content"].as_str().unwrap_or_default();
             if !content.is_empty() {

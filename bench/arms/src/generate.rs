@@ -16,16 +16,16 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
     thread,
-    time::{Instant, SystemTime, UNIX_EPOCH},
+    time::Instant,
 };
 
-use confide_arm_line::{Hello, Report, Run, Sample, Stopwatch, speak};
+use crate::clock::unix_now;
+use crate::version::VERSION;
+use confide_arm_line::{Hello, Outcome, Report, Run, Sample, Stopwatch, speak};
 use confide_attester::{Tsm, TsmOptions};
 use confide_evidence::ReportData;
 use confide_fake_attester::{FakeAttester, Mode, MountedTsm, Options, Tee, TsmTree};
 use serde_json::json;
-
-use crate::Outcome;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -40,32 +40,30 @@ pub(crate) fn run(args: Args) -> Outcome {
         "device" | "tsm-device" => Mode::Device,
         "raw" | "tsm-raw" => Mode::Raw,
         other => {
-            return Err(format!("--mode {other}: wanted device, raw, tsm-device or tsm-raw"));
+            return Err(format!("--mode {other}: wanted device, raw, tsm-device or tsm-raw").into());
         }
     };
     let through_tree = args.mode.starts_with("tsm");
     if through_tree {
         hide_mounts();
     }
-    let issued_at = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
+    let issued_at = unix_now();
     let options = Options { seed: [7; 32], tee: Tee::Tdx, debug: false, issued_at, mode };
-    let attester = FakeAttester::new(options).map_err(|error| error.to_string())?;
+    let attester = FakeAttester::new(options)?;
     let source =
-        if through_tree { Source::tree(attester)? } else { Source::Itself(Box::new(attester)) };
+        if through_tree { Source::mount(attester)? } else { Source::Direct(Box::new(attester)) };
     let hello = Hello {
-        arm: format!("simulated quoting enclave, {} mode", args.mode),
-        version: format!("confide {}", env!("CARGO_PKG_VERSION")),
         simulated: true,
-        guarantee: None,
         threads: 128,
         note: Some("simulated: 39 ms a quote is the published figure of one device".into()),
+        ..Hello::new(format!("simulated quoting enclave, {} mode", args.mode), VERSION)
     };
-    speak(&hello, |order| generate(&source, order)).map_err(|error| error.to_string())
+    speak(&hello, |order| generate(&source, order))
 }
 
-/// Whom a caller asks.
+/// The source of quotes.
 enum Source {
-    Itself(Box<FakeAttester>),
+    Direct(Box<FakeAttester>),
     Tree(Box<MountedAttester>),
 }
 
@@ -77,24 +75,21 @@ struct MountedAttester {
 }
 
 impl Source {
-    fn tree(attester: FakeAttester) -> Outcome<Self> {
+    fn mount(attester: FakeAttester) -> Outcome<Self> {
         let folder = env::temp_dir().join(format!("confide-arm-{}", std::process::id()));
         fs::create_dir(&folder)
             .map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
         let mounted = TsmTree::new(Arc::new(attester)).and_then(|tree| tree.mount(&folder));
-        let tree = mounted.map_err(|error| error.to_string())?;
+        let tree = mounted?;
         let options = TsmOptions { root: folder.clone(), ..TsmOptions::default() };
-        let tsm = Tsm::open(options).map_err(|error| error.to_string())?;
+        let tsm = Tsm::open(options)?;
         Ok(Self::Tree(Box::new(MountedAttester { tsm, tree: Some(tree), folder })))
     }
 
     fn quote(&self, report_data: &ReportData) -> Outcome<Vec<u8>> {
         match self {
-            Self::Itself(attester) => Ok(attester.quote(report_data)),
-            Self::Tree(attester) => {
-                let report = attester.tsm.report(report_data).map_err(|error| error.to_string())?;
-                Ok(report.evidence)
-            }
+            Self::Direct(attester) => Ok(attester.quote(report_data)),
+            Self::Tree(attester) => Ok(attester.tsm.report(report_data)?.evidence),
         }
     }
 }
@@ -128,11 +123,8 @@ fn hide_mounts() {
 }
 
 fn generate(source: &Source, order: &Run) -> Outcome<Report> {
-    order.knows_only(&["concurrency"])?;
-    let concurrency = order.number("concurrency", 1)?;
-    if concurrency == 0 || concurrency > CALLERS_MAX {
-        return Err(format!("param concurrency: wanted 1 to {CALLERS_MAX}, got {concurrency}"));
-    }
+    order.refuse_unknown_params(&["concurrency"])?;
+    let concurrency = order.number_within("concurrency", 1, 1..=CALLERS_MAX)?;
     let next = AtomicU64::new(0);
     let watch = Stopwatch::start();
     let start = Instant::now();
@@ -141,14 +133,13 @@ fn generate(source: &Source, order: &Run) -> Outcome<Report> {
             (0..concurrency).map(|_| scope.spawn(|| call(source, order, &next, start))).collect();
         callers
             .into_iter()
-            .map(|caller| caller.join().map_err(|_| "a caller died".to_string()))
+            .map(|caller| caller.join().map_err(|_| "a caller died".into()))
             .collect()
     });
     let samples = samples?.concat();
-    let (wall_s, cpu_s) = watch.stop();
-    let mut report = Report { wall_s, cpu_s, ..Report::default() };
+    let mut report = watch.report();
     report.answer = json!({ "quotes": samples.len() });
-    report.metrics.insert("rate_per_s".into(), json!(samples.len() as f64 / wall_s));
+    report.set("rate_per_s", samples.len() as f64 / report.wall_s);
     report.samples = samples;
     Ok(report)
 }
@@ -169,13 +160,12 @@ fn call(source: &Source, order: &Run, next: &AtomicU64, start: Instant) -> Vec<S
         report_data.0[8..16].copy_from_slice(&number.to_le_bytes());
         let asked = Instant::now();
         let quote = source.quote(&report_data);
-        let mut sample = Sample { at_s: Some((asked - start).as_secs_f64()), ..Sample::default() };
-        let quote_ms = asked.elapsed().as_secs_f64() * 1e3;
-        sample.metrics.insert("quote_ms".into(), json!(quote_ms));
+        let mut sample = Sample::new([("quote_ms", asked.elapsed().as_secs_f64() * 1e3)]);
+        sample.at_s = Some((asked - start).as_secs_f64());
         sample.error = match quote {
             Ok(quote) if quote.windows(64).any(|window| window == report_data.0) => None,
             Ok(_) => Some("the quote does not hold the report data".into()),
-            Err(error) => Some(error),
+            Err(error) => Some(error.to_string()),
         };
         samples.push(sample);
     }

@@ -5,8 +5,8 @@
 
 mod accelerator;
 mod order;
+mod route;
 pub(crate) mod saturation;
-mod way;
 
 use std::{
     cell::Cell,
@@ -16,23 +16,27 @@ use std::{
     sync::{Arc, atomic::AtomicBool},
 };
 
-use confide_arm_line::{Hello, Report, Run, Sample, Stopwatch, speak};
+use confide_arm_line::{Hello, Outcome, Report, Run, Sample, Stopwatch, speak};
 use confide_load::{
-    Bound, Event, Head, Options, Outcome as Loaded, Plan, Summary, Target, Transport, Writer,
+    Bound, Event, Head, Options, Outcome as LoadOutcome, Plan, Summary, Target, Transport, Writer,
 };
 use serde_json::{Map, Value, json};
 
-use self::{accelerator::Accelerator, order::Order, way::Route};
-use crate::Outcome;
+use self::{
+    accelerator::Accelerator,
+    order::Order,
+    route::{Route, RouteArgs},
+};
+use crate::version::VERSION;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    way: way::WayArgs,
+    route: RouteArgs,
     /// The model to name in requests.
     #[arg(long, default_value = "sim")]
     model: String,
-    /// Where the event logs go: this, the case and the block make each one's name.
+    /// Prefix of the event logs' names; case and block follow.
     #[arg(long)]
     events: Option<PathBuf>,
     /// The reference arm's saturation, as `confide-arm llm-saturation` writes it: what `load_ratio`
@@ -45,40 +49,37 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
-    let way = Route::new(&args.way)?;
-    let seen = way.look()?;
+    let route = Route::new(&args.route)?;
+    let facts = route.probe()?;
     let hello = Hello {
-        arm: format!("confide-arm llm, {}", way.describe()),
-        version: format!("confide {}", env!("CARGO_PKG_VERSION")),
-        simulated: seen.simulated,
-        guarantee: Some(seen.guarantee),
+        simulated: facts.simulated,
+        guarantee: Some(facts.guarantee),
         threads: args.threads as usize,
         note: Some(accelerator::note()),
+        ..Hello::new(format!("confide-arm llm, {}", route.describe()), VERSION)
     };
-    let transport: Arc<dyn Transport> = Arc::new(way);
+    let transport: Arc<dyn Transport> = Arc::new(route);
     let cold = Cell::new(true);
     speak(&hello, |run| load(&args, &transport, run, cold.replace(false)))
-        .map_err(|error| error.to_string())
 }
 
 /// One run. The first of a process is thrown away by the harness and leaves no event log.
 fn load(args: &Args, transport: &Arc<dyn Transport>, run: &Run, cold: bool) -> Outcome<Report> {
     let order = Order::read(run, args.saturation.as_deref())?;
-    let plan = Arc::new(Plan::new(&order.workload).map_err(|error| error.to_string())?);
-    let url = format!("http://{}", args.way.server());
-    let mut target = Target::parse(&url, &args.model).map_err(|error| error.to_string())?;
+    let plan = Arc::new(Plan::new(&order.workload)?);
+    let url = format!("http://{}", args.route.server());
+    let mut target = Target::parse(&url, &args.model)?;
     if order.ignore_eos {
         target.more.insert("ignore_eos".into(), true.into());
     }
     let options = Options { threads: args.threads, sessions: order.sessions, ..Options::default() };
-    let head = head(args, run, &order, &plan, &**transport, &target);
+    let head = event_log_head(args, run, &order, &plan, &**transport, &target);
     let accelerator = Accelerator::start();
     let watch = Stopwatch::start();
     let stop = AtomicBool::new(false);
     let loaded =
-        confide_load::run(&plan, &Arc::new(target), transport, &options, &stop, &mut |_| {})
-            .map_err(|error| error.to_string())?;
-    let (wall_s, cpu_s) = watch.stop();
+        confide_load::run(&plan, &Arc::new(target), transport, &options, &stop, &mut |_| {})?;
+    let report = watch.report();
     let accelerator = accelerator.and_then(Accelerator::stop);
     if let (false, Some(prefix)) = (cold, &args.events) {
         write_events(&events_path(prefix, run), &head, &loaded)?;
@@ -93,10 +94,10 @@ fn load(args: &Args, transport: &Arc<dyn Transport>, run: &Run, cold: bool) -> O
     }
     let void = Bound::reason(&Bound::find(&summary, &loaded.client)).filter(|_| !cold);
     let samples = loaded.events.iter().map(sample).collect();
-    Ok(Report { samples, metrics, wall_s, cpu_s, void, ..Report::default() })
+    Ok(Report { samples, metrics, void, ..report })
 }
 
-fn head(
+fn event_log_head(
     args: &Args,
     run: &Run,
     order: &Order,
@@ -146,7 +147,7 @@ fn sample(event: &Event) -> Sample {
     put("tls_ms", since(event.attested_s.or(event.handshake_s), event.connected_s));
     let first = event.chunks_s.first().copied();
     let asked = event.sent_s.or(opened).or(dispatched);
-    // What a server tells of its queue is its own clock's: it cannot be more than the wait seen here.
+    // The server measures its queue by its own clock; it cannot exceed the wait seen here.
     let read =
         since(first, asked).map(|wait| (wait - event.server_queue_s.unwrap_or(0.0)).max(0.0));
     put("prefill_ms", read.filter(|_| event.server_queue_s.is_some()));
@@ -165,7 +166,7 @@ fn sample(event: &Event) -> Sample {
 }
 
 /// Figures of the whole run.
-fn figures(summary: &Summary, loaded: &Loaded) -> Map<String, Value> {
+fn figures(summary: &Summary, loaded: &LoadOutcome) -> Map<String, Value> {
     let (client, mut metrics) = (&loaded.client, Map::new());
     for (name, value) in [
         ("rate_per_s", summary.qps),
@@ -197,7 +198,7 @@ fn per_request(cpu_s: f64, complete: u64) -> Option<f64> {
     (complete > 0).then(|| cpu_s * 1e3 / complete as f64)
 }
 
-fn write_events(path: &std::path::Path, head: &Head, loaded: &Loaded) -> Outcome {
+fn write_events(path: &std::path::Path, head: &Head, loaded: &LoadOutcome) -> Outcome {
     let cannot = |error: std::io::Error| format!("cannot write {}: {error}", path.display());
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder).map_err(cannot)?;
@@ -207,7 +208,7 @@ fn write_events(path: &std::path::Path, head: &Head, loaded: &Loaded) -> Outcome
     for event in &loaded.events {
         writer.write_event(event).map_err(cannot)?;
     }
-    writer.write_client(&loaded.client).map_err(cannot)
+    Ok(writer.write_client(&loaded.client).map_err(cannot)?)
 }
 
 /// `<prefix>-<case>-<block>.jsonl`; the A/A twin of an arm finds its name taken and gets `-2`.

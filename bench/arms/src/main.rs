@@ -7,6 +7,7 @@ mod adapters;
 mod batch;
 mod chat;
 mod claims;
+mod clock;
 mod collateral;
 mod conversation;
 mod fetch;
@@ -16,13 +17,18 @@ mod link;
 mod llm;
 mod nested;
 mod relay;
+mod signed;
+mod stream;
+mod trust;
 mod verify;
 mod verify_snp;
+mod version;
 mod zk;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use confide_arm_line::exit_code;
 
 #[derive(Parser)]
 #[command(name = "confide-arm", version, about)]
@@ -46,7 +52,7 @@ enum Arm {
     /// The seed's query over its WebSocket routes.
     AdapterSocket(adapters::socket::Args),
     /// One projection of a private adapter, both roles in this process.
-    AdapterStep(adapters::Args),
+    AdapterStep(adapters::projection::Args),
     /// A complete LoRA, token after token, without a base model.
     AdapterToken(adapters::token::Args),
     /// Evidence for many waiting sessions from one simulated device.
@@ -91,7 +97,7 @@ fn main() -> ExitCode {
         Arm::AdapterMake(args) => adapters::make::run(args),
         Arm::AdapterOperations(args) => adapters::operations::run(args),
         Arm::AdapterSocket(args) => adapters::socket::run(args),
-        Arm::AdapterStep(args) => adapters::run(args),
+        Arm::AdapterStep(args) => adapters::projection::run(args),
         Arm::AdapterToken(args) => adapters::token::run(args),
         Arm::Batch(args) => batch::run(args),
         Arm::Chat(args) => chat::run(args),
@@ -110,18 +116,5 @@ fn main() -> ExitCode {
         Arm::VerifySnp(args) => verify_snp::run(args),
         Arm::Zk(args) => zk::run(args),
     };
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("confide-arm: {error}");
-            ExitCode::from(2)
-        }
-    }
-}
-
-/// What these programs fail with: a text for the person who reads the arm's log.
-type Outcome<T = ()> = Result<T, String>;
-
-fn read(path: &std::path::Path) -> Outcome<Vec<u8>> {
-    std::fs::read(path).map_err(|error| format!("cannot read {}: {error}", path.display()))
+    exit_code("confide-arm", outcome)
 }

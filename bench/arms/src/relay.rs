@@ -14,17 +14,16 @@ use std::{
     time::{Duration, Instant},
 };
 
+use confide_arm_line::Outcome;
 use rustix::thread::set_current_timer_slack;
 use serde_json::json;
 
-use crate::Outcome;
-
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Where to accept connections.
+    /// Address on which connections are accepted.
     #[arg(long, default_value = "127.0.0.1:0")]
     listen: SocketAddr,
-    /// Where to carry them.
+    /// Address to which they are carried.
     #[arg(long)]
     to: SocketAddr,
     /// The round-trip delay added, in ms.
@@ -40,7 +39,7 @@ const CHUNK_BYTES: usize = 64 * 1024;
 pub(crate) fn run(args: Args) -> Outcome {
     let listener = TcpListener::bind(args.listen)
         .map_err(|error| format!("cannot listen on {}: {error}", args.listen))?;
-    let listen = listener.local_addr().map_err(|error| error.to_string())?;
+    let listen = listener.local_addr()?;
     println!(
         "{}",
         json!({ "ready": true, "listen": listen.to_string(), "guarantee": "none",
@@ -66,12 +65,12 @@ pub(crate) fn carry(client: TcpStream, to: SocketAddr, accepted: Instant, round_
         return;
     };
     let one_way = round_trip / 2;
-    direction(client_reader, server, accepted + round_trip, one_way);
-    direction(server_reader, client, accepted, one_way);
+    carry_direction(client_reader, server, accepted + round_trip, one_way);
+    carry_direction(server_reader, client, accepted, one_way);
 }
 
 /// Carries bytes from `from` to `to`, none before `open` and each `delay` after it came.
-fn direction(from: TcpStream, to: TcpStream, open: Instant, delay: Duration) {
+fn carry_direction(from: TcpStream, to: TcpStream, open: Instant, delay: Duration) {
     let (send, receive) = sync_channel(CHUNKS_MAX);
     thread::spawn(move || read_chunks(from, &send, open, delay));
     thread::spawn(move || write_chunks(to, &receive));
@@ -121,10 +120,10 @@ mod tests {
             stream.read_to_end(&mut bytes).expect("the end arrives");
             stream.write_all(&bytes).expect("the answer leaves");
         });
-        let door = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let at = door.local_addr().expect("an address");
+        let relay = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let at = relay.local_addr().expect("an address");
         thread::spawn(move || {
-            let (client, _) = door.accept().expect("a connection");
+            let (client, _) = relay.accept().expect("a connection");
             carry(client, to, Instant::now(), Duration::from_millis(4));
         });
         let mut client = TcpStream::connect(at).expect("the relay accepts");

@@ -12,19 +12,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use aws_lc_rs::{
-    rand::SystemRandom,
-    signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair},
-};
+use crate::{signed::SignedMessage, trust::read_policy, version::VERSION};
+use aws_lc_rs::signature::ECDSA_P256_SHA256_FIXED_SIGNING;
 use confide_appraiser::Platforms;
-use confide_arm_line::{Hello, Report, Run, repeat_in_threads, speak};
+use confide_arm_line::{Hello, Outcome, Report, Run, read_file, repeat_in_threads, speak};
 use confide_verifier::{
-    Appraised, AwsLc, Crypto, Endorsements, Evidence, Nothing, P256Key, Policy, Recall, Rejection,
-    RootKind, UnixTime, appraise,
+    Appraised, AwsLc, Crypto, Endorsements, Evidence, Nothing, Policy, Recall, RootKind, UnixTime,
+    appraise,
 };
 use serde_json::json;
-
-use crate::{Outcome, read};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -56,59 +52,45 @@ struct Input {
 pub(crate) fn run(args: Args) -> Outcome {
     let policy = match &args.policy {
         None => Policy::default(),
-        Some(path) => {
-            let text = String::from_utf8(read(path)?).map_err(|error| error.to_string())?;
-            Policy::from_toml(&text).map_err(|error| error.to_string())?
-        }
+        Some(path) => read_policy(path)?,
     };
     let input = Input {
-        quote: read(&args.quote)?,
-        collateral: read(&args.collateral)?,
+        quote: read_file(&args.quote)?,
+        collateral: read_file(&args.collateral)?,
         policy,
         at: UnixTime::since_unix_epoch(Duration::from_secs(args.at)),
     };
     let accepted = input.appraise_bytes()?;
     let hello = Hello {
-        arm: format!("confide verify, {} kept", args.keep),
-        version: format!("confide {}", env!("CARGO_PKG_VERSION")),
         simulated: accepted.root().kind == RootKind::Custom,
-        guarantee: None,
         threads: 128,
         note: Some(format!("evidence: {}", args.quote.display())),
+        ..Hello::new(format!("confide verify, {} kept", args.keep), VERSION)
     };
-    let endorsements = Endorsements::parse(&input.collateral).map_err(|error| error.to_string())?;
-    let prepared = endorsements
-        .clone()
-        .prepare(&input.policy.roots, input.at, &AwsLc)
-        .map_err(|error| error.to_string())?;
+    let endorsements = Endorsements::parse(&input.collateral)?;
+    let prepared = endorsements.clone().prepare(&input.policy.roots, input.at, &AwsLc)?;
     let platforms = Platforms::default();
-    let known = |memory: &dyn Recall| {
+    let appraise_prepared = |memory: &dyn Recall| {
         let (evidence, policy) = (input.evidence(), &input.policy);
         prepared.appraise(&evidence, policy, input.at, &AwsLc, memory)
     };
     speak(&hello, |order| match args.keep.as_str() {
         "nothing" => measure(order, SIGNATURES, || input.appraise_bytes()),
         "parsed" => measure(order, SIGNATURES, || {
-            let crypto: &dyn Crypto = &AwsLc;
-            let appraised =
-                appraise(&input.evidence(), &endorsements, &input.policy, input.at, crypto);
-            to_outcome(appraised)
+            Ok(appraise(&input.evidence(), &endorsements, &input.policy, input.at, &AwsLc)?)
         }),
-        "prepared" => {
-            measure(order, 3, || to_outcome(known(&Nothing).map(|(appraised, _)| appraised)))
-        }
+        "prepared" => measure(order, 3, || Ok(appraise_prepared(&Nothing)?.0)),
         "platform" => measure(order, 1, || {
-            to_outcome(known(&platforms).map(|(appraised, learned)| {
-                platforms.keep(learned, prepared.generation());
-                appraised
-            }))
+            let (appraised, learned) = appraise_prepared(&platforms)?;
+            platforms.keep(learned, prepared.generation());
+            Ok(appraised)
         }),
         "signature" => measure_floor(order),
         other => {
-            Err(format!("--keep {other}: wanted nothing, parsed, prepared, platform or signature"))
+            Err(format!("--keep {other}: wanted nothing, parsed, prepared, platform or signature")
+                .into())
         }
     })
-    .map_err(|error| error.to_string())
 }
 
 impl Input {
@@ -117,14 +99,9 @@ impl Input {
     }
 
     fn appraise_bytes(&self) -> Outcome<Appraised> {
-        let endorsements =
-            Endorsements::parse(&self.collateral).map_err(|error| error.to_string())?;
-        to_outcome(appraise(&self.evidence(), &endorsements, &self.policy, self.at, &AwsLc))
+        let endorsements = Endorsements::parse(&self.collateral)?;
+        Ok(appraise(&self.evidence(), &endorsements, &self.policy, self.at, &AwsLc)?)
     }
-}
-
-fn to_outcome(outcome: Result<Appraised, Rejection>) -> Outcome<Appraised> {
-    outcome.map_err(|rejection| rejection.to_string())
 }
 
 fn measure(
@@ -132,7 +109,7 @@ fn measure(
     signatures: u32,
     work: impl Fn() -> Outcome<Appraised> + Sync,
 ) -> Outcome<Report> {
-    order.knows_only(&["workers"])?;
+    order.refuse_unknown_params(&["workers"])?;
     let workers = order.number("workers", 1)?;
     let mut report = repeat_in_threads(order, "verify", workers, work, |count, last| {
         json!({
@@ -140,7 +117,7 @@ fn measure(
             "tcb_status": last.tcb_status().map(|status| status.as_str()),
         })
     })?;
-    let floor = Signed::new()?.rate(workers)? / f64::from(signatures);
+    let floor = measure_rate(&sign_message()?, workers)? / f64::from(signatures);
     let name = format!("{signatures} P-256 verifications (aws-lc-rs), {workers} at once");
     report.floor = Some((name, "rate_per_s".into(), floor));
     Ok(report)
@@ -148,8 +125,8 @@ fn measure(
 
 /// One P-256 verification with a key that is read already, measured as an appraisal is.
 fn measure_floor(order: &Run) -> Outcome<Report> {
-    order.knows_only(&["workers"])?;
-    let signed = Signed::new()?;
+    order.refuse_unknown_params(&["workers"])?;
+    let signed = sign_message()?;
     let workers = order.number("workers", 1)?;
     repeat_in_threads(
         order,
@@ -164,46 +141,24 @@ fn measure_floor(order: &Run) -> Outcome<Report> {
 /// identity, QE report, quote.
 const SIGNATURES: u32 = 9;
 
-/// A message of a quote's length with its signature.
-struct Signed {
-    key: Box<dyn P256Key>,
-    signature: [u8; 64],
-}
-
 const MESSAGE: [u8; 632] = [7; 632];
 
-impl Signed {
-    fn new() -> Outcome<Self> {
-        let unspecified = |_| "aws-lc-rs failed".to_string();
-        let random = SystemRandom::new();
-        let key = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).map_err(unspecified)?;
-        let signature = key.sign(&random, &MESSAGE).map_err(unspecified)?;
-        let public = key.public_key().as_ref().try_into();
-        let key = public.ok().and_then(|public| AwsLc.prepare_p256(public));
-        let (Some(key), Ok(signature)) = (key, signature.as_ref().try_into()) else {
-            return Err("a P-256 key has 65 bytes and its signature 64".into());
-        };
-        Ok(Self { key, signature })
-    }
+/// A message of a quote's length with its signature.
+fn sign_message() -> Outcome<SignedMessage> {
+    SignedMessage::new(&ECDSA_P256_SHA256_FIXED_SIGNING, &MESSAGE, |public, signature| {
+        let key = AwsLc.prepare_p256(public)?;
+        Some(Box::new(move || key.verify(&MESSAGE, &signature)))
+    })
+}
 
-    fn verify(&self) -> Outcome {
-        match self.key.verify(&MESSAGE, &self.signature) {
-            true => Ok(()),
-            false => Err("a signature made here does not verify".into()),
-        }
-    }
-
-    /// Verifications a second on this many threads together, now.
-    fn rate(&self, workers: u64) -> Outcome<f64> {
-        const REPEATS: u32 = 200;
-        let start = Instant::now();
-        thread::scope(|scope| {
-            let repeat = || (0..REPEATS).try_for_each(|_| self.verify());
-            let threads: Vec<_> = (0..workers).map(|_| scope.spawn(repeat)).collect();
-            threads
-                .into_iter()
-                .try_for_each(|thread| thread.join().map_err(|_| "a worker died".to_string())?)
-        })?;
-        Ok(workers as f64 * f64::from(REPEATS) / start.elapsed().as_secs_f64())
-    }
+/// Verifications a second on this many threads together, now.
+fn measure_rate(signed: &SignedMessage, workers: u64) -> Outcome<f64> {
+    const REPEATS: u32 = 200;
+    let start = Instant::now();
+    thread::scope(|scope| {
+        let repeat = || (0..REPEATS).try_for_each(|_| signed.verify());
+        let threads: Vec<_> = (0..workers).map(|_| scope.spawn(repeat)).collect();
+        threads.into_iter().try_for_each(|thread| thread.join().map_err(|_| "a worker died")?)
+    })?;
+    Ok(workers as f64 * f64::from(REPEATS) / start.elapsed().as_secs_f64())
 }

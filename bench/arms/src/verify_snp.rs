@@ -9,18 +9,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use aws_lc_rs::{
-    rand::SystemRandom,
-    signature::{ECDSA_P384_SHA384_FIXED_SIGNING, EcdsaKeyPair, KeyPair},
-};
-use confide_arm_line::{Hello, Report, Run, repeat_in_threads, speak};
+use crate::{signed::SignedMessage, trust::read_policy, version::VERSION};
+use aws_lc_rs::signature::ECDSA_P384_SHA384_FIXED_SIGNING;
+use confide_arm_line::{Hello, Outcome, Report, Run, read_file, repeat_in_threads, speak};
 use confide_evidence::snp::SIGNED_LENGTH;
-use confide_verifier::{
-    Appraised, AwsLc, Crypto, Evidence, P384Key, Policy, Rejection, RootKind, UnixTime, snp,
-};
+use confide_verifier::{Appraised, AwsLc, Crypto, Evidence, RootKind, UnixTime, snp};
 use serde_json::json;
-
-use crate::{Outcome, read};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -43,90 +37,60 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
-    let text = String::from_utf8(read(&args.policy)?).map_err(|error| error.to_string())?;
-    let policy = Policy::from_toml(&text).map_err(|error| error.to_string())?;
-    let (report, document) = (read(&args.report)?, read(&args.endorsements)?);
+    let policy = read_policy(&args.policy)?;
+    let (report, document) = (read_file(&args.report)?, read_file(&args.endorsements)?);
     let evidence = Evidence { quote: &report, ..Evidence::default() };
     let at = UnixTime::since_unix_epoch(Duration::from_secs(args.at));
-    let from_bytes = || {
-        let parsed = snp::Endorsements::parse(&document).map_err(|error| error.to_string())?;
-        to_outcome(snp::appraise(&evidence, &parsed, &policy, at, &AwsLc))
+    let from_bytes = || -> Outcome<Appraised> {
+        let parsed = snp::Endorsements::parse(&document)?;
+        Ok(snp::appraise(&evidence, &parsed, &policy, at, &AwsLc)?)
     };
     let hello = Hello {
-        arm: format!("confide verify-snp, {} kept", args.keep),
-        version: format!("confide {}", env!("CARGO_PKG_VERSION")),
         simulated: from_bytes()?.root().kind == RootKind::Custom,
-        guarantee: None,
         threads: 128,
         note: Some(format!("evidence: {}", args.report.display())),
+        ..Hello::new(format!("confide verify-snp, {} kept", args.keep), VERSION)
     };
-    let parsed = snp::Endorsements::parse(&document).map_err(|error| error.to_string())?;
-    let key = parsed.prepare(&policy.roots, at, &AwsLc).map_err(|error| error.to_string())?;
-    let signed = Signed::new()?;
+    let parsed = snp::Endorsements::parse(&document)?;
+    let key = parsed.prepare(&policy.roots, at, &AwsLc)?;
+    let signed = sign_message()?;
     let floor = || signed.verify();
     speak(&hello, |order| match args.keep.as_str() {
         "nothing" => measure(order, &signed, from_bytes),
-        "key" => {
-            measure(order, &signed, || to_outcome(key.appraise(&evidence, &policy, at, &AwsLc)))
-        }
+        "key" => measure(order, &signed, || Ok(key.appraise(&evidence, &policy, at, &AwsLc)?)),
         "signature" => measure(order, &signed, floor),
-        other => Err(format!("--keep {other}: wanted nothing, key or signature")),
+        other => Err(format!("--keep {other}: wanted nothing, key or signature").into()),
     })
-    .map_err(|error| error.to_string())
-}
-
-fn to_outcome(outcome: Result<Appraised, Rejection>) -> Outcome<Appraised> {
-    outcome.map_err(|rejection| rejection.to_string())
 }
 
 fn measure<T: Send>(
     order: &Run,
-    signed: &Signed,
+    signed: &SignedMessage,
     work: impl Fn() -> Outcome<T> + Sync,
 ) -> Outcome<Report> {
-    order.knows_only(&["workers"])?;
+    order.refuse_unknown_params(&["workers"])?;
     let workers = order.number("workers", 1)?;
     let mut report =
         repeat_in_threads(order, "verify", workers, work, |count, _| json!({ "accepted": count }))?;
     let name = "1 P-384 verification (aws-lc-rs), one thread".to_string();
-    report.floor = Some((name, "rate_per_s".into(), signed.rate()?));
+    report.floor = Some((name, "rate_per_s".into(), measure_rate(signed)?));
     Ok(report)
-}
-
-/// A message of a report's length with its signature.
-struct Signed {
-    key: Box<dyn P384Key>,
-    signature: [u8; 96],
 }
 
 const MESSAGE: [u8; SIGNED_LENGTH] = [7; SIGNED_LENGTH];
 
-impl Signed {
-    fn new() -> Outcome<Self> {
-        let unspecified = |_| "aws-lc-rs failed".to_string();
-        let random = SystemRandom::new();
-        let key = EcdsaKeyPair::generate(&ECDSA_P384_SHA384_FIXED_SIGNING).map_err(unspecified)?;
-        let signature = key.sign(&random, &MESSAGE).map_err(unspecified)?;
-        let public = key.public_key().as_ref().try_into();
-        let key = public.ok().and_then(|public| AwsLc.prepare_p384(public));
-        let (Some(key), Ok(signature)) = (key, signature.as_ref().try_into()) else {
-            return Err("a P-384 key has 97 bytes and its signature 96".into());
-        };
-        Ok(Self { key, signature })
-    }
+/// A message of a report's length with its signature.
+fn sign_message() -> Outcome<SignedMessage> {
+    SignedMessage::new(&ECDSA_P384_SHA384_FIXED_SIGNING, &MESSAGE, |public, signature| {
+        let key = AwsLc.prepare_p384(public)?;
+        Some(Box::new(move || key.verify(&MESSAGE, &signature)))
+    })
+}
 
-    fn verify(&self) -> Outcome {
-        match self.key.verify(&MESSAGE, &self.signature) {
-            true => Ok(()),
-            false => Err("a signature made here does not verify".into()),
-        }
-    }
-
-    /// Verifications a second on this thread, now.
-    fn rate(&self) -> Outcome<f64> {
-        const REPEATS: u32 = 100;
-        let start = Instant::now();
-        (0..REPEATS).try_for_each(|_| self.verify())?;
-        Ok(f64::from(REPEATS) / start.elapsed().as_secs_f64())
-    }
+/// Verifications a second on this thread, now.
+fn measure_rate(signed: &SignedMessage) -> Outcome<f64> {
+    const REPEATS: u32 = 100;
+    let start = Instant::now();
+    (0..REPEATS).try_for_each(|_| signed.verify())?;
+    Ok(f64::from(REPEATS) / start.elapsed().as_secs_f64())
 }

@@ -3,27 +3,22 @@
 //! Every arm answers with the public values, the cycles (from the executor only), the mode and the
 //! segments of its work: another count in another arm is another work, and voids the pair.
 
-mod kept;
+mod proof_cache;
 mod work;
 
-use std::{
-    env, fs,
-    path::{Path, PathBuf},
-};
+use std::{env, fs, path::PathBuf};
 
-use confide_arm_line::{Hello, Report, Run, Sample, speak};
+use confide_arm_line::{Hello, Outcome, Report, Run, Sample, speak};
 use confide_prover::{
     External, Plan, Prover, ProverError, StageUsage, StopHandle,
     line::{Description, Done, Mode, Progress, Stage},
 };
-use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use self::{
-    kept::{Known, ProofCache},
+    proof_cache::{Execution, ProofCache},
     work::{DcapFiles, Work},
 };
-use crate::Outcome;
 
 /// Name of the program, and what builds it.
 const PROGRAM: (&str, &str) = ("confide-prover", "make prover");
@@ -45,21 +40,11 @@ pub(crate) struct Args {
     /// Another back end beside this program, which speaks the same lines: confide-peer-NAME.
     #[arg(long)]
     peer: Option<String>,
-    /// Where proofs are kept for the arm that checks them.
+    /// Folder that keeps proofs for the arm that checks them.
     #[arg(long)]
     folder: PathBuf,
     #[command(flatten)]
     dcap: DcapFiles,
-}
-
-/// A hello of an arm whose every sample is a process of its own: nothing is to be warmed.
-#[derive(Serialize)]
-struct ZkHello {
-    #[serde(flatten)]
-    hello: Hello,
-    warming: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    cannot: Option<String>,
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
@@ -70,48 +55,46 @@ pub(crate) fn run(args: Args) -> Outcome {
         Some(peer) => (format!("confide-peer-{peer}"), format!("make peers-{peer}")),
     };
     // Each back end checks its own proofs only.
-    let kept = args.folder.join(&name);
-    let folder = kept.join(stage.name());
+    let proofs = args.folder.join(&name);
+    let folder = proofs.join(stage.name());
     fs::create_dir_all(&folder)
         .map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
     let program = program_path(args.prover, &name)?;
     let quiet = |_: Stage, _: Progress| ();
     let back = External::new(&program, &folder, StopHandle::default(), &quiet);
-    let described = match back.describe() {
-        Err(ProverError::Missing { .. }) => {
-            Err(format!("{name} is not built: {builder} builds it"))
-        }
-        other => other.map_err(|error| error.to_string()),
-    };
-    let hello = hello(&name, stage, &described);
-    let arm = Arm { stage, back, kept: ProofCache::new(kept), dcap: args.dcap, price: price()? };
-    speak(&hello, |run| arm.measure(run)).map_err(|error| error.to_string())
+    let described = back.describe().map_err(|error| match error {
+        ProverError::Missing { .. } => format!("{name} is not built: {builder} builds it"),
+        other => other.to_string(),
+    });
+    let hello = make_hello(&name, stage, &described);
+    let arm =
+        Arm { stage, back, proofs: ProofCache::new(proofs), dcap: args.dcap, price: read_price()? };
+    speak(&hello, |run| arm.measure(run))
 }
 
 fn program_path(given: Option<PathBuf>, name: &str) -> Outcome<PathBuf> {
     match given {
         Some(path) => Ok(path),
-        None => env::current_exe()
-            .map(|here| here.with_file_name(name))
-            .map_err(|error| format!("cannot tell where this program is: {error}")),
+        None => Ok(env::current_exe()?.with_file_name(name)),
     }
 }
 
-fn price() -> Outcome<Option<f64>> {
+fn read_price() -> Outcome<Option<f64>> {
     let Ok(text) = env::var(PRICE) else { return Ok(None) };
     let price = text.parse::<f64>().ok().filter(|price| price.is_finite() && *price > 0.0);
-    price.map(Some).ok_or_else(|| format!("{PRICE}: wanted a price above 0, got {text:?}"))
+    Ok(price.map(Some).ok_or_else(|| format!("{PRICE}: wanted a price above 0, got {text:?}"))?)
 }
 
-fn hello(name: &str, stage: Stage, described: &Outcome<Description>) -> ZkHello {
+fn make_hello(name: &str, stage: Stage, described: &Result<Description, String>) -> Hello {
     let (version, guarantee) = match described {
         Err(_) => (String::new(), None),
         Ok(known) => {
             let bits = known.strength;
             let (proven, conjectured) = (bits.proven_bits, bits.conjectured_bits);
-            let hides = match bits.zero_knowledge {
-                true => "the input is hidden from whoever checks (zero-knowledge: yes)",
-                false => "nothing is hidden by promise (zero-knowledge: no)",
+            let hides = if bits.zero_knowledge {
+                "the input is hidden from whoever checks (zero-knowledge: yes)"
+            } else {
+                "nothing is hidden by promise (zero-knowledge: no)"
             };
             let guarantee = match stage {
                 Stage::Native | Stage::Emulate => "none: this stage proves nothing".to_string(),
@@ -120,32 +103,27 @@ fn hello(name: &str, stage: Stage, described: &Outcome<Description>) -> ZkHello 
             (format!("{} {}", known.backend, known.version), Some(guarantee))
         }
     };
-    ZkHello {
-        hello: Hello {
-            arm: format!("{name} {stage}"),
-            version,
-            simulated: false,
-            guarantee,
-            threads: std::thread::available_parallelism().map_or(1, usize::from),
-            note: None,
-        },
+    Hello {
+        guarantee,
+        threads: std::thread::available_parallelism().map_or(1, usize::from),
         warming: false,
         cannot: described.as_ref().err().cloned(),
+        ..Hello::new(format!("{name} {stage}"), version)
     }
 }
 
 struct Arm<'a> {
     stage: Stage,
     back: External<'a>,
-    kept: ProofCache,
+    proofs: ProofCache,
     dcap: DcapFiles,
     price: Option<f64>,
 }
 
 impl Arm<'_> {
     fn measure(&self, run: &Run) -> Outcome<Report> {
-        run.knows_only(&["work", "mode", "memory_mib", "machines"])?;
-        let work = Work::named(&run.text("work", "")?, &self.dcap)?;
+        run.refuse_unknown_params(&["work", "mode", "memory_mib", "machines"])?;
+        let work = Work::from_name(&run.text("work", "")?, &self.dcap)?;
         let mode: Mode = run.text("mode", "app")?.parse()?;
         let memory_bytes = match run.number("memory_mib", 0)? {
             0 => None,
@@ -156,13 +134,15 @@ impl Arm<'_> {
         let alike = match run.text("machines", "alike")?.as_str() {
             "alike" => true,
             "unlike" => false,
-            other => return Err(format!("param machines: wanted alike or unlike, got {other:?}")),
+            other => {
+                return Err(format!("param machines: wanted alike or unlike, got {other:?}").into());
+            }
         };
-        let known = self.known(&work, plan)?;
+        let execution = self.execute(&work, plan)?;
         let mut report = Report::default();
         for _ in 0..run.requests {
-            let (done, used, proof) = self.measure_once(&work, plan)?;
-            let mut sample = self.sample(&known, plan, &done, used, proof);
+            let (done, used, proof) = self.measure_stage(&work, plan)?;
+            let mut sample = self.sample(&execution, plan, &done, used, proof);
             if let (false, Some(answer)) = (alike, sample.answer.as_object_mut()) {
                 answer.retain(|name, _| name == "public_values");
             }
@@ -171,7 +151,7 @@ impl Arm<'_> {
             report.cpu_s += used.cpu.as_secs_f64();
             report.peak_memory_bytes = report.peak_memory_bytes.max(Some(used.peak_rss_bytes));
             if used.peak_is_at_most {
-                // Of one figure in many: no mark on the rows of all others.
+                // A note and no mark: it concerns one figure among many.
                 let below = "its peak memory is below what the arm itself had: an upper bound";
                 report.note = Some(below.to_string());
             }
@@ -179,50 +159,44 @@ impl Arm<'_> {
         Ok(report)
     }
 
-    /// What the executor says of the work, and for the check a proof of it: not measured.
-    fn known(&self, work: &Work, plan: Plan) -> Outcome<Known> {
-        let emulated = self
-            .back
-            .emulate(work.guest, &work.input, plan)
-            .map_err(|error| error.to_string())?
-            .done;
-        let known = Known {
+    /// Runs the executor, and for the check makes a proof: neither is measured.
+    fn execute(&self, work: &Work, plan: Plan) -> Outcome<Execution> {
+        let emulated = self.back.emulate(work.guest, &work.input, plan)?.done;
+        let execution = Execution {
             public_values: emulated.public_values,
-            cycles: emulated.cycles.ok_or("the executor told no cycles")?,
+            cycles: emulated.cycles.ok_or("the executor reported no cycles")?,
             segments: emulated.segments,
         };
-        if self.stage == Stage::Check && self.kept.read(work, plan).is_none() {
-            self.proved(work, plan)?;
+        if self.stage == Stage::Check && self.proofs.read(work, plan).is_none() {
+            self.prove(work, plan)?;
         }
-        Ok(known)
+        Ok(execution)
     }
 
-    fn proved(&self, work: &Work, plan: Plan) -> Outcome<(Done, StageUsage, usize)> {
-        let ran =
-            self.back.prove(work.guest, &work.input, plan).map_err(|error| error.to_string())?;
-        self.kept.write(work, plan, &ran.output)?;
+    fn prove(&self, work: &Work, plan: Plan) -> Outcome<(Done, StageUsage, usize)> {
+        let ran = self.back.prove(work.guest, &work.input, plan)?;
+        self.proofs.write(work, plan, &ran.output)?;
         Ok((ran.done, ran.used, ran.output.len()))
     }
 
     /// The measured stage, with the proof's length where there is one.
-    fn measure_once(&self, work: &Work, plan: Plan) -> Outcome<(Done, StageUsage, Option<usize>)> {
-        let text = |error: confide_prover::ProverError| error.to_string();
+    fn measure_stage(&self, work: &Work, plan: Plan) -> Outcome<(Done, StageUsage, Option<usize>)> {
         match self.stage {
             Stage::Native => {
-                let ran = self.back.native(work.guest, &work.input).map_err(text)?;
+                let ran = self.back.native(work.guest, &work.input)?;
                 Ok((ran.done, ran.used, None))
             }
             Stage::Emulate => {
-                let ran = self.back.emulate(work.guest, &work.input, plan).map_err(text)?;
+                let ran = self.back.emulate(work.guest, &work.input, plan)?;
                 Ok((ran.done, ran.used, None))
             }
             Stage::Prove => {
-                let (done, used, length) = self.proved(work, plan)?;
+                let (done, used, length) = self.prove(work, plan)?;
                 Ok((done, used, Some(length)))
             }
             Stage::Check => {
-                let body = self.kept.read(work, plan).ok_or("the proof is gone")?;
-                let ran = self.back.check(work.guest, plan.mode, &body).map_err(text)?;
+                let body = self.proofs.read(work, plan).ok_or("the proof is gone")?;
+                let ran = self.back.check(work.guest, plan.mode, &body)?;
                 Ok((ran.done, ran.used, Some(body.len())))
             }
         }
@@ -230,19 +204,19 @@ impl Arm<'_> {
 
     fn sample(
         &self,
-        known: &Known,
+        execution: &Execution,
         plan: Plan,
         done: &Done,
         used: StageUsage,
         proof: Option<usize>,
     ) -> Sample {
-        // What a stage says itself counts; what it cannot say is the executor's.
-        let cycles = done.cycles.unwrap_or(known.cycles);
+        // The stage's own count comes first; where it has none, the executor's holds.
+        let cycles = done.cycles.unwrap_or(execution.cycles);
         let answer = json!({
             "public_values": done.public_values,
             "cycles": cycles,
             "mode": plan.mode,
-            "segments": done.segments.or(known.segments),
+            "segments": done.segments.or(execution.segments),
         });
         let mut sample =
             Sample { metrics: metrics(done, used, proof), answer, ..Sample::default() };
@@ -255,7 +229,7 @@ impl Arm<'_> {
         if let Some(price) = self.price {
             sample.metrics.insert("price_dollars".into(), (price * wall_s / 3600.0).into());
         }
-        if done.public_values != known.public_values {
+        if done.public_values != execution.public_values {
             sample.error = Some("the executor gave other public values".to_string());
         }
         sample
@@ -290,17 +264,4 @@ fn metrics(done: &Done, used: StageUsage, proof: Option<usize>) -> Map<String, V
     };
     metrics.insert(own.to_string(), work.map(|(_, seconds)| seconds).sum::<f64>().into());
     metrics
-}
-
-/// A path as a name that a file may have.
-fn file_name(text: &str) -> String {
-    text.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).collect()
-}
-
-/// Writes beside the place and renames: another arm never reads half a proof.
-fn write(path: &Path, bytes: &[u8]) -> Outcome {
-    let part = path.with_extension(format!("part-{}", std::process::id()));
-    fs::write(&part, bytes)
-        .and_then(|()| fs::rename(&part, path))
-        .map_err(|error| format!("cannot write {}: {error}", path.display()))
 }

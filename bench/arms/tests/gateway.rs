@@ -14,34 +14,34 @@ use std::{
 use serde_json::{Value, json};
 
 #[derive(Clone, Default)]
-struct Seen {
+struct RequestCounts {
     /// Those with a request. One that only was opened may be accepted long after the arm's hello.
     connections: Arc<AtomicUsize>,
     requests: Arc<AtomicUsize>,
 }
 
 /// Answers each request with two bytes, until the other end closes or asked to.
-fn server(seen: Seen, answer: &'static str) -> SocketAddr {
+fn server(counts: RequestCounts, answer: &'static str) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
     thread::spawn(move || {
         for stream in listener.incoming().flatten() {
-            let seen = seen.clone();
-            thread::spawn(move || talk(stream, &seen, answer));
+            let counts = counts.clone();
+            thread::spawn(move || talk(stream, &counts, answer));
         }
     });
     address
 }
 
-fn talk(mut stream: TcpStream, seen: &Seen, answer: &str) {
+fn talk(mut stream: TcpStream, counts: &RequestCounts, answer: &str) {
     let mut reader = BufReader::new(stream.try_clone().expect("a second handle"));
     let mut line = String::new();
     let (mut closes, mut asked) = (false, false);
     while reader.read_line(&mut line).is_ok_and(|read| read > 0) {
         closes |= line == "connection: close\r\n";
         if line == "\r\n" {
-            seen.requests.fetch_add(1, Ordering::Relaxed);
-            seen.connections.fetch_add(usize::from(!asked), Ordering::Relaxed);
+            counts.requests.fetch_add(1, Ordering::Relaxed);
+            counts.connections.fetch_add(usize::from(!asked), Ordering::Relaxed);
             asked = true;
             if stream.write_all(answer.as_bytes()).is_err() || closes {
                 return;
@@ -109,27 +109,27 @@ const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 
 #[test]
 fn each_new_request_has_a_connection_of_its_own_and_kept_ones_share_theirs() {
-    let seen = Seen::default();
-    let mut arm = Arm::start(server(seen.clone(), OK));
+    let counts = RequestCounts::default();
+    let mut arm = Arm::start(server(counts.clone(), OK));
     assert_eq!(arm.hello["type"], "hello");
-    let before = seen.connections.load(Ordering::Relaxed);
+    let before = counts.connections.load(Ordering::Relaxed);
     let (samples, new) = arm.run(20, json!({ "connections": "new", "concurrency": 3 }));
     assert_eq!((samples, &new["answer"]["requests"]), (0, &20.into()), "{new}");
-    assert_eq!(seen.connections.load(Ordering::Relaxed) - before, 20);
+    assert_eq!(counts.connections.load(Ordering::Relaxed) - before, 20);
     assert_eq!(new["metrics"]["handshakes_per_request_ratio"], 0.0);
     assert!(new["metrics"]["rate_per_s"].as_f64().is_some_and(|rate| rate > 0.0), "{new}");
     assert!(new.get("floor").is_none(), "without TLS there is no floor: {new}");
-    let before = seen.connections.load(Ordering::Relaxed);
+    let before = counts.connections.load(Ordering::Relaxed);
     let (_, kept) = arm.run(20, json!({ "connections": "kept", "concurrency": 3 }));
     assert_eq!(kept["answer"], new["answer"], "the same answers whichever way they came");
-    assert!(seen.connections.load(Ordering::Relaxed) - before <= 3, "{kept}");
-    assert_eq!(seen.requests.load(Ordering::Relaxed), 40);
+    assert!(counts.connections.load(Ordering::Relaxed) - before <= 3, "{kept}");
+    assert_eq!(counts.requests.load(Ordering::Relaxed), 40);
     arm.end();
 }
 
 #[test]
 fn a_client_with_default_sockets_gets_the_same_answers_and_says_what_it_is() {
-    let server = server(Seen::default(), OK);
+    let server = server(RequestCounts::default(), OK);
     let (mut usual, mut default) =
         (Arm::start(server), Arm::start_with(server, &["--default-sockets"]));
     let said = default.hello["arm"].as_str().expect("text");
@@ -144,7 +144,7 @@ fn a_client_with_default_sockets_gets_the_same_answers_and_says_what_it_is() {
 
 #[test]
 fn an_open_loop_has_a_sample_for_each_request_and_says_its_delay() {
-    let mut arm = Arm::start(server(Seen::default(), OK));
+    let mut arm = Arm::start(server(RequestCounts::default(), OK));
     let (samples, done) = arm.run(15, json!({ "connections": "new", "rate_per_s": 500 }));
     assert_eq!((samples, &done["answer"]["requests"]), (15, &15.into()), "{done}");
     assert!(done["metrics"]["dispatch_delay_ms"].is_number(), "{done}");
@@ -155,7 +155,7 @@ fn an_open_loop_has_a_sample_for_each_request_and_says_its_delay() {
 #[test]
 fn a_wrong_answer_or_an_unknown_param_is_no_figure() {
     let refused = "HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n";
-    let mut arm = Arm::start(server(Seen::default(), refused));
+    let mut arm = Arm::start(server(RequestCounts::default(), refused));
     for params in [json!({}), json!({ "colour": 1 }), json!({ "path": "no slash" })] {
         let (_, line) = arm.run(4, params);
         assert_eq!(line["type"], "error", "{line}");

@@ -15,7 +15,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
-from load_peer import beside_python, run_tool, scratch, speak, tokenizer
+from load_peer import sibling_program, run_tool, scratch, speak, tokenizer
 
 
 def main():
@@ -57,7 +57,7 @@ def measure(arguments, load, folder, words):
         "--ui": "none",
     }
     flags = ["--streaming", "--use-server-token-count", "--no-gpu-telemetry", "--no-server-metrics"]
-    command = [beside_python("aiperf"), "profile", *flags]
+    command = [sibling_program("aiperf"), "profile", *flags]
     run_tool([*command, *(part for option in options.items() for part in option)], folder, {})
     return figures(json.loads((artifacts / "profile_export_aiperf.json").read_text()), load)
 

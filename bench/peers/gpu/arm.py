@@ -40,14 +40,14 @@ def main() -> int:
     try:
         arm = MODES[given.mode](given.cpu)
     except Exception as error:  # A peer's own errors are of every kind; whichever it is, the arm is left out by name.
-        say(
+        emit(
             **hello,
             cannot=f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no reason'}"[
                 :300
             ],
         )
         return 0
-    say(**{**hello, "version": arm.version, "note": arm.note})
+    emit(**{**hello, "version": arm.version, "note": arm.note})
     for line in sys.stdin:
         asked = json.loads(line)
         if asked.get("type") == "end":
@@ -62,7 +62,7 @@ def answer(arm, asked) -> None:
     wanted = {"width": WIDTH, "rank": RANK}
     for name, value in asked.get("params", {}).items():
         if wanted.get(name) != value:
-            say(type="error", id=asked["id"], reason=f"unknown param {name} = {value!r}")
+            emit(type="error", id=asked["id"], reason=f"unknown param {name} = {value!r}")
             return
     generator = numpy.random.default_rng(asked["seed"])
     samples = []
@@ -76,11 +76,11 @@ def answer(arm, asked) -> None:
         samples.append({"step_ms": took, "delta_error_ratio": error})
     for metrics in samples:
         close = metrics["delta_error_ratio"] <= arm.close
-        say(type="sample", id=asked["id"], metrics=metrics, answer={"rows": RANK, "close": close})
-    say(type="done", id=asked["id"])
+        emit(type="sample", id=asked["id"], metrics=metrics, answer={"rows": RANK, "close": close})
+    emit(type="done", id=asked["id"])
 
 
-def say(**line) -> None:
+def emit(**line) -> None:
     print(json.dumps(line), flush=True)
 
 
@@ -99,7 +99,7 @@ class Slots:
     def draw(self, generator):
         return generator.normal(0.0, 1.0, WIDTH)
 
-    def copied(self, vector):
+    def tile(self, vector):
         return numpy.tile(vector, self.copies)
 
     def sums(self, slots, pack):
@@ -128,7 +128,7 @@ class Cukks(Slots):
 
     def step(self, vector):
         backend, inner, keys = self.context._active_backend, self.context._ctx, self.context._keys
-        encrypted = backend.encrypt(inner, keys, self.copied(vector).tolist())
+        encrypted = backend.encrypt(inner, keys, self.tile(vector).tolist())
         result = []
         for plain, pack in zip(self.lists, self.packs):
             product = backend.mul_plain(
@@ -155,7 +155,7 @@ class Desilo(Slots):
         self.weights = [self.engine.encode(pack) for pack in self.packs]
 
     def step(self, vector):
-        encrypted = self.engine.encrypt(self.copied(vector), self.key)
+        encrypted = self.engine.encrypt(self.tile(vector), self.key)
         result = []
         for weights, pack in zip(self.weights, self.packs):
             product = self.engine.multiply(encrypted, weights)

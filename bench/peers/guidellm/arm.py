@@ -17,7 +17,7 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
-from load_peer import beside_python, run_tool, scratch, speak, tokenizer
+from load_peer import sibling_program, run_tool, scratch, speak, tokenizer
 
 
 def main():
@@ -61,7 +61,7 @@ def measure(arguments, load, folder, words):
         "--data": f"kind=json_file,path={prompts}",
         "--output": f"kind=json,path={report}",
     }
-    command = [beside_python("guidellm"), "run", "--disable-console"]
+    command = [sibling_program("guidellm"), "run", "--disable-console"]
     settings = {
         "PYTHONPATH": str(HERE / "standin"),
         "USE_TORCH": "0",

@@ -43,7 +43,7 @@ def main() -> int:
         arm = MODES[arguments.mode](arguments.n)
     except ValueError as error:
         parser.error(str(error))
-    say(
+    emit(
         type="hello",
         protocol=1,
         arm=f"SEAL {arguments.mode} N={arm.n}",
@@ -66,7 +66,7 @@ def answer(arm, asked) -> None:
     wanted = {"width": WIDTH, "rank": RANK}
     for name, value in asked.get("params", {}).items():
         if wanted.get(name) != value:
-            say(type="error", id=number, reason=f"unknown param {name} = {value!r}")
+            emit(type="error", id=number, reason=f"unknown param {name} = {value!r}")
             return
     requests = min(int(asked.get("requests", 1)), REQUESTS_MAX)
     source = random.Random(asked["seed"])
@@ -75,11 +75,11 @@ def answer(arm, asked) -> None:
     samples = [arm.step(vector) for vector in inputs]
     cpu_s, wall_s = time.process_time() - cpu, time.perf_counter() - wall
     for vector, (metrics, result) in zip(inputs, samples):
-        say(type="sample", id=number, metrics=metrics, answer=arm.check(vector, result))
-    say(type="done", id=number, cpu_s=cpu_s, wall_s=wall_s)
+        emit(type="sample", id=number, metrics=metrics, answer=arm.check(vector, result))
+    emit(type="done", id=number, cpu_s=cpu_s, wall_s=wall_s)
 
 
-def say(**line) -> None:
+def emit(**line) -> None:
     print(json.dumps(line), flush=True)
 
 

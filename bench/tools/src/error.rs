@@ -1,50 +1,40 @@
 //! Why a tool's output gave no figures.
 
-/// What was wrong with a tool's output.
+/// The fault of a tool's output.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
-    /// Longer than any honest output of this tool.
-    #[error("{tool} printed {got} bytes, wanted at most {wanted}")]
+    /// Longer than any honest output.
+    #[error("the output has {got} bytes, wanted at most {wanted}")]
     TooLong {
-        /// The tool.
-        tool: &'static str,
         /// Bytes seen.
         got: usize,
         /// Bytes allowed.
         wanted: usize,
     },
-    /// No JSON, or not of the wanted shape.
-    #[error("{tool} printed no JSON of its kind: {message}")]
+    /// No JSON.
+    #[error("the output is no JSON: {message}")]
     NotJson {
-        /// The tool.
-        tool: &'static str,
-        /// What the parser said, with its line.
+        /// The parser's message, with its line.
         message: String,
     },
-    /// The tool itself says that it failed.
-    #[error("{tool} says: {message}")]
+    /// The tool itself states that it failed.
+    #[error("the tool failed: {message}")]
     Failed {
-        /// The tool.
-        tool: &'static str,
-        /// Its words.
+        /// Its message.
         message: String,
     },
     /// A figure that every honest output has.
-    #[error("{tool} printed no {what}")]
+    #[error("the output has no {what}")]
     Missing {
-        /// The tool.
-        tool: &'static str,
         /// The figure.
-        what: &'static str,
+        what: String,
     },
-    /// A figure that is no number, or one that means nothing.
-    #[error("{tool} printed {got} for {what}")]
+    /// A figure that is no number, or outside its limits.
+    #[error("the output has {got} for {what}")]
     NoNumber {
-        /// The tool.
-        tool: &'static str,
         /// The figure.
-        what: &'static str,
-        /// What stood there.
+        what: String,
+        /// The text in its place.
         got: String,
     },
 }

@@ -1,14 +1,17 @@
 //! What measuring tools print, read into numbers with their units.
 //!
-//! One module per tool, each a total function from text to a struct: no input makes one panic, what
-//! is missing is an error by name, and no unit is ever dropped. The recordings in `recorded/` are of
+//! `tools.toml` has a row for each tool: its command, where its figures stand, which checks make a
+//! run fail. The reader is a total function from text to figures: no input makes it panic, what is
+//! missing is an error by name, and no unit is ever dropped. The recordings in `recorded/` are of
 //! the real tools on one machine. The program `confide-tool` drives the tools as arms of the bench.
 
-pub mod ab;
+pub mod cyclictest;
 mod error;
-mod read;
-mod tail;
+mod histogram;
+mod reader;
+mod tool;
 
 pub use error::ReadError;
-pub use read::{cyclictest, fio, iperf3, openssl, seven_zip, stress_ng};
-pub use tail::{Counted, TAIL_SAMPLES};
+pub use histogram::{Histogram, TAIL_SAMPLES};
+pub use reader::{QUANTILES, Reading, read};
+pub use tool::{Figure, Param, Place, Quantiles, Shape, Tool, expand, tools};

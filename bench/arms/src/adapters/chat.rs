@@ -2,21 +2,19 @@
 
 use std::time::Instant;
 
-use confide_arm_line::{Hello, Report, Run, Sample, Stopwatch, speak};
+use confide_arm_line::{Hello, Outcome, Report, Run, Sample, Stopwatch, speak};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-use crate::{
-    Outcome,
-    conversation::{Link, post},
-};
+use crate::conversation::{Link, post};
+use crate::version::VERSION;
 
 /// The query of report 003, in every run.
 pub(crate) const QUERY: &str = "What is a savings account?";
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Where `confide serve` listens.
+    /// Address of `confide serve`.
     #[arg(long)]
     server: String,
     /// The model, or the name of an adapter.
@@ -25,61 +23,53 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
-    let runtime = Runtime::new().map_err(|error| error.to_string())?;
+    let runtime = Runtime::new()?;
     // The first answer says who is protected from whom; it is not measured.
-    let first = runtime.block_on(ask(&args, 1))?;
+    let first = runtime.block_on(request_answer(&args, 1))?;
     let guarantee = first.answer["confide"]["guarantee"].as_str().map(str::to_owned);
     let hello = Hello {
-        arm: format!("chat completions, model {}", args.model),
-        version: format!("confide {}", env!("CARGO_PKG_VERSION")),
-        simulated: false,
         guarantee: Some(guarantee.unwrap_or_else(|| "none".into())),
-        threads: 1,
-        note: None,
+        ..Hello::new(format!("chat completions, model {}", args.model), VERSION)
     };
-    speak(&hello, |order| runtime.block_on(answer(&args, order))).map_err(|e| e.to_string())
+    speak(&hello, |order| runtime.block_on(measure(&args, order)))
 }
 
-/// A whole answer and what it took.
+/// A whole answer, and the time from request to its end.
 struct Answer {
     answer: Value,
     tokens: u64,
     total_ms: f64,
 }
 
-async fn answer(args: &Args, order: &Run) -> Outcome<Report> {
-    order.knows_only(&["tokens"])?;
+async fn measure(args: &Args, order: &Run) -> Outcome<Report> {
+    order.refuse_unknown_params(&["tokens"])?;
     let tokens = order.number("tokens", 16)?;
+    let mut samples = Vec::new();
     let watch = Stopwatch::start();
-    let mut report = Report::default();
     for _ in 0..order.requests {
-        let told = ask(args, tokens).await?;
-        let mut sample = rates(told.tokens, told.total_ms);
-        sample.answer = json!({ "tokens": told.tokens });
-        report.samples.push(sample);
+        let answer = request_answer(args, tokens).await?;
+        let mut sample = rate_sample(answer.tokens, answer.total_ms);
+        sample.answer = json!({ "tokens": answer.tokens });
+        samples.push(sample);
     }
-    (report.wall_s, report.cpu_s) = watch.stop();
-    best(&mut report);
-    Ok(report)
+    Ok(with_best_rate(Report { samples, ..watch.report() }))
 }
 
 /// `token_ms` and `tokens_per_s` of one answer.
-pub(crate) fn rates(tokens: u64, total_ms: f64) -> Sample {
-    let mut sample = Sample::default();
+pub(crate) fn rate_sample(tokens: u64, total_ms: f64) -> Sample {
     let token_ms = total_ms / tokens.max(1) as f64;
-    sample.metrics.insert("token_ms".into(), json!(token_ms));
-    sample.metrics.insert("tokens_per_s".into(), json!(1e3 / token_ms));
-    sample
+    Sample::new([("token_ms", token_ms), ("tokens_per_s", 1e3 / token_ms)])
 }
 
-/// `best_tokens_per_s` of a run, as report 003 has it beside the average.
-pub(crate) fn best(report: &mut Report) {
+/// Adds `best_tokens_per_s` to a run, as report 003 gives it next to the average.
+pub(crate) fn with_best_rate(mut report: Report) -> Report {
     let rate = |sample: &Sample| sample.metrics["tokens_per_s"].as_f64().unwrap_or(0.0);
     let best = report.samples.iter().map(rate).fold(0.0, f64::max);
-    report.metrics.insert("best_tokens_per_s".into(), json!(best));
+    report.set("best_tokens_per_s", best);
+    report
 }
 
-async fn ask(args: &Args, tokens: u64) -> Outcome<Answer> {
+async fn request_answer(args: &Args, tokens: u64) -> Outcome<Answer> {
     let mut link = Link::plain(&args.server).await?;
     let body = json!({
         "model": args.model, "max_tokens": tokens, "temperature": 0, "ignore_eos": true,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use confide_arm_line::Outcome;
 use confide_lora::{
     Guarantee, Link, Meter, OperationCosts, Projection, Protect, Rounding, Step as Lap, Terms,
     Weights,
@@ -13,12 +14,11 @@ use confide_rlwe::{
 };
 
 use super::{
-    masked::{SET, both_sides, parts_of},
+    masked::{SET, combined_guarantee, meter_parts},
     problem::Problem,
     spans::Parts,
-    step::{Step, pair_of},
+    step::{Step, matrix_pair},
 };
-use crate::Outcome;
 
 /// The set without flooding.
 const UNFLOODED: &str = "rlwe-2048-q50";
@@ -38,24 +38,23 @@ pub(crate) struct Direct {
 
 impl Direct {
     pub(crate) fn new(problem: &Problem, flooded: bool) -> Outcome<Self> {
-        let text = |error: &dyn std::error::Error| error.to_string();
-        let (context, entry_max) = chosen(flooded).map_err(|e| text(&e))?;
-        let pair = pair_of(problem);
+        let (context, entry_max) = select_parameters(flooded)?;
+        let pair = matrix_pair(problem);
         let pairs = [(Projection::Query, &pair)];
         let rounding = Rounding { entry_max, noise_sigma: 0.0 };
         let weights = Weights::rounded(0, &pairs, Protect::A, context.set(), rounding);
-        let weights = weights.map_err(|e| text(&e))?;
+        let weights = weights?;
         let terms = weights.terms.clone();
         let job = job(&context, &terms);
         let tile = job.best_tile(&Link::LOOPBACK, &OperationCosts::GIVEN);
         let tile = tile.ok_or("no tile fits the noise budget")?;
-        let host = match flooded {
-            true => DirectHost::new(&context, &weights, tile),
-            false => DirectHost::dangerous_unflooded(&context, &weights, tile),
+        let host = if flooded {
+            DirectHost::new(&context, &weights, tile)?
+        } else {
+            DirectHost::dangerous_unflooded(&context, &weights, tile)?
         };
-        let host = host.map_err(|e| text(&e))?;
-        let holder = DirectHolder::new(&context, &terms, tile).map_err(|e| text(&e))?;
-        let mut rng = Rng::from_os().map_err(|e| text(&e))?;
+        let holder = DirectHolder::new(&context, &terms, tile)?;
+        let mut rng = Rng::from_os()?;
         let key = SecretKey::generate(&context, &mut rng);
         let public = key.public_key(&mut rng);
         let answer_bytes = |rows: usize| SmallCiphertext::wire_bytes(&context, rows);
@@ -77,19 +76,17 @@ impl Direct {
     }
 }
 
-/// Parameters and greatest entries.
-fn chosen(flooded: bool) -> Result<(Arc<Context>, i16), RlweError> {
-    let set = match flooded {
-        true => ParameterSet::named(SET)?,
-        false => ParameterSet::dangerous_named(UNFLOODED)?,
-    };
+/// The ring and the greatest entry of a weight.
+fn select_parameters(flooded: bool) -> Result<(Arc<Context>, i16), RlweError> {
+    let set =
+        if flooded { ParameterSet::named(SET)? } else { ParameterSet::dangerous_named(UNFLOODED)? };
     let (set, entry_max) = parameters(&set)?;
     Ok((Context::new(&set)?, entry_max))
 }
 
 impl Step for Direct {
     fn guarantee(&self) -> String {
-        both_sides(Guarantee {
+        combined_guarantee(Guarantee {
             host_is_blind: true,
             adapter_stays: self.flooded,
             b_is_handed_over: true,
@@ -102,15 +99,15 @@ impl Step for Direct {
     fn add(&mut self, input: &[f32], delta: &mut [f32]) -> Outcome {
         let limit = self.terms.norm_limit;
         let x = self.meter.time(Lap::Quantise, || quantise_vector(input, limit));
-        let x = x.map_err(|error| error.to_string())?;
-        let products = self.products(&x.values).map_err(|error| error.to_string())?;
+        let x = x?;
+        let products = self.products(&x.values)?;
         let terms = &self.terms;
         self.meter.time(Lap::B, || terms.add(Projection::Query, &products, &[x.scale], delta));
         Ok(())
     }
 
     fn parts(&self) -> Parts {
-        parts_of(&self.meter)
+        meter_parts(&self.meter)
     }
 
     fn error_max(&self) -> f64 {

@@ -1,3 +1,5 @@
+//! Scalar products by wide registers, and the floor of one.
+
 use std::time::Instant;
 
 /// Sums that run side by side, so that the compiler can use wide registers.
@@ -15,15 +17,15 @@ pub(crate) fn dot(row: &[f32], vector: &[f32]) -> f32 {
     sums.iter().sum::<f32>() + rest
 }
 
-/// The least of some copies of these values within the memory of this thread.
+/// The shortest time, in ms, of a copy of these values by this thread.
 pub(crate) fn copy_ms<T: Copy + Default>(values: &[T]) -> f64 {
     const COPIES: usize = 200;
     let mut to = vec![T::default(); values.len()];
-    let once = || {
+    let copy = || {
         let began = Instant::now();
         to.copy_from_slice(std::hint::black_box(values));
         std::hint::black_box(&mut to);
         began.elapsed().as_secs_f64() * 1e3
     };
-    std::iter::repeat_with(once).take(COPIES).fold(f64::INFINITY, f64::min)
+    std::iter::repeat_with(copy).take(COPIES).fold(f64::INFINITY, f64::min)
 }

@@ -2,9 +2,8 @@
 
 use std::{thread, time::Instant};
 
+use confide_arm_line::Outcome;
 use confide_rlwe::{Modulus, NttTable, Rng, ntt_primes_below};
-
-use crate::Outcome;
 
 /// Bytes that the base model reads for a token: Qwen2.5-1.5B in bf16, its tied head included.
 pub(crate) const BASE_BYTES: f64 = 3.087e9;
@@ -63,8 +62,8 @@ fn keystream_bytes_per_s() -> f64 {
 
 fn transform_s(n: usize) -> Outcome<f64> {
     let prime = ntt_primes_below(50, n, 1).first().copied().ok_or("no prime below 2^50")?;
-    let modulus = Modulus::new(prime).map_err(|error| error.to_string())?;
-    let table = NttTable::new(n, modulus).map_err(|error| error.to_string())?;
+    let modulus = Modulus::new(prime)?;
+    let table = NttTable::new(n, modulus)?;
     let mut values: Vec<u64> = (0..n as u64).collect();
     let mut once = || {
         let began = Instant::now();

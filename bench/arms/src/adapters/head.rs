@@ -4,12 +4,12 @@
 use std::{fs, path::Path, thread, time::Instant};
 
 use clap::ValueEnum;
-use confide_arm_line::{Hello, Report, Run, Sample, Stopwatch, speak};
+use confide_arm_line::{Hello, Outcome, Report, Run, Sample, read_file, speak};
 use safetensors::{Dtype, SafeTensors};
 use serde_json::json;
 
 use super::{dot::dot, problem::Random};
-use crate::{Outcome, read};
+use crate::version::VERSION;
 
 /// How rows are multiplied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -44,58 +44,49 @@ pub(crate) fn run(args: Args) -> Outcome {
     let values = few.iter().copied().cycle().take(VOCABULARY * WIDTH).collect();
     let head = Head { width: WIDTH, values };
     let hello = Hello {
-        arm: format!("LM head of {VOCABULARY} x {WIDTH}, {:?}", args.speed),
-        version: format!("confide {}", env!("CARGO_PKG_VERSION")),
-        simulated: false,
         guarantee: Some(confide_lora::Guarantee::NONE.to_string()),
         threads: thread::available_parallelism().map_or(1, usize::from),
-        note: None,
+        ..Hello::new(format!("LM head of {VOCABULARY} x {WIDTH}, {:?}", args.speed), VERSION)
     };
-    speak(&hello, |order| measure(order, &head, args.speed)).map_err(|error| error.to_string())
+    speak(&hello, |order| measure(order, &head, args.speed))
 }
 
 fn measure(order: &Run, head: &Head, speed: Speed) -> Outcome<Report> {
-    order.knows_only(&[])?;
-    let watch = Stopwatch::start();
-    let mut report = Report::default();
-    for number in 0..order.requests {
+    order.refuse_unknown_params(&[])?;
+    order.measure_each(|number| {
         let mut random = Random(order.seed ^ number);
         let hidden: Vec<f32> = (0..head.width).map(|_| random.normal()).collect();
         let began = Instant::now();
-        let best = head.best(&hidden, speed);
-        let mut sample = Sample::default();
-        let head_ms = began.elapsed().as_secs_f64() * 1e3;
-        sample.metrics.insert("head_ms".into(), json!(head_ms));
+        let row = head.find_greatest(&hidden, speed);
+        let mut sample = Sample::new([("head_ms", began.elapsed().as_secs_f64() * 1e3)]);
         // Rows repeat, and sums differ in their last bits: the row within the few says which it is.
-        sample.answer = json!({ "row": best % 64 });
-        report.samples.push(sample);
-    }
-    (report.wall_s, report.cpu_s) = watch.stop();
-    Ok(report)
+        sample.answer = json!({ "row": row % 64 });
+        Ok(sample)
+    })
 }
 
 impl Head {
     /// The output matrix of a model's folder: its head, or its embeddings where they are tied.
     pub(crate) fn load(folder: &Path) -> Outcome<Self> {
-        let files = fs::read_dir(folder).map_err(|error| error.to_string())?.flatten();
+        let files = fs::read_dir(folder)?.flatten();
         let mut embeddings = None;
         for path in files.map(|file| file.path()) {
             if path.extension().is_none_or(|end| end != "safetensors") {
                 continue;
             }
-            let bytes = read(&path)?;
-            let tensors = SafeTensors::deserialize(&bytes).map_err(|error| error.to_string())?;
+            let bytes = read_file(&path)?;
+            let tensors = SafeTensors::deserialize(&bytes)?;
             if let Ok(head) = tensors.tensor("lm_head.weight") {
-                return Self::of(head.dtype(), head.shape(), head.data());
+                return Self::from_tensor(head.dtype(), head.shape(), head.data());
             }
             if let Ok(tied) = tensors.tensor("model.embed_tokens.weight") {
-                embeddings = Some(Self::of(tied.dtype(), tied.shape(), tied.data())?);
+                embeddings = Some(Self::from_tensor(tied.dtype(), tied.shape(), tied.data())?);
             }
         }
-        embeddings.ok_or_else(|| format!("no output matrix in {}", folder.display()))
+        Ok(embeddings.ok_or_else(|| format!("no output matrix in {}", folder.display()))?)
     }
 
-    fn of(dtype: Dtype, shape: &[usize], bytes: &[u8]) -> Outcome<Self> {
+    fn from_tensor(dtype: Dtype, shape: &[usize], bytes: &[u8]) -> Outcome<Self> {
         let values = match dtype {
             Dtype::F32 => {
                 bytes.as_chunks().0.iter().map(|four| f32::from_le_bytes(*four)).collect()
@@ -107,18 +98,18 @@ impl Head {
                 .iter()
                 .map(|two| f32::from_bits(u32::from(u16::from_le_bytes(*two)) << 16))
                 .collect(),
-            other => return Err(format!("output matrix: wanted F32 or BF16, got {other:?}")),
+            other => return Err(format!("output matrix: wanted F32 or BF16, got {other:?}").into()),
         };
         let width = shape.last().copied().filter(|width| *width > 0);
         Ok(Self { width: width.ok_or("output matrix without width")?, values })
     }
 
     /// The row whose product with this hidden state is greatest.
-    pub(crate) fn best(&self, hidden: &[f32], speed: Speed) -> usize {
+    pub(crate) fn find_greatest(&self, hidden: &[f32], speed: Speed) -> usize {
         let rows = self.values.len() / self.width;
         match speed {
             Speed::Slow => {
-                greatest(self.values.chunks_exact(self.width).map(|row| {
+                find_greatest(self.values.chunks_exact(self.width).map(|row| {
                     // The order of the sum is fixed, so the compiler may not use wide registers.
                     row.iter().zip(hidden).fold(0.0, |sum, (a, x)| sum + a * x)
                 }))
@@ -130,15 +121,15 @@ impl Head {
                 let threads = if self.values.len() < 1 << 20 { 1 } else { threads };
                 let part = rows.div_ceil(threads).max(1);
                 let parts: Vec<&[f32]> = self.values.chunks(part * self.width).collect();
-                let of = |part: &[f32]| {
-                    greatest(part.chunks_exact(self.width).map(|row| dot(row, hidden)))
+                let search = |part: &[f32]| {
+                    find_greatest(part.chunks_exact(self.width).map(|row| dot(row, hidden)))
                 };
                 if let [only] = parts[..] {
-                    return of(only).0;
+                    return search(only).0;
                 }
                 let found: Vec<(usize, f32)> = thread::scope(|scope| {
                     let threads: Vec<_> =
-                        parts.iter().map(|part| scope.spawn(|| of(part))).collect();
+                        parts.iter().map(|part| scope.spawn(|| search(part))).collect();
                     threads.into_iter().filter_map(|thread| thread.join().ok()).collect()
                 });
                 let (at, (row, _)) = found
@@ -152,7 +143,7 @@ impl Head {
     }
 }
 
-fn greatest(values: impl Iterator<Item = f32>) -> (usize, f32) {
+fn find_greatest(values: impl Iterator<Item = f32>) -> (usize, f32) {
     values.enumerate().max_by(|(_, a), (_, b)| a.total_cmp(b)).unwrap_or((0, 0.0))
 }
 
@@ -166,7 +157,10 @@ mod tests {
         let head = Head { width: 48, values: random.matrix(100, 48, 1.0).values };
         for _ in 0..20 {
             let hidden: Vec<f32> = (0..48).map(|_| random.normal()).collect();
-            assert_eq!(head.best(&hidden, Speed::Fast), head.best(&hidden, Speed::Slow));
+            assert_eq!(
+                head.find_greatest(&hidden, Speed::Fast),
+                head.find_greatest(&hidden, Speed::Slow)
+            );
         }
     }
 }

@@ -3,14 +3,14 @@
 
 use std::path::PathBuf;
 
+use confide_arm_line::Outcome;
 use confide_lora::{Adapter, Pair, Projection, Site};
 
 use super::problem::Random;
-use crate::Outcome;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Whose widths: qwen-1.5b (Qwen2.5-1.5B).
+    /// The model whose widths are taken: qwen-1.5b (Qwen2.5-1.5B).
     #[arg(long, default_value = "qwen-1.5b")]
     shape: String,
     /// Layers, from the first.
@@ -37,10 +37,10 @@ struct Widths {
 pub(crate) fn run(args: Args) -> Outcome {
     let widths = match args.shape.as_str() {
         "qwen-1.5b" => Widths { hidden: 1536, kv: 256, inner: 8960 },
-        other => return Err(format!("--shape {other}: wanted qwen-1.5b")),
+        other => return Err(format!("--shape {other}: wanted qwen-1.5b").into()),
     };
     let adapter = make_adapter(&widths, args.layers, args.rank, &args.projections);
-    adapter.save(&args.out).map_err(|error| error.to_string())
+    Ok(adapter.save(&args.out)?)
 }
 
 fn make_adapter(widths: &Widths, layers: u32, rank: usize, projections: &[Projection]) -> Adapter {
@@ -50,7 +50,7 @@ fn make_adapter(widths: &Widths, layers: u32, rank: usize, projections: &[Projec
     });
     let modules = sites
         .map(|site| {
-            let (input, output) = widths.of(site.projection);
+            let (input, output) = widths.dimensions(site.projection);
             let a = random.matrix(rank, input, 0.02);
             let b = random.matrix(output, rank, 0.02);
             (site, Pair { a, b, scale: 2.0 })
@@ -60,7 +60,8 @@ fn make_adapter(widths: &Widths, layers: u32, rank: usize, projections: &[Projec
 }
 
 impl Widths {
-    fn of(&self, projection: Projection) -> (usize, usize) {
+    /// Input and output width of a projection.
+    fn dimensions(&self, projection: Projection) -> (usize, usize) {
         match projection {
             Projection::Key | Projection::Value => (self.hidden, self.kv),
             Projection::Gate | Projection::Up => (self.hidden, self.inner),

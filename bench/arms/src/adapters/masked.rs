@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Instant};
 
+use confide_arm_line::Outcome;
 use confide_lora::{
     Digits, Guarantee, Input, Meter, ProcessKey, Projection, Protect, Report, Slot, Step as Lap,
     Weights,
@@ -15,15 +16,14 @@ use confide_rlwe::{
 use super::{
     problem::Problem,
     spans::Parts,
-    step::{Step, pair_of},
+    step::{Step, matrix_pair},
 };
-use crate::Outcome;
 
 /// The set of both schemes.
 pub(crate) const SET: &str = "rlwe-4096-q100-flood40";
 
-/// Bits of a word on the wire, rounded up to bytes as a vector.
-fn packed(words: usize, bits: u32) -> usize {
+/// Bytes of a vector on the wire, whose words have so many bits each.
+fn packed_bytes(words: usize, bits: u32) -> usize {
     (words * bits as usize).div_ceil(8)
 }
 
@@ -41,9 +41,9 @@ pub(crate) struct Masked {
     context: Arc<Context>,
 }
 
-/// What a batch took, in ms, at either side.
+/// Time in ms and traffic in bytes of one batch, by side.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Prepared {
+pub(crate) struct BatchCost {
     pub(crate) holder_ms: f64,
     pub(crate) host_ms: f64,
     pub(crate) up_bytes: usize,
@@ -52,14 +52,13 @@ pub(crate) struct Prepared {
 
 impl Masked {
     pub(crate) fn new(problem: &Problem) -> Outcome<Self> {
-        let text = |error: &dyn std::error::Error| error.to_string();
-        let set = ParameterSet::named(SET).map_err(|e| text(&e))?;
-        let context = Context::new(&set).map_err(|e| text(&e))?;
-        let pair = pair_of(problem);
+        let set = ParameterSet::named(SET)?;
+        let context = Context::new(&set)?;
+        let pair = matrix_pair(problem);
         let pairs = [(Projection::Query, &pair)];
-        let weights = Weights::new(0, &pairs, Protect::A, &set).map_err(|e| text(&e))?;
-        let input = HostInput::new(&context, &weights).map_err(|e| text(&e))?;
-        let mut rng = Rng::from_os().map_err(|e| text(&e))?;
+        let weights = Weights::new(0, &pairs, Protect::A, &set)?;
+        let input = HostInput::new(&context, &weights)?;
+        let mut rng = Rng::from_os()?;
         let process = ProcessKey::random(&mut rng);
         let slot = Slot { client: [1; 32], adapter: [2; 32], layer: 0, input: Input::Attention };
         let sequence = input.sequence(&process, slot, &mut rng);
@@ -76,58 +75,54 @@ impl Masked {
     }
 
     /// Makes the next batch; what was left of the one before is thrown away.
-    pub(crate) fn prepare(&mut self) -> Outcome<Prepared> {
-        let mut took = Prepared::default();
+    pub(crate) fn prepare(&mut self) -> Outcome<BatchCost> {
+        let mut cost = BatchCost::default();
         let mut meter = Meter::default();
         let (epoch, index) = (self.process.epoch(), self.sequence.next_batch());
-        let text = |error: confide_lora::masked::MaskedError| error.to_string();
         let mut began = Instant::now();
         let mut side = |ms: &mut f64, now: Instant| {
             *ms += (now - began).as_secs_f64() * 1e3;
             began = now;
         };
         let terms = self.input.terms();
-        let mut requesting =
-            MaskRequest::new(&self.key, terms, epoch, index, &mut self.rng).map_err(text)?;
-        side(&mut took.holder_ms, Instant::now());
-        let mut preparing =
-            self.input.prepare(&self.process, &mut self.sequence, epoch, index).map_err(text)?;
-        side(&mut took.host_ms, Instant::now());
+        let mut requesting = MaskRequest::new(&self.key, terms, epoch, index, &mut self.rng)?;
+        side(&mut cost.holder_ms, Instant::now());
+        let mut preparing = self.input.prepare(&self.process, &mut self.sequence, epoch, index)?;
+        side(&mut cost.host_ms, Instant::now());
         loop {
-            let block = requesting.next_block(&mut meter).map_err(text)?;
-            side(&mut took.holder_ms, Instant::now());
+            let block = requesting.next_block(&mut meter)?;
+            side(&mut cost.holder_ms, Instant::now());
             if block.is_empty() {
                 break;
             }
-            took.up_bytes += block.len() * SeededCiphertext::wire_bytes(&self.context);
-            preparing = preparing.push(&block, &mut meter).map_err(text)?;
-            side(&mut took.host_ms, Instant::now());
+            cost.up_bytes += block.len() * SeededCiphertext::wire_bytes(&self.context);
+            preparing = preparing.push(&block, &mut meter)?;
+            side(&mut cost.host_ms, Instant::now());
         }
-        let mut awaiting = requesting.finish().map_err(text)?;
-        side(&mut took.holder_ms, Instant::now());
-        let mut answering = preparing.finish(&self.input, &mut meter).map_err(text)?;
+        let mut awaiting = requesting.finish()?;
+        side(&mut cost.holder_ms, Instant::now());
+        let mut answering = preparing.finish(&self.input, &mut meter)?;
         let batch = loop {
             let mut rows = Vec::with_capacity(BLOCK);
             while rows.len() < BLOCK
-                && let Some(row) =
-                    answering.next_row(&self.public, &mut self.rng, &mut meter).map_err(text)?
+                && let Some(row) = answering.next_row(&self.public, &mut self.rng, &mut meter)?
             {
                 rows.push(row);
             }
-            side(&mut took.host_ms, Instant::now());
+            side(&mut cost.host_ms, Instant::now());
             let row_bytes = SmallCiphertext::wire_bytes(&self.context, self.context.n());
-            took.down_bytes += rows.len() * row_bytes;
-            match awaiting.accept(&self.key, &rows, &mut meter).map_err(text)? {
+            cost.down_bytes += rows.len() * row_bytes;
+            match awaiting.accept(&self.key, &rows, &mut meter)? {
                 BatchState::Pending(more) => awaiting = more,
                 BatchState::Ready(batch) => break batch,
             }
-            side(&mut took.holder_ms, Instant::now());
+            side(&mut cost.holder_ms, Instant::now());
         };
-        side(&mut took.holder_ms, Instant::now());
-        answering.commit(&mut self.sequence).map_err(text)?;
-        side(&mut took.host_ms, Instant::now());
+        side(&mut cost.holder_ms, Instant::now());
+        answering.commit(&mut self.sequence)?;
+        side(&mut cost.host_ms, Instant::now());
         self.batch = Some(batch);
-        Ok(took)
+        Ok(cost)
     }
 
     /// Masks of the next tokens, made while nothing waits.
@@ -143,11 +138,10 @@ impl Masked {
         let Self { batch: Some(batch), meter, input: host, .. } = self else {
             return Err("no batch was prepared".into());
         };
-        let text = |error: confide_lora::masked::MaskedError| error.to_string();
         let terms = host.terms();
         let x = meter.time(Lap::Quantise, || quantise_vector(input, terms.norm_limit));
-        let x = x.map_err(|error| error.to_string())?;
-        let masked = batch.mask(&x.values, meter).map_err(text)?;
+        let x = x?;
+        let masked = batch.mask(&x.values, meter)?;
         let job = ApplyJob {
             sequence: &mut self.sequence,
             epoch: self.process.epoch(),
@@ -155,17 +149,17 @@ impl Masked {
             vectors: &masked.vectors,
         };
         let mut answers = host.apply(&mut [job], &mut self.scratch, &mut self.rng, meter);
-        let answer = answers.pop().ok_or("no answer")?.map_err(text)?;
-        let products = batch.unmask(masked.counter, &answer, meter).map_err(text)?;
+        let answer = answers.pop().ok_or("no answer")??;
+        let products = batch.unmask(masked.counter, &answer, meter)?;
         meter.time(Lap::B, || terms.add(Projection::Query, &products, &[x.scale], delta));
         Ok(())
     }
 }
 
 impl Step for Masked {
-    /// What two processes would have; here both are one.
+    /// The guarantee of two processes; here both are one.
     fn guarantee(&self) -> String {
-        both_sides(Guarantee {
+        combined_guarantee(Guarantee {
             host_is_blind: true,
             adapter_stays: true,
             b_is_handed_over: true,
@@ -175,7 +169,7 @@ impl Step for Masked {
         })
     }
 
-    fn before(&mut self) -> Outcome {
+    fn prepare_step(&mut self) -> Outcome {
         if self.batch.as_ref().is_none_or(|batch| batch.tokens_left() == 0) {
             self.prepare()?;
         }
@@ -188,7 +182,7 @@ impl Step for Masked {
     }
 
     fn parts(&self) -> Parts {
-        parts_of(&self.meter)
+        meter_parts(&self.meter)
     }
 
     fn error_max(&self) -> f64 {
@@ -198,20 +192,20 @@ impl Step for Masked {
     fn wire_bytes(&self) -> Vec<(&'static str, usize)> {
         let terms = self.input.terms();
         vec![
-            ("up_bytes", packed(terms.columns, terms.bits)),
-            ("down_bytes", packed(terms.rows(), terms.bits)),
+            ("up_bytes", packed_bytes(terms.columns, terms.bits)),
+            ("down_bytes", packed_bytes(terms.rows(), terms.bits)),
         ]
     }
 }
 
-/// What a meter counted, by name.
-pub(crate) fn parts_of(meter: &Meter) -> Parts {
+/// The steps that a meter timed, in ms by name.
+pub(crate) fn meter_parts(meter: &Meter) -> Parts {
     let mut report = Report::default();
     meter.write_to(&mut report);
     report.steps_ms
 }
 
 /// The guarantee of two processes, said of one that holds both roles.
-pub(crate) fn both_sides(guarantee: Guarantee) -> String {
+pub(crate) fn combined_guarantee(guarantee: Guarantee) -> String {
     format!("none: both roles in one process (apart: {guarantee})")
 }

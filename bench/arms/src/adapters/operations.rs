@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use confide_arm_line::{Hello, Report, Run, Sample, Stopwatch, speak};
+use confide_arm_line::{Hello, Outcome, Report, Run, Sample, speak};
 use confide_report_003::ckks::{Ckks, CkksError, GaloisKey, Parameters, Plaintext, SecretKey};
 use confide_rlwe::Rng;
 use serde_json::json;
 
 use super::{problem::Random, spans::Spans};
-use crate::Outcome;
+use crate::version::VERSION;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -30,16 +30,12 @@ struct Operations {
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
-    let mut arm = Operations::new(args.n).map_err(|error| error.to_string())?;
+    let mut arm = Operations::new(args.n)?;
     let hello = Hello {
-        arm: format!("CKKS operations, {}", arm.ckks.parameters()),
-        version: format!("confide {}", env!("CARGO_PKG_VERSION")),
-        simulated: false,
         guarantee: Some(confide_lora::Guarantee::NONE.to_string()),
-        threads: 1,
-        note: None,
+        ..Hello::new(format!("CKKS operations, {}", arm.ckks.parameters()), VERSION)
     };
-    speak(&hello, |order| arm.answer(order)).map_err(|error| error.to_string())
+    speak(&hello, |order| arm.answer(order))
 }
 
 impl Operations {
@@ -56,20 +52,16 @@ impl Operations {
     }
 
     fn answer(&mut self, order: &Run) -> Outcome<Report> {
-        order.knows_only(&[])?;
-        let watch = Stopwatch::start();
-        let mut report = Report::default();
-        for number in 0..order.requests {
+        order.refuse_unknown_params(&[])?;
+        order.measure_each(|number| {
             let mut random = Random(order.seed ^ number);
             let slots: Vec<f64> =
                 (0..self.ckks.slots()).map(|_| f64::from(random.normal())).collect();
-            report.samples.push(self.each(&slots).map_err(|error| error.to_string())?);
-        }
-        (report.wall_s, report.cpu_s) = watch.stop();
-        Ok(report)
+            Ok(self.measure_operations(&slots)?)
+        })
     }
 
-    fn each(&mut self, slots: &[f64]) -> Result<Sample, CkksError> {
+    fn measure_operations(&mut self, slots: &[f64]) -> Result<Sample, CkksError> {
         let mut spans = Spans::start();
         let message = self.ckks.encode(slots)?;
         spans.lap("encode_ms");

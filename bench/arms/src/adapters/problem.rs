@@ -1,3 +1,5 @@
+//! The projection of report 003 with random values, and the error of an answer to it.
+
 use confide_lora::Matrix;
 
 /// Widths of one projection.
@@ -9,7 +11,7 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// What report 003 measures: the hidden width of Qwen2.5-1.5B to rank 32 and back.
+    /// The shape that report 003 measures: the hidden width of Qwen2.5-1.5B to rank 32 and back.
     pub(crate) const PUBLISHED: Self = Self { width: 1536, rank: 32, output: 1536 };
 }
 
@@ -36,15 +38,15 @@ impl Problem {
     pub(crate) fn input(&self, seed: u64, number: u64) -> Vec<f32> {
         let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ number);
         let mut input: Vec<f32> = (0..self.shape.width).map(|_| random.normal()).collect();
-        let apart = self.shape.width / OUTLIERS;
-        input.iter_mut().step_by(apart).for_each(|value| *value *= OUTLIER_SIZE);
+        let stride = self.shape.width / OUTLIERS;
+        input.iter_mut().step_by(stride).for_each(|value| *value *= OUTLIER_SIZE);
         input
     }
 
-    /// Distance from `B·A·x` in float64, over its length.
+    /// Relative distance from `B·A·x` in float64.
     pub(crate) fn error(&self, input: &[f32], delta: &[f32]) -> f64 {
         let input: Vec<f64> = input.iter().copied().map(f64::from).collect();
-        let exact = times(&self.b, &times(&self.a, &input));
+        let exact = multiply(&self.b, &multiply(&self.a, &input));
         let square = |values: &mut dyn Iterator<Item = f64>| values.map(|v| v * v).sum::<f64>();
         let apart =
             square(&mut exact.iter().zip(delta).map(|(right, got)| right - f64::from(*got)));
@@ -52,7 +54,7 @@ impl Problem {
     }
 }
 
-fn times(matrix: &Matrix, vector: &[f64]) -> Vec<f64> {
+fn multiply(matrix: &Matrix, vector: &[f64]) -> Vec<f64> {
     let row = |at| matrix.row(at).iter().zip(vector).map(|(a, x)| f64::from(*a) * x).sum();
     (0..matrix.rows).map(row).collect()
 }
@@ -66,7 +68,7 @@ impl Random {
         Matrix { rows, columns, values }
     }
 
-    /// Of the normal distribution: the sum of twelve uniform numbers, less six.
+    /// A number of about the normal distribution: the sum of twelve uniform numbers, less six.
     pub(crate) fn normal(&mut self) -> f32 {
         (0..12).map(|_| self.unit()).sum::<f32>() - 6.0
     }
@@ -102,7 +104,7 @@ mod tests {
         let problem = Problem::new(Shape { width: 64, rank: 4, output: 16 });
         let input = problem.input(1, 0);
         let exact: Vec<f64> = input.iter().copied().map(f64::from).collect();
-        let delta = times(&problem.b, &times(&problem.a, &exact));
+        let delta = multiply(&problem.b, &multiply(&problem.a, &exact));
         let mut delta: Vec<f32> = delta.into_iter().map(|value| value as f32).collect();
         assert!(problem.error(&input, &delta) < 1e-5);
         delta[3] += delta.iter().fold(0.0f32, |most, value| most.max(value.abs()));

@@ -2,6 +2,7 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
+use confide_arm_line::Outcome;
 use confide_lora::{
     Adapter, Allowance, Protect,
     holder::{Connect, HolderOptions, HostStream, RemoteAdapter, StreamFuture},
@@ -12,7 +13,6 @@ use confide_rlwe::ParameterSet;
 use tokio::{io::BufReader, net::TcpStream, runtime::Runtime};
 
 use super::masked::SET;
-use crate::Outcome;
 
 /// Ciphertexts come by the megabyte.
 const BUFFER_BYTES: usize = 64 * 1024;
@@ -27,8 +27,7 @@ pub(crate) fn connect(
     address: Option<SocketAddr>,
     scheme: Scheme,
 ) -> Outcome<RemoteAdapter> {
-    let text = |error: &dyn std::error::Error| error.to_string();
-    let set = ParameterSet::named(SET).map_err(|e| text(&e))?;
+    let set = ParameterSet::named(SET)?;
     let mut options = HolderOptions::new(adapter.name.clone(), set.clone());
     options.scheme = scheme;
     options.mask_deadline = PREPARE_DEADLINE;
@@ -36,12 +35,12 @@ pub(crate) fn connect(
         Some(address) => Arc::new(Tcp(address)),
         None => Arc::new(Pipe::new(adapter, set)?),
     };
-    RemoteAdapter::connect(connect, options).map_err(|e| text(&e))
+    Ok(RemoteAdapter::connect(connect, options)?)
 }
 
 /// Tokens of one batch: the degree of the ring.
 pub(crate) fn batch_tokens() -> Outcome<usize> {
-    ParameterSet::named(SET).map(|set| set.n()).map_err(|error| error.to_string())
+    Ok(ParameterSet::named(SET)?.n())
 }
 
 struct Tcp(SocketAddr);
@@ -82,9 +81,9 @@ impl Pipe {
             limits: HostLimits::default(),
         };
         let audit = AuditLog::in_memory(|| 0);
-        let host = AdapterHost::new(options, audit).map_err(|error| error.to_string())?;
-        host.load(adapter).map_err(|error| error.to_string())?;
-        let runtime = Runtime::new().map_err(|error| error.to_string())?;
+        let host = AdapterHost::new(options, audit)?;
+        host.load(adapter)?;
+        let runtime = Runtime::new()?;
         Ok(Self { host: Arc::new(host), runtime })
     }
 }

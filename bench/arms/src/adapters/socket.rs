@@ -3,31 +3,31 @@
 use std::{collections::BTreeMap, path::PathBuf, time::Instant};
 
 use clap::ValueEnum;
-use confide_arm_line::{Hello, Report, Run, Sample, Stopwatch, speak};
+use confide_arm_line::{Hello, Outcome, Report, Run, Sample, Stopwatch, speak};
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
 use tokio::{net::TcpStream, runtime::Runtime};
 use tokio_tungstenite::{WebSocketStream, client_async, tungstenite::Message};
 
 use super::{
-    chat::{QUERY, best, rates},
+    chat::{QUERY, rate_sample, with_best_rate},
     head::{Head, Speed},
 };
-use crate::Outcome;
+use crate::version::VERSION;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Where `confide serve` listens.
+    /// Address of `confide serve`.
     #[arg(long)]
     server: String,
-    /// Which route: tokens from the server, or hidden states.
-    #[arg(long, value_enum)]
-    door: Endpoint,
+    /// The route: `chat` gives tokens, `split` hidden states.
+    #[arg(long = "door", value_enum)]
+    route: Endpoint,
     /// The adapter; the base model where none is named.
     #[arg(long)]
     adapter: Option<String>,
     /// For hidden states: the folder of the model, whose output matrix is used here.
-    #[arg(long, required_if_eq("door", "split"))]
+    #[arg(long, required_if_eq("route", "split"))]
     weights: Option<PathBuf>,
     /// For hidden states: how the output matrix is multiplied.
     #[arg(long, value_enum, default_value = "fast")]
@@ -54,53 +54,47 @@ type Parts = BTreeMap<String, f64>;
 pub(crate) fn run(args: Args) -> Outcome {
     let head = args.weights.as_deref().map(Head::load).transpose()?;
     let mut arm = SocketArm { args, head, guarantee: None };
-    let runtime = Runtime::new().map_err(|error| error.to_string())?;
+    let runtime = Runtime::new()?;
     // The first answer says who is protected from whom; it is not measured.
     runtime.block_on(async {
         let mut socket = arm.open().await?;
-        arm.ask(&mut socket, 1).await
+        arm.request_answer(&mut socket, 1).await
     })?;
     let hello = Hello {
-        arm: format!("WebSocket, {:?}", arm.args.door).to_lowercase(),
-        version: format!("confide {}", env!("CARGO_PKG_VERSION")),
-        simulated: false,
         guarantee: arm.guarantee.clone(),
-        threads: 1,
-        note: None,
+        ..Hello::new(format!("WebSocket, {:?}", arm.args.route).to_lowercase(), VERSION)
     };
-    speak(&hello, |order| runtime.block_on(arm.answer(order))).map_err(|error| error.to_string())
+    speak(&hello, |order| runtime.block_on(arm.measure(order)))
 }
 
 impl SocketArm {
-    async fn answer(&mut self, order: &Run) -> Outcome<Report> {
-        order.knows_only(&["tokens"])?;
+    async fn measure(&mut self, order: &Run) -> Outcome<Report> {
+        order.refuse_unknown_params(&["tokens"])?;
         let tokens = order.number("tokens", 16)?;
         let mut socket = self.open().await?;
+        let mut samples = Vec::new();
         let watch = Stopwatch::start();
-        let mut report = Report::default();
         for _ in 0..order.requests {
             let began = Instant::now();
-            let (count, parts) = self.ask(&mut socket, tokens).await?;
+            let (count, parts) = self.request_answer(&mut socket, tokens).await?;
             let total_ms = began.elapsed().as_secs_f64() * 1e3;
-            report.samples.push(sample(count, total_ms, &parts));
+            samples.push(sample(count, total_ms, &parts));
         }
-        (report.wall_s, report.cpu_s) = watch.stop();
-        best(&mut report);
-        Ok(report)
+        Ok(with_best_rate(Report { samples, ..watch.report() }))
     }
 
     async fn open(&self) -> Outcome<Socket> {
         let server = &self.args.server;
-        let tcp = TcpStream::connect(server).await.map_err(|error| error.to_string())?;
-        tcp.set_nodelay(true).map_err(|error| error.to_string())?;
-        let route = format!("{:?}", self.args.door).to_lowercase();
+        let tcp = TcpStream::connect(server).await?;
+        tcp.set_nodelay(true)?;
+        let route = format!("{:?}", self.args.route).to_lowercase();
         let address = format!("ws://{server}/api/v1/{route}/stream");
-        let (socket, _) = client_async(address, tcp).await.map_err(|error| error.to_string())?;
+        let (socket, _) = client_async(address, tcp).await?;
         Ok(socket)
     }
 
-    async fn ask(&mut self, socket: &mut Socket, tokens: u64) -> Outcome<(u64, Parts)> {
-        match self.args.door {
+    async fn request_answer(&mut self, socket: &mut Socket, tokens: u64) -> Outcome<(u64, Parts)> {
+        match self.args.route {
             Endpoint::Chat => self.chat(socket, tokens).await,
             Endpoint::Split => self.split(socket, tokens).await,
         }
@@ -108,17 +102,17 @@ impl SocketArm {
 
     /// Tokens from the server, each with what it took there.
     async fn chat(&mut self, socket: &mut Socket, tokens: u64) -> Outcome<(u64, Parts)> {
-        let mut asked = json!({
+        let mut request = json!({
             "query": QUERY, "max_tokens": tokens, "temperature": 0.0,
             "use_he": self.args.adapter.is_some(),
         });
         if let Some(adapter) = &self.args.adapter {
-            asked["expert_name"] = json!(adapter);
+            request["expert_name"] = json!(adapter);
         }
-        say(socket, Message::text(asked.to_string())).await?;
+        socket.send(Message::text(request.to_string())).await?;
         let (mut count, mut parts) = (0, Parts::new());
         loop {
-            let event = heard(socket).await?;
+            let event = receive_json(socket).await?;
             match event["type"].as_str() {
                 Some("token") => {
                     count += 1;
@@ -129,7 +123,7 @@ impl SocketArm {
                     return Ok((count, parts));
                 }
                 Some("input_info") => {}
-                _ => return Err(format!("the server says {event}")),
+                _ => return Err(format!("the server says {event}").into()),
             }
         }
     }
@@ -137,29 +131,29 @@ impl SocketArm {
     /// Hidden states from the server; head and choice here.
     async fn split(&mut self, socket: &mut Socket, tokens: u64) -> Outcome<(u64, Parts)> {
         let head = self.head.as_ref().ok_or("no output matrix")?;
-        let asked = json!({ "type": "tokenize", "text": QUERY });
-        say(socket, Message::text(asked.to_string())).await?;
-        let told = heard(socket).await?;
-        let mut ids = told["token_ids"].clone();
+        let request = json!({ "type": "tokenize", "text": QUERY });
+        socket.send(Message::text(request.to_string())).await?;
+        let reply = receive_json(socket).await?;
+        let mut ids = reply["token_ids"].clone();
         let mut parts = Parts::new();
         for count in 0..tokens {
-            let mut asked = json!({
+            let mut request = json!({
                 "type": "forward", "token_ids": ids, "incremental": count > 0,
                 "use_he": self.args.adapter.is_some(),
             });
             if let Some(adapter) = &self.args.adapter {
-                asked["expert_name"] = json!(adapter);
+                request["expert_name"] = json!(adapter);
             }
             let began = Instant::now();
-            say(socket, framed(&asked)).await?;
-            let (told, hidden) = heard_binary(socket).await?;
+            socket.send(encode_frame(&request)).await?;
+            let (reply, hidden) = receive_frame(socket).await?;
             let there = began.elapsed().as_secs_f64() * 1e3;
-            self.guarantee = told["split_guarantee"].as_str().map(str::to_owned);
-            let forward = told["total_ms"].as_f64().ok_or("the server told no total_ms")?;
+            self.guarantee = reply["split_guarantee"].as_str().map(str::to_owned);
+            let forward = reply["total_ms"].as_f64().ok_or("the server sent no total_ms")?;
             *parts.entry("forward_ms".into()).or_default() += forward;
             *parts.entry("transport_ms".into()).or_default() += there - forward;
             let began = Instant::now();
-            let chosen = head.best(&hidden, self.args.head);
+            let chosen = head.find_greatest(&hidden, self.args.head);
             *parts.entry("head_ms".into()).or_default() += began.elapsed().as_secs_f64() * 1e3;
             ids = json!([chosen]);
         }
@@ -169,14 +163,14 @@ impl SocketArm {
 
 /// Per token; what no part claims is the remainder, for `chat` the WebSocket's share among it.
 fn sample(tokens: u64, total_ms: f64, parts: &Parts) -> Sample {
-    let mut sample = rates(tokens, total_ms);
-    let of_token = |ms: f64| json!(ms / tokens.max(1) as f64);
+    let mut sample = rate_sample(tokens, total_ms);
+    let of_token = |ms: f64| ms / tokens.max(1) as f64;
     let mut known = 0.0;
     for (name, ms) in parts {
-        sample.metrics.insert(name.clone(), of_token(*ms));
+        sample.set(name, of_token(*ms));
         known += ms;
     }
-    sample.metrics.insert("remainder_ms".into(), of_token(total_ms - known));
+    sample.set("remainder_ms", of_token(total_ms - known));
     sample.answer = json!({ "tokens": tokens });
     sample
 }
@@ -187,7 +181,7 @@ fn add_server_parts(parts: &mut Parts, metrics: &Value) {
     let mut add = |name: &str, ms: f64| *parts.entry(name.to_owned()).or_default() += ms;
     let mut adapter = 0.0;
     for (name, ms) in metrics["steps_ms"].as_object().into_iter().flatten() {
-        // What was not measured is null: no part claims it, and it shows in the remainder.
+        // A part that was not measured is null; its time shows in the remainder.
         let Some(ms) = ms.as_f64() else { continue };
         add(name, ms);
         adapter += ms;
@@ -202,39 +196,35 @@ fn add_server_parts(parts: &mut Parts, metrics: &Value) {
     }
 }
 
-async fn say(socket: &mut Socket, message: Message) -> Outcome {
-    socket.send(message).await.map_err(|error| error.to_string())
-}
-
-async fn heard(socket: &mut Socket) -> Outcome<Value> {
+async fn receive_json(socket: &mut Socket) -> Outcome<Value> {
     loop {
         match socket.next().await {
             Some(Ok(Message::Text(text))) => {
-                return serde_json::from_str(&text).map_err(|error| error.to_string());
+                return Ok(serde_json::from_str(&text)?);
             }
             Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
-            other => return Err(format!("wanted a text message, got {other:?}")),
+            other => return Err(format!("wanted a text message, got {other:?}").into()),
         }
     }
 }
 
-async fn heard_binary(socket: &mut Socket) -> Outcome<(Value, Vec<f32>)> {
+async fn receive_frame(socket: &mut Socket) -> Outcome<(Value, Vec<f32>)> {
     let bytes = match socket.next().await {
         Some(Ok(Message::Binary(bytes))) => bytes,
-        Some(Ok(Message::Text(text))) => return Err(format!("the server says {text}")),
-        other => return Err(format!("wanted a binary message, got {other:?}")),
+        Some(Ok(Message::Text(text))) => return Err(format!("the server says {text}").into()),
+        other => return Err(format!("wanted a binary message, got {other:?}").into()),
     };
     let (length, rest) = bytes.split_first_chunk().ok_or("a message without its length")?;
     let length = u32::from_le_bytes(*length) as usize;
-    let (told, hidden) = rest.split_at_checked(length).ok_or("a message that is cut")?;
-    let told = serde_json::from_slice(told).map_err(|error| error.to_string())?;
+    let (reply, hidden) = rest.split_at_checked(length).ok_or("a message that is cut")?;
+    let reply = serde_json::from_slice(reply)?;
     let hidden = hidden.as_chunks().0.iter().map(|four| f32::from_le_bytes(*four)).collect();
-    Ok((told, hidden))
+    Ok((reply, hidden))
 }
 
-/// The seed's binary message, without numbers behind its JSON.
-fn framed(asked: &Value) -> Message {
-    let text = asked.to_string();
+/// Report 003's binary message: the length of its JSON and the JSON, without numbers behind it.
+fn encode_frame(request: &Value) -> Message {
+    let text = request.to_string();
     let length = u32::try_from(text.len()).unwrap_or(u32::MAX);
     Message::binary([&length.to_le_bytes()[..], text.as_bytes()].concat())
 }

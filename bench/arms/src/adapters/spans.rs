@@ -1,3 +1,5 @@
+//! Time of one thread by named parts.
+
 use std::{
     collections::BTreeMap,
     time::{Duration, Instant},
@@ -31,8 +33,8 @@ impl Spans {
     }
 }
 
-/// What was booked between two looks.
-pub(crate) fn between(before: &Parts, after: &Parts) -> Parts {
+/// The time booked after `before` and up to `after`, by part.
+pub(crate) fn differences(before: &Parts, after: &Parts) -> Parts {
     let since = |name: &&'static str| before.get(*name).copied().unwrap_or_default();
     after.iter().map(|(name, ms)| (*name, ms - since(name))).collect()
 }

@@ -6,7 +6,7 @@
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, sync::Arc, time::Instant};
 
 use clap::ValueEnum;
-use confide_arm_line::{Hello, Report, Run, Sample, Stopwatch, speak};
+use confide_arm_line::{Hello, Outcome, Report, Run, Sample, speak};
 use confide_lora::{
     Adapt, Adapter, Deltas, Input, Projection, Site,
     holder::RemoteAdapter,
@@ -15,8 +15,8 @@ use confide_lora::{
 };
 use serde_json::json;
 
-use super::{floor, masked::both_sides, problem::Random, remote};
-use crate::Outcome;
+use super::{floor, masked::combined_guarantee, problem::Random, remote, spans::differences};
+use crate::version::VERSION;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -24,10 +24,10 @@ pub(crate) struct Args {
     /// are compared with.
     #[arg(long)]
     adapter: PathBuf,
-    /// What protects the adapter's inputs.
+    /// The scheme that protects the adapter's inputs.
     #[arg(long, value_enum)]
     scheme: Scheme,
-    /// Where the adapter host listens; without it, a host in this process answers.
+    /// Address of the adapter host; without it, a host in this process answers.
     #[arg(long)]
     host: Option<SocketAddr>,
 }
@@ -57,58 +57,47 @@ struct TokenArm {
     adapter: Arc<Adapter>,
     stages: Vec<Stage>,
     deltas: Box<dyn Deltas>,
-    /// Who makes the masks, where there are any.
-    prepared_by: Option<Arc<RemoteAdapter>>,
-    /// What the masks of one token cost, once it is known.
+    /// The holder that makes the masks, for the masked scheme.
+    mask_source: Option<Arc<RemoteAdapter>>,
+    /// Time in ms that the masks of one token took, once it is known.
     offline_ms: Option<f64>,
     /// When the preparers began.
     connected: Instant,
     read_bytes_per_s: f64,
 }
 
-type AtHost = (Arc<dyn Adapt>, Option<Arc<RemoteAdapter>>);
-
-fn at_host(
-    adapter: &Adapter,
-    host: Option<SocketAddr>,
-    scheme: protocol::Scheme,
-) -> Outcome<AtHost> {
-    let remote = Arc::new(remote::connect(adapter, host, scheme)?);
-    Ok((Arc::clone(&remote) as Arc<dyn Adapt>, Some(remote)))
-}
-
 pub(crate) fn run(args: Args) -> Outcome {
-    let adapter = Adapter::load(&args.adapter).map_err(|error| error.to_string())?;
+    let adapter = Adapter::load(&args.adapter)?;
     let adapter = Arc::new(adapter);
     let connected = Instant::now();
-    let (adapt, remote): (Arc<dyn Adapt>, _) = match args.scheme {
+    let connect = |scheme| remote::connect(&adapter, args.host, scheme).map(Arc::new);
+    let (adapt, mask_source): (Arc<dyn Adapt>, _) = match args.scheme {
         Scheme::Plain => (Arc::new(LocalAdapter::new(Arc::clone(&adapter))), None),
-        Scheme::Masked => at_host(&adapter, args.host, protocol::Scheme::Masked)?,
-        Scheme::Direct => at_host(&adapter, args.host, protocol::Scheme::Direct)?,
+        Scheme::Masked => {
+            let remote = connect(protocol::Scheme::Masked)?;
+            (Arc::clone(&remote) as _, Some(remote))
+        }
+        Scheme::Direct => (connect(protocol::Scheme::Direct)?, None),
     };
-    let prepared_by = remote.filter(|_| args.scheme == Scheme::Masked);
     let guarantee = match (args.scheme, args.host) {
         (Scheme::Plain, _) | (_, Some(_)) => adapt.guarantee().to_string(),
-        (_, None) => both_sides(adapt.guarantee()),
+        (_, None) => combined_guarantee(adapt.guarantee()),
     };
     let hello = Hello {
-        arm: "complete LoRA, one token at a time".into(),
-        version: format!("confide {}", env!("CARGO_PKG_VERSION")),
         simulated: adapt.guarantee().simulated,
         guarantee: Some(guarantee),
-        threads: 1,
-        note: None,
+        ..Hello::new("complete LoRA, one token at a time", VERSION)
     };
     let mut arm = TokenArm {
         stages: stages(adapt.as_ref()),
         adapter,
-        deltas: adapt.open().map_err(|error| error.to_string())?,
-        prepared_by,
+        deltas: adapt.open()?,
+        mask_source,
         offline_ms: None,
         connected,
         read_bytes_per_s: floor::read_bytes_per_s(),
     };
-    speak(&hello, |order| arm.answer(order)).map_err(|error| error.to_string())
+    speak(&hello, |order| arm.answer(order))
 }
 
 fn stages(adapt: &dyn Adapt) -> Vec<Stage> {
@@ -128,19 +117,15 @@ fn stages(adapt: &dyn Adapt) -> Vec<Stage> {
 
 impl TokenArm {
     fn answer(&mut self, order: &Run) -> Outcome<Report> {
-        order.knows_only(&["layers"])?;
+        order.refuse_unknown_params(&["layers"])?;
         let here = self.stages.iter().map(|stage| stage.layer + 1).max().unwrap_or(0);
         let layers = order.number("layers", u64::from(here))?;
         if layers != u64::from(here) {
-            return Err(format!("param layers: wanted the adapter's {here}, got {layers}"));
+            return Err(format!("param layers: wanted the adapter's {here}, got {layers}").into());
         }
-        let offline_ms = self.prepared()?;
-        let watch = Stopwatch::start();
-        let mut report = Report::default();
-        for number in 0..order.requests {
-            report.samples.push(self.token(order.seed ^ number, offline_ms)?);
-        }
-        (report.wall_s, report.cpu_s) = watch.stop();
+        let offline_ms = self.await_masks()?;
+        let mut report =
+            order.measure_each(|number| self.measure_token(order.seed ^ number, offline_ms))?;
         let rate = self.read_bytes_per_s / floor::BASE_BYTES;
         let name = "base model in bf16 at this machine's rate of reading memory";
         report.floor = Some((name.into(), "tokens_per_s".into(), rate));
@@ -149,21 +134,20 @@ impl TokenArm {
 
     /// Waits for one batch of each input, and says what its masks cost a token. The preparers began
     /// when the connection was opened, a moment ago: the first run's arm does nothing else.
-    fn prepared(&mut self) -> Outcome<f64> {
+    fn await_masks(&mut self) -> Outcome<f64> {
         if let Some(known) = self.offline_ms {
             return Ok(known);
         }
-        let Some(remote) = &self.prepared_by else { return Ok(0.0) };
+        let Some(remote) = &self.mask_source else { return Ok(0.0) };
         let progress = remote.prepare(1, remote::PREPARE_DEADLINE, |_| ());
-        progress.map_err(|error| error.to_string())?;
+        progress?;
         let tokens = remote::batch_tokens()? as f64;
         let offline_ms = self.connected.elapsed().as_secs_f64() * 1e3 / tokens;
-        self.offline_ms = Some(offline_ms);
-        Ok(offline_ms)
+        Ok(*self.offline_ms.insert(offline_ms))
     }
 
     /// Every stage once, in the order of a decode loop.
-    fn token(&mut self, seed: u64, offline_ms: f64) -> Outcome<Sample> {
+    fn measure_token(&mut self, seed: u64, offline_ms: f64) -> Outcome<Sample> {
         let mut random = Random(seed);
         let inputs: Vec<Vec<f32>> = self
             .stages
@@ -180,39 +164,30 @@ impl TokenArm {
         for ((stage, input), outputs) in self.stages.iter().zip(&inputs).zip(&mut outputs) {
             let mut room: Vec<(Projection, &mut [f32])> =
                 outputs.iter_mut().map(|(p, values)| (*p, values.as_mut_slice())).collect();
-            self.deltas
-                .add(stage.layer, stage.input, input, &mut room)
-                .map_err(|error| error.to_string())?;
+            self.deltas.add(stage.layer, stage.input, input, &mut room)?;
         }
         let token_ms = began.elapsed().as_secs_f64() * 1e3;
         let after = self.deltas.report();
-        let mut sample = Sample::default();
-        let mut parts_ms = 0.0;
-        for (name, total) in &after.steps_ms {
-            let mine = total - before.steps_ms.get(name).copied().unwrap_or(0.0);
-            sample.metrics.insert((*name).into(), json!(mine));
-            parts_ms += mine;
-        }
-        let sustained_ms = token_ms + offline_ms;
-        for (name, value) in [
+        let parts = differences(&before.steps_ms, &after.steps_ms);
+        let mut sample = Sample::new([
             ("token_ms", token_ms),
             ("offline_ms", offline_ms),
-            ("remainder_ms", token_ms - parts_ms),
+            ("remainder_ms", token_ms - parts.values().sum::<f64>()),
             ("online_tokens_per_s", 1e3 / token_ms),
-            ("tokens_per_s", 1e3 / sustained_ms),
+            ("tokens_per_s", 1e3 / (token_ms + offline_ms)),
             ("online_bytes", (after.online_bytes - before.online_bytes) as f64),
             ("round_trips_ratio", (after.round_trips - before.round_trips) as f64),
-        ] {
-            sample.metrics.insert(name.into(), json!(value));
-        }
-        let error = self.error(seed, &inputs, &outputs);
-        sample.metrics.insert("delta_error_ratio".into(), json!(error));
+        ]);
+        parts.into_iter().for_each(|(name, ms)| sample.set(name, ms));
+        let error = self.greatest_error(seed, &inputs, &outputs);
+        sample.set("delta_error_ratio", error);
         sample.answer = json!({ "close": error <= ERROR_MAX });
         Ok(sample)
     }
 
-    /// Of one stage of the token, another one each time: float64 takes longer than the token.
-    fn error(
+    /// The greatest relative error of one stage of the token, another one each time: float64 takes
+    /// longer than the token.
+    fn greatest_error(
         &self,
         seed: u64,
         inputs: &[Vec<f32>],

@@ -1,44 +1,44 @@
 //! That bytes belong to what was committed to.
 
+use confide_arm_line::Outcome;
 use confide_disclosure::{Commitment, CommittedDirection, Direction, Seed, TranscriptOpening};
 use sha2::{Digest, Sha256};
 
-use super::ClaimMethod;
-use crate::Outcome;
+use super::method::ClaimMethod;
 
 /// Bytes of the transcript: 1,024 leaves.
 const TRANSCRIPT_BYTES: usize = 64 * 1024;
 
-/// Where the excerpt lies: 100 bytes across three leaves.
+/// The range of the excerpt: 100 bytes across three leaves.
 const EXCERPT: std::ops::Range<u64> = 20_030..20_130;
 
 /// Bytes like those of an answer: text that does not repeat.
-pub(super) fn text(length: usize) -> Vec<u8> {
+pub(super) fn sample_text(length: usize) -> Vec<u8> {
     (0..length).map(|i| b"abcdefghijklmnopqrstuvwxyz 0123456789"[(i * i / 7 + i) % 37]).collect()
 }
 
 /// Everything is shown, and its digest compared.
-pub(super) struct Whole {
+pub(super) struct ShownText {
     text: Vec<u8>,
     digest: [u8; 32],
 }
 
-impl Whole {
+impl ShownText {
     pub(super) fn transcript() -> Self {
-        Self::of(TRANSCRIPT_BYTES)
+        Self::new(TRANSCRIPT_BYTES)
     }
 
     pub(super) fn message() -> Self {
-        Self::of(1024)
+        Self::new(1024)
     }
 
-    fn of(length: usize) -> Self {
-        let text = text(length);
+    fn new(length: usize) -> Self {
+        let text = sample_text(length);
         Self { digest: Sha256::digest(&text).into(), text }
     }
 }
 
-impl ClaimMethod for Whole {
+impl ClaimMethod for ShownText {
     fn hides(&self) -> &'static str {
         "nothing: all bytes are shown"
     }
@@ -68,26 +68,26 @@ pub(super) struct Opening {
 impl Opening {
     /// 100 bytes.
     pub(super) fn excerpt() -> Outcome<Self> {
-        Self::of(EXCERPT)
+        Self::new(EXCERPT)
     }
 
     /// One leaf, which contains what is looked for.
     pub(super) fn leaf() -> Outcome<Self> {
-        Self::of(64 * 17..64 * 18)
+        Self::new(64 * 17..64 * 18)
     }
 
-    fn of(range: std::ops::Range<u64>) -> Outcome<Self> {
-        let committed = committed()?;
+    fn new(range: std::ops::Range<u64>) -> Outcome<Self> {
+        let committed = commit_transcript()?;
         let commitment = committed.commitment();
         Ok(Self { committed, commitment, range, opening: TranscriptOpening::default() })
     }
 }
 
 /// The transcript's tree. One a process: seed and text live as long as it does.
-pub(super) fn committed() -> Outcome<CommittedDirection<'static>> {
+pub(super) fn commit_transcript() -> Outcome<CommittedDirection<'static>> {
     let seed: &'static Seed = Box::leak(Box::new(Seed::from_bytes([7; 32])));
-    let text: &'static [u8] = Vec::leak(text(TRANSCRIPT_BYTES));
-    CommittedDirection::new(seed, Direction::Response, text).map_err(|error| error.to_string())
+    let text: &'static [u8] = Vec::leak(sample_text(TRANSCRIPT_BYTES));
+    Ok(CommittedDirection::new(seed, Direction::Response, text)?)
 }
 
 impl ClaimMethod for Opening {
@@ -97,7 +97,7 @@ impl ClaimMethod for Opening {
 
     fn prove(&mut self) -> Outcome<Option<usize>> {
         let opened = self.committed.open(std::slice::from_ref(&self.range));
-        self.opening = opened.map_err(|error| error.to_string())?;
+        self.opening = opened?;
         // As a disclosure writes it: index, salt, length and chunk of each leaf, the nodes, counts.
         let leaves = self.opening.leaves.iter().map(|leaf| 4 + 16 + 1 + leaf.chunk.len());
         Ok(Some(8 + leaves.sum::<usize>() + 32 * self.opening.siblings.len()))
@@ -105,7 +105,7 @@ impl ClaimMethod for Opening {
 
     fn check(&mut self) -> Outcome {
         let shown = self.opening.check(Direction::Response, &self.commitment);
-        shown.map(|_| ()).map_err(|error| error.to_string())
+        Ok(shown.map(drop)?)
     }
 
     fn repeats(&self) -> u32 {

@@ -1,15 +1,15 @@
 //! Statements over bytes that stay hidden.
 
+use confide_arm_line::Outcome;
 use confide_circuits::{
     Circuit, Keys, Leaf, Tree, check_contains, check_sha256, prove_contains, prove_sha256,
 };
 use confide_disclosure::{Commitment, Direction, OpenedLeaf};
 use sha2::{Digest, Sha256};
 
-use super::{ClaimMethod, bytes};
-use crate::Outcome;
+use super::{bytes, method::ClaimMethod};
 
-/// What proofs are bound to.
+/// The context to which proofs are bound.
 const CONTEXT: [u8; 32] = [3; 32];
 
 /// A digest is that of some text of 1 KiB.
@@ -21,9 +21,9 @@ pub(super) struct Preimage {
 
 impl Preimage {
     pub(super) fn new() -> Outcome<Self> {
-        let message = bytes::text(1024);
-        let circuit = Circuit::for_message(message.len()).map_err(|error| error.to_string())?;
-        Keys::cached(circuit).map_err(|error| error.to_string())?;
+        let message = bytes::sample_text(1024);
+        let circuit = Circuit::for_message(message.len())?;
+        Keys::cached(circuit)?;
         Ok(Self { digest: Sha256::digest(&message).into(), message, proof: Vec::new() })
     }
 }
@@ -35,13 +35,13 @@ impl ClaimMethod for Preimage {
 
     fn prove(&mut self) -> Outcome<Option<usize>> {
         let proof = prove_sha256(&self.message, &self.digest, &CONTEXT);
-        self.proof = proof.map_err(|error| error.to_string())?;
+        self.proof = proof?;
         Ok(Some(self.proof.len()))
     }
 
     fn check(&mut self) -> Outcome {
         let header = check_sha256(&self.proof, &self.digest, &CONTEXT);
-        header.map(|_| ()).map_err(|error| error.to_string())
+        Ok(header.map(drop)?)
     }
 
     fn repeats(&self) -> u32 {
@@ -59,11 +59,11 @@ pub(super) struct Contains {
 
 impl Contains {
     pub(super) fn new() -> Outcome<Self> {
-        let committed = bytes::committed()?;
+        let committed = bytes::commit_transcript()?;
         let (leaf, siblings) = committed.witness(17).ok_or("no leaf 17")?;
         let commitment = committed.commitment();
-        let circuit = Circuit::for_tree(commitment.depth).map_err(|error| error.to_string())?;
-        Keys::cached(circuit).map_err(|error| error.to_string())?;
+        let circuit = Circuit::for_tree(commitment.depth)?;
+        Keys::cached(circuit)?;
         Ok(Self { leaf, siblings, commitment, proof: Vec::new() })
     }
 
@@ -86,13 +86,13 @@ impl ClaimMethod for Contains {
         let OpenedLeaf { index, salt, chunk } = &self.leaf;
         let leaf = Leaf { index: *index, salt, chunk, siblings: &self.siblings };
         let proof = prove_contains(&leaf, &self.tree(), self.needle(), &CONTEXT);
-        self.proof = proof.map_err(|error| error.to_string())?;
+        self.proof = proof?;
         Ok(Some(self.proof.len()))
     }
 
     fn check(&mut self) -> Outcome {
         let header = check_contains(&self.proof, &self.tree(), self.needle(), &CONTEXT);
-        header.map(|_| ()).map_err(|error| error.to_string())
+        Ok(header.map(drop)?)
     }
 
     fn repeats(&self) -> u32 {

@@ -1,38 +1,38 @@
 //! That a committed number is at most a bound.
 
+use confide_arm_line::Outcome;
 use confide_sigma::{Blinding, Commitment, Range, prove_range, verify_range};
 
-use super::ClaimMethod;
-use crate::Outcome;
+use super::method::ClaimMethod;
 
 const NUMBER: u64 = 1234;
 const BOUND: u64 = 4096;
 
-/// What proofs are bound to.
+/// The context to which proofs are bound.
 const CONTEXT: &[u8] = b"confide bench";
 
-struct Committed {
+struct CommittedNumber {
     blinding: Blinding,
     commitment: Commitment,
 }
 
-impl Committed {
+impl CommittedNumber {
     fn new() -> Outcome<Self> {
-        let blinding = Blinding::random().map_err(|error| error.to_string())?;
+        let blinding = Blinding::random()?;
         Ok(Self { commitment: Commitment::new(NUMBER, &blinding), blinding })
     }
 }
 
 /// Number and blinding are shown.
-pub(super) struct Opened(Committed);
+pub(super) struct ShownNumber(CommittedNumber);
 
-impl Opened {
+impl ShownNumber {
     pub(super) fn new() -> Outcome<Self> {
-        Committed::new().map(Self)
+        CommittedNumber::new().map(Self)
     }
 }
 
-impl ClaimMethod for Opened {
+impl ClaimMethod for ShownNumber {
     fn hides(&self) -> &'static str {
         "nothing of this number: it is shown with what opens it"
     }
@@ -52,33 +52,33 @@ impl ClaimMethod for Opened {
 }
 
 /// A range proof.
-pub(super) struct InRange {
-    committed: Committed,
+pub(super) struct RangeProof {
+    committed: CommittedNumber,
     range: Range,
     proof: Vec<u8>,
 }
 
-impl InRange {
+impl RangeProof {
     pub(super) fn new() -> Outcome<Self> {
         let (range, proof) = (Range::at_most(BOUND), Vec::new());
-        Ok(Self { committed: Committed::new()?, range, proof })
+        Ok(Self { committed: CommittedNumber::new()?, range, proof })
     }
 }
 
-impl ClaimMethod for InRange {
+impl ClaimMethod for RangeProof {
     fn hides(&self) -> &'static str {
         "the number, but that it is at most 4096 (zero-knowledge: yes)"
     }
 
     fn prove(&mut self) -> Outcome<Option<usize>> {
         let proof = prove_range(CONTEXT, &self.range, NUMBER, &self.committed.blinding);
-        self.proof = proof.map_err(|error| error.to_string())?;
+        self.proof = proof?;
         Ok(Some(self.proof.len()))
     }
 
     fn check(&mut self) -> Outcome {
         let held = verify_range(CONTEXT, &self.range, &self.committed.commitment, &self.proof);
-        held.map_err(|error| error.to_string())
+        Ok(held?)
     }
 
     fn repeats(&self) -> u32 {

@@ -10,10 +10,10 @@ use aws_lc_rs::{
         VerificationAlgorithm,
     },
 };
+use confide_arm_line::Outcome;
 use confide_sigma::{Hash, PublicKey, SignatureProof};
 
-use super::ClaimMethod;
-use crate::Outcome;
+use super::method::ClaimMethod;
 
 const TEXT: [u8; 1024] = [0x2a; 1024];
 
@@ -96,7 +96,7 @@ pub(super) struct Sigma {
     proof: Vec<u8>,
 }
 
-/// What proofs are bound to.
+/// The context to which proofs are bound.
 const CONTEXT: &[u8] = b"confide bench";
 
 impl Sigma {
@@ -109,16 +109,17 @@ impl Sigma {
     }
 
     fn new(signed: Signed, rsa: bool) -> Outcome<Self> {
-        let key = PublicKey::from_spki(&signed.spki).map_err(|error| error.to_string())?;
+        let key = PublicKey::from_spki(&signed.spki)?;
         Ok(Self { key, signature: signed.signature, rsa, proof: Vec::new() })
     }
 }
 
 impl ClaimMethod for Sigma {
     fn hides(&self) -> &'static str {
-        match self.rsa {
-            true => "the signature; key and digest are open (zero-knowledge: yes)",
-            false => "half of the signature; key, digest and R are open (zero-knowledge: yes)",
+        if self.rsa {
+            "the signature; key and digest are open (zero-knowledge: yes)"
+        } else {
+            "half of the signature; key, digest and R are open (zero-knowledge: yes)"
         }
     }
 
@@ -126,13 +127,13 @@ impl ClaimMethod for Sigma {
         let make = if self.rsa { SignatureProof::pkcs1 } else { SignatureProof::ecdsa };
         let digest = Hash::Sha256.digest(&TEXT);
         let proof = make(&self.key, Hash::Sha256, &digest, &self.signature, CONTEXT);
-        self.proof = proof.map_err(|error| error.to_string())?.to_bytes();
+        self.proof = proof?.to_bytes();
         Ok(Some(self.proof.len()))
     }
 
     fn check(&mut self) -> Outcome {
         let proof = SignatureProof::from_bytes(&self.proof);
         let held = proof.and_then(|proof| proof.verify(&self.key, &TEXT, CONTEXT));
-        held.map_err(|error| error.to_string())
+        Ok(held?)
     }
 }

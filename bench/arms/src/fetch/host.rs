@@ -5,6 +5,7 @@ use std::{convert::Infallible, path::PathBuf, sync::Arc, time::Duration};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::Bytes;
+use confide_arm_line::Outcome;
 use confide_channel::{Binding, Server, ServerOptions};
 use http::{Request, Response, StatusCode, header::CONTENT_TYPE};
 use http_body_util::Full;
@@ -16,22 +17,21 @@ use tokio::{
     runtime::Builder,
 };
 
-use super::{BODY_BYTES_MAX, DEADLINE, unix_now};
-use crate::Outcome;
+use super::answer::{BODY_BYTES_MAX, DEADLINE};
+use crate::clock::unix_now;
 
 /// Longer than any run.
 const KEY_VALIDITY: Duration = Duration::from_secs(86_400);
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Where the certificate is written, and a notary's policy that serves this host
+    /// Folder for the certificate, and for a notary's policy that serves this host
     #[arg(long)]
     out: PathBuf,
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
-    let runtime =
-        Builder::new_current_thread().enable_all().build().map_err(|error| error.to_string())?;
+    let runtime = Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(serve(args))
 }
 
@@ -44,14 +44,14 @@ async fn serve(args: Args) -> Outcome {
         deadline: DEADLINE,
         names: vec!["127.0.0.1".into()],
     };
-    let server = Arc::new(Server::new(options, None, unix_now).map_err(|e| e.to_string())?);
-    let listener = TcpListener::bind("127.0.0.1:0").await.map_err(|error| error.to_string())?;
-    let listen = listener.local_addr().map_err(|error| error.to_string())?.to_string();
+    let server = Arc::new(Server::new(options, None, unix_now)?);
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let listen = listener.local_addr()?.to_string();
     let rules = format!(
         "hosts = [\"{listen}\"]\nroots = \"host.pem\"\nprivate_addresses = [\"127.0.0.1\"]\n"
     );
-    let certificate = written(&args, "host.pem", &pem(&server.certificate_der()))?;
-    let policy = written(&args, "notary.toml", &rules)?;
+    let certificate = write_file(&args, "host.pem", &pem(&server.certificate_der()))?;
+    let policy = write_file(&args, "notary.toml", &rules)?;
     let id = std::process::id();
     println!(
         "{}",
@@ -59,7 +59,7 @@ async fn serve(args: Args) -> Outcome {
             "policy": policy })
     );
     loop {
-        let (stream, _) = listener.accept().await.map_err(|error| error.to_string())?;
+        let (stream, _) = listener.accept().await?;
         tokio::spawn(serve_connection(server.clone(), stream));
     }
 }
@@ -77,9 +77,10 @@ async fn serve_connection(server: Arc<Server>, stream: TcpStream) {
 
 fn answer(request: &Request<Incoming>) -> Response<Full<Bytes>> {
     let wanted = request.uri().path().trim_start_matches('/').parse().unwrap_or(0);
-    let (status, body) = match (BODY_BYTES_MIN..=BODY_BYTES_MAX).contains(&wanted) {
-        true => (StatusCode::OK, body(wanted)),
-        false => (StatusCode::NOT_FOUND, "{}".into()),
+    let (status, body) = if (BODY_BYTES_MIN..=BODY_BYTES_MAX).contains(&wanted) {
+        (StatusCode::OK, body(wanted))
+    } else {
+        (StatusCode::NOT_FOUND, "{}".into())
     };
     let mut response = Response::new(Full::new(body.into()));
     *response.status_mut() = status;
@@ -88,7 +89,7 @@ fn answer(request: &Request<Incoming>) -> Response<Full<Bytes>> {
     response
 }
 
-/// What stands around the text of an answer.
+/// The JSON before and after the text of an answer.
 const BEFORE: &str =
     r#"{"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":""#;
 const AFTER: &str = concat!(
@@ -106,7 +107,7 @@ fn body(bytes: u64) -> String {
     [BEFORE, &words[..text], AFTER].concat()
 }
 
-fn written(args: &Args, name: &str, text: &str) -> Outcome<String> {
+fn write_file(args: &Args, name: &str, text: &str) -> Outcome<String> {
     let path = args.out.join(name);
     std::fs::write(&path, text).map_err(|e| format!("cannot write {}: {e}", path.display()))?;
     Ok(path.display().to_string())

@@ -2,18 +2,18 @@
 
 use std::{path::Path, sync::Arc, time::Instant};
 
+use confide_arm_line::Outcome;
 use confide_channel::Binding;
 use confide_client::{
-    Connector, Endpoint, HttpClient, Limits, PolicyAppraiser, RequestBody, no_body, whole_body,
-    with_causes,
+    Connector, Endpoint, HttpClient, Limits, RequestBody, no_body, whole_body, with_causes,
 };
 use confide_notary::{AnswerReader, FETCH_PATH, FetchRequest, GUARANTEE, KEY_PATH, KeyEvidence};
-use confide_verifier::{Evidence, Policy};
+use confide_verifier::Evidence;
 use http::{Request, StatusCode, request::Builder};
 use http_body_util::BodyExt;
 
-use super::{DEADLINE, Fetched, unix_now};
-use crate::{Outcome, read};
+use super::answer::{DEADLINE, FetchedAnswer};
+use crate::{clock::unix_now, trust::open_appraiser};
 
 pub(super) struct Notarised {
     host: String,
@@ -26,20 +26,15 @@ pub(super) struct Notarised {
 impl Notarised {
     /// Opens the attested channel, judges the signing key as a third party will.
     pub(super) async fn open(host: &str, notary: &str, policy: &Path) -> Outcome<Self> {
-        let text = String::from_utf8(read(policy)?).map_err(|error| error.to_string())?;
-        let policy = Policy::from_toml(&text).map_err(|error| error.to_string())?;
-        let appraiser =
-            PolicyAppraiser::new(policy, None, unix_now).map_err(|error| with_causes(&error))?;
-        let appraiser = Arc::new(appraiser);
-        let endpoint =
-            Endpoint::parse(&format!("https://{notary}")).map_err(|error| error.to_string())?;
+        let appraiser = Arc::new(open_appraiser(policy, None)?);
+        let endpoint = Endpoint::parse(&format!("https://{notary}"))?;
         let limits = Limits { dial: DEADLINE, channel: DEADLINE, ..Limits::default() };
         let connector =
             Connector::attested(endpoint, None, Binding::Key, appraiser.clone(), limits)
                 .map_err(|error| with_causes(&error))?;
         let client = HttpClient::new(connector, limits, unix_now);
         let key = send_request(&client, Request::get(KEY_PATH), no_body()).await?;
-        let key = KeyEvidence::decode(&key).map_err(|error| error.to_string())?;
+        let key = KeyEvidence::decode(&key)?;
         let evidence = Evidence {
             quote: &key.evidence.quote,
             claims: Some(&key.evidence.claims),
@@ -66,23 +61,20 @@ impl Notarised {
         self.simulated
     }
 
-    pub(super) async fn fetch(&mut self, path: &str) -> Outcome<Fetched> {
+    pub(super) async fn fetch(&mut self, path: &str) -> Outcome<FetchedAnswer> {
         let fields = vec![("accept".to_owned(), "*/*".to_owned())];
         let url = format!("https://{}{path}", self.host);
-        let request = FetchRequest::new("GET", &url, fields, Vec::new(), self.key.spki_hash())
-            .map_err(|error| error.to_string())?;
-        let encoded = request.encode().map_err(|error| error.to_string())?;
+        let request = FetchRequest::new("GET", &url, fields, Vec::new(), self.key.spki_hash())?;
+        let encoded = request.encode()?;
         let answer =
             send_request(&self.client, Request::post(FETCH_PATH), whole_body(encoded)).await?;
         let mut reader = AnswerReader::default();
         let read = reader.push(&answer).map(drop).and_then(|()| reader.finish());
-        let received = read.map_err(|error| error.to_string())?;
+        let received = read?;
         let (body, began) = (received.body.clone(), Instant::now());
-        received
-            .check(&request, self.key.clone(), self.validity)
-            .map_err(|error| error.to_string())?;
+        received.check(&request, self.key.clone(), self.validity)?;
         let check_ms = began.elapsed().as_secs_f64() * 1e3;
-        Ok(Fetched { body, figures: vec![("holder_check_ms", check_ms)] })
+        Ok(FetchedAnswer { body, figures: vec![("holder_check_ms", check_ms)] })
     }
 }
 
@@ -91,13 +83,13 @@ async fn send_request(
     request: Builder,
     body: RequestBody,
 ) -> Outcome<Vec<u8>> {
-    let request = request.body(body).map_err(|error| error.to_string())?;
+    let request = request.body(body)?;
     let answer = client.request(request).await.map_err(|error| with_causes(&error))?.response;
     let status = answer.status();
     let body = answer.into_body().collect().await.map_err(|error| with_causes(&error))?;
     let bytes = body.to_bytes().to_vec();
     match status {
         StatusCode::OK => Ok(bytes),
-        _ => Err(format!("the notary says {status}: {}", String::from_utf8_lossy(&bytes))),
+        _ => Err(format!("the notary says {status}: {}", String::from_utf8_lossy(&bytes)).into()),
     }
 }

@@ -5,18 +5,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-use confide_arm_line::Sample;
+use confide_arm_line::{Outcome, Sample};
 use futures_util::future::try_join_all;
-use serde_json::json;
 use tokio::{io::AsyncWriteExt, sync::mpsc};
 
 use super::{
-    door::{Route, Stream},
-    wire::{exchange, request},
+    route::Route,
+    wire::{encode_request, exchange},
 };
-use crate::Outcome;
+use crate::stream::Stream;
 
-/// What one run asks for.
+/// The load of one run.
 pub(crate) struct Work {
     pub(crate) requests: u64,
     pub(crate) concurrency: u64,
@@ -25,7 +24,7 @@ pub(crate) struct Work {
     pub(crate) path: String,
 }
 
-/// What a run was.
+/// Times and counts of a run.
 #[derive(Default)]
 pub(crate) struct LoadResult {
     /// From the scheduled instant in an open loop, else from the last answer of the same slot.
@@ -39,28 +38,32 @@ pub(crate) struct LoadResult {
 }
 
 /// `concurrency` slots, each with its next request when its last one is answered.
-pub(crate) async fn closed(door: &Route, work: &Work) -> Outcome<LoadResult> {
-    let seen = RefCell::new(SharedResult::new(door, work)?);
+pub(crate) async fn run_closed_loop(route: &Route, work: &Work) -> Outcome<LoadResult> {
+    let shared = RefCell::new(SharedResult::new(route, work)?);
     let left = Cell::new(work.requests);
     let slot = || async {
         let mut line = Line::default();
         while left.get() > 0 {
             left.set(left.get() - 1);
             let began = Instant::now();
-            let request = seen.borrow().request.clone();
-            let told = line.ask(door, work.kept, &request).await?;
-            seen.borrow_mut().take(told, began.elapsed())?;
+            let request = shared.borrow().request.clone();
+            let answer = line.ask(route, work.kept, &request).await?;
+            shared.borrow_mut().add(answer, began.elapsed())?;
         }
         line.close().await
     };
     try_join_all((0..work.concurrency).map(|_| slot())).await?;
-    Ok(seen.into_inner().ran)
+    Ok(shared.into_inner().result)
 }
 
 /// Requests start on a fixed schedule whether or not earlier ones have ended; each has a
 /// connection of its own, or takes one that is free.
-pub(crate) async fn open(door: &Route, work: &Work, rate_per_s: f64) -> Outcome<LoadResult> {
-    let seen = RefCell::new(SharedResult::new(door, work)?);
+pub(crate) async fn run_open_loop(
+    route: &Route,
+    work: &Work,
+    rate_per_s: f64,
+) -> Outcome<LoadResult> {
+    let shared = RefCell::new(SharedResult::new(route, work)?);
     let free: RefCell<Vec<Line>> = RefCell::default();
     let (sender, mut due) = mpsc::unbounded_channel::<Instant>();
     let start = Instant::now();
@@ -75,24 +78,23 @@ pub(crate) async fn open(door: &Route, work: &Work, rate_per_s: f64) -> Outcome<
             }
         }
     });
-    let one = |due: Instant| {
-        let (seen, free) = (&seen, &free);
+    let send = |due: Instant| {
+        let (shared, free) = (&shared, &free);
         async move {
             let delay = due.elapsed();
-            let request = seen.borrow().request.clone();
+            let request = shared.borrow().request.clone();
             let mut line = free.borrow_mut().pop().unwrap_or_default();
-            let told = line.ask(door, work.kept, &request).await?;
+            let answer = line.ask(route, work.kept, &request).await?;
             let took = due.elapsed();
             if work.kept {
                 free.borrow_mut().push(line);
             }
-            let mut seen = seen.borrow_mut();
-            let mut sample =
-                Sample { at_s: Some((due - start).as_secs_f64()), ..Sample::default() };
-            sample.metrics.insert("request_ms".into(), json!(took.as_secs_f64() * 1e3));
-            seen.ran.samples.push(sample);
-            seen.ran.delays_ms.push(delay.as_secs_f64() * 1e3);
-            seen.take(told, took)
+            let mut shared = shared.borrow_mut();
+            let mut sample = Sample::new([("request_ms", took.as_secs_f64() * 1e3)]);
+            sample.at_s = Some((due - start).as_secs_f64());
+            shared.result.samples.push(sample);
+            shared.result.delays_ms.push(delay.as_secs_f64() * 1e3);
+            shared.add(answer, took)
         }
     };
     let mut running = futures_util::stream::FuturesUnordered::new();
@@ -100,7 +102,7 @@ pub(crate) async fn open(door: &Route, work: &Work, rate_per_s: f64) -> Outcome<
     while more || !running.is_empty() {
         tokio::select! {
             next = due.recv(), if more => match next {
-                Some(due) => running.push(one(due)),
+                Some(due) => running.push(send(due)),
                 None => more = false,
             },
             Some(ended) = futures_util::StreamExt::next(&mut running) => ended?,
@@ -111,38 +113,38 @@ pub(crate) async fn open(door: &Route, work: &Work, rate_per_s: f64) -> Outcome<
     for mut line in free.into_inner() {
         line.close().await?;
     }
-    Ok(seen.into_inner().ran)
+    Ok(shared.into_inner().result)
 }
 
-/// What all slots add to.
+/// The result that all slots add to.
 struct SharedResult {
     request: std::rc::Rc<[u8]>,
-    ran: LoadResult,
+    result: LoadResult,
 }
 
 impl SharedResult {
-    fn new(door: &Route, work: &Work) -> Outcome<Self> {
-        let request = request(&work.path, door.server(), work.kept)?;
-        Ok(Self { request: request.into(), ran: LoadResult::default() })
+    fn new(route: &Route, work: &Work) -> Outcome<Self> {
+        let request = encode_request(&work.path, route.server(), work.kept)?;
+        Ok(Self { request: request.into(), result: LoadResult::default() })
     }
 
     /// All answers of a run are one: another one is a wrong one.
-    fn take(&mut self, told: RequestResult, took: Duration) -> Outcome {
-        let sha256 = hex::encode(told.body_sha256);
-        if self.ran.body_sha256.is_empty() {
-            self.ran.body_sha256 = sha256;
-        } else if self.ran.body_sha256 != sha256 {
+    fn add(&mut self, answer: RequestResult, took: Duration) -> Outcome {
+        let sha256 = hex::encode(answer.body_sha256);
+        if self.result.body_sha256.is_empty() {
+            self.result.body_sha256 = sha256;
+        } else if self.result.body_sha256 != sha256 {
             return Err("two answers to one request differ".into());
         }
-        self.ran.handshakes += u64::from(told.shook);
-        self.ran.times_ms.push(took.as_secs_f64() * 1e3);
+        self.result.handshakes += u64::from(answer.is_handshake);
+        self.result.times_ms.push(took.as_secs_f64() * 1e3);
         Ok(())
     }
 }
 
 struct RequestResult {
     body_sha256: [u8; 32],
-    shook: bool,
+    is_handshake: bool,
 }
 
 /// A connection that is open or not.
@@ -153,18 +155,18 @@ struct Line {
 }
 
 impl Line {
-    async fn ask(&mut self, door: &Route, kept: bool, request: &[u8]) -> Outcome<RequestResult> {
+    async fn ask(&mut self, route: &Route, kept: bool, request: &[u8]) -> Outcome<RequestResult> {
         let opens = self.stream.is_none();
         let mut stream = match self.stream.take() {
             Some(stream) => stream,
-            None => door.open().await?,
+            None => route.open().await?,
         };
         let body_sha256 = exchange(&mut stream, request, &mut self.buffer).await?;
         self.stream = Some(stream);
         if !kept {
             self.close().await?;
         }
-        Ok(RequestResult { body_sha256, shook: opens && door.shakes() })
+        Ok(RequestResult { body_sha256, is_handshake: opens && route.has_tls() })
     }
 
     async fn close(&mut self) -> Outcome {

@@ -1,25 +1,26 @@
 //! One small request on an open stream: written and read as bytes, so that the client is cheap.
 
+use crate::stream::Stream;
+use confide_arm_line::Outcome;
 use sha2::{Digest, Sha256};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-
-use super::door::Stream;
-use crate::Outcome;
 
 /// Head and body of a small answer together.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
 
 /// The request of a whole run.
-pub(crate) fn request(path: &str, host: &str, kept: bool) -> Outcome<Vec<u8>> {
+pub(crate) fn encode_request(path: &str, host: &str, kept: bool) -> Outcome<Vec<u8>> {
     if !path.starts_with('/') || path.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
-        return Err(format!("path: wanted one that starts with / and has no spaces, got {path}"));
+        return Err(
+            format!("path: wanted one that starts with / and has no spaces, got {path}").into()
+        );
     }
     let connection = if kept { "keep-alive" } else { "close" };
     let text = format!("GET {path} HTTP/1.1\r\nhost: {host}\r\nconnection: {connection}\r\n\r\n");
     Ok(text.into_bytes())
 }
 
-/// Sends it and reads one answer of status 200, whose body has a length; gives its SHA-256.
+/// Sends a request and reads one answer of status 200, whose body has a length; gives its SHA-256.
 pub(crate) async fn exchange(
     stream: &mut Stream,
     request: &[u8],
@@ -34,10 +35,10 @@ pub(crate) async fn exchange(
             return Ok(Sha256::digest(body).into());
         }
         if buffer.len() > ANSWER_BYTES_MAX {
-            return Err(format!("wanted an answer of at most {ANSWER_BYTES_MAX} bytes"));
+            return Err(format!("wanted an answer of at most {ANSWER_BYTES_MAX} bytes").into());
         }
         if stream.read_buf(buffer).await.map_err(broke)? == 0 {
-            return Err(format!("the answer broke off after {} bytes", buffer.len()));
+            return Err(format!("the answer broke off after {} bytes", buffer.len()).into());
         }
     }
 }
@@ -49,7 +50,7 @@ fn complete_body(answer: &[u8]) -> Outcome<Option<&[u8]>> {
     let mut lines = head.split("\r\n");
     let status = lines.next().unwrap_or_default();
     if status.split(' ').nth(1) != Some("200") {
-        return Err(format!("wanted status 200, got {status}"));
+        return Err(format!("wanted status 200, got {status}").into());
     }
     let length = lines
         .filter_map(|line| line.split_once(':'))
@@ -58,7 +59,7 @@ fn complete_body(answer: &[u8]) -> Outcome<Option<&[u8]>> {
         .ok_or("wanted an answer with a content-length")?;
     let body = &answer[end + 4..];
     match body.len() {
-        len if len > length => Err(format!("wanted {length} bytes of body, got {len}")),
+        len if len > length => Err(format!("wanted {length} bytes of body, got {len}").into()),
         len => Ok((len == length).then_some(body)),
     }
 }
@@ -71,9 +72,9 @@ mod tests {
     fn an_answer_is_whole_at_its_last_byte_and_not_before() {
         let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
         for end in 0..answer.len() {
-            assert_eq!(complete_body(&answer[..end]), Ok(None), "{end} bytes");
+            assert_eq!(complete_body(&answer[..end]).unwrap(), None, "{end} bytes");
         }
-        assert_eq!(complete_body(answer), Ok(Some(&b"ok"[..])));
+        assert_eq!(complete_body(answer).unwrap(), Some(&b"ok"[..]));
     }
 
     #[test]
@@ -90,9 +91,9 @@ mod tests {
 
     #[test]
     fn a_path_cannot_end_the_request() {
-        assert!(request("/health", "h", false).is_ok());
+        assert!(encode_request("/health", "h", false).is_ok());
         for path in ["health", "/a b", "/a\r\nx: y", ""] {
-            assert!(request(path, "h", true).is_err(), "{path}");
+            assert!(encode_request(path, "h", true).is_err(), "{path}");
         }
     }
 }

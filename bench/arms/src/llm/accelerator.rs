@@ -12,7 +12,7 @@ const EVERY_MS: &str = "200";
 /// An hour of samples of eight devices, 8 bytes each.
 const OUTPUT_BYTES_MAX: u64 = 2 << 20;
 
-/// What a reader must know of that figure here.
+/// The note on that figure for a reader.
 pub(super) fn note() -> String {
     match devices() {
         Some(devices) => format!("accelerator share: {devices}, every {EVERY_MS} ms"),
@@ -51,13 +51,13 @@ impl Accelerator {
 }
 
 fn devices() -> Option<String> {
-    let told = Command::new(PROGRAM)
+    let output = Command::new(PROGRAM)
         .args(["--query-gpu=name", "--format=csv,noheader"])
         .stderr(Stdio::null())
         .output()
         .ok()
-        .filter(|told| told.status.success())?;
-    let text = String::from_utf8(told.stdout).ok()?;
+        .filter(|output| output.status.success())?;
+    let text = String::from_utf8(output.stdout).ok()?;
     let names: Vec<&str> = text.lines().map(str::trim).filter(|name| !name.is_empty()).collect();
     (!names.is_empty()).then(|| names.join(", "))
 }

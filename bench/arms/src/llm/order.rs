@@ -2,12 +2,11 @@
 
 use std::path::Path;
 
-use confide_arm_line::Run;
+use confide_arm_line::{Outcome, Run};
 use confide_load::{Arrivals, Lengths, Limits, Sessions, Workload, read_trace};
 use serde_json::Value;
 
 use super::saturation;
-use crate::Outcome;
 
 const KNOWN: &[&str] = &[
     "arrivals",
@@ -39,19 +38,19 @@ pub(super) struct Order {
 
 impl Order {
     pub(super) fn read(run: &Run, saturation: Option<&Path>) -> Outcome<Self> {
-        run.knows_only(KNOWN)?;
-        let limit = |name: &str| optional(run, name);
+        run.refuse_unknown_params(KNOWN)?;
+        let limit = |name: &str| optional_number(run, name);
         let sessions = match run.text("session", "new")?.as_str() {
             "new" => Sessions::New,
             "kept" => Sessions::Reused { first: param_u32(run, "sessions", 0)? },
-            other => return Err(format!("param session: wanted new or kept, got {other}")),
+            other => return Err(format!("param session: wanted new or kept, got {other}").into()),
         };
         let requests = run.requests.clamp(1, REQUESTS_MAX);
         Ok(Self {
             workload: Workload {
                 arrivals: arrivals(run, saturation)?,
                 requests: usize::try_from(requests).unwrap_or(usize::MAX),
-                duration_s: optional(run, "duration_s")?,
+                duration_s: optional_number(run, "duration_s")?,
                 prompt_tokens: lengths(run, "prompt_tokens", 128)?,
                 output_tokens: lengths(run, "output_tokens", 128)?,
                 seed: run.seed,
@@ -75,7 +74,7 @@ fn arrivals(run: &Run, saturation: Option<&Path>) -> Outcome<Arrivals> {
         "constant" => Ok(Arrivals::Constant { rate_per_s: rate(run, saturation)? }),
         "closed" => Ok(Arrivals::Closed {
             users: param_u32(run, "users", 1)?,
-            ramp_s: optional(run, "ramp_s")?.unwrap_or(0.0),
+            ramp_s: optional_number(run, "ramp_s")?.unwrap_or(0.0),
         }),
         "trace" => {
             let path = run.text("trace", "")?;
@@ -86,32 +85,35 @@ fn arrivals(run: &Run, saturation: Option<&Path>) -> Outcome<Arrivals> {
             Ok(Arrivals::Trace { rows: rows.into(), speed: 1.0 })
         }
         other => {
-            Err(format!("param arrivals: wanted poisson, constant, trace or closed, got {other}"))
+            Err(format!("param arrivals: wanted poisson, constant, trace or closed, got {other}")
+                .into())
         }
     }
 }
 
 /// `rate_per_s`, or `load_ratio` of the reference arm's saturation: the same for every arm.
 fn rate(run: &Run, file: Option<&Path>) -> Outcome<f64> {
-    match (optional(run, "rate_per_s")?, optional(run, "load_ratio")?) {
+    match (optional_number(run, "rate_per_s")?, optional_number(run, "load_ratio")?) {
         (Some(rate), None) => Ok(rate),
         (None, Some(share)) => {
             let file = file.ok_or("param load_ratio needs --saturation FILE")?;
-            Ok(share * saturation::read(file)?)
+            Ok(share * saturation::read_rate(file)?)
         }
         _ => Err("open arrivals want rate_per_s or load_ratio, one of them".into()),
     }
 }
 
-fn optional(run: &Run, name: &str) -> Outcome<Option<f64>> {
+fn optional_number(run: &Run, name: &str) -> Outcome<Option<f64>> {
     let Some(value) = run.params.get(name) else { return Ok(None) };
     let number = value.as_f64().filter(|number| *number > 0.0);
-    number.map(Some).ok_or_else(|| format!("param {name}: wanted a number above 0, got {value}"))
+    Ok(number
+        .map(Some)
+        .ok_or_else(|| format!("param {name}: wanted a number above 0, got {value}"))?)
 }
 
 fn param_u32(run: &Run, name: &str, default: u64) -> Outcome<u32> {
     let number = run.number(name, default)?;
-    u32::try_from(number).map_err(|_| format!("param {name}: {number} is too many"))
+    Ok(u32::try_from(number).map_err(|_| format!("param {name}: {number} is too many"))?)
 }
 
 /// A number, or a text `64..256`.
@@ -121,7 +123,8 @@ fn lengths(run: &Run, name: &str, default: u32) -> Outcome<Lengths> {
         Some(Value::String(text)) => text.clone(),
         Some(value) => value.to_string(),
     };
-    Lengths::parse(&text).ok_or_else(|| format!("param {name}: wanted N or MIN..MAX, got {text}"))
+    Ok(Lengths::parse(&text)
+        .ok_or_else(|| format!("param {name}: wanted N or MIN..MAX, got {text}"))?)
 }
 
 #[cfg(test)]

@@ -8,23 +8,23 @@ use std::{
     sync::{Arc, atomic::AtomicBool},
 };
 
+use confide_arm_line::{Outcome, read_file};
 use confide_load::{
     Arrivals, Bound, Lengths, Limits, Options, Plan, Sessions, Summary, Target, Transport,
     Workload, run as load,
 };
 use serde_json::{Value, json};
 
-use super::way::{self, Route};
-use crate::{Outcome, read as read_file};
+use super::route::{Route, RouteArgs};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    way: way::WayArgs,
+    route: RouteArgs,
     /// The model to name in requests.
     #[arg(long, default_value = "sim")]
     model: String,
-    /// Where the rate is kept; where it is there already, nothing is measured.
+    /// File that holds the rate; if it exists, nothing is measured.
     #[arg(long)]
     file: PathBuf,
     /// Users of the closed loop: twice the server's slots.
@@ -47,7 +47,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         std::fs::write(&args.file, measured.to_string())
             .map_err(|error| format!("cannot write {}: {error}", args.file.display()))?;
     }
-    let rate_per_s = read(&args.file)?;
+    let rate_per_s = read_rate(&args.file)?;
     let file = args.file.to_string_lossy();
     println!("{}", json!({ "ready": true, "rate_per_s": rate_per_s, "file": file }));
     // Ended by a signal, as every service.
@@ -57,11 +57,11 @@ pub(crate) fn run(args: Args) -> Outcome {
 }
 
 /// The rate that a file holds, in answers a second.
-pub(super) fn read(file: &Path) -> Outcome<f64> {
+pub(super) fn read_rate(file: &Path) -> Outcome<f64> {
     let value: Value = serde_json::from_slice(&read_file(file)?)
         .map_err(|error| format!("{}: {error}", file.display()))?;
     let rate = value["rate_per_s"].as_f64().filter(|rate| rate.is_finite() && *rate > 0.0);
-    rate.ok_or_else(|| format!("{}: wanted a rate_per_s above 0", file.display()))
+    Ok(rate.ok_or_else(|| format!("{}: wanted a rate_per_s above 0", file.display()))?)
 }
 
 fn measure(args: &Args) -> Outcome<Value> {
@@ -73,18 +73,17 @@ fn measure(args: &Args) -> Outcome<Value> {
         output_tokens: Lengths::exactly(args.output_tokens),
         seed: 1,
     };
-    let plan = Arc::new(Plan::new(&workload).map_err(|error| error.to_string())?);
-    let url = format!("http://{}", args.way.server());
-    let target = Target::parse(&url, &args.model).map_err(|error| error.to_string())?;
-    let transport: Arc<dyn Transport> = Arc::new(Route::new(&args.way)?);
+    let plan = Arc::new(Plan::new(&workload)?);
+    let url = format!("http://{}", args.route.server());
+    let target = Target::parse(&url, &args.model)?;
+    let transport: Arc<dyn Transport> = Arc::new(Route::new(&args.route)?);
     let options = Options { sessions: Sessions::Reused { first: 0 }, ..Options::default() };
     let stop = AtomicBool::new(false);
-    let outcome = load(&plan, &Arc::new(target), &transport, &options, &stop, &mut |_| {})
-        .map_err(|error| error.to_string())?;
+    let outcome = load(&plan, &Arc::new(target), &transport, &options, &stop, &mut |_| {})?;
     let summary = Summary::from_events(&outcome.events, Limits::default());
     if summary.complete != summary.requests {
         let error = outcome.events.iter().find_map(|event| event.error.clone());
-        return Err(format!("saturation: a request failed: {}", error.unwrap_or_default()));
+        return Err(format!("saturation: a request failed: {}", error.unwrap_or_default()).into());
     }
     let bounds = Bound::find(&summary, &outcome.client);
     Ok(json!({
@@ -114,9 +113,9 @@ mod tests {
             ("x", None),
         ] {
             std::fs::write(&file, text).unwrap();
-            assert_eq!(read(&file).ok(), rate, "{text}");
+            assert_eq!(read_rate(&file).ok(), rate, "{text}");
         }
         std::fs::remove_file(&file).unwrap();
-        assert!(read(&file).is_err());
+        assert!(read_rate(&file).is_err());
     }
 }

@@ -2,12 +2,11 @@
 
 use std::path::PathBuf;
 
+use confide_arm_line::{Outcome, read_file};
 use confide_evidence::collateral::Collateral;
 use confide_guest_programs::host::{input_from_json, sample};
 use confide_prover::DcapParts;
 use serde_json::{Value, json};
-
-use crate::{Outcome, read};
 
 /// The inputs' own seed: a proof of one block can be checked in the next, and two machines prove the
 /// same.
@@ -38,9 +37,13 @@ impl Work {
     /// `fibonacci-1000`, `fibonacci-sort-3000` (both reports' program: numbers of the sequence put
     /// in order), `sort-1000`, `rsa2048-1024`, `sha256-1024`, `transcript-4096`: a guest and the
     /// size of its sample; `dcap`: the quote of the command line.
-    pub(super) fn named(name: &str, dcap: &DcapFiles) -> Outcome<Self> {
+    pub(super) fn from_name(name: &str, dcap: &DcapFiles) -> Outcome<Self> {
         if name == "dcap" {
-            return Ok(Self { name: name.to_string(), guest: "dcap", input: quote(dcap)? });
+            return Ok(Self {
+                name: name.to_string(),
+                guest: "dcap",
+                input: read_dcap_input(dcap)?,
+            });
         }
         let wrong = || format!("param work: wanted a guest and a size, got {name:?}");
         let (kind, size) = name.rsplit_once('-').ok_or_else(wrong)?;
@@ -50,29 +53,28 @@ impl Work {
             "fibonacci-sort" => {
                 ("sort", json!({ "fibonacci": { "count": size, "place": size / 2 } }))
             }
-            "sort" => ("sort", sampled("sort", size)?),
-            "rsa2048" => ("rsa2048", sampled("rsa2048", size)?),
-            "sha256" => ("sha256", sampled("sha256", size)?),
-            "transcript" => ("transcript", sampled("transcript", size)?),
-            _ => return Err(wrong()),
+            "sort" => ("sort", sample_input("sort", size)?),
+            "rsa2048" => ("rsa2048", sample_input("rsa2048", size)?),
+            "sha256" => ("sha256", sample_input("sha256", size)?),
+            "transcript" => ("transcript", sample_input("transcript", size)?),
+            _ => return Err(wrong().into()),
         };
-        let input = input_from_json(guest, json.to_string().as_bytes())
-            .map_err(|error| error.to_string())?;
+        let input = input_from_json(guest, json.to_string().as_bytes())?;
         Ok(Self { name: name.to_string(), guest, input })
     }
 }
 
-fn sampled(guest: &str, size: u32) -> Outcome<Value> {
-    sample(guest, size, SEED).map_err(|error| error.to_string())
+fn sample_input(guest: &str, size: u32) -> Outcome<Value> {
+    Ok(sample(guest, size, SEED)?)
 }
 
-fn quote(files: &DcapFiles) -> Outcome<Vec<u8>> {
+fn read_dcap_input(files: &DcapFiles) -> Outcome<Vec<u8>> {
     let (Some(quote), Some(collateral), Some(at)) = (&files.quote, &files.collateral, files.at)
     else {
-        return Err("work dcap: wanted --quote, --collateral and --at".to_string());
+        return Err("work dcap: wanted --quote, --collateral and --at".into());
     };
-    let (quote, json) = (read(quote)?, read(collateral)?);
-    let it = Collateral::parse(&json).map_err(|error| error.to_string())?;
+    let (quote, json) = (read_file(quote)?, read_file(collateral)?);
+    let it = Collateral::parse(&json)?;
     let parts = DcapParts {
         at,
         within: (0, u64::MAX),

@@ -4,7 +4,9 @@
 
 use std::process::ExitCode;
 
-use confide_arm_line::{Hello, Report, Run, repeat_in_threads, speak};
+use confide_arm_line::{
+    Hello, Outcome, Report, Run, exit_code, read_file, repeat_in_threads, speak,
+};
 use dcap_qvl::{QuoteCollateralV3, verify::QuoteVerifier};
 use serde_json::json;
 
@@ -16,27 +18,21 @@ struct Input {
 }
 
 fn main() -> ExitCode {
-    let result = read_input().and_then(|input| {
-        let hello = Hello {
-            arm: "dcap-qvl verify (ring)".into(),
-            version: "dcap-qvl 0.7.1".into(),
-            simulated: input.root.is_some(),
-            guarantee: None,
-            threads: 128,
-            note: Some("collateral parsed once, outside the measured part".into()),
-        };
-        speak(&hello, |run| verify(&input, run)).map_err(|error| error.to_string())
-    });
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("confide-arm-dcap-qvl: {error}");
-            ExitCode::from(2)
-        }
-    }
+    exit_code("confide-arm-dcap-qvl", run())
 }
 
-fn read_input() -> Result<Input, String> {
+fn run() -> Outcome {
+    let input = read_input()?;
+    let hello = Hello {
+        simulated: input.root.is_some(),
+        threads: 128,
+        note: Some("collateral parsed once, outside the measured part".into()),
+        ..Hello::new("dcap-qvl verify (ring)", "dcap-qvl 0.7.1")
+    };
+    speak(&hello, |run| verify(&input, run))
+}
+
+fn read_input() -> Outcome<Input> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let value = |name: &str| {
         let at = arguments.iter().position(|argument| argument == name);
@@ -44,7 +40,7 @@ fn read_input() -> Result<Input, String> {
     };
     let file = |name: &str| {
         let path = value(name).ok_or_else(|| format!("{name} FILE is missing"))?;
-        std::fs::read(path).map_err(|error| format!("cannot read {path}: {error}"))
+        read_file(path.as_ref())
     };
     let collateral = serde_json::from_slice(&file("--collateral")?)
         .map_err(|error| format!("cannot parse the collateral: {error}"))?;
@@ -54,17 +50,15 @@ fn read_input() -> Result<Input, String> {
     Ok(Input { quote: file("--quote")?, collateral, root, at })
 }
 
-fn verify(input: &Input, run: &Run) -> Result<Report, String> {
-    run.knows_only(&["workers"])?;
+fn verify(input: &Input, run: &Run) -> Outcome<Report> {
+    run.refuse_unknown_params(&["workers"])?;
     let verifier = match &input.root {
         Some(root) => QuoteVerifier::new(root.clone()),
         None => QuoteVerifier::new_prod(),
     };
     let work = || {
-        verifier
-            .verify(&input.quote, &input.collateral, input.at)
-            .map(|report| report.status)
-            .map_err(|error| format!("dcap-qvl rejected the quote: {error:#}"))
+        let verified = verifier.verify(&input.quote, &input.collateral, input.at);
+        Ok(verified.map_err(|error| format!("dcap-qvl rejected the quote: {error:#}"))?.status)
     };
     repeat_in_threads(
         run,

@@ -6,11 +6,14 @@
 
 mod memory;
 mod stages;
+mod work;
 
-use std::{io::Write as _, path::PathBuf, process::ExitCode};
+use std::{io::Write as _, process::ExitCode};
 
-use clap::{Args, Parser, Subcommand};
-use confide_prover::line::{Line, Mode, Refusal, Why};
+use clap::{Parser, Subcommand};
+use confide_prover::line::Line;
+
+use work::{StageRefusal, Work};
 
 /// The allocator that our prover has.
 #[global_allocator]
@@ -23,10 +26,10 @@ struct Arguments {
     stage: Request,
 }
 
-/// What is asked.
+/// The stage that is requested.
 #[derive(Subcommand)]
 enum Request {
-    /// What this back end is.
+    /// Name, version, programs and strength of this back end.
     Describe,
     /// The program, compiled for this machine.
     Native(Work),
@@ -36,33 +39,6 @@ enum Request {
     Prove(Work),
     /// A proof, checked.
     Check(Work),
-}
-
-/// What a stage works on. What it does not take is not looked at.
-#[derive(Args)]
-struct Work {
-    #[arg(long)]
-    guest: String,
-    #[arg(long, default_value = "none")]
-    input: PathBuf,
-    #[arg(long, default_value = "none")]
-    out: PathBuf,
-    #[arg(long, default_value = "none")]
-    proof: PathBuf,
-    #[arg(long, default_value = "app")]
-    mode: Mode,
-    /// SP1 takes what it takes.
-    #[arg(long)]
-    memory: Option<u64>,
-}
-
-/// A stage that ends in a refusal.
-struct Refused(Refusal);
-
-impl Refused {
-    fn new(why: Why, detail: impl ToString) -> Self {
-        Self(Refusal { why, detail: detail.to_string().chars().take(300).collect() })
-    }
 }
 
 fn main() -> ExitCode {
@@ -77,7 +53,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn answer(request: &Request) -> Result<Line, Refused> {
+fn answer(request: &Request) -> Result<Line, StageRefusal> {
     match request {
         Request::Describe => Ok(stages::describe()),
         Request::Native(work) => stages::native(work),

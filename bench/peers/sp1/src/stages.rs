@@ -12,7 +12,10 @@ use sp1_sdk::{
     blocking::{CpuProver, LightProver, ProveRequest, Prover},
 };
 
-use crate::{Refused, Work, memory};
+use crate::{
+    memory,
+    work::{StageRefusal, Work},
+};
 
 /// The program: `guest/build.sh` makes it.
 const ELF: &[u8] = include_bytes!("../guest/sort.elf");
@@ -43,59 +46,59 @@ pub(crate) fn describe() -> Line {
     })
 }
 
-pub(crate) fn native(work: &Work) -> Result<Line, Refused> {
+pub(crate) fn native(work: &Work) -> Result<Line, StageRefusal> {
     let (_, statement) = input(work)?;
     fs::write(&work.out, &statement).map_err(fault)?;
-    Ok(Line::Result(done(Stage::Native, digest(&statement))))
+    Ok(Line::Result(make_result(Stage::Native, digest(&statement))))
 }
 
-pub(crate) fn emulate(work: &Work) -> Result<Line, Refused> {
+pub(crate) fn emulate(work: &Work) -> Result<Line, StageRefusal> {
     let mut parts = Parts::start();
     let (input, statement) = input(work)?;
     let prover = LightProver::new();
     parts.end("start_s");
-    let (public_values, cycles) = executed(&prover, &input)?;
+    let (public_values, cycles) = execute(&prover, &input)?;
     parts.end("execute_s");
-    agree(&statement, &public_values)?;
-    let done = done(Stage::Emulate, digest(&public_values));
-    Ok(Line::Result(Done { cycles: Some(cycles), parts: parts.0, ..done }))
+    check_statement(&statement, &public_values)?;
+    let result = make_result(Stage::Emulate, digest(&public_values));
+    Ok(Line::Result(Done { cycles: Some(cycles), parts: parts.0, ..result }))
 }
 
-pub(crate) fn prove(work: &Work) -> Result<Line, Refused> {
+pub(crate) fn prove(work: &Work) -> Result<Line, StageRefusal> {
     let mut parts = Parts::start();
-    app_only(work.mode)?;
+    check_mode(work.mode)?;
     let (input, statement) = input(work)?;
-    memory::suffices()?;
+    memory::check_available()?;
     let client = CpuProver::new();
     parts.end("start_s");
     let key = client.setup(Elf::Static(ELF)).map_err(fault)?;
     parts.end("set_up_s");
-    let (_, cycles) = executed(&client, &input)?;
+    let (_, cycles) = execute(&client, &input)?;
     parts.end("execute_s");
     let proof = client.prove(&key, stdin(&input)).core().run().map_err(fault)?;
     parts.end("prove_s");
-    agree(&statement, proof.public_values.as_slice())?;
+    check_statement(&statement, proof.public_values.as_slice())?;
     proof.save(&work.out).map_err(fault)?;
-    let done = done(Stage::Prove, digest(&statement));
+    let result = make_result(Stage::Prove, digest(&statement));
     Ok(Line::Result(Done {
         cycles: Some(cycles),
-        segments: shards(&proof),
+        segments: count_shards(&proof),
         mode: Some(Mode::App),
         strength: Some(STRENGTH),
         parts: parts.0,
-        ..done
+        ..result
     }))
 }
 
-pub(crate) fn check(work: &Work) -> Result<Line, Refused> {
+pub(crate) fn check(work: &Work) -> Result<Line, StageRefusal> {
     let mut parts = Parts::start();
-    guest(work)?;
-    app_only(work.mode)?;
+    check_guest(work)?;
+    check_mode(work.mode)?;
     let proof = SP1ProofWithPublicValues::load(&work.proof)
-        .map_err(|error| Refused::new(Why::MalformedProof, error))?;
-    let segments = shards(&proof);
+        .map_err(|error| StageRefusal::new(Why::MalformedProof, error))?;
+    let segments = count_shards(&proof);
     if segments.is_none() {
-        return Err(Refused::new(Why::MalformedProof, "wanted a core proof"));
+        return Err(StageRefusal::new(Why::MalformedProof, "wanted a core proof"));
     }
     let prover = LightProver::new();
     parts.end("start_s");
@@ -103,37 +106,38 @@ pub(crate) fn check(work: &Work) -> Result<Line, Refused> {
     parts.end("set_up_s");
     prover
         .verify(&proof, sp1_sdk::ProvingKey::verifying_key(&key), None)
-        .map_err(|error| Refused::new(Why::Unsound, error))?;
+        .map_err(|error| StageRefusal::new(Why::Unsound, error))?;
     parts.end("check_s");
-    let done = done(Stage::Check, digest(proof.public_values.as_slice()));
+    let result = make_result(Stage::Check, digest(proof.public_values.as_slice()));
     Ok(Line::Result(Done {
         segments,
         mode: Some(Mode::App),
         strength: Some(STRENGTH),
         parts: parts.0,
-        ..done
+        ..result
     }))
 }
 
 /// The input, and the statement that our own native run gives for it.
-fn input(work: &Work) -> Result<(Vec<u8>, Vec<u8>), Refused> {
-    guest(work)?;
+fn input(work: &Work) -> Result<(Vec<u8>, Vec<u8>), StageRefusal> {
+    check_guest(work)?;
     let input = read(&work.input)?;
     let run = host::run(GUEST, &input).ok_or_else(|| fault("native has no such program"))?;
-    let statement = run.map_err(|error| Refused::new(Why::ClaimRefused, error))?;
+    let statement = run.map_err(|error| StageRefusal::new(Why::ClaimRefused, error))?;
     Ok((input, statement.encode()))
 }
 
-fn guest(work: &Work) -> Result<(), Refused> {
+fn check_guest(work: &Work) -> Result<(), StageRefusal> {
     match work.guest.as_str() {
         GUEST => Ok(()),
-        other => {
-            Err(Refused::new(Why::UnknownGuest, format!("SP1 is here for {GUEST} only: {other}")))
-        }
+        other => Err(StageRefusal::new(
+            Why::UnknownGuest,
+            format!("SP1 is here for {GUEST} only: {other}"),
+        )),
     }
 }
 
-fn app_only(mode: Mode) -> Result<(), Refused> {
+fn check_mode(mode: Mode) -> Result<(), StageRefusal> {
     match mode {
         Mode::App => Ok(()),
         other => Err(fault(format!("SP1 is here for app only: {other}"))),
@@ -141,13 +145,15 @@ fn app_only(mode: Mode) -> Result<(), Refused> {
 }
 
 /// What was committed and how many instructions SP1's executor counts.
-fn executed(prover: &impl Prover, input: &[u8]) -> Result<(Vec<u8>, u64), Refused> {
+fn execute(prover: &impl Prover, input: &[u8]) -> Result<(Vec<u8>, u64), StageRefusal> {
     // Without the gas no instruction is counted.
     let request = prover.execute(Elf::Static(ELF), stdin(input)).calculate_gas(true);
     let (public_values, report) = request.run().map_err(fault)?;
     match report.exit_code {
         0 => Ok((public_values.as_slice().to_vec(), report.total_instruction_count())),
-        status => Err(Refused::new(Why::ClaimRefused, format!("the program ended with {status}"))),
+        status => {
+            Err(StageRefusal::new(Why::ClaimRefused, format!("the program ended with {status}")))
+        }
     }
 }
 
@@ -156,21 +162,24 @@ fn stdin(input: &[u8]) -> SP1Stdin {
 }
 
 /// SP1's run says what our native run says.
-fn agree(statement: &[u8], public_values: &[u8]) -> Result<(), Refused> {
+fn check_statement(statement: &[u8], public_values: &[u8]) -> Result<(), StageRefusal> {
     if statement == public_values {
         return Ok(());
     }
-    Err(Refused::new(Why::PublicValues, "SP1's run gave another statement than the native run"))
+    Err(StageRefusal::new(
+        Why::PublicValues,
+        "SP1's run gave another statement than the native run",
+    ))
 }
 
-fn shards(proof: &SP1ProofWithPublicValues) -> Option<u32> {
+fn count_shards(proof: &SP1ProofWithPublicValues) -> Option<u32> {
     match &proof.proof {
         SP1Proof::Core(shards) => u32::try_from(shards.len()).ok(),
         _ => None,
     }
 }
 
-fn done(stage: Stage, public_values: Digest) -> Done {
+fn make_result(stage: Stage, public_values: Digest) -> Done {
     Done {
         stage,
         program_digest: program(),
@@ -192,16 +201,16 @@ fn digest(bytes: &[u8]) -> Digest {
     Digest(Sha256::digest(bytes).into())
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, Refused> {
+fn read(path: &Path) -> Result<Vec<u8>, StageRefusal> {
     let bytes = fs::read(path).map_err(fault)?;
-    match bytes.len() <= confide_prover::INPUT_BYTES_MAX {
-        true => Ok(bytes),
-        false => Err(Refused::new(Why::MalformedInput, "input is too long")),
+    if bytes.len() > confide_prover::INPUT_BYTES_MAX {
+        return Err(StageRefusal::new(Why::MalformedInput, "input is too long"));
     }
+    Ok(bytes)
 }
 
-fn fault(reason: impl std::fmt::Display) -> Refused {
-    Refused::new(Why::Fault, reason)
+fn fault(reason: impl std::fmt::Display) -> StageRefusal {
+    StageRefusal::new(Why::Fault, reason)
 }
 
 /// Wall clock of the parts of a stage.

@@ -2,13 +2,12 @@
 
 use std::{hint::black_box, time::Instant};
 
-use confide_arm_line::{Report, Sample};
+use confide_arm_line::{Hello, Outcome, Report, Sample, speak};
 use serde_json::json;
 
 use super::{
-    Outcome, ToolHello, Watch,
     memory::{affordable_bytes, huge_pages, last_cache_bytes},
-    unoptimised,
+    process::{Stopwatch, optimisation_mark},
 };
 
 #[derive(clap::Args)]
@@ -31,10 +30,10 @@ const FIRST_CACHE_BYTES: u64 = 16 << 10;
 const STEPS: usize = 1 << 21;
 
 pub(crate) fn run(_: &Args) -> Outcome {
-    let (cache, told) = last_cache_bytes();
+    let (cache, is_known) = last_cache_bytes();
     let wanted = cache.saturating_mul(TIMES_LAST_CACHE);
     let memory = affordable_bytes(wanted.min(MEMORY_BYTES_MAX));
-    let from = if told { "told by the kernel" } else { "assumed" };
+    let from = if is_known { "reported by the kernel" } else { "assumed" };
     let note = format!(
         "one random cycle through {} MiB (memory) or 16 KiB (first cache), last cache {} MiB \
          ({from}); {}",
@@ -42,20 +41,29 @@ pub(crate) fn run(_: &Args) -> Outcome {
         cache >> 20,
         huge_pages()
     );
-    let mut made: Option<(String, Vec<Line>)> = None;
-    ToolHello::new("chase".into(), env!("CARGO_PKG_VERSION").into(), 1).note(note).speak(|run| {
-        run.knows_only(&["place"])?;
+    let mut current: Option<(String, Vec<Line>)> = None;
+    let hello = Hello {
+        warming: false,
+        note: Some(note),
+        ..Hello::new("chase", env!("CARGO_PKG_VERSION"))
+    };
+    speak(&hello, |run| {
+        run.refuse_unknown_params(&["place"])?;
         let place = run.text("place", "memory")?;
         let bytes = match place.as_str() {
             "memory" => memory,
             "first cache" => FIRST_CACHE_BYTES,
-            other => return Err(format!("param place: wanted memory or first cache, got {other}")),
+            other => {
+                return Err(
+                    format!("param place: wanted memory or first cache, got {other}").into()
+                );
+            }
         };
-        if made.as_ref().is_none_or(|(of, _)| *of != place) {
-            made = Some((place.clone(), cycle((bytes / LINE_BYTES) as usize, run.seed)));
+        if current.as_ref().is_none_or(|(built, _)| *built != place) {
+            current = Some((place.clone(), make_cycle((bytes / LINE_BYTES) as usize, run.seed)));
         }
-        let lines = made.as_ref().map_or(&[][..], |(_, lines)| lines);
-        let mut report = walks(lines, run.requests);
+        let lines = current.as_ref().map_or(&[][..], |(_, lines)| lines);
+        let mut report = measure_walks(lines, run.requests);
         if place == "memory" && memory < cache.saturating_mul(2) {
             report.marks.push("buffer smaller than twice the last cache".to_owned());
         }
@@ -64,7 +72,7 @@ pub(crate) fn run(_: &Args) -> Outcome {
 }
 
 /// A permutation of one cycle through all lines (Sattolo 1986).
-fn cycle(lines: usize, seed: u64) -> Vec<Line> {
+fn make_cycle(lines: usize, seed: u64) -> Vec<Line> {
     let mut order: Vec<u32> = (0..lines as u32).collect();
     let mut state = seed;
     for last in (1..lines).rev() {
@@ -77,8 +85,8 @@ fn cycle(lines: usize, seed: u64) -> Vec<Line> {
 }
 
 /// Each sample is so many whole cycles: a walk that skipped a step does not end where it began.
-fn walks(lines: &[Line], count: u64) -> Report {
-    let watch = Watch::start();
+fn measure_walks(lines: &[Line], count: u64) -> Report {
+    let watch = Stopwatch::start();
     let rounds = (STEPS / lines.len().max(1)).max(1);
     let steps = rounds * lines.len();
     let (mut samples, mut closed) = (Vec::new(), true);
@@ -87,19 +95,16 @@ fn walks(lines: &[Line], count: u64) -> Report {
         let end = walk(lines, steps);
         let elapsed = began.elapsed();
         closed &= end == 0;
-        let mut sample = Sample::default();
         let step_ns = elapsed.as_secs_f64() * 1e9 / steps.max(1) as f64;
-        sample.metrics.insert("chase_ns".into(), json!(step_ns));
-        samples.push(sample);
+        samples.push(Sample::new([("chase_ns", step_ns)]));
     }
-    let mut report = watch.report();
-    report.samples = samples;
-    report.marks.extend(unoptimised());
+    let mut report = Report { samples, ..watch.report() };
+    report.marks.extend(optimisation_mark());
     report.answer = json!({ "closed": closed });
     report
 }
 
-/// Where so many steps from the first line lead.
+/// The line that is reached from the first one by so many steps.
 fn walk(lines: &[Line], steps: usize) -> u32 {
     let mut at = 0_u32;
     for _ in 0..steps {
@@ -115,7 +120,7 @@ mod tests {
     #[test]
     fn a_cycle_visits_every_line_once() {
         for lines in [1, 2, 3, 256, 1000] {
-            let made = cycle(lines, 7);
+            let made = make_cycle(lines, 7);
             let mut seen = vec![false; lines];
             for steps in 0..lines {
                 let at = walk(&made, steps) as usize;
@@ -128,10 +133,10 @@ mod tests {
 
     #[test]
     fn a_walk_is_proved_by_where_it_ends() {
-        let report = walks(&cycle(64, 3), 2);
+        let report = measure_walks(&make_cycle(64, 3), 2);
         assert_eq!((report.samples.len(), &report.answer["closed"]), (2, &json!(true)));
         let broken: Vec<Line> = (0..64).map(|_| Line { next: 1 }).collect();
-        assert_eq!(walks(&broken, 1).answer["closed"], false);
+        assert_eq!(measure_walks(&broken, 1).answer["closed"], false);
     }
 
     #[test]

@@ -1,101 +1,74 @@
-//! cyclictest: how late a timer wakes a thread, with nothing beside it or with a load.
+//! cyclictest: how late a timer wakes a thread, alone or next to a load.
 
 use std::{
     fs,
-    path::{Path, PathBuf},
-    process::Command,
+    path::PathBuf,
     sync::atomic::{AtomicBool, Ordering},
     thread,
 };
 
-use confide_arm_line::{Report, Run};
-use confide_tools::cyclictest;
-use serde_json::json;
+use confide_arm_line::{Hello, Outcome, Report, Run, speak};
+use confide_tools::{QUANTILES, Reading, cyclictest};
 
-use super::{Outcome, Threads, ToolHello, Watch, metric, output, version};
+use super::{process::Threads, tool::ToolArm};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// As many threads as there are CPUs walk through memory meanwhile
+    /// Load memory meanwhile, with as many threads as there are CPUs
     #[arg(long)]
     load: bool,
-    /// Where its results are written for a moment
+    /// Folder in which its results are written for a moment
     #[arg(long)]
     folder: PathBuf,
 }
 
-/// The histogram ends here, in microseconds; what is later counts as later.
-const HISTOGRAM_US: &str = "20000";
-/// Priority of its threads where that is allowed, above everything of a usual machine.
-const PRIORITY: &str = "80";
 /// A loading thread's memory: beyond the second cache.
 const LOAD_BYTES: usize = 8 << 20;
 
 pub(crate) fn run(args: &Args) -> Outcome {
     let threads = Threads::All.count();
-    let version = version(Command::new("cyclictest").arg("--version"));
-    let allowed = may_be_first();
-    let (what, beside) = match args.load {
-        true => ("cyclictest beside a load", format!("{threads} threads walk through memory")),
-        false => ("cyclictest", "nothing".to_owned()),
+    let (beside, load) = if args.load {
+        (" beside a load", format!("{threads} threads walk through memory"))
+    } else {
+        ("", "nothing".to_owned())
     };
-    let class = match allowed {
-        true => "real-time priority 80",
-        false => "usual priority: CAP_SYS_NICE is missing",
+    let (priority, class) = if has_sys_nice() {
+        ("real-time", "real-time priority 80")
+    } else {
+        ("usual", "usual priority: CAP_SYS_NICE is missing")
     };
-    let note = format!("{threads} threads, {class}; beside them {beside}; the system as it is");
-    ToolHello::new(what.to_owned(), version, threads).note(note).speak(|run| {
-        run.knows_only(&["seconds", "interval_us"])?;
-        match args.load {
-            true => loaded(threads, || woken(args, run, allowed)),
-            false => woken(args, run, allowed),
-        }
+    let arm = ToolArm::new("cyclictest", threads)?
+        .with_setting("beside", beside)
+        .with_setting("priority", priority);
+    let arm = arm.with_folder(args.folder.clone());
+    let note = format!("{threads} threads, {class}; beside them {load}; the system as it is");
+    speak(&Hello { note: Some(note), ..arm.hello()? }, |run| {
+        if args.load { run_under_load(threads, || measure(&arm, run)) } else { measure(&arm, run) }
     })
 }
 
-fn woken(args: &Args, run: &Run, allowed: bool) -> Outcome<Report> {
-    let (seconds, interval_us) = (run.number("seconds", 2)?, run.number("interval_us", 200)?);
-    let file = args.folder.join(format!(".cyclictest-{}.json", std::process::id()));
-    let mut command = Command::new("cyclictest");
-    command
-        .args(["--quiet", "--default-system", "--mlockall", "--threads", "--affinity"])
-        .args(["--duration", &seconds.to_string(), "--interval", &interval_us.to_string()])
-        .args(["--histogram", HISTOGRAM_US])
-        .arg(format!("--json={}", file.display()));
-    match allowed {
-        true => command.args(["--priority", PRIORITY]),
-        false => command.args(["--policy", "other"]),
-    };
-    let watch = Watch::start();
-    let ran = output(&mut command);
-    let text = fs::read_to_string(&file);
-    let _ = fs::remove_file(&file);
-    ran?;
-    let mut report = watch.report();
-    fill_report(
-        &mut report,
-        &text.map_err(|error| format!("cyclictest wrote no results: {error}"))?,
-    )?;
-    if !allowed {
-        report.marks.push("without real-time priority".to_owned());
+fn measure(arm: &ToolArm, run: &Run) -> Outcome<Report> {
+    let (mut report, readings) = arm.measure(&arm.job(run)?)?;
+    for reading in &readings {
+        fill_report(&mut report, reading)?;
     }
     Ok(report)
 }
 
-fn fill_report(report: &mut Report, text: &str) -> Outcome {
-    let wakeups = cyclictest::read(text).map_err(|error| error.to_string())?;
-    metric(report, "wakeup_us", Some(wakeups.mean_us));
-    for (name, q) in [("p50", 0.5), ("p99", 0.99), ("p999", 0.999)] {
-        let time_us = wakeups.times_us.quantile(q);
-        metric(report, &format!("wakeup_{name}_us"), time_us);
+fn fill_report(report: &mut Report, reading: &Reading) -> Outcome {
+    let wakeups = cyclictest::read(&reading.document)?;
+    report.set("wakeup_us", wakeups.mean_us);
+    for (name, q) in QUANTILES {
+        if let Some(time_us) = wakeups.times_us.quantile(q) {
+            report.set(&format!("wakeup_{name}_us"), time_us);
+        }
     }
-    metric(report, "wakeup_max_us", Some(wakeups.max_us));
-    report.answer = json!({ "threads": wakeups.threads });
+    report.set("wakeup_max_us", wakeups.max_us);
     Ok(())
 }
 
-/// Does `work` while so many threads walk through memory.
-fn loaded<T>(threads: usize, work: impl FnOnce() -> T) -> T {
+/// Works while so many threads walk through memory.
+fn run_under_load<T>(threads: usize, work: impl FnOnce() -> T) -> T {
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         for _ in 0..threads {
@@ -109,16 +82,16 @@ fn loaded<T>(threads: usize, work: impl FnOnce() -> T) -> T {
                 }
             });
         }
-        let done = work();
+        let result = work();
         stop.store(true, Ordering::Relaxed);
-        done
+        result
     })
 }
 
 /// Whether this process may give its threads real-time priority (CAP_SYS_NICE, bit 23).
-fn may_be_first() -> bool {
+fn has_sys_nice() -> bool {
     const CAP_SYS_NICE: u64 = 1 << 23;
-    let status = fs::read_to_string(Path::new("/proc/self/status")).unwrap_or_default();
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
     let bits = line.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok());
     bits.is_some_and(|bits| bits & CAP_SYS_NICE != 0)
@@ -130,16 +103,17 @@ mod tests {
 
     #[test]
     fn a_tail_without_ten_wakeups_is_left_out() {
+        let document = serde_json::from_str(include_str!("../../recorded/cyclictest.json"));
+        let reading = Reading { document: document.expect("JSON"), ..Reading::default() };
         let mut report = Report::default();
-        fill_report(&mut report, include_str!("../../recorded/cyclictest.json")).expect("recorded");
+        fill_report(&mut report, &reading).expect("recorded");
         assert!(report.metrics.contains_key("wakeup_p99_us"));
         assert!(!report.metrics.contains_key("wakeup_p999_us"));
         assert_eq!(report.metrics["wakeup_max_us"], 2675.0);
-        assert_eq!(report.answer["threads"], 2);
     }
 
     #[test]
     fn a_load_ends_with_the_work() {
-        assert_eq!(loaded(2, || 7), 7);
+        assert_eq!(run_under_load(2, || 7), 7);
     }
 }

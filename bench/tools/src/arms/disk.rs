@@ -13,15 +13,15 @@ use std::{
 
 use rustix::fs::{Advice, OFlags, fadvise, statvfs};
 
-use super::Outcome;
+use confide_arm_line::Outcome;
 
 /// A file system that is nearly full is slow, and others need it too.
 const LEFT_FREE_BYTES: u64 = 256 << 20;
 /// One write of the layout.
 const CHUNK_BYTES: usize = 1 << 20;
-/// What one disk on four lanes of PCIe 5.0 can carry: no single disk is faster today.
+/// The limit of one disk on four lanes of PCIe 5.0: no single disk is faster today.
 const DISK_MIB_PER_S_MAX: f64 = 15_000.0;
-/// What SATA and SAS carry at most to one disk with a spindle.
+/// The limit of SATA and SAS for one disk with a spindle.
 const SPINDLE_MIB_PER_S_MAX: f64 = 600.0;
 
 /// A file of random bytes that has no name: the kernel frees it with the last process that has it
@@ -41,9 +41,10 @@ impl Scratch {
                 "{}: wanted {wanted} MiB and 256 MiB to spare, {free} MiB are free; another folder \
                  is given by --var scratch=DIR",
                 folder.display()
-            ));
+            )
+            .into());
         }
-        let mut file = nameless(folder, 0)?;
+        let mut file = open_nameless(folder, 0)?;
         let text = |error: std::io::Error| format!("{}: {error}", folder.display());
         let mut noise = Noise(seed);
         let mut chunk = vec![0_u8; CHUNK_BYTES];
@@ -67,21 +68,14 @@ impl Scratch {
 }
 
 /// Why direct I/O cannot be had in this folder, if so: a page is written and read back with it.
-pub(crate) fn direct_refused(folder: &Path) -> Option<String> {
+pub(crate) fn direct_refusal(folder: &Path) -> Option<String> {
     let flags = i32::try_from(OFlags::DIRECT.bits()).unwrap_or(0);
-    let refused = |error: String| format!("{}: no direct I/O: {error}", folder.display());
-    let file = match nameless(folder, flags) {
-        Ok(file) => file,
-        Err(error) => return Some(refused(error)),
-    };
-    match page_through(file) {
-        Ok(()) => None,
-        Err(error) => Some(refused(error.to_string())),
-    }
+    let tried = open_nameless(folder, flags).and_then(|file| Ok(write_and_read_page(file)?));
+    tried.err().map(|error| format!("{}: no direct I/O: {error}", folder.display()))
 }
 
 /// Writes and reads one aligned page.
-fn page_through(mut file: File) -> std::io::Result<()> {
+fn write_and_read_page(mut file: File) -> std::io::Result<()> {
     const PAGE: usize = 4096;
     let mut room = vec![0x5a_u8; 2 * PAGE];
     let at = room.as_ptr().align_offset(PAGE);
@@ -91,7 +85,7 @@ fn page_through(mut file: File) -> std::io::Result<()> {
     file.read_exact(page)
 }
 
-/// What is known of the disk under a folder.
+/// Properties of the disk beneath a folder.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Disk {
     /// `vda`, `nvme0n1`; empty where the folder lies on no block device.
@@ -103,8 +97,8 @@ pub(crate) struct Disk {
 }
 
 impl Disk {
-    /// Of the device that holds `folder`.
-    pub(crate) fn of(folder: &Path) -> Self {
+    /// The disk of the device that holds `folder`.
+    pub(crate) fn find(folder: &Path) -> Self {
         let unknown = Self { mib_per_s_max: DISK_MIB_PER_S_MAX, ..Self::default() };
         let Ok(about) = fs::metadata(folder) else { return unknown };
         let (major, minor) = (rustix::fs::major(about.dev()), rustix::fs::minor(about.dev()));
@@ -115,23 +109,23 @@ impl Disk {
         let whole = device.ancestors().find(|path| path.join("queue").is_dir());
         let Some(whole) = whole else { return unknown };
         let name = whole.file_name().map(|name| name.to_string_lossy().into_owned());
-        let spindle = line(&whole.join("queue/rotational")).as_deref() == Some("1");
+        let spindle = read_line(&whole.join("queue/rotational")).as_deref() == Some("1");
         let mib_per_s_max = match link_mib_per_s(whole) {
             Some(link) => link,
             // A virtual disk calls itself rotational unless it was told otherwise.
-            None if spindle && !virtual_machine() => SPINDLE_MIB_PER_S_MAX,
+            None if spindle && !is_virtual_machine() => SPINDLE_MIB_PER_S_MAX,
             None => DISK_MIB_PER_S_MAX,
         };
         Self {
             name: name.unwrap_or_default(),
-            cache: line(&whole.join("queue/write_cache")),
+            cache: read_line(&whole.join("queue/write_cache")),
             mib_per_s_max,
         }
     }
 }
 
 /// Whether a hypervisor says that it is one: then a host may cache what this machine does not.
-pub(crate) fn virtual_machine() -> bool {
+pub(crate) fn is_virtual_machine() -> bool {
     let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let flags = cpu.lines().find(|line| line.starts_with("flags"));
     flags.is_some_and(|line| line.split_whitespace().any(|flag| flag == "hypervisor"))
@@ -146,21 +140,21 @@ pub(crate) fn memory_bytes() -> u64 {
     kib.unwrap_or(0).saturating_mul(1024)
 }
 
-/// Of a disk that hangs on PCIe by itself: transfers in a second by lanes.
+/// The rate of a disk with PCIe lanes of its own: transfers in a second, times lanes.
 fn link_mib_per_s(whole: &Path) -> Option<f64> {
     if !whole.file_name()?.to_string_lossy().starts_with("nvme") {
         return None;
     }
     let port = whole.ancestors().find(|path| path.join("current_link_speed").is_file())?;
-    let speed = line(&port.join("current_link_speed"))?;
-    let lanes: f64 = line(&port.join("current_link_width"))?.parse().ok()?;
+    let speed = read_line(&port.join("current_link_speed"))?;
+    let lanes: f64 = read_line(&port.join("current_link_width"))?.parse().ok()?;
     let transfers: f64 = speed.split_whitespace().next()?.parse().ok()?;
     // 8 bits of payload in 10 up to 5 GT/s, 128 in 130 from 8 GT/s (PCI Express Base, 4.2).
     let payload = if transfers < 8.0 { 0.8 } else { 128.0 / 130.0 };
     Some(transfers * 1e9 * payload * lanes / 8.0 / f64::from(1 << 20)).filter(|rate| *rate > 0.0)
 }
 
-fn nameless(folder: &Path, flags: i32) -> Outcome<File> {
+fn open_nameless(folder: &Path, flags: i32) -> Outcome<File> {
     let name = format!(".confide-scratch-{}", std::process::id());
     let path: PathBuf = folder.join(name);
     let text = |error: std::io::Error| format!("{}: {error}", path.display());
@@ -178,7 +172,7 @@ fn free_bytes(folder: &Path) -> Outcome<u64> {
     Ok(about.f_bavail.saturating_mul(about.f_frsize))
 }
 
-fn line(path: &Path) -> Option<String> {
+fn read_line(path: &Path) -> Option<String> {
     fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
 }
 
@@ -221,17 +215,17 @@ mod tests {
     #[test]
     fn more_than_is_free_is_refused() {
         let refused = Scratch::make(&std::env::temp_dir(), 1 << 60, 7);
-        assert!(refused.is_err_and(|text| text.contains("--var scratch=")));
+        assert!(refused.is_err_and(|error| error.to_string().contains("--var scratch=")));
     }
 
     #[test]
     fn a_folder_that_is_not_there_takes_no_direct_io() {
-        assert!(direct_refused(Path::new("/no/such/folder")).is_some());
+        assert!(direct_refusal(Path::new("/no/such/folder")).is_some());
     }
 
     #[test]
     fn a_disk_has_a_limit_even_where_nothing_is_known_of_it() {
-        assert!(Disk::of(&std::env::temp_dir()).mib_per_s_max > 0.0);
-        assert_eq!(Disk::of(Path::new("/no/such/folder")).mib_per_s_max, DISK_MIB_PER_S_MAX);
+        assert!(Disk::find(&std::env::temp_dir()).mib_per_s_max > 0.0);
+        assert_eq!(Disk::find(Path::new("/no/such/folder")).mib_per_s_max, DISK_MIB_PER_S_MAX);
     }
 }

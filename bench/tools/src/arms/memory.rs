@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-/// Where the kernel tells of the caches of the first CPU.
+/// The kernel's folder on the caches of the first CPU.
 const CACHES: &str = "/sys/devices/system/cpu/cpu0/cache";
 /// Taken where nothing is told: more than the last cache of most machines.
 const LAST_CACHE_BYTES: u64 = 64 << 20;
@@ -11,7 +11,7 @@ const LAST_CACHE_BYTES: u64 = 64 << 20;
 pub(crate) fn last_cache_bytes() -> (u64, bool) {
     let sizes = (0..8).filter_map(|index| {
         let text = fs::read_to_string(Path::new(CACHES).join(format!("index{index}/size"))).ok()?;
-        bytes_of(text.trim())
+        parse_size(text.trim())
     });
     match sizes.max() {
         Some(bytes) => (bytes, true),
@@ -27,19 +27,19 @@ pub(crate) fn affordable_bytes(wanted: u64) -> u64 {
     kib.map_or(wanted, |kib| wanted.min(kib.saturating_mul(1024) / 8))
 }
 
-/// What pages this process may get: `always`, `madvise` (not asked for here) or `never`.
+/// The kind of pages that this process may get: `always`, `madvise` (not asked for here) or `never`.
 pub(crate) fn huge_pages() -> String {
     let path = "/sys/kernel/mm/transparent_hugepage/enabled";
     let text = fs::read_to_string(path).unwrap_or_default();
     let chosen = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
     match chosen {
         Some((chosen, _)) => format!("transparent huge pages: {chosen}"),
-        None => "transparent huge pages: not told".to_owned(),
+        None => "transparent huge pages: unknown".to_owned(),
     }
 }
 
 /// `32K`, `1024K`, `32M`.
-fn bytes_of(text: &str) -> Option<u64> {
+fn parse_size(text: &str) -> Option<u64> {
     let (digits, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit())?);
     let scale: u64 = match unit {
         "K" => 1 << 10,
@@ -56,9 +56,9 @@ mod tests {
 
     #[test]
     fn sizes_of_caches_have_units() {
-        assert_eq!(bytes_of("32768K"), Some(32 << 20));
-        assert_eq!(bytes_of("2M"), Some(2 << 20));
-        assert_eq!((bytes_of("32"), bytes_of("K"), bytes_of("2 M")), (None, None, None));
+        assert_eq!(parse_size("32768K"), Some(32 << 20));
+        assert_eq!(parse_size("2M"), Some(2 << 20));
+        assert_eq!((parse_size("32"), parse_size("K"), parse_size("2 M")), (None, None, None));
     }
 
     #[test]

@@ -2,13 +2,12 @@
 
 use std::{hint::black_box, sync::Barrier, thread, time::Instant};
 
-use confide_arm_line::{Report, Sample};
+use confide_arm_line::{Hello, Outcome, Report, Sample, speak};
 use serde_json::json;
 
 use super::{
-    Outcome, Threads, ToolHello, Watch,
     memory::{affordable_bytes, huge_pages, last_cache_bytes},
-    unoptimised,
+    process::{Stopwatch, Threads, optimisation_mark},
 };
 
 #[derive(clap::Args)]
@@ -30,32 +29,36 @@ const MIB: f64 = 1_048_576.0;
 
 pub(crate) fn run(args: &Args) -> Outcome {
     let threads = args.threads.count();
-    let (cache, told) = last_cache_bytes();
+    let (cache, is_known) = last_cache_bytes();
     let wanted = cache.saturating_mul(TIMES_LAST_CACHE * ARRAYS);
     let bytes = affordable_bytes(wanted);
     let elements = (bytes / ARRAYS / ELEMENT_BYTES) as usize / threads;
     let array_mib = (bytes / ARRAYS) >> 20;
-    let from = if told { "told by the kernel" } else { "assumed" };
+    let from = if is_known { "reported by the kernel" } else { "assumed" };
     let note = format!(
         "three arrays of {array_mib} MiB, last cache {} MiB ({from}); {}; scalar code of the compiler",
         cache >> 20,
         huge_pages()
     );
     let mut parts: Vec<Part> = Vec::new();
-    ToolHello::new(format!("triad, {threads} threads"), env!("CARGO_PKG_VERSION").into(), threads)
-        .note(note)
-        .speak(|run| {
-            run.knows_only(&[])?;
-            // Each thread touches its own part first, so that it lies near it.
-            if parts.is_empty() {
-                parts = Part::of_threads(threads, elements)?;
-            }
-            let mut report = passes(&mut parts, run.requests);
-            if bytes < wanted {
-                report.marks.push("arrays smaller than four times the last cache".to_owned());
-            }
-            Ok(report)
-        })
+    let hello = Hello {
+        threads,
+        warming: false,
+        note: Some(note),
+        ..Hello::new(format!("triad, {threads} threads"), env!("CARGO_PKG_VERSION"))
+    };
+    speak(&hello, |run| {
+        run.refuse_unknown_params(&[])?;
+        // Each thread touches its own part first, so that it lies near it.
+        if parts.is_empty() {
+            parts = Part::allocate(threads, elements)?;
+        }
+        let mut report = measure_passes(&mut parts, run.requests);
+        if bytes < wanted {
+            report.marks.push("arrays smaller than four times the last cache".to_owned());
+        }
+        Ok(report)
+    })
 }
 
 /// One thread's part of the arrays.
@@ -66,7 +69,7 @@ struct Part {
 }
 
 impl Part {
-    fn of_threads(threads: usize, elements: usize) -> Outcome<Vec<Self>> {
+    fn allocate(threads: usize, elements: usize) -> Outcome<Vec<Self>> {
         thread::scope(|scope| {
             let all: Vec<_> =
                 (0..threads).map(|_| scope.spawn(move || Self::new(elements))).collect();
@@ -88,7 +91,7 @@ impl Part {
     }
 
     /// Whether every element is what it must be; then forgets it, so that the next pass proves itself.
-    fn checked(&mut self) -> bool {
+    fn check_and_clear(&mut self) -> bool {
         let right = self.a.iter().all(|a| *a == B + SCALE * C);
         self.a.fill(0.0);
         right
@@ -96,8 +99,8 @@ impl Part {
 }
 
 /// All threads start each pass together; it has ended when the last has.
-fn passes(parts: &mut [Part], count: u64) -> Report {
-    let watch = Watch::start();
+fn measure_passes(parts: &mut [Part], count: u64) -> Report {
+    let watch = Stopwatch::start();
     let elements: usize = parts.iter().map(|part| part.a.len()).sum();
     let bytes = elements as f64 * (ELEMENT_BYTES * ARRAYS) as f64;
     let barrier = Barrier::new(parts.len() + 1);
@@ -119,14 +122,11 @@ fn passes(parts: &mut [Part], count: u64) -> Report {
             ended = Instant::now();
         });
         let seconds = (ended - began).as_secs_f64().max(1e-9);
-        let mut sample = Sample::default();
-        sample.metrics.insert("triad_mib_per_s".into(), json!(bytes / MIB / seconds));
-        samples.push(sample);
-        checked &= parts.iter_mut().all(Part::checked);
+        samples.push(Sample::new([("triad_mib_per_s", bytes / MIB / seconds)]));
+        checked &= parts.iter_mut().all(Part::check_and_clear);
     }
-    let mut report = watch.report();
-    report.samples = samples;
-    report.marks.extend(unoptimised());
+    let mut report = Report { samples, ..watch.report() };
+    report.marks.extend(optimisation_mark());
     report.answer = json!({ "checked": checked });
     report
 }
@@ -139,7 +139,7 @@ mod tests {
     fn every_pass_is_checked_on_one_thread_and_on_three() {
         for threads in [1, 3] {
             let mut parts: Vec<Part> = (0..threads).map(|_| Part::new(1000)).collect();
-            let report = passes(&mut parts, 2);
+            let report = measure_passes(&mut parts, 2);
             assert_eq!(report.samples.len(), 2);
             assert_eq!(report.answer["checked"], true);
             let rate = report.samples[0].metrics["triad_mib_per_s"].as_f64();
@@ -152,8 +152,8 @@ mod tests {
         let mut part = Part::new(10);
         part.triad();
         part.a[9] = 0.0;
-        assert!(!part.checked());
+        assert!(!part.check_and_clear());
         part.triad();
-        assert!(part.checked() && part.a[0] == 0.0);
+        assert!(part.check_and_clear() && part.a[0] == 0.0);
     }
 }

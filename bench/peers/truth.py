@@ -1,6 +1,6 @@
-"""An arm that knows the truth: what the simulated engine was told (bench/PROTOCOL.md).
+"""An arm that knows the truth: the settings of the simulated engine (bench/PROTOCOL.md).
 
-    python3 bench/peers/told.py --ttft-ms N --tokens-per-second N
+    python3 bench/peers/truth.py --ttft-ms N --tokens-per-second N
 
 It measures nothing: it computes what a load generator without cost or delay would report.
 """
@@ -15,7 +15,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--ttft-ms", type=float, required=True)
     parser.add_argument("--tokens-per-second", type=float, required=True)
-    told = parser.parse_args()
+    settings = parser.parse_args()
     hello = {
         "arm": "what the engine was told",
         "version": "no measurement",
@@ -23,15 +23,15 @@ def main():
         "guarantee": "none",
         "note": "computed, not measured; rates are what is offered",
     }
-    return speak(hello, lambda load: truth(told, load))
+    return speak(hello, lambda load: compute_truth(settings, load))
 
 
-def truth(told, load):
-    token_ms = 1e3 / told.tokens_per_second
-    e2e_ms = told.ttft_ms + (load.tokens - 1) * token_ms
+def compute_truth(settings, load):
+    token_ms = 1e3 / settings.tokens_per_second
+    e2e_ms = settings.ttft_ms + (load.tokens - 1) * token_ms
     return {
         "completed_ratio": 1.0,
-        "ttft_ms": told.ttft_ms,
+        "ttft_ms": settings.ttft_ms,
         "tpot_ms": token_ms,
         "itl_ms": token_ms,
         "ntpot_ms": e2e_ms / load.tokens,

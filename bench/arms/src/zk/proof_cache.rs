@@ -1,14 +1,17 @@
 //! Proofs that one arm makes and another one checks.
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
+use confide_arm_line::Outcome;
 use confide_prover::{Plan, line::Digest};
 
-use super::{file_name, work::Work, write};
-use crate::Outcome;
+use super::work::Work;
 
-/// What the executor said of a work.
-pub(super) struct Known {
+/// The result of the executor for a work.
+pub(super) struct Execution {
     pub(super) public_values: Digest,
     pub(super) cycles: u64,
     pub(super) segments: Option<u32>,
@@ -27,11 +30,23 @@ impl ProofCache {
     }
 
     pub(super) fn write(&self, work: &Work, plan: Plan, proof: &[u8]) -> Outcome {
-        write(&self.path(work, plan), proof)
+        replace_file(&self.path(work, plan), proof)
     }
 
     fn path(&self, work: &Work, plan: Plan) -> PathBuf {
         let memory = plan.memory_bytes.unwrap_or(0);
         self.0.join(file_name(&format!("proof-{}-{}-{memory}", work.name, plan.mode)))
     }
+}
+
+/// A text as the name of a file.
+fn file_name(text: &str) -> String {
+    text.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).collect()
+}
+
+/// Writes to a file next to it and renames that: another arm never reads half a proof.
+fn replace_file(path: &Path, bytes: &[u8]) -> Outcome {
+    let part = path.with_extension(format!("part-{}", std::process::id()));
+    let written = fs::write(&part, bytes).and_then(|()| fs::rename(&part, path));
+    Ok(written.map_err(|error| format!("cannot write {}: {error}", path.display()))?)
 }

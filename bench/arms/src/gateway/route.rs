@@ -3,13 +3,14 @@
 use std::{
     fmt,
     sync::{Arc, Mutex, PoisonError},
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::Duration,
 };
 
+use crate::{stream::Stream, trust::ChannelArgs};
+use clap::ValueEnum;
+use confide_arm_line::Outcome;
 use confide_channel::{Binding, Client, ClientOptions, tunnel};
-use confide_client::{PolicyAppraiser, with_causes};
-use confide_evidence::pem::decode_chain;
-use confide_verifier::Policy;
+use confide_client::with_causes;
 use rustls::{
     ClientConfig, ClientConnection, DigitallySignedStruct, HandshakeKind, ProtocolVersion,
     SignatureScheme,
@@ -20,39 +21,72 @@ use rustls::{
     crypto::{CryptoProvider, aws_lc_rs, verify_tls13_signature},
     pki_types::{CertificateDer, ServerName, UnixTime},
 };
-use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    net::TcpStream,
-};
+use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
-
-use super::{Args, Group, Mode};
-use crate::{Outcome, read};
 
 /// Far above what a loaded machine needs for one connection.
 const DEADLINE: Duration = Duration::from_secs(20);
 
-/// One way to the server.
+#[derive(clap::Args)]
+pub(crate) struct RouteArgs {
+    /// The protocol below HTTP
+    #[arg(long, value_enum)]
+    mode: Mode,
+    #[command(flatten)]
+    channel: ChannelArgs,
+    /// The only key exchange group that is offered: each group is another amount of work
+    #[arg(long, value_enum, default_value_t = Group::X25519)]
+    group: Group,
+    /// Leave Nagle's algorithm on, which is the default of a socket
+    #[arg(long)]
+    default_sockets: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
+enum Mode {
+    /// No TLS
+    Http,
+    /// TLS 1.3, the certificate pinned
+    Tls,
+    /// TLS 1.3, the certificate's evidence appraised once, then the certificate pinned
+    Key,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
+enum Group {
+    X25519,
+    X25519mlkem768,
+}
+
+impl RouteArgs {
+    pub(crate) fn has_tls(&self) -> bool {
+        self.mode != Mode::Http
+    }
+
+    /// The part of an arm's name that describes this route.
+    pub(crate) fn describe(&self) -> String {
+        let tunnel = self.channel.describe_tunnel();
+        let sockets = if self.default_sockets { ", default sockets" } else { "" };
+        format!("{tunnel}{sockets}")
+    }
+}
+
+/// How connections to the server are opened.
 pub(crate) struct Route {
     server: String,
     via: Option<String>,
     nodelay: bool,
-    tls: Option<(TlsConnector, Arc<Pinned>)>,
+    tls: Option<(TlsConnector, Arc<PinnedCertificate>)>,
     group: &'static str,
 }
 
-/// An open stream of any kind.
-pub(crate) type Stream = Box<dyn ReadWrite>;
-pub(crate) trait ReadWrite: AsyncRead + AsyncWrite + Unpin + Send {}
-impl<T: AsyncRead + AsyncWrite + Unpin + Send> ReadWrite for T {}
-
-/// Who is protected from whom, and whether that rests on something simulated.
+/// The arm's guarantee, and whether it rests on something simulated.
 pub(crate) struct Guarantee {
     pub(crate) text: String,
     pub(crate) simulated: bool,
 }
 
-/// What a connection was, for people.
+/// Kind of a connection, for people.
 pub(crate) struct Facts(Option<String>);
 
 impl fmt::Display for Facts {
@@ -62,40 +96,35 @@ impl fmt::Display for Facts {
 }
 
 impl Route {
-    pub(crate) async fn new(args: &Args) -> Outcome<(Self, Guarantee)> {
+    pub(crate) async fn new(args: &RouteArgs) -> Outcome<(Self, Guarantee)> {
         let group = match args.group {
             Group::X25519 => "X25519",
             Group::X25519mlkem768 => "X25519MLKEM768",
         };
-        if args.default_sockets && args.via.is_some() {
+        if args.default_sockets && args.channel.via.is_some() {
             return Err("--default-sockets and --via: the tunnel's client sets its own".into());
         }
-        let mut door = Self {
-            server: args.server.clone(),
-            via: args.via.clone(),
+        let mut route = Self {
+            server: args.channel.server.clone(),
+            via: args.channel.via.clone(),
             nodelay: !args.default_sockets,
             tls: None,
             group,
         };
         let none = || Guarantee { text: "none".into(), simulated: false };
         let (certificate, guarantee) = match args.mode {
-            Mode::Http => return Ok((door, none())),
-            Mode::Tls => {
-                let path = args.root.as_ref().ok_or("--mode tls needs --root FILE")?;
-                let chain = decode_chain("--root", &read(path)?).map_err(|e| e.to_string())?;
-                let first = chain.into_iter().next().ok_or("--root: no certificate in the file")?;
-                (first, none())
-            }
-            Mode::Key => door.appraise(args).await?,
+            Mode::Http => return Ok((route, none())),
+            Mode::Tls => (args.channel.read_root()?, none()),
+            Mode::Key => route.appraise(args).await?,
         };
-        let pinned = Arc::new(Pinned::new(certificate, args.group));
+        let pinned = Arc::new(PinnedCertificate::new(certificate, args.group));
         let config = client_config(pinned.clone())?;
-        door.tls = Some((TlsConnector::from(Arc::new(config)), pinned));
-        Ok((door, guarantee))
+        route.tls = Some((TlsConnector::from(Arc::new(config)), pinned));
+        Ok((route, guarantee))
     }
 
-    /// What a connection is; opens one.
-    pub(crate) async fn facts(&self) -> Outcome<Facts> {
+    /// Opens a connection and says what it is.
+    pub(crate) async fn probe(&self) -> Outcome<Facts> {
         self.open().await?;
         let Some((_, pinned)) = &self.tls else { return Ok(Facts(None)) };
         let seen = pinned.seen.lock().unwrap_or_else(PoisonError::into_inner);
@@ -106,15 +135,14 @@ impl Route {
         &self.server
     }
 
-    /// Whether a connection has a handshake.
-    pub(crate) fn shakes(&self) -> bool {
+    pub(crate) fn has_tls(&self) -> bool {
         self.tls.is_some()
     }
 
     pub(crate) async fn open(&self) -> Outcome<Stream> {
         let carrier = self.carrier().await?;
         let Some((tls, pinned)) = &self.tls else { return Ok(carrier) };
-        let name = ServerName::try_from("localhost").map_err(|error| error.to_string())?;
+        let name = ServerName::try_from("localhost")?;
         let stream = tls.connect(name, carrier).await.map_err(|error| with_causes(&error))?;
         self.check(stream.get_ref().1, pinned)?;
         Ok(Box::new(stream))
@@ -122,20 +150,20 @@ impl Route {
 
     async fn carrier(&self) -> Outcome<Stream> {
         match &self.via {
-            Some(via) => tunnel::dial(via, &self.server, DEADLINE)
-                .await
-                .map(|stream| Box::new(stream) as Stream)
-                .map_err(|error| with_causes(&error)),
+            Some(via) => {
+                let stream = tunnel::dial(via, &self.server, DEADLINE).await;
+                Ok(Box::new(stream.map_err(|error| with_causes(&error))?))
+            }
             None => {
-                let tcp = TcpStream::connect(&self.server).await.map_err(|e| e.to_string())?;
-                tcp.set_nodelay(self.nodelay).map_err(|error| error.to_string())?;
+                let tcp = TcpStream::connect(&self.server).await?;
+                tcp.set_nodelay(self.nodelay)?;
                 Ok(Box::new(tcp))
             }
         }
     }
 
     /// A resumed handshake, an older version or another group is another amount of work.
-    fn check(&self, session: &ClientConnection, pinned: &Pinned) -> Outcome {
+    fn check(&self, session: &ClientConnection, pinned: &PinnedCertificate) -> Outcome {
         let group = session.negotiated_key_exchange_group().map(|group| group.name());
         let group = group.and_then(|name| name.as_str()).unwrap_or("none");
         let kind = session.handshake_kind();
@@ -146,7 +174,8 @@ impl Route {
             return Err(format!(
                 "wanted a full handshake of TLS 1.3 with {wanted}, got {kind:?} of {version:?} \
                  with {group}"
-            ));
+            )
+            .into());
         }
         let suite = session.negotiated_cipher_suite().and_then(|suite| suite.suite().as_str());
         let mut seen = pinned.seen.lock().unwrap_or_else(PoisonError::into_inner);
@@ -164,12 +193,8 @@ impl Route {
 
     /// Appraises the server's evidence as any client does, and gives the certificate that it came
     /// in: the verdict holds for its key.
-    async fn appraise(&self, args: &Args) -> Outcome<(Vec<u8>, Guarantee)> {
-        let path = args.policy.as_ref().ok_or("--mode key needs --policy FILE")?;
-        let text = String::from_utf8(read(path)?).map_err(|error| error.to_string())?;
-        let policy = Policy::from_toml(&text).map_err(|error| error.to_string())?;
-        let appraiser =
-            PolicyAppraiser::new(policy, None, unix_now).map_err(|error| with_causes(&error))?;
+    async fn appraise(&self, args: &RouteArgs) -> Outcome<(Vec<u8>, Guarantee)> {
+        let appraiser = args.channel.open_appraiser(None)?;
         let options = ClientOptions { binding: Binding::Key, deadline: DEADLINE };
         let client =
             Client::new(options, Arc::new(appraiser)).map_err(|error| with_causes(&error))?;
@@ -187,10 +212,9 @@ impl Route {
     }
 }
 
-fn client_config(pinned: Arc<Pinned>) -> Outcome<ClientConfig> {
+fn client_config(pinned: Arc<PinnedCertificate>) -> Outcome<ClientConfig> {
     let mut config = ClientConfig::builder_with_provider(pinned.provider.clone())
-        .with_protocol_versions(&[&rustls::version::TLS13])
-        .map_err(|error| error.to_string())?
+        .with_protocol_versions(&[&rustls::version::TLS13])?
         .dangerous()
         .with_custom_certificate_verifier(pinned)
         .with_no_client_auth();
@@ -199,21 +223,17 @@ fn client_config(pinned: Arc<Pinned>) -> Outcome<ClientConfig> {
     Ok(config)
 }
 
-fn unix_now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
-}
-
 /// Accepts one certificate, byte for byte, whose key has to sign every handshake: both kinds of
 /// TLS are checked alike, so that the client's work differs in the length of the certificate only.
 #[derive(Debug)]
-struct Pinned {
+struct PinnedCertificate {
     certificate: Vec<u8>,
     provider: Arc<CryptoProvider>,
     scheme: Mutex<Option<SignatureScheme>>,
     seen: Mutex<Option<String>>,
 }
 
-impl Pinned {
+impl PinnedCertificate {
     fn new(certificate: Vec<u8>, group: Group) -> Self {
         let only = match group {
             Group::X25519 => aws_lc_rs::kx_group::X25519,
@@ -229,7 +249,7 @@ impl Pinned {
     }
 }
 
-impl ServerCertVerifier for Pinned {
+impl ServerCertVerifier for PinnedCertificate {
     fn verify_server_cert(
         &self,
         certificate: &CertificateDer<'_>,
@@ -238,9 +258,10 @@ impl ServerCertVerifier for Pinned {
         _ocsp: &[u8],
         _now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        match certificate.as_ref() == self.certificate.as_slice() {
-            true => Ok(ServerCertVerified::assertion()),
-            false => Err(rustls::Error::General("not the pinned certificate".into())),
+        if certificate.as_ref() == self.certificate.as_slice() {
+            Ok(ServerCertVerified::assertion())
+        } else {
+            Err(rustls::Error::General("not the pinned certificate".into()))
         }
     }
 

@@ -1,52 +1,39 @@
 //! The kinds of channel, as transports of the load generator.
 
 use std::{
-    path::PathBuf,
     sync::Arc,
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant},
 };
 
+use crate::{clock::unix_now, trust::ChannelArgs};
+use confide_arm_line::{ArmError, Outcome};
 use confide_channel::{
     Binding, Client, ClientOptions, PlainClient,
     tunnel::{self, TunnelStream},
 };
 use confide_client::{Appraised, PolicyAppraiser, with_causes};
-use confide_evidence::pem::decode_chain;
 use confide_load::{Attestation, Clock, Opened, Opening, Stages, Tcp, Transport};
-use confide_verifier::Policy;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpStream,
 };
 
-use crate::{Outcome, read};
-
 /// Handshake, evidence and appraisal together, and the upgrade of a tunnel.
 const DEADLINE: Duration = Duration::from_secs(30);
 
 #[derive(clap::Args)]
-pub(crate) struct WayArgs {
+pub(crate) struct RouteArgs {
     /// `plain`: HTTP in the clear. `tls`: ordinary TLS. `key`, `session`: attested TLS with that
     /// binding.
     #[arg(long)]
     mode: String,
-    /// The server, HOST:PORT.
-    #[arg(long)]
-    server: String,
-    /// The certificate that `tls` trusts (PEM).
-    #[arg(long)]
-    root: Option<PathBuf>,
-    /// The policy of attested modes.
-    #[arg(long)]
-    policy: Option<PathBuf>,
-    /// A tunnel, ws://HOST:PORT.
-    #[arg(long)]
-    via: Option<String>,
+    #[command(flatten)]
+    channel: ChannelArgs,
 }
 
-impl WayArgs {
+impl RouteArgs {
     pub(super) fn server(&self) -> &str {
-        &self.server
+        &self.channel.server
     }
 }
 
@@ -56,63 +43,71 @@ pub(super) struct Route {
     host: String,
     server: String,
     via: Option<String>,
-    secure: Secure,
-    shown: String,
+    security: Security,
+    description: String,
 }
 
-enum Secure {
-    No,
+enum Security {
+    Plain,
     Tls(PlainClient),
     Attested(Client<PolicyAppraiser>),
 }
 
-/// What one connection says of the channel.
+/// Properties of the channel that one connection shows.
 pub(super) struct ChannelFacts {
     pub(super) guarantee: String,
     pub(super) simulated: bool,
 }
 
 impl Route {
-    pub(super) fn new(args: &WayArgs) -> Outcome<Self> {
-        let (host, port) = args.server.rsplit_once(':').ok_or("--server: wanted HOST:PORT")?;
+    pub(super) fn new(args: &RouteArgs) -> Outcome<Self> {
+        let (host, port) =
+            args.channel.server.rsplit_once(':').ok_or("--server: wanted HOST:PORT")?;
         let port = port.parse().map_err(|_| "--server: wanted HOST:PORT")?;
         let host = host.trim_start_matches('[').trim_end_matches(']');
         let options = |binding| ClientOptions { binding, deadline: DEADLINE };
         let attested = |binding| {
-            let client = Client::new(options(binding), Arc::new(appraiser(args)?));
-            client.map(Secure::Attested).map_err(|error| with_causes(&error))
+            let client =
+                Client::new(options(binding), Arc::new(args.channel.open_appraiser(None)?));
+            Ok::<_, ArmError>(Security::Attested(client.map_err(|error| with_causes(&error))?))
         };
-        let secure = match args.mode.as_str() {
-            "plain" => Secure::No,
+        let security = match args.mode.as_str() {
+            "plain" => Security::Plain,
             "tls" => {
-                let path = args.root.as_ref().ok_or("--mode tls needs --root FILE")?;
-                let roots =
-                    decode_chain("--root", &read(path)?).map_err(|error| error.to_string())?;
-                let root = roots.first().ok_or("--root: no certificate in the file")?;
-                let client = PlainClient::new(options(Binding::None), root, unix_now);
-                Secure::Tls(client.map_err(|error| with_causes(&error))?)
+                let root = args.channel.read_root()?;
+                let client = PlainClient::new(options(Binding::None), &root, unix_now);
+                Security::Tls(client.map_err(|error| with_causes(&error))?)
             }
             "key" => attested(Binding::Key)?,
             "session" => attested(Binding::Session)?,
-            other => return Err(format!("--mode {other}: wanted plain, tls, key or session")),
+            other => {
+                return Err(format!("--mode {other}: wanted plain, tls, key or session").into());
+            }
         };
-        if matches!(secure, Secure::No) && args.via.is_some() {
+        if matches!(security, Security::Plain) && args.channel.via.is_some() {
             return Err("--mode plain goes through no tunnel: it would read everything".into());
         }
-        let through = if args.via.is_some() { ", through the tunnel" } else { "" };
-        let shown = match &secure {
-            Secure::No => "plain HTTP".to_owned(),
-            Secure::Tls(_) => format!("tls 1.3, every handshake full{through}"),
-            Secure::Attested(_) => format!("attested tls 1.3, {} binding{through}", args.mode),
+        let through = args.channel.describe_tunnel();
+        let description = match &security {
+            Security::Plain => "plain HTTP".to_owned(),
+            Security::Tls(_) => format!("tls 1.3, every handshake full{through}"),
+            Security::Attested(_) => format!("attested tls 1.3, {} binding{through}", args.mode),
         };
-        let (host, server) = (host.to_owned(), args.server.clone());
-        Ok(Self { tcp: Tcp::new(&host, port), host, server, via: args.via.clone(), secure, shown })
+        let (host, server) = (host.to_owned(), args.channel.server.clone());
+        Ok(Self {
+            tcp: Tcp::new(&host, port),
+            host,
+            server,
+            via: args.channel.via.clone(),
+            security,
+            description,
+        })
     }
 
     /// Opens one connection before anything is measured.
-    pub(super) fn look(&self) -> Outcome<ChannelFacts> {
+    pub(super) fn probe(&self) -> Outcome<ChannelFacts> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|error| error.to_string())?;
+        let runtime = runtime?;
         let (_, appraised) = runtime.block_on(self.connect(Clock::new(Instant::now())))?;
         Ok(ChannelFacts {
             guarantee: appraised.as_ref().map_or("none".into(), |it| it.guarantee().into()),
@@ -124,31 +119,31 @@ impl Route {
         match &self.via {
             None => {
                 let (stream, stages) = self.tcp.dial(clock).await?;
-                self.on_tcp(stream, stages, clock).await
+                self.secure_tcp(stream, stages, clock).await
             }
             Some(via) => {
                 let stream: TunnelStream = tunnel::dial(via, &self.server, DEADLINE)
                     .await
                     .map_err(|error| with_causes(&error))?;
                 let stages = Stages { connected_s: Some(clock.now_s()), ..Stages::default() };
-                self.secured(stream, stages, clock).await
+                self.secure(stream, stages, clock).await
             }
         }
     }
 
-    async fn on_tcp(
+    async fn secure_tcp(
         &self,
         stream: TcpStream,
         stages: Stages,
         clock: Clock,
     ) -> Outcome<(Opened, Option<Appraised>)> {
-        match self.secure {
-            Secure::No => Ok((Opened { wire: Box::new(stream), stages }, None)),
-            _ => self.secured(stream, stages, clock).await,
+        match self.security {
+            Security::Plain => Ok((Opened { wire: Box::new(stream), stages }, None)),
+            _ => self.secure(stream, stages, clock).await,
         }
     }
 
-    async fn secured<S>(
+    async fn secure<S>(
         &self,
         io: S,
         mut stages: Stages,
@@ -158,15 +153,15 @@ impl Route {
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let started_s = clock.now_s();
-        match &self.secure {
-            Secure::No => Ok((Opened { wire: Box::new(io), stages }, None)),
-            Secure::Tls(client) => {
+        match &self.security {
+            Security::Plain => Ok((Opened { wire: Box::new(io), stages }, None)),
+            Security::Tls(client) => {
                 let connected = client.connect(&self.host, io).await;
                 let connected = connected.map_err(|error| with_causes(&error))?;
                 stages.handshake_s = Some(clock.now_s());
                 Ok((Opened { wire: Box::new(connected.stream), stages }, None))
             }
-            Secure::Attested(client) => {
+            Security::Attested(client) => {
                 let attested = client.connect(&self.host, io).await;
                 let (wire, appraised, timings) =
                     attested.map_err(|error| with_causes(&error))?.into_parts();
@@ -186,22 +181,13 @@ impl Route {
 
 impl Transport for Route {
     fn open(&self, clock: Clock) -> Opening<'_> {
-        Box::pin(async move { self.connect(clock).await.map(|(opened, _)| opened) })
+        Box::pin(async move {
+            let (opened, _) = self.connect(clock).await.map_err(|error| error.to_string())?;
+            Ok(opened)
+        })
     }
 
     fn describe(&self) -> String {
-        self.shown.clone()
+        self.description.clone()
     }
-}
-
-/// Endorsements are those that the server staples.
-fn appraiser(args: &WayArgs) -> Outcome<PolicyAppraiser> {
-    let path = args.policy.as_ref().ok_or("attested modes need --policy FILE")?;
-    let text = String::from_utf8(read(path)?).map_err(|error| error.to_string())?;
-    let policy = Policy::from_toml(&text).map_err(|error| error.to_string())?;
-    PolicyAppraiser::new(policy, None, unix_now).map_err(|error| with_causes(&error))
-}
-
-fn unix_now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

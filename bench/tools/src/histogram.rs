@@ -2,25 +2,46 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::Value;
+
+use crate::error::ReadError;
+
 /// Samples that must lie beyond a quantile (METHODOLOGY: "p95 from 200").
 pub const TAIL_SAMPLES: f64 = 10.0;
 
-/// How often each value was seen. The unit is its owner's.
+/// How often each value was seen, in the unit of its owner.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Counted {
+pub struct Histogram {
     values: BTreeMap<u64, u64>,
     beyond: u64,
 }
 
-impl Counted {
+impl Histogram {
     /// Adds `count` times `value`.
-    pub fn add(&mut self, value: u64, count: u64) {
+    fn add(&mut self, value: u64, count: u64) {
         let seen = self.values.entry(value).or_default();
         *seen = seen.saturating_add(count);
     }
 
+    /// Adds the bins of a JSON object from value to count; returns how many values they hold.
+    ///
+    /// # Errors
+    /// When it is no object, or a value or count is no whole number.
+    pub fn add_bins(&mut self, bins: &Value) -> Result<u64, ReadError> {
+        let missing = || ReadError::Missing { what: "histogram".to_owned() };
+        let mut total = 0_u64;
+        for (value, count) in bins.as_object().ok_or_else(missing)? {
+            let wrong =
+                || ReadError::NoNumber { what: "a bin".into(), got: format!("{value}: {count}") };
+            let number = count.as_u64().ok_or_else(wrong)?;
+            self.add(value.parse().map_err(|_| wrong())?, number);
+            total = total.saturating_add(number);
+        }
+        Ok(total)
+    }
+
     /// Adds values that are known only to be greater than all others.
-    pub fn add_beyond(&mut self, count: u64) {
+    pub fn add_overflow(&mut self, count: u64) {
         self.beyond = self.beyond.saturating_add(count);
     }
 
@@ -55,21 +76,21 @@ mod tests {
 
     #[test]
     fn a_quantile_needs_ten_values_beyond_it() {
-        let mut counted = Counted::default();
-        counted.add(7, 9_999);
-        assert_eq!(counted.quantile(0.999), None);
-        counted.add(8, 1);
-        assert_eq!(counted.quantile(0.999), Some(7.0));
-        assert_eq!(counted.quantile(0.5), Some(7.0));
-        assert_eq!(Counted::default().quantile(0.5), None);
+        let mut histogram = Histogram::default();
+        histogram.add(7, 9_999);
+        assert_eq!(histogram.quantile(0.999), None);
+        histogram.add(8, 1);
+        assert_eq!(histogram.quantile(0.999), Some(7.0));
+        assert_eq!(histogram.quantile(0.5), Some(7.0));
+        assert_eq!(Histogram::default().quantile(0.5), None);
     }
 
     #[test]
     fn a_quantile_among_values_that_are_only_known_to_be_great_is_not_told() {
-        let mut counted = Counted::default();
-        counted.add(7, 900);
-        counted.add_beyond(100);
-        assert_eq!(counted.quantile(0.5), Some(7.0));
-        assert_eq!(counted.quantile(0.95), None);
+        let mut histogram = Histogram::default();
+        histogram.add(7, 900);
+        histogram.add_overflow(100);
+        assert_eq!(histogram.quantile(0.5), Some(7.0));
+        assert_eq!(histogram.quantile(0.95), None);
     }
 }

@@ -1,0 +1,152 @@
+//! A pair of virtual devices between this network namespace and that of a child process.
+//!
+//! The namespace lives no longer than the process, and the kernel removes the pair with it: nothing
+//! is left behind, whichever way the process ends.
+
+use std::{
+    fs,
+    path::PathBuf,
+    process::{Child, Command},
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    outcome::Outcome,
+    programs::{find_in_path, spawn},
+};
+
+/// Configuring a device takes milliseconds.
+const DEVICE_WAIT: Duration = Duration::from_secs(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
+/// How the names of all our devices begin.
+const DEVICE_PREFIX: &str = "cfd";
+
+/// Name of the near device and addresses of both ends.
+#[derive(Debug)]
+pub struct Veth {
+    /// The device in this namespace; its peer's name has a `p` at its end.
+    pub device: String,
+    /// The address of this end.
+    pub near: String,
+    /// The address of the child's end.
+    pub far: String,
+}
+
+impl Veth {
+    /// A pair named by the process id, so that several of them live side by side; 198.18.0.0/15 is
+    /// set aside for tests of devices (RFC 2544).
+    pub fn for_this_process() -> Self {
+        let id = std::process::id();
+        let pair = id % (1 << 15);
+        let (high, low) = (18 + (pair >> 14), (pair & 0x3fff) * 4);
+        let address = |host| format!("198.{high}.{}.{}", (low + host) >> 8, (low + host) & 255);
+        Self { device: format!("{DEVICE_PREFIX}{id}"), near: address(1), far: address(2) }
+    }
+
+    /// Starts this program with `arguments` in a namespace of its own and lays the pair between.
+    /// The child must begin with [`take_address`].
+    ///
+    /// # Errors
+    /// When a program or the privilege is missing.
+    pub fn spawn_beyond(&self, arguments: &[&str]) -> Outcome<Child> {
+        check_programs()?;
+        let this = std::env::current_exe()?;
+        let mut child =
+            spawn(Command::new("unshare").args(["--net", "--"]).arg(this).args(arguments))?;
+        let laid = self.lay(&child.id().to_string());
+        if laid.is_err() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        laid.map(|()| child)
+    }
+
+    fn lay(&self, id: &str) -> Outcome {
+        let (device, peer) = (self.device.as_str(), format!("{}p", self.device));
+        wait_for_namespace(id)?;
+        ip(&["link", "add", device, "type", "veth", "peer", "name", &peer, "netns", id])?;
+        ip(&["address", "add", &format!("{}/30", self.near), "dev", device])?;
+        ip(&["link", "set", device, "up"])
+    }
+}
+
+/// Waits for the far device of a pair and gives it its address. For the process beyond.
+///
+/// # Errors
+/// When the device does not appear or cannot be configured.
+pub fn take_address(address: &str) -> Outcome {
+    let until = Instant::now() + DEVICE_WAIT;
+    let device = loop {
+        match find_device()? {
+            Some(device) => break device,
+            None if Instant::now() > until => return Err("the veth device did not appear".into()),
+            None => thread::sleep(POLL_INTERVAL),
+        }
+    };
+    ip(&["link", "set", "lo", "up"])?;
+    ip(&["address", "add", &format!("{address}/30"), "dev", &device])?;
+    ip(&["link", "set", &device, "up"])
+}
+
+/// Refuses where a program for namespaces is missing.
+///
+/// # Errors
+/// The missing program, with its package.
+pub fn check_programs() -> Outcome {
+    for (program, package) in [("ip", "iproute2"), ("unshare", "util-linux")] {
+        if find_in_path(program).is_none() {
+            return Err(format!("no program {program} (package {package})").into());
+        }
+    }
+    Ok(())
+}
+
+/// `unshare` needs a moment, and fails without the privilege.
+fn wait_for_namespace(id: &str) -> Outcome {
+    let namespace =
+        |id: &str| -> std::io::Result<PathBuf> { fs::read_link(format!("/proc/{id}/ns/net")) };
+    let own =
+        namespace("self").map_err(|error| format!("cannot see network namespaces: {error}"))?;
+    let until = Instant::now() + DEVICE_WAIT;
+    while Instant::now() < until {
+        match namespace(id) {
+            Ok(theirs) if theirs != own => return Ok(()),
+            Ok(_) => thread::sleep(POLL_INTERVAL),
+            Err(_) => break,
+        }
+    }
+    Err("may not make a network namespace (CAP_SYS_ADMIN)".into())
+}
+
+/// The device of a pair in this namespace, from /proc, which follows the process.
+fn find_device() -> Outcome<Option<String>> {
+    let text = fs::read_to_string("/proc/self/net/dev")?;
+    let mut names =
+        text.lines().filter_map(|line| line.split_once(':')).map(|(name, _)| name.trim());
+    Ok(names.find(|name| name.starts_with(DEVICE_PREFIX)).map(str::to_owned))
+}
+
+fn ip(arguments: &[&str]) -> Outcome {
+    let output = Command::new("ip").args(arguments).output();
+    let output = output.map_err(|error| format!("ip: {error}"))?;
+    if !output.status.success() {
+        let reason = String::from_utf8_lossy(&output.stderr);
+        return Err(format!("ip {}: {} (CAP_NET_ADMIN)", arguments.join(" "), reason.trim()).into());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ends_of_a_pair_lie_in_one_net_of_four_addresses() {
+        let pair = Veth::for_this_process();
+        let number = |text: &str| -> u32 { text.parse::<std::net::Ipv4Addr>().unwrap().into() };
+        assert_eq!(number(&pair.near) / 4, number(&pair.far) / 4);
+        assert!((198 << 8 | 18..=198 << 8 | 19).contains(&(number(&pair.near) >> 16)));
+        assert!(pair.device.len() + 1 < 16, "the kernel's limit on names, peer's included");
+    }
+}

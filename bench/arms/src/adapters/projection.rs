@@ -1,0 +1,212 @@
+//! `confide-arm adapter-step`: one projection, 1536 to rank 32, under one scheme.
+//!
+//! A step goes from the vector of floats to `A·x`, everything in this process, each part timed. `B`
+//! follows and is timed apart. The answer is compared with float64; an answer that is not close
+//! enough voids the pair.
+
+use std::{sync::Arc, time::Instant};
+
+use clap::ValueEnum;
+use confide_arm_line::{Hello, Outcome, Report, Run, Sample, speak};
+use confide_lora::{
+    Adapt, Adapter, Deltas, Guarantee, Input, Projection, Site, plain::LocalAdapter,
+};
+use confide_report_003::{
+    ckks::Parameters,
+    ckks_slots::{CkksSlots, Decryption, Options, Packing},
+};
+use serde_json::json;
+
+use super::{
+    direct::Direct,
+    dot::copy_ms,
+    masked::Masked,
+    problem::{Problem, Shape},
+    spans::{Parts, differences},
+    step::{Step, matrix_pair},
+};
+use crate::version::VERSION;
+
+/// The scheme that protects the step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Scheme {
+    /// Plain LoRA in 32-bit floats.
+    Plain,
+    /// Masks made before, integers online.
+    Masked,
+    /// Encrypted, flooded.
+    Direct,
+    /// Encrypted, N = 2048, not flooded: the adapter is not protected.
+    DangerousDirect2048,
+    /// CKKS in report 003's layout.
+    Ckks,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// How `A·x` is computed.
+    #[arg(long, value_enum)]
+    scheme: Scheme,
+    /// Ring degree, for ckks.
+    #[arg(long, default_value_t = 16384)]
+    n: usize,
+    /// The factor that differs from report 003's best layout, for ckks.
+    #[arg(long, value_enum)]
+    factor: Option<Factor>,
+}
+
+/// One of the factors that report 003 names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Factor {
+    /// Each product is decrypted and decoded before the next.
+    OneByOne,
+    /// Terms are summed under encryption, by rotations.
+    Rotations,
+    /// A second product, with B, under encryption.
+    TwoProducts,
+}
+
+/// Steps shorter than this are repeated within a sample, so that the clock is not what is read.
+const SHORT_MS: f64 = 0.2;
+/// Repetitions of a short step within a sample.
+const REPEATS: u32 = 64;
+
+pub(crate) fn run(args: Args) -> Outcome {
+    let problem = Problem::new(Shape::PUBLISHED);
+    let mut step = open_step(&args, &problem)?;
+    let hello = Hello {
+        guarantee: Some(step.guarantee()),
+        ..Hello::new(format!("one projection, {:?}", args.scheme).to_lowercase(), VERSION)
+    };
+    speak(&hello, |order| measure(order, &problem, step.as_mut()))
+}
+
+fn measure(order: &Run, problem: &Problem, step: &mut dyn Step) -> Outcome<Report> {
+    order.refuse_unknown_params(&["width", "rank"])?;
+    let shape = Shape::PUBLISHED;
+    for (name, wanted) in [("width", shape.width), ("rank", shape.rank)] {
+        let got = order.number(name, wanted as u64)?;
+        if got != wanted as u64 {
+            return Err(format!("param {name}: wanted {wanted}, got {got}").into());
+        }
+    }
+    let inputs: Vec<Vec<f32>> = (0..order.requests).map(|i| problem.input(order.seed, i)).collect();
+    let mut report =
+        order.measure_each(|number| sample(problem, step, &inputs[number as usize]))?;
+    report.floor = step.floor();
+    Ok(report)
+}
+
+/// One request: the step once, or the mean of many where it is short.
+fn sample(problem: &Problem, step: &mut dyn Step, input: &[f32]) -> Outcome<Sample> {
+    let mut delta = vec![0.0; problem.shape.output];
+    let (mut total_ms, mut repeats) = (0.0, 0_u32);
+    let before = step.parts();
+    while repeats == 0 || repeats < REPEATS && total_ms < SHORT_MS * f64::from(repeats) {
+        delta.fill(0.0);
+        step.prepare_step()?;
+        let began = Instant::now();
+        step.add(input, &mut delta)?;
+        total_ms += began.elapsed().as_secs_f64() * 1e3;
+        repeats += 1;
+    }
+    let mut sample = Sample::default();
+    let mut parts_ms = 0.0;
+    let mean_ms = |ms: f64| ms / f64::from(repeats);
+    let parts = differences(&before, &step.parts());
+    for (name, ms) in &parts {
+        sample.set(name, mean_ms(*ms));
+        parts_ms += ms;
+    }
+    let b_ms = parts.get("b_ms").copied().unwrap_or_default();
+    sample.set("step_ms", mean_ms(total_ms - b_ms));
+    sample.set("remainder_ms", mean_ms(total_ms - parts_ms));
+    let error = problem.error(input, &delta);
+    sample.set("delta_error_ratio", error);
+    for (name, bytes) in step.wire_bytes() {
+        sample.set(name, bytes as f64);
+    }
+    let close = error <= step.error_max();
+    sample.answer = json!({ "rows": problem.shape.rank, "close": close });
+    Ok(sample)
+}
+
+fn open_step(args: &Args, problem: &Problem) -> Outcome<Box<dyn Step>> {
+    match args.scheme {
+        Scheme::Plain => {
+            let plain = LocalAdapter::new(Arc::new(adapter(problem)));
+            Ok(Box::new(AdapterStep {
+                a: problem.a.values.clone(),
+                ..AdapterStep::new(&plain, 1e-5)?
+            }))
+        }
+        Scheme::Masked => Ok(Box::new(Masked::new(problem)?)),
+        Scheme::Direct => Ok(Box::new(Direct::new(problem, true)?)),
+        Scheme::DangerousDirect2048 => Ok(Box::new(Direct::new(problem, false)?)),
+        Scheme::Ckks => {
+            let slots = CkksSlots::new(&adapter(problem), options(args)?);
+            let slots = slots?;
+            Ok(Box::new(AdapterStep::new(&slots, 1e-6)?))
+        }
+    }
+}
+
+fn options(args: &Args) -> Outcome<Options> {
+    let name = format!("ckks-{}-tensafe", args.n);
+    let mut options = Options::of(Parameters::named(&name)?);
+    match args.factor {
+        None => {}
+        Some(Factor::OneByOne) => options.decryption = Decryption::Sequential,
+        Some(Factor::Rotations) => options.packing = Packing::Rotations,
+        Some(Factor::TwoProducts) => options.packing = Packing::TwoProducts,
+    }
+    Ok(options)
+}
+
+/// An adapter of this one projection.
+fn adapter(problem: &Problem) -> Adapter {
+    let modules = [(SITE, matrix_pair(problem))].into();
+    Adapter { name: "one projection".into(), base_model: None, modules }
+}
+
+const SITE: Site = Site { layer: 0, projection: Projection::Query };
+
+/// A scheme through the interface that an engine uses.
+struct AdapterStep {
+    deltas: Box<dyn Deltas>,
+    guarantee: Guarantee,
+    error_max: f64,
+    /// The matrix that the step must read once, as a floor; empty where that is no useful floor.
+    a: Vec<f32>,
+}
+
+impl AdapterStep {
+    fn new(adapt: &dyn Adapt, error_max: f64) -> Outcome<Self> {
+        let deltas = adapt.open()?;
+        Ok(Self { deltas, guarantee: adapt.guarantee(), error_max, a: Vec::new() })
+    }
+}
+
+impl Step for AdapterStep {
+    fn guarantee(&self) -> String {
+        self.guarantee.to_string()
+    }
+
+    fn add(&mut self, input: &[f32], delta: &mut [f32]) -> Outcome {
+        let outputs = &mut [(SITE.projection, delta)];
+        Ok(self.deltas.add(SITE.layer, Input::Attention, input, outputs)?)
+    }
+
+    fn parts(&self) -> Parts {
+        self.deltas.report().steps_ms
+    }
+
+    fn error_max(&self) -> f64 {
+        self.error_max
+    }
+
+    fn floor(&self) -> Option<(String, String, f64)> {
+        let floor = || ("a copy of A".into(), "step_ms".into(), copy_ms(&self.a));
+        (!self.a.is_empty()).then(floor)
+    }
+}

@@ -1,0 +1,21 @@
+//! The interface of every means to make a claim.
+
+use confide_arm_line::Outcome;
+
+/// A means to make a claim and to check it.
+pub(super) trait ClaimMethod {
+    /// What the claim hides from the party that checks it, and what it shows.
+    fn hides(&self) -> &'static str;
+    /// Makes the claim; gives the bytes that are sent. `None` where there is nothing to make.
+    fn prove(&mut self) -> Outcome<Option<usize>>;
+    /// Checks what was made, or shown.
+    fn check(&mut self) -> Outcome;
+    /// The bytes that are sent where nothing has to be made.
+    fn shown_bytes(&self) -> usize {
+        0
+    }
+    /// Repetitions of each step within a sample, so that the clock's resolution does not matter.
+    fn repeats(&self) -> u32 {
+        16
+    }
+}

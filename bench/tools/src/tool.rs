@@ -1,0 +1,180 @@
+//! The rows of `tools.toml`: how each tool is driven, and where its figures stand.
+
+use std::{collections::BTreeMap, sync::LazyLock};
+
+use regex::Regex;
+use serde::Deserialize;
+
+/// One tool of the command line.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Tool {
+    /// Names of the program; the first one in PATH is run.
+    pub programs: Vec<String>,
+    /// Debian's package.
+    pub package: String,
+    /// Arguments by which it prints its version.
+    pub version: Vec<String>,
+    /// The arm's name, with placeholders.
+    pub title: String,
+    /// Whether it prints JSON.
+    pub json: bool,
+    /// Place of a failure in its JSON, which counts instead of the exit status.
+    pub failure: Option<Place>,
+    /// Arguments with placeholders: `{count}`, params, and what the arm adds. With `{file}` among
+    /// them the tool writes its results there instead of printing them.
+    pub command: Vec<String>,
+    /// Further arguments where `{count}` is above 1.
+    pub command_of_many: Vec<String>,
+    /// The text param or setting that chooses the shape.
+    pub choose: Option<String>,
+    /// The shape where that param is absent.
+    pub default: Option<String>,
+    /// Shapes of the tool's work.
+    pub shapes: BTreeMap<String, Shape>,
+    /// Whole-number params.
+    pub params: BTreeMap<String, Param>,
+    /// Metrics.
+    pub figures: BTreeMap<String, Figure>,
+    /// Numbers that are read and checked and are no metrics.
+    pub values: BTreeMap<String, Figure>,
+    /// Texts that are read if the output has them.
+    pub texts: BTreeMap<String, Place>,
+    /// The answer: texts with placeholders of params and read numbers.
+    pub answer: BTreeMap<String, String>,
+}
+
+/// One shape of a tool's work, added to what holds for all of them.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Shape {
+    /// Arguments after the tool's.
+    pub command: Vec<String>,
+    /// Metrics.
+    pub figures: BTreeMap<String, Figure>,
+    /// Numbers that are no metrics.
+    pub values: BTreeMap<String, Figure>,
+    /// Quantiles of a histogram.
+    pub quantiles: Option<Quantiles>,
+    /// Marks of every run of this shape.
+    pub marks: Vec<String>,
+}
+
+/// A whole-number param.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Param {
+    /// Its value where the suite gives none.
+    pub default: u64,
+    /// The least that is accepted.
+    #[serde(default)]
+    pub min: u64,
+    /// The most that is accepted.
+    #[serde(default = "u64_max")]
+    pub max: u64,
+    /// Below this the run is marked with `reduced`.
+    #[serde(default)]
+    pub reduced_below: u64,
+    /// The mark, with placeholders.
+    #[serde(default)]
+    pub reduced: String,
+}
+
+fn u64_max() -> u64 {
+    u64::MAX
+}
+
+/// A number in a tool's output.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Figure {
+    /// Its place in the output.
+    pub at: Place,
+    /// Another number by which it is divided; without that number, or where it is 0, there is no
+    /// figure.
+    pub over: Option<Place>,
+    /// From the tool's unit to the metric's.
+    #[serde(default = "unity")]
+    pub divide_by: f64,
+    /// Divided by the number of threads or processes.
+    #[serde(default)]
+    pub per_count: bool,
+    /// Whether it may be absent.
+    #[serde(default)]
+    pub optional: bool,
+    /// Whether 0 is a failure.
+    #[serde(default)]
+    pub positive: bool,
+    /// The least that is no failure, in the tool's unit.
+    #[serde(default)]
+    pub min: f64,
+    /// The most that is no failure, in the tool's unit. No figure of these tools comes near the
+    /// default; sums and products of figures below it stay finite.
+    #[serde(default = "figure_max")]
+    pub max: f64,
+}
+
+fn unity() -> f64 {
+    1.0
+}
+
+fn figure_max() -> f64 {
+    1e18
+}
+
+/// Quantiles of a histogram in a tool's JSON: p50, p99 and p99.9.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Quantiles {
+    /// An object from value to count.
+    pub at: Place,
+    /// Name of the metrics, with `{quantile}` for `p50`, `p99` and `p999`.
+    pub metric: String,
+    /// From the histogram's unit to the metric's.
+    pub divide_by: f64,
+}
+
+/// A place in a tool's output.
+#[derive(Debug, Deserialize)]
+#[serde(try_from = "String")]
+pub enum Place {
+    /// A JSON pointer.
+    Pointer(String),
+    /// The group `value` of a regular expression.
+    Pattern(Regex),
+}
+
+impl TryFrom<String> for Place {
+    type Error = regex::Error;
+
+    fn try_from(text: String) -> Result<Self, regex::Error> {
+        Ok(if text.starts_with('/') {
+            Self::Pointer(text)
+        } else {
+            Self::Pattern(Regex::new(&text)?)
+        })
+    }
+}
+
+static TOOLS: LazyLock<BTreeMap<String, Tool>> =
+    LazyLock::new(|| toml::from_str(include_str!("../tools.toml")).expect("tools.toml is valid"));
+
+/// All tools by the name of their subcommand.
+pub fn tools() -> &'static BTreeMap<String, Tool> {
+    &TOOLS
+}
+
+/// Puts settings in the place of `{name}`.
+///
+/// # Errors
+/// The first name without a setting.
+pub fn expand(template: &str, settings: &BTreeMap<String, String>) -> Result<String, String> {
+    let (mut text, mut rest) = (String::new(), template);
+    while let Some((before, after)) = rest.split_once('{') {
+        let (name, after) = after.split_once('}').ok_or("a placeholder without its end")?;
+        text += before;
+        text += settings.get(name).ok_or_else(|| format!("no setting {name}"))?;
+        rest = after;
+    }
+    Ok(text + rest)
+}
