@@ -14,7 +14,7 @@ use std::{
 use confide_arm_line::{Hello, Report, Run, Sample, speak};
 use confide_prover::{
     External, Plan, Prover, ProverError, StageUsage, StopHandle,
-    line::{Description, Done, Mode, Progress, Stage},
+    line::{Description, Mode, Progress, Stage, StageResult},
 };
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -197,7 +197,7 @@ impl Arm<'_> {
         Ok(known)
     }
 
-    fn proved(&self, work: &Work, plan: Plan) -> Outcome<(Done, StageUsage, usize)> {
+    fn proved(&self, work: &Work, plan: Plan) -> Outcome<(StageResult, StageUsage, usize)> {
         let ran =
             self.back.prove(work.guest, &work.input, plan).map_err(|error| error.to_string())?;
         self.kept.write(work, plan, &ran.output)?;
@@ -205,7 +205,11 @@ impl Arm<'_> {
     }
 
     /// The measured stage, with the proof's length where there is one.
-    fn measure_once(&self, work: &Work, plan: Plan) -> Outcome<(Done, StageUsage, Option<usize>)> {
+    fn measure_once(
+        &self,
+        work: &Work,
+        plan: Plan,
+    ) -> Outcome<(StageResult, StageUsage, Option<usize>)> {
         let text = |error: confide_prover::ProverError| error.to_string();
         match self.stage {
             Stage::Native => {
@@ -232,7 +236,7 @@ impl Arm<'_> {
         &self,
         known: &Known,
         plan: Plan,
-        done: &Done,
+        done: &StageResult,
         used: StageUsage,
         proof: Option<usize>,
     ) -> Sample {
@@ -262,7 +266,7 @@ impl Arm<'_> {
     }
 }
 
-fn metrics(done: &Done, used: StageUsage, proof: Option<usize>) -> Map<String, Value> {
+fn metrics(done: &StageResult, used: StageUsage, proof: Option<usize>) -> Map<String, Value> {
     let mut metrics = Map::new();
     let mut tell = |name: &str, value: Value| metrics.insert(name.to_string(), value);
     tell("wall_s", used.wall.as_secs_f64().into());

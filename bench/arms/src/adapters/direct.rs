@@ -43,7 +43,7 @@ impl Direct {
         let pair = pair_of(problem);
         let pairs = [(Projection::Query, &pair)];
         let rounding = Rounding { entry_max, noise_sigma: 0.0 };
-        let weights = Weights::rounded(0, &pairs, Protect::A, context.set(), rounding);
+        let weights = Weights::with_rounding(0, &pairs, Protect::A, context.set(), rounding);
         let weights = weights.map_err(|e| text(&e))?;
         let terms = weights.terms.clone();
         let job = job(&context, &terms);
@@ -80,8 +80,8 @@ impl Direct {
 /// Parameters and greatest entries.
 fn chosen(flooded: bool) -> Result<(Arc<Context>, i16), RlweError> {
     let set = match flooded {
-        true => ParameterSet::named(SET)?,
-        false => ParameterSet::dangerous_named(UNFLOODED)?,
+        true => ParameterSet::from_name(SET)?,
+        false => ParameterSet::dangerous_from_name(UNFLOODED)?,
     };
     let (set, entry_max) = parameters(&set)?;
     Ok((Context::new(&set)?, entry_max))

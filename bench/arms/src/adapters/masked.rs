@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Instant};
 
 use confide_lora::{
-    Digits, Guarantee, Input, Meter, ProcessKey, Projection, Protect, Report, Slot, Step as Lap,
-    Weights,
+    DigitScratch, Guarantee, Input, Meter, ProcessKey, Projection, Protect, Report, Slot,
+    Step as Lap, Weights,
     masked::{ApplyJob, BLOCK, BatchState, HolderBatch, HostInput, HostSequence, MaskRequest},
     quantise_vector,
 };
@@ -36,7 +36,7 @@ pub(crate) struct Masked {
     input: HostInput,
     sequence: HostSequence,
     batch: Option<HolderBatch>,
-    scratch: Digits,
+    scratch: DigitScratch,
     meter: Meter,
     context: Arc<Context>,
 }
@@ -53,7 +53,7 @@ pub(crate) struct Prepared {
 impl Masked {
     pub(crate) fn new(problem: &Problem) -> Outcome<Self> {
         let text = |error: &dyn std::error::Error| error.to_string();
-        let set = ParameterSet::named(SET).map_err(|e| text(&e))?;
+        let set = ParameterSet::from_name(SET).map_err(|e| text(&e))?;
         let context = Context::new(&set).map_err(|e| text(&e))?;
         let pair = pair_of(problem);
         let pairs = [(Projection::Query, &pair)];
@@ -65,7 +65,7 @@ impl Masked {
         let sequence = input.sequence(&process, slot, &mut rng);
         let key = SecretKey::generate(&context, &mut rng);
         let public = key.public_key(&mut rng);
-        let (scratch, meter) = (Digits::default(), Meter::default());
+        let (scratch, meter) = (DigitScratch::default(), Meter::default());
         let batch = None;
         Ok(Self { key, public, rng, process, input, sequence, batch, scratch, meter, context })
     }

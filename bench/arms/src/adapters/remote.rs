@@ -28,7 +28,7 @@ pub(crate) fn connect(
     scheme: Scheme,
 ) -> Outcome<RemoteAdapter> {
     let text = |error: &dyn std::error::Error| error.to_string();
-    let set = ParameterSet::named(SET).map_err(|e| text(&e))?;
+    let set = ParameterSet::from_name(SET).map_err(|e| text(&e))?;
     let mut options = HolderOptions::new(adapter.name.clone(), set.clone());
     options.scheme = scheme;
     options.mask_deadline = PREPARE_DEADLINE;
@@ -41,7 +41,7 @@ pub(crate) fn connect(
 
 /// Tokens of one batch: the degree of the ring.
 pub(crate) fn batch_tokens() -> Outcome<usize> {
-    ParameterSet::named(SET).map(|set| set.n()).map_err(|error| error.to_string())
+    ParameterSet::from_name(SET).map(|set| set.n()).map_err(|error| error.to_string())
 }
 
 struct Tcp(SocketAddr);

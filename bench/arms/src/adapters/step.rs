@@ -63,7 +63,8 @@ pub(crate) fn new(args: &Args, problem: &Problem) -> Outcome<Box<dyn Step>> {
 
 fn options(args: &Args) -> Outcome<Options> {
     let name = format!("ckks-{}-tensafe", args.n);
-    let mut options = Options::of(Parameters::named(&name).map_err(|error| error.to_string())?);
+    let mut options =
+        Options::new(Parameters::from_name(&name).map_err(|error| error.to_string())?);
     match args.factor {
         None => {}
         Some(Factor::OneByOne) => options.decryption = Decryption::Sequential,
