@@ -45,9 +45,14 @@ const WRITTEN: &[(&str, &str, &str, &str)] = &[
         "crates/notary/src/policy.rs",
         "const FORM_VERSION: u32 = 1;",
     ),
-    ("blind protocol", "1", "crates/lora/src/protocol.rs", "pub const VERSION: u16 = 1;"),
+    ("blind protocol", "1", "crates/lora/src/protocol/version.rs", "pub const VERSION: u16 = 1;"),
     ("ring keys and ciphertexts", "1", "crates/rlwe/src/wire.rs", "const VERSION: u8 = 1;"),
-    ("fetch request to a notary", "1", "crates/notary/src/request.rs", "const VERSION: u32 = 1;"),
+    (
+        "fetch request to a notary",
+        "1",
+        "crates/notary/src/request_error.rs",
+        "pub(crate) const VERSION: u32 = 1;",
+    ),
     (
         "worker's line protocol",
         "1",
@@ -81,7 +86,7 @@ const WRITTEN: &[(&str, &str, &str, &str)] = &[
     (
         "proof of a signature",
         "1",
-        "crates/sigma/src/signature/file.rs",
+        "crates/sigma/src/signature_file.rs",
         "pub const SIGNATURE_PROOF_MAGIC: &[u8] = b\"confide sigma v1\\n\";",
     ),
     (

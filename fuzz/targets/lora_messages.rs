@@ -5,7 +5,7 @@
 use std::sync::{Arc, LazyLock, Mutex};
 
 use confide_lora::{
-    Digits, Effect, Input, IntMatrix, Meter, Part, ProcessKey, Projection, Slot, Terms, Tile,
+    DigitScratch, Effect, Input, IntMatrix, Meter, Part, ProcessKey, Projection, Slot, Terms, Tile,
     Weights,
     direct::DirectHolder,
     masked::{
@@ -47,7 +47,7 @@ fuzz_target!(|data: &[u8]| {
 
 impl World {
     fn new() -> World {
-        let set = ParameterSet::dangerous_named("toy-256-q100-flood40").expect("a set");
+        let set = ParameterSet::dangerous_from_name("toy-256-q100-flood40").expect("a set");
         let context = Context::new(&set).expect("a ring");
         let matrix =
             IntMatrix::new(ROWS, COLUMNS, &[1, -2, 3, 4095, 0, 7, -4095, 1]).expect("fits");
@@ -121,7 +121,7 @@ impl World {
                 counter: message.counter,
                 vectors: &vectors,
             };
-            let scratch = &mut Digits::default();
+            let scratch = &mut DigitScratch::default();
             let rng = &mut self.rng;
             let answer = self.input.apply(&mut [job], scratch, rng, &mut self.meter).remove(0);
             assert!(round == 0 || answer.is_err(), "a counter was answered twice");

@@ -12,7 +12,7 @@ use libfuzzer_sys::fuzz_target;
 static PARTIES: LazyLock<Vec<(Arc<Context>, SecretKey)>> = LazyLock::new(|| {
     let sets = ["toy-256-q100-flood40", "rlwe-1024-q25"];
     let party = |name| {
-        let set = ParameterSet::dangerous_named(name).expect("a known set");
+        let set = ParameterSet::dangerous_from_name(name).expect("a known set");
         let context = Context::new(&set).expect("a ring");
         let key = SecretKey::generate(&context, &mut Rng::from_seed([1; 32]));
         (context, key)

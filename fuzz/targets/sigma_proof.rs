@@ -34,7 +34,7 @@ fuzz_target!(|data: &[u8]| {
         }
     }
     let _ = verify_equal(b"", &COMMITTED, &COMMITTED, data);
-    let small = Range::between(0, 9).expect("0 to 9");
+    let small = Range::new(0, 9).expect("0 to 9");
     for range in [Range::at_least(1), small] {
         let _ = verify_range(b"", &range, &COMMITTED, data);
     }

@@ -2,7 +2,7 @@
 
 use std::{io::Write as _, time::Instant};
 
-use confide_prover::line::{Line, Phase, Progress, Refusal, Why};
+use confide_prover::line::{Line, Phase, Progress, Refusal, RefusalReason};
 use confide_zkvm_machine::{Fault, Rejection, Step};
 
 /// Longest detail of a refusal: it is for people, and holds nothing of the input.
@@ -13,7 +13,7 @@ pub struct Refused(pub Refusal);
 
 impl Refused {
     /// A refusal by name.
-    pub fn new(why: Why, detail: impl ToString) -> Self {
+    pub fn new(why: RefusalReason, detail: impl ToString) -> Self {
         let mut detail = detail.to_string();
         let mut end = DETAIL_BYTES_MAX.min(detail.len());
         while !detail.is_char_boundary(end) {
@@ -27,9 +27,9 @@ impl Refused {
 impl From<Fault> for Refused {
     fn from(fault: Fault) -> Self {
         let why = match fault {
-            Fault::Exit(_) | Fault::Stopped(_) => Why::ClaimRefused,
-            Fault::Memory { .. } => Why::Memory,
-            Fault::Load(_) | Fault::Backend(_) => Why::Fault,
+            Fault::Exit(_) | Fault::Stopped(_) => RefusalReason::ClaimRefused,
+            Fault::Memory { .. } => RefusalReason::Memory,
+            Fault::Load(_) | Fault::Backend(_) => RefusalReason::Fault,
         };
         Self::new(why, fault)
     }
@@ -38,12 +38,12 @@ impl From<Fault> for Refused {
 impl From<Rejection> for Refused {
     fn from(rejection: Rejection) -> Self {
         let why = match rejection {
-            Rejection::Malformed(_) => Why::MalformedProof,
-            Rejection::Parameters => Why::Parameters,
-            Rejection::AnotherProgram => Why::AnotherProgram,
-            Rejection::Segments(_) => Why::Segments,
-            Rejection::PublicValues => Why::PublicValues,
-            Rejection::Unsound(_) => Why::Unsound,
+            Rejection::Malformed(_) => RefusalReason::MalformedProof,
+            Rejection::Parameters => RefusalReason::Parameters,
+            Rejection::AnotherProgram => RefusalReason::AnotherProgram,
+            Rejection::Segments(_) => RefusalReason::Segments,
+            Rejection::PublicValues => RefusalReason::PublicValues,
+            Rejection::Unsound(_) => RefusalReason::Unsound,
         };
         Self::new(why, rejection)
     }

@@ -1,7 +1,7 @@
 //! The programs that are built in, each with the machine that it runs on.
 
 use confide_guest_programs::host;
-use confide_prover::line::Why;
+use confide_prover::line::RefusalReason;
 use confide_statement::Statement;
 use confide_zkvm_machine::Blueprint;
 
@@ -56,22 +56,24 @@ impl Guest {
     ///
     /// # Errors
     ///
-    /// [`Why::UnknownGuest`].
-    pub fn named(name: &str) -> Result<&'static Self, Refused> {
+    /// [`RefusalReason::UnknownGuest`].
+    pub fn from_name(name: &str) -> Result<&'static Self, Refused> {
         let known = GUESTS.iter().find(|guest| guest.name == name);
-        known.ok_or_else(|| Refused::new(Why::UnknownGuest, "no program of that name is built in"))
+        known.ok_or_else(|| {
+            Refused::new(RefusalReason::UnknownGuest, "no program of that name is built in")
+        })
     }
 }
 
 fn program(name: &str, input: &[u8]) -> Result<Statement, Refused> {
     let run = host::run(name, input)
-        .ok_or_else(|| Refused::new(Why::UnknownGuest, "it has no native program"))?;
-    run.map_err(|error| Refused::new(Why::ClaimRefused, error))
+        .ok_or_else(|| Refused::new(RefusalReason::UnknownGuest, "it has no native program"))?;
+    run.map_err(|error| Refused::new(RefusalReason::ClaimRefused, error))
 }
 
 fn dcap(_: &str, input: &[u8]) -> Result<Statement, Refused> {
     confide_guest_dcap::run(input, &confide_verifier::AwsLc)
-        .map_err(|error| Refused::new(Why::ClaimRefused, error))
+        .map_err(|error| Refused::new(RefusalReason::ClaimRefused, error))
 }
 
 /// Refuses to run on a processor that lacks the instructions that this program was built for
@@ -88,7 +90,7 @@ pub fn processor_suffices() -> Result<(), Refused> {
     ] {
         if built_for && !has {
             let text = format!("built for a processor with {name}: build it here (make prover)");
-            return Err(Refused::new(Why::Fault, text));
+            return Err(Refused::new(RefusalReason::Fault, text));
         }
     }
     Ok(())

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fs, path::Path};
 
-use confide_prover::line::{Digest, Line, Phase, Progress, Why};
+use confide_prover::line::{Digest, Line, Phase, Progress, RefusalReason};
 use confide_zkvm_machine::{Keys, Machine, Program};
 use sha2::{Digest as _, Sha256};
 
@@ -45,14 +45,14 @@ pub fn keys(elf: &Path, out: &Path, digests: Option<&Path>) -> Result<Line, Refu
     fs::write(out.join(PROGRAMS), text).map_err(fault)?;
     if let Some(digests) = digests {
         let text = fs::read_to_string(digests).map_err(fault)?;
-        fs::write(digests, filled(&text, &records)).map_err(fault)?;
+        fs::write(digests, fill_digests(&text, &records)).map_err(fault)?;
     }
     let all = GUESTS.len() as u32;
     Ok(Line::Progress(Progress { phase: Phase::SetUp, done: all, of: Some(all) }))
 }
 
 /// The list with each program's digest in its table.
-fn filled(text: &str, records: &[Record]) -> String {
+fn fill_digests(text: &str, records: &[Record]) -> String {
     let mut digest = None;
     let mut filled = String::new();
     for line in text.lines() {
@@ -71,5 +71,5 @@ fn filled(text: &str, records: &[Record]) -> String {
 }
 
 fn fault(error: impl ToString) -> Refused {
-    Refused::new(Why::Fault, error)
+    Refused::new(RefusalReason::Fault, error)
 }

@@ -13,7 +13,7 @@ mod stages;
 
 use std::process::ExitCode;
 
-use confide_prover::line::{Line, Why};
+use confide_prover::line::{Line, RefusalReason};
 
 use crate::{answer::Refused, arguments::Request};
 
@@ -34,7 +34,7 @@ fn main() -> ExitCode {
     // A panic is an answer of its own kind, not a page of numbers.
     std::panic::set_hook(Box::new(|_| {}));
     let answer = std::panic::catch_unwind(|| answer(&request)).unwrap_or_else(|_| {
-        let why = if request.is_check() { Why::Unsound } else { Why::Fault };
+        let why = if request.is_check() { RefusalReason::Unsound } else { RefusalReason::Fault };
         Err(Refused::new(why, "the back end stopped in the middle"))
     });
     match answer {

@@ -3,7 +3,7 @@
 //! They are data, made by `confide-prover keys` and committed under `zkvm/keys`; a test makes them
 //! anew and compares.
 
-use confide_prover::line::{Digest, Why};
+use confide_prover::line::{Digest, RefusalReason};
 use confide_zkvm_machine::{Commitment, Keys};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -38,13 +38,16 @@ impl Record {
     /// # Errors
     ///
     /// A fault where it is missing or of another ELF than the one built in.
-    pub fn of(guest: &Guest) -> Result<Self, Refused> {
+    pub fn of_guest(guest: &Guest) -> Result<Self, Refused> {
         let records = Self::read(PROGRAMS_TEXT)?;
         let record = records.into_iter().find(|record| record.claim == guest.name);
         let sha256 = Digest(Sha256::digest(guest.elf).into());
         match record {
             Some(record) if record.elf_sha256 == sha256 => Ok(record),
-            _ => Err(Refused::new(Why::Fault, "keys are not of this program: make zkvm-keys")),
+            _ => Err(Refused::new(
+                RefusalReason::Fault,
+                "keys are not of this program: make zkvm-keys",
+            )),
         }
     }
 
@@ -54,7 +57,7 @@ impl Record {
     ///
     /// A fault where it does not read.
     pub fn read(text: &str) -> Result<Vec<Self>, Refused> {
-        serde_json::from_str(text).map_err(|e| Refused::new(Why::Fault, e))
+        serde_json::from_str(text).map_err(|e| Refused::new(RefusalReason::Fault, e))
     }
 
     /// What the checker wants to know.
@@ -69,7 +72,7 @@ impl Record {
 ///
 /// A fault where they do not read.
 pub fn keys(guest: &Guest) -> Result<Keys, Refused> {
-    Keys::decode(guest.keys).map_err(|e| Refused::new(Why::Fault, e))
+    Keys::decode(guest.keys).map_err(|e| Refused::new(RefusalReason::Fault, e))
 }
 
 /// SHA-256 over a tag, the machine (back end, version, instructions, parameters) and the executable.

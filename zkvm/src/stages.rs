@@ -7,11 +7,11 @@ use std::{
 };
 
 use confide_prover::line::{
-    Description, Digest, Done, Line, Mode, PROTOCOL, Phase, Stage, Strength, Why,
+    Description, Digest, Line, Mode, PROTOCOL, Phase, RefusalReason, Stage, StageResult, Strength,
 };
 use confide_zkvm_machine::{
     BACKEND, BODY_BYTES_MAX, FanIn, Fault, Machine, Plan, Program, Rejection, VERSION, aggregate,
-    check_aggregated, check_app, declared,
+    check_aggregated, check_app, declared_digests,
 };
 use sha2::{Digest as _, Sha256};
 
@@ -39,7 +39,7 @@ pub fn describe() -> Result<Line, Refused> {
     let mut programs = Vec::new();
     let mut proven_bits = u32::MAX;
     for guest in GUESTS {
-        let record = Record::of(guest)?;
+        let record = Record::of_guest(guest)?;
         let keys = records::keys(guest)?;
         proven_bits = proven_bits.min(keys.bits(false)).min(keys.bits(true));
         programs.push(confide_prover::line::Program {
@@ -65,14 +65,14 @@ pub fn describe() -> Result<Line, Refused> {
 /// A refusal by name.
 pub fn native(work: &Work) -> Result<Line, Refused> {
     let mut parts = Parts::start();
-    let guest = Guest::named(&work.guest)?;
-    let input = read(&work.input, INPUT_BYTES_MAX, Why::MalformedInput)?;
-    let record = Record::of(guest)?;
+    let guest = Guest::from_name(&work.guest)?;
+    let input = read(&work.input, INPUT_BYTES_MAX, RefusalReason::MalformedInput)?;
+    let record = Record::of_guest(guest)?;
     parts.end("set_up_s");
     let statement = (guest.native)(guest.name, &input)?.encode();
     parts.end("execute_s");
     write(&work.out, &statement)?;
-    Ok(Line::Result(Done {
+    Ok(Line::Result(StageResult {
         stage: Stage::Native,
         program_digest: record.program_digest,
         public_values: Digest(Sha256::digest(&statement).into()),
@@ -93,7 +93,7 @@ pub fn emulate(work: &Work) -> Result<Line, Refused> {
     let mut parts = Parts::start();
     let (_, record, _, plan) = run(work, &mut parts)?;
     fan_in(work, &plan)?;
-    Ok(Line::Result(Done {
+    Ok(Line::Result(StageResult {
         stage: Stage::Emulate,
         program_digest: record.program_digest,
         public_values: Digest(plan.public_values),
@@ -114,12 +114,15 @@ pub fn prove(work: &Work) -> Result<Line, Refused> {
     let mut parts = Parts::start();
     let (guest, record, machine, plan) = run(work, &mut parts)?;
     let fan_in = fan_in(work, &plan)?;
-    let input = read(&work.input, INPUT_BYTES_MAX, Why::MalformedInput)?;
+    let input = read(&work.input, INPUT_BYTES_MAX, RefusalReason::MalformedInput)?;
     let (cycles, segments) = (plan.cycles, plan.loads.len() as u32);
     let public_values = Digest(plan.public_values);
     let prover = machine.prover()?;
     if prover.commitment() != record.commitment() {
-        return Err(Refused::new(Why::Fault, "keys are not of this program: make zkvm-keys"));
+        return Err(Refused::new(
+            RefusalReason::Fault,
+            "keys are not of this program: make zkvm-keys",
+        ));
     }
     parts.end("commit_s");
     let proof = prover.prove(plan, &input, &mut step)?;
@@ -134,7 +137,7 @@ pub fn prove(work: &Work) -> Result<Line, Refused> {
     };
     write(&work.out, &body)?;
     let bits = records::keys(guest)?.bits(work.mode == Mode::Aggregated);
-    Ok(Line::Result(Done {
+    Ok(Line::Result(StageResult {
         stage: Stage::Prove,
         program_digest: record.program_digest,
         public_values,
@@ -153,9 +156,9 @@ pub fn prove(work: &Work) -> Result<Line, Refused> {
 /// A refusal by name: the proof does not hold.
 pub fn check(work: &Work) -> Result<Line, Refused> {
     let mut parts = Parts::start();
-    let guest = Guest::named(&work.guest)?;
-    let body = read(&work.proof, BODY_BYTES_MAX, Why::MalformedProof)?;
-    let record = Record::of(guest)?;
+    let guest = Guest::from_name(&work.guest)?;
+    let body = read(&work.proof, BODY_BYTES_MAX, RefusalReason::MalformedProof)?;
+    let record = Record::of_guest(guest)?;
     let keys = records::keys(guest)?;
     parts.end("set_up_s");
     let aggregated = work.mode == Mode::Aggregated;
@@ -163,7 +166,7 @@ pub fn check(work: &Work) -> Result<Line, Refused> {
     let checked = check(&body, &keys, guest.blueprint, &record.commitment())
         .map_err(|rejection| name(rejection, &body, &record))?;
     parts.end("check_s");
-    Ok(Line::Result(Done {
+    Ok(Line::Result(StageResult {
         stage: Stage::Check,
         program_digest: record.program_digest,
         public_values: Digest(checked.public_values),
@@ -178,8 +181,8 @@ pub fn check(work: &Work) -> Result<Line, Refused> {
 /// A proof that names another machine is of another program if it names one of ours; else its
 /// parameters are not ours.
 fn name(rejection: Rejection, body: &[u8], asked: &Record) -> Refused {
-    let executable = declared(body).map(|(_, executable)| Digest(executable));
-    let others = GUESTS.iter().filter_map(|guest| Record::of(guest).ok());
+    let executable = declared_digests(body).map(|(_, executable)| Digest(executable));
+    let others = GUESTS.iter().filter_map(|guest| Record::of_guest(guest).ok());
     let mut others = others.filter(|record| record.executable != asked.executable);
     if rejection == Rejection::Parameters
         && others.any(|record| Some(record.executable) == executable)
@@ -210,9 +213,9 @@ fn with_joins(fault: Fault, mode: Mode) -> Fault {
 type Run = (&'static Guest, Record, Machine, Plan);
 
 fn run(work: &Work, parts: &mut Parts) -> Result<Run, Refused> {
-    let guest = Guest::named(&work.guest)?;
-    let record = Record::of(guest)?;
-    let input = read(&work.input, INPUT_BYTES_MAX, Why::MalformedInput)?;
+    let guest = Guest::from_name(&work.guest)?;
+    let record = Record::of_guest(guest)?;
+    let input = read(&work.input, INPUT_BYTES_MAX, RefusalReason::MalformedInput)?;
     progress(Phase::SetUp, 0, Some(1));
     let program = Program::load(guest.elf, guest.blueprint)?;
     let machine = Machine::new(&program)?;
@@ -231,10 +234,12 @@ fn strength(proven_bits: u32) -> Strength {
     Strength { proven_bits, conjectured_bits: proven_bits, zero_knowledge: false }
 }
 
-fn read(path: &Path, most: usize, why: Why) -> Result<Vec<u8>, Refused> {
-    let file = fs::File::open(path).map_err(|e| Refused::new(Why::Fault, e))?;
+fn read(path: &Path, most: usize, why: RefusalReason) -> Result<Vec<u8>, Refused> {
+    let file = fs::File::open(path).map_err(|e| Refused::new(RefusalReason::Fault, e))?;
     let mut bytes = Vec::new();
-    file.take(most as u64 + 1).read_to_end(&mut bytes).map_err(|e| Refused::new(Why::Fault, e))?;
+    file.take(most as u64 + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|e| Refused::new(RefusalReason::Fault, e))?;
     if bytes.len() > most {
         return Err(Refused::new(why, format!("file is too long: at most {most} bytes")));
     }
@@ -251,6 +256,6 @@ fn write(path: &Path, bytes: &[u8]) -> Result<(), Refused> {
         .and_then(|()| fs::rename(&part, path));
     written.map_err(|e| {
         let _ = fs::remove_file(&part);
-        Refused::new(Why::Fault, e)
+        Refused::new(RefusalReason::Fault, e)
     })
 }

@@ -5,7 +5,7 @@ mod prover;
 
 use std::fs;
 
-use confide_prover::line::{Phase, Why};
+use confide_prover::line::{Phase, RefusalReason};
 use prover::{Answer, Body, Folder, fibonacci, repository, run};
 
 /// An aggregated proof of the tenth Fibonacci number.
@@ -19,9 +19,9 @@ const FLIPS: usize = 40;
 
 #[test]
 fn an_aggregated_proof_is_small_and_holds() {
-    let body = committed();
+    let body = committed_proof();
     assert!(body.len() <= BYTES_MAX, "{} bytes", body.len());
-    let checked = check("fibonacci", &body).done();
+    let checked = check("fibonacci", &body).into_result();
     let folder = Folder::new();
     let input = folder.file("input", &fibonacci(10));
     let native = run(&[
@@ -33,7 +33,7 @@ fn an_aggregated_proof_is_small_and_holds() {
         "--out",
         &folder.path("statement"),
     ]);
-    let native = native.done();
+    let native = native.into_result();
     assert_eq!(checked.public_values, native.public_values);
     assert_eq!(checked.program_digest, native.program_digest);
     assert!(checked.strength.unwrap().proven_bits >= 100);
@@ -42,24 +42,27 @@ fn an_aggregated_proof_is_small_and_holds() {
 
 #[test]
 fn a_changed_aggregated_proof_is_refused() {
-    let whole = committed();
+    let whole = committed_proof();
     for i in 0..FLIPS {
         let place = i * whole.len() / FLIPS + i % 7;
         let mut forged = whole.clone();
         forged[place] ^= 1 << (i % 8);
-        assert_ne!(refused("fibonacci", &forged), Why::Fault, "byte {place}");
+        assert_ne!(check_refused("fibonacci", &forged), RefusalReason::Fault, "byte {place}");
     }
     let mut forged = Body::cut(&whole);
     let end = forged.public_values.len() - 32;
     forged.public_values[end - 4 * 32] ^= 1;
-    assert_eq!(refused("fibonacci", &forged.join()), Why::PublicValues);
-    assert_eq!(refused("sort", &whole), Why::AnotherProgram);
-    assert_eq!(refused("fibonacci", &whole[..whole.len() - 1]), Why::MalformedProof);
+    assert_eq!(check_refused("fibonacci", &forged.join()), RefusalReason::PublicValues);
+    assert_eq!(check_refused("sort", &whole), RefusalReason::AnotherProgram);
+    assert_eq!(
+        check_refused("fibonacci", &whole[..whole.len() - 1]),
+        RefusalReason::MalformedProof
+    );
 }
 
 #[test]
 fn an_aggregated_proof_that_names_another_program_is_still_of_its_own() {
-    let mut forged = Body::cut(&committed());
+    let mut forged = Body::cut(&committed_proof());
     // The name of `sort` is taken from the commitments that are built in.
     let text = fs::read_to_string(repository("zkvm/keys/programs.json")).unwrap();
     let records: Vec<serde_json::Value> = serde_json::from_str(&text).unwrap();
@@ -68,7 +71,7 @@ fn an_aggregated_proof_that_names_another_program_is_still_of_its_own() {
     for (at, byte) in forged.head[48..80].iter_mut().enumerate() {
         *byte = u8::from_str_radix(&executable[2 * at..2 * at + 2], 16).unwrap();
     }
-    assert_eq!(refused("sort", &forged.join()), Why::AnotherProgram);
+    assert_eq!(check_refused("sort", &forged.join()), RefusalReason::AnotherProgram);
 }
 
 #[test]
@@ -82,18 +85,18 @@ fn an_aggregated_proof_is_made() {
     let joined = answer.progress.iter().filter(|p| p.phase == Phase::Aggregate).count();
     assert_eq!(joined, 3);
     let made = fs::read(&out).unwrap();
-    check("fibonacci", &made).done();
+    check("fibonacci", &made).into_result();
     if std::env::var("CONFIDE_KEEP_PROOF").is_ok() {
         fs::write(repository(PROOF), made).unwrap();
     }
 }
 
-fn committed() -> Vec<u8> {
+fn committed_proof() -> Vec<u8> {
     fs::read(repository(PROOF)).expect("the committed proof")
 }
 
-fn refused(guest: &str, body: &[u8]) -> Why {
-    check(guest, body).refused().why
+fn check_refused(guest: &str, body: &[u8]) -> RefusalReason {
+    check(guest, body).into_refusal().why
 }
 
 fn check(guest: &str, body: &[u8]) -> Answer {

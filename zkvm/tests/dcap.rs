@@ -29,7 +29,7 @@ fn the_guest_reads_what_the_command_line_writes() {
         let json = fs::read(folder.join("collateral").join(collateral)).unwrap();
         let known = DcapInput::new(&quote, &json, at).unwrap();
         for within in [(0, u64::MAX), (at - 1, at + 1), (at, at)] {
-            let bytes = written(&known, within);
+            let bytes = write_input(&known, within);
             let read = DcapInput::decode(&bytes).unwrap();
             assert_eq!((read.at, read.not_before, read.not_after), (at, within.0, within.1));
             assert_eq!(read.quote, quote);
@@ -52,16 +52,16 @@ fn a_real_quote_is_emulated_to_the_statement_that_the_verifier_gives() {
         return;
     };
     let json = fs::read(vectors.join("collateral").join(collateral)).unwrap();
-    let bytes = written(&DcapInput::new(&quote, &json, at).unwrap(), (0, u64::MAX));
+    let bytes = write_input(&DcapInput::new(&quote, &json, at).unwrap(), (0, u64::MAX));
     let wanted = appraise(&bytes, &AwsLc).unwrap();
     let folder = Folder::new();
     let input = folder.file("input", &bytes);
-    let emulated = run(&["emulate", "--guest", "dcap", "--input", &input]).done();
+    let emulated = run(&["emulate", "--guest", "dcap", "--input", &input]).into_result();
     assert_eq!(emulated.public_values.0, wanted.digest());
     assert!(emulated.cycles.unwrap() < 3_000_000, "{:?}", emulated.cycles);
 }
 
-fn written(known: &DcapInput, within: (u64, u64)) -> Vec<u8> {
+fn write_input(known: &DcapInput, within: (u64, u64)) -> Vec<u8> {
     let it = &known.collateral;
     let parts = DcapParts {
         at: known.at,

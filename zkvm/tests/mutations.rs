@@ -32,7 +32,7 @@ type Check = fn(&[u8], &Keys, Blueprint, &Commitment) -> Result<Checked, Rejecti
 fn mutated_bodies_are_refused_and_stop_nothing() {
     let bodies = [
         ("app", app(), check_app as Check),
-        ("aggregated", committed(), check_aggregated as Check),
+        ("aggregated", committed_proof(), check_aggregated as Check),
     ];
     let keys = Keys::decode(&fs::read(repository("zkvm/keys/base.keys")).unwrap()).unwrap();
     let program = program();
@@ -45,7 +45,7 @@ fn mutated_bodies_are_refused_and_stop_nothing() {
     for (mode, body, check) in &bodies {
         let words = small_words(body);
         for case in seed..seed + cases {
-            let mutated = Random::new(case).mutated(body, &words);
+            let mutated = Random::new(case).mutate(body, &words);
             if mutated == *body {
                 continue;
             }
@@ -76,11 +76,11 @@ fn app() -> Vec<u8> {
     let folder = Folder::new();
     let (input, out) = (folder.file("input", &fibonacci(10)), folder.path("proof"));
     run(&["prove", "--guest", "fibonacci", "--input", &input, "--out", &out, "--mode", "app"])
-        .done();
+        .into_result();
     fs::read(out).unwrap()
 }
 
-fn committed() -> Vec<u8> {
+fn committed_proof() -> Vec<u8> {
     fs::read(repository("zkvm/tests/data/fibonacci-10.aggregated")).unwrap()
 }
 
@@ -132,27 +132,27 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    fn below(&mut self, end: usize) -> usize {
+    fn next_below(&mut self, end: usize) -> usize {
         (self.next() % end.max(1) as u64) as usize
     }
 
     /// One to four changes: in the whole body, or in a part of it whose length is written anew.
-    fn mutated(&mut self, body: &[u8], words: &[usize]) -> Vec<u8> {
+    fn mutate(&mut self, body: &[u8], words: &[usize]) -> Vec<u8> {
         let mut whole = body.to_vec();
-        if self.below(3) == 0 {
+        if self.next_below(3) == 0 {
             let mut parts = Body::cut(body);
             let count = parts.segments.len();
-            let part = match self.below(count + 1) {
+            let part = match self.next_below(count + 1) {
                 place if place < count => &mut parts.segments[place],
                 _ => &mut parts.public_values,
             };
-            for _ in 0..=self.below(3) {
+            for _ in 0..=self.next_below(3) {
                 let places = small_words(part);
                 self.change(part, &places);
             }
             return parts.join();
         }
-        for _ in 0..=self.below(3) {
+        for _ in 0..=self.next_below(3) {
             self.change(&mut whole, words);
         }
         whole
@@ -162,26 +162,26 @@ impl Random {
         if bytes.len() < 8 {
             return bytes.push(self.next() as u8);
         }
-        let place = self.below(bytes.len() - 4);
-        let length = 1 + self.below(256.min(bytes.len() - place));
-        match self.below(8) {
-            0 => bytes[place] ^= 1 << self.below(8),
+        let place = self.next_below(bytes.len() - 4);
+        let length = 1 + self.next_below(256.min(bytes.len() - place));
+        match self.next_below(8) {
+            0 => bytes[place] ^= 1 << self.next_below(8),
             1 => bytes[place] = self.next() as u8,
             2 => self.word(bytes, place & !3),
-            3 | 4 => match words.get(self.below(words.len())) {
+            3 | 4 => match words.get(self.next_below(words.len())) {
                 Some(&place) if place + 4 <= bytes.len() => self.word(bytes, place),
                 _ => self.word(bytes, place & !3),
             },
             5 => drop(bytes.drain(place..place + length)),
             6 => {
                 let piece = bytes[place..place + length].to_vec();
-                let at = self.below(bytes.len());
-                match self.below(2) {
+                let at = self.next_below(bytes.len());
+                match self.next_below(2) {
                     0 => drop(bytes.splice(at..at, piece)),
                     _ => drop(bytes.splice(at..(at + length).min(bytes.len()), piece)),
                 }
             }
-            _ => match self.below(4) {
+            _ => match self.next_below(4) {
                 0 => bytes.truncate(place),
                 _ => bytes[place..place + length].fill(self.next() as u8),
             },
@@ -192,7 +192,7 @@ impl Random {
     fn word(&mut self, bytes: &mut [u8], place: usize) {
         let Some(word) = bytes.get_mut(place..place + 4) else { return };
         let old = u32::from_le_bytes([word[0], word[1], word[2], word[3]]);
-        let new = match self.below(12) {
+        let new = match self.next_below(12) {
             0 => 0,
             1 => 1,
             2 => u32::MAX,
@@ -203,7 +203,7 @@ impl Random {
             7 => old.wrapping_add(1),
             8 => old.wrapping_sub(1),
             9 => old.wrapping_mul(2),
-            10 => 1 << self.below(32),
+            10 => 1 << self.next_below(32),
             _ => self.next() as u32 % MODULUS,
         };
         word.copy_from_slice(&new.to_le_bytes());

@@ -10,7 +10,7 @@ use std::{
 };
 
 use confide_guest_programs::host;
-use confide_prover::line::{Line, Mode, Phase, Stage, Why};
+use confide_prover::line::{Line, Mode, Phase, RefusalReason, Stage};
 use prover::{Folder, fibonacci, repository, run, sort, start};
 
 #[test]
@@ -68,8 +68,9 @@ fn emulated_and_native_runs_reveal_the_same() {
     for (guest, input) in inputs {
         let input = folder.file("input", &input);
         let out = folder.path("statement");
-        let native = run(&["native", "--guest", &guest, "--input", &input, "--out", &out]).done();
-        let emulated = run(&["emulate", "--guest", &guest, "--input", &input]).done();
+        let native =
+            run(&["native", "--guest", &guest, "--input", &input, "--out", &out]).into_result();
+        let emulated = run(&["emulate", "--guest", &guest, "--input", &input]).into_result();
         assert_eq!(native.public_values, emulated.public_values, "{guest}");
         assert_eq!(native.program_digest, emulated.program_digest);
         assert!(emulated.cycles.unwrap() > 0);
@@ -82,7 +83,8 @@ fn a_proof_is_made_and_checked() {
     let folder = Folder::new();
     let input = folder.file("input", &fibonacci(10));
     let out = folder.path("statement");
-    let native = run(&["native", "--guest", "fibonacci", "--input", &input, "--out", &out]).done();
+    let native =
+        run(&["native", "--guest", "fibonacci", "--input", &input, "--out", &out]).into_result();
     let proof = folder.path("proof");
     let arguments =
         ["prove", "--guest", "fibonacci", "--input", &input, "--out", &proof, "--mode", "app"];
@@ -90,10 +92,10 @@ fn a_proof_is_made_and_checked() {
     let segments: Vec<_> =
         answer.progress.iter().filter(|p| p.phase == Phase::Segment).map(|p| p.done).collect();
     assert_eq!(segments, [0, 1]);
-    let proved = answer.done();
+    let proved = answer.into_result();
     assert_eq!(proved.public_values, native.public_values);
     let arguments = ["check", "--guest", "fibonacci", "--proof", &proof, "--mode", "app"];
-    let checked = run(&arguments).done();
+    let checked = run(&arguments).into_result();
     assert_eq!(checked.public_values, native.public_values);
     assert_eq!((checked.segments, checked.cycles), (Some(1), None));
     assert_eq!(checked.strength, proved.strength);
@@ -108,9 +110,9 @@ fn what_the_program_refuses_is_not_emulated_nor_run() {
     let input = folder.file("input", &fibonacci(u32::MAX));
     let out = folder.path("statement");
     let native = run(&["native", "--guest", "fibonacci", "--input", &input, "--out", &out]);
-    assert_eq!(native.refused().why, Why::ClaimRefused);
+    assert_eq!(native.into_refusal().why, RefusalReason::ClaimRefused);
     let emulated = run(&["emulate", "--guest", "fibonacci", "--input", &input]);
-    assert_eq!(emulated.refused().why, Why::ClaimRefused);
+    assert_eq!(emulated.into_refusal().why, RefusalReason::ClaimRefused);
     assert_eq!(folder.names(), ["input"]);
 }
 
@@ -119,14 +121,14 @@ fn refusals_have_their_names() {
     let folder = Folder::new();
     let input = folder.file("input", &sort(3000, 0));
     let unknown = run(&["emulate", "--guest", "nobody", "--input", &input]);
-    assert_eq!(unknown.refused().why, Why::UnknownGuest);
+    assert_eq!(unknown.into_refusal().why, RefusalReason::UnknownGuest);
     let memory = ["emulate", "--guest", "sort", "--input", &input, "--memory", "200000000"];
-    assert_eq!(run(&memory).refused().why, Why::Memory);
+    assert_eq!(run(&memory).into_refusal().why, RefusalReason::Memory);
     let long = folder.file("long", &vec![0; (1 << 20) + 1]);
     let long = run(&["emulate", "--guest", "sort", "--input", &long]);
-    assert_eq!(long.refused().why, Why::MalformedInput);
+    assert_eq!(long.into_refusal().why, RefusalReason::MalformedInput);
     let missing = run(&["emulate", "--guest", "sort", "--input", &folder.path("none")]);
-    assert_eq!(missing.refused().why, Why::Fault);
+    assert_eq!(missing.into_refusal().why, RefusalReason::Fault);
 }
 
 #[test]
@@ -145,10 +147,10 @@ fn memory_that_is_too_small_is_refused_with_the_least_that_suffices() {
             let arguments = ["emulate", "--guest", guest, "--input", &input, "--mode", mode];
             run(&[&arguments[..], &["--memory", bytes]].concat())
         };
-        let refusal = within("700000000").refused();
-        assert_eq!(refusal.why, Why::Memory, "{guest}");
+        let refusal = within("700000000").into_refusal();
+        assert_eq!(refusal.why, RefusalReason::Memory, "{guest}");
         let named = refusal.detail.split(' ').find(|word| word.parse::<u64>().is_ok());
-        within(named.expect("the least is named")).done();
+        within(named.expect("the least is named")).into_result();
     }
 }
 
@@ -168,7 +170,7 @@ fn less_memory_makes_more_segments_of_the_same_run() {
     let mut seen = BTreeMap::new();
     for memory in ["8589934592", "1610612736"] {
         let arguments = ["emulate", "--guest", "sort", "--input", &input, "--memory", memory];
-        let done = run(&arguments).done();
+        let done = run(&arguments).into_result();
         seen.insert(done.segments, (done.cycles, done.public_values));
     }
     assert_eq!(seen.len(), 2, "{seen:?}");

@@ -11,7 +11,7 @@ use std::{env, fs, path::PathBuf};
 use confide_arm_line::{Hello, Outcome, Report, Run, Sample, speak};
 use confide_prover::{
     External, Plan, Prover, ProverError, StageUsage, StopHandle,
-    line::{Description, Done, Mode, Progress, Stage},
+    line::{Description, Mode, Progress, Stage, StageResult},
 };
 use serde_json::{Map, Value, json};
 
@@ -173,14 +173,18 @@ impl Arm<'_> {
         Ok(execution)
     }
 
-    fn prove(&self, work: &Work, plan: Plan) -> Outcome<(Done, StageUsage, usize)> {
+    fn prove(&self, work: &Work, plan: Plan) -> Outcome<(StageResult, StageUsage, usize)> {
         let ran = self.back.prove(work.guest, &work.input, plan)?;
         self.proofs.write(work, plan, &ran.output)?;
         Ok((ran.done, ran.used, ran.output.len()))
     }
 
     /// The measured stage, with the proof's length where there is one.
-    fn measure_stage(&self, work: &Work, plan: Plan) -> Outcome<(Done, StageUsage, Option<usize>)> {
+    fn measure_stage(
+        &self,
+        work: &Work,
+        plan: Plan,
+    ) -> Outcome<(StageResult, StageUsage, Option<usize>)> {
         match self.stage {
             Stage::Native => {
                 let ran = self.back.native(work.guest, &work.input)?;
@@ -206,7 +210,7 @@ impl Arm<'_> {
         &self,
         execution: &Execution,
         plan: Plan,
-        done: &Done,
+        done: &StageResult,
         used: StageUsage,
         proof: Option<usize>,
     ) -> Sample {
@@ -236,7 +240,7 @@ impl Arm<'_> {
     }
 }
 
-fn metrics(done: &Done, used: StageUsage, proof: Option<usize>) -> Map<String, Value> {
+fn metrics(done: &StageResult, used: StageUsage, proof: Option<usize>) -> Map<String, Value> {
     let mut metrics = Map::new();
     let mut tell = |name: &str, value: Value| metrics.insert(name.to_string(), value);
     tell("wall_s", used.wall.as_secs_f64().into());

@@ -132,7 +132,7 @@ fn runs(
 
 fn keys(circuit: Circuit) -> Outcome {
     let start = Instant::now();
-    let keys = Keys::cached(circuit)?;
+    let keys = Keys::derive_cached(circuit)?;
     println!("{circuit}: {} constraints, keys in {:.0} ms", keys.constraints(), ms(start));
     Ok(())
 }

@@ -5,9 +5,9 @@ use ff::PrimeField;
 use spartan2::traits::snark::R1CSSNARKTrait;
 
 use crate::{
-    Scalar,
     circuit::InContext,
     claim::{AnyClaim, Public},
+    curve::Scalar,
     error::CircuitError,
     keys::{BackEnd, Keys, SECURITY},
     kind::Circuit,
@@ -126,13 +126,13 @@ fn check(
         let (wanted, got) = (SECURITY.to_string(), header.security.to_string());
         return Err(CircuitError::OtherSecurity { wanted, got });
     }
-    let keys = Keys::cached(header.circuit)?;
+    let keys = Keys::derive_cached(header.circuit)?;
     if header.key != keys.digest {
         return Err(CircuitError::OtherKey { circuit: header.circuit.to_string() });
     }
     let claim = AnyClaim::from_public(header.circuit, public)?;
     let circuit = InContext { claim, context: *context };
-    let bytes = Layout::new(&keys.sizes, &encoded(&circuit)).filled(body)?;
+    let bytes = Layout::new(&keys.sizes, &encode_public(&circuit)).restore(body)?;
     let proof: BackEnd = encoding().deserialize(&bytes).map_err(|_| CircuitError::Encoding)?;
     let again = encoding().serialize(&proof).map_err(|_| CircuitError::Encoding)?;
     if again != bytes {
@@ -140,14 +140,11 @@ fn check(
     }
     let shown = proof.verify(&keys.verifier).map_err(|_| CircuitError::Refused)?;
     let wanted: Vec<Scalar> = circuit.public().into_iter().map(Scalar::from).collect();
-    match shown == wanted {
-        true => Ok(header),
-        false => Err(CircuitError::Refused),
-    }
+    if shown == wanted { Ok(header) } else { Err(CircuitError::Refused) }
 }
 
 /// The public values in the back end's encoding.
-pub(crate) fn encoded(circuit: &InContext<AnyClaim>) -> Vec<[u8; 32]> {
+pub(crate) fn encode_public(circuit: &InContext<AnyClaim>) -> Vec<[u8; 32]> {
     circuit.public().into_iter().map(|value| Scalar::from(value).to_repr().into()).collect()
 }
 

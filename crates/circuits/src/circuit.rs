@@ -5,8 +5,8 @@ use ff::Field;
 use spartan2::traits::circuit::SpartanCircuit;
 
 use crate::{
-    Curve, Scalar,
-    word::{Sum, unnamed},
+    curve::{Curve, Scalar},
+    word::{Sum, empty_name},
 };
 
 /// A statement with its hidden part, or only the shape of both.
@@ -79,7 +79,7 @@ impl<C: Claim> SpartanCircuit<Curve> for InContext<C> {
         let values = self.public();
         let public = values
             .iter()
-            .map(|value| cs.alloc_input(unnamed, || Ok(Scalar::from(*value))))
+            .map(|value| cs.alloc_input(empty_name, || Ok(Scalar::from(*value))))
             .collect::<Result<Vec<_>, _>>()?;
         let (public, context) = public.split_at(public.len() - 8);
         self.claim.bind(cs, held, public)?;
@@ -102,7 +102,7 @@ pub(crate) fn word_to_publish<CS: ConstraintSystem<Scalar>>(
     let number = number(cs, sum.value.map(|value| value & u64::from(u32::MAX)))?;
     let one = CS::one();
     cs.enforce(
-        unnamed,
+        empty_name,
         |form| carry.subtract_from(sum.add_to(form, one)) - number.get_variable(),
         |form| form + one,
         |form| form,
@@ -115,7 +115,7 @@ pub(crate) fn number<CS: ConstraintSystem<Scalar>>(
     cs: &mut CS,
     value: Option<u64>,
 ) -> Result<AllocatedNum<Scalar>, SynthesisError> {
-    AllocatedNum::alloc(cs.namespace(unnamed), || {
+    AllocatedNum::alloc(cs.namespace(empty_name), || {
         value.map(Scalar::from).ok_or(SynthesisError::AssignmentMissing)
     })
 }
@@ -126,7 +126,7 @@ pub(crate) fn equal<CS: ConstraintSystem<Scalar>>(
     public: Variable,
 ) {
     cs.enforce(
-        unnamed,
+        empty_name,
         |form| form + held.get_variable() - public,
         |form| form + (Scalar::ONE, CS::one()),
         |form| form,

@@ -3,9 +3,9 @@
 use bellpepper_core::{ConstraintSystem, SynthesisError, Variable, num::AllocatedNum};
 
 use crate::{
-    Scalar,
     circuit::Claim,
     contains::{ContainsClaim, Leaves},
+    curve::Scalar,
     error::CircuitError,
     field::{FieldClaim, FieldPredicate},
     hash::HashClaim,
@@ -52,7 +52,7 @@ impl AnyClaim {
             Circuit::Sha256 { bytes_most: room } => {
                 Self::Hash(HashClaim { room, message: None, digest })
             }
-            Circuit::Contains { depth } => contains(depth, Leaves::One, needle),
+            Circuit::Contains { depth } => contains(depth, Leaves::Single, needle),
             Circuit::ContainsAcross { depth } => contains(depth, Leaves::Neighbours, needle),
             Circuit::FieldContains { bytes_most } => {
                 field(bytes_most, FieldPredicate::Contains(needle))

@@ -11,9 +11,9 @@ use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
 use crate::{
-    Scalar,
     circuit::{Claim, InContext},
     contains::{ContainsClaim, Leaves, Place as Found},
+    curve::Scalar,
     hash::HashClaim,
     kind::blocks_of,
     path::LeafPath,
@@ -60,7 +60,7 @@ fn contains(
     let leaves = vec![LeafPath { index, salt, chunk: chunk.to_vec(), siblings }];
     let claim = ContainsClaim {
         depth,
-        leaves: Leaves::One,
+        leaves: Leaves::Single,
         place: Some(Arc::new(Found { leaves, at })),
         direction: 2,
         root,
@@ -70,7 +70,7 @@ fn contains(
 }
 
 fn rows<C: Claim>(circuit: &InContext<C>) -> Rows {
-    Rows::of(circuit).expect("a witness was given")
+    Rows::from_circuit(circuit).expect("a witness was given")
 }
 
 fn holds<C: Claim>(circuit: &InContext<C>) -> bool {
@@ -78,7 +78,7 @@ fn holds<C: Claim>(circuit: &InContext<C>) -> bool {
 }
 
 /// The hidden part of a circuit, to be changed.
-fn copied(circuit: &InContext<ContainsClaim>) -> Found {
+fn copy_place(circuit: &InContext<ContainsClaim>) -> Found {
     let found = circuit.claim.place.as_ref().expect("given");
     let leaf = |leaf: &LeafPath| LeafPath {
         index: leaf.index,
@@ -91,7 +91,7 @@ fn copied(circuit: &InContext<ContainsClaim>) -> Found {
 
 /// What a value is changed into: the other bit, its neighbours, and values that no honest witness
 /// has.
-fn others(value: Scalar) -> impl Iterator<Item = Scalar> {
+fn other_values(value: Scalar) -> impl Iterator<Item = Scalar> {
     let far = Scalar::from(0x1234_5678_9abc_def1).square();
     let candidates = [
         Scalar::ONE - value,
@@ -110,8 +110,8 @@ fn others(value: Scalar) -> impl Iterator<Item = Scalar> {
 fn changes_that_hold(rows: &mut Rows, places: impl Iterator<Item = Place>) -> Vec<Place> {
     let mut wrong = Vec::new();
     for place in places {
-        let value = *rows.at(place);
-        if others(value).any(|other| rows.hold_with(place, other)) {
+        let value = *rows.value_mut(place);
+        if other_values(value).any(|other| rows.hold_with(place, other)) {
             wrong.push(place);
         }
     }
@@ -171,7 +171,7 @@ fn no_value_of_a_hash_can_be_changed() {
     assert!(rows.hold());
     let places = every_place(&rows);
     assert_eq!(changes_that_hold(&mut rows, places), []);
-    assert_eq!(rows.loose(), Vec::<usize>::new());
+    assert_eq!(rows.loose_values(), Vec::<usize>::new());
 }
 
 #[test]
@@ -182,7 +182,7 @@ fn no_value_of_two_chained_blocks_can_be_changed() {
         assert!(rows.hold());
         let places = every_place(&rows);
         assert_eq!(changes_that_hold(&mut rows, places), [], "{length} bytes");
-        assert_eq!(rows.loose(), Vec::<usize>::new(), "{length} bytes");
+        assert_eq!(rows.loose_values(), Vec::<usize>::new(), "{length} bytes");
     }
 }
 
@@ -195,7 +195,7 @@ fn no_value_of_a_leaf_and_one_level_can_be_changed() {
         assert!(rows.hold(), "leaf {index} of {length} bytes at {at}");
         let places = every_place(&rows);
         assert_eq!(changes_that_hold(&mut rows, places), []);
-        assert_eq!(rows.loose(), Vec::<usize>::new());
+        assert_eq!(rows.loose_values(), Vec::<usize>::new());
     }
 }
 
@@ -207,18 +207,18 @@ fn samples_of_the_largest_circuits_cannot_be_changed() {
     let mut contained = rows(&contains(10, 677, &chunk, 40, &chunk[40..]));
     assert_eq!(blocks_of(1024), 17);
     for (name, rows) in [("sha256", &mut hashed), ("contains", &mut contained)] {
-        sampled(name, rows, 19);
+        check_sample(name, rows, 19);
     }
 }
 
 /// No value that some constraint does not pin, and none of a sample that can be changed; below
 /// 2^`bits` constraints, for beyond a power of two a proof takes twice as long.
-fn sampled(name: &str, rows: &mut Rows, bits: u32) {
+fn check_sample(name: &str, rows: &mut Rows, bits: u32) {
     let (count, hidden) = (rows.count(), rows.hidden.len());
     println!("{name}: {count} rows, {hidden} hidden, {} nonzeros", rows.nonzeros());
     assert!(count < 1 << bits && hidden < 1 << bits, "{name}");
     assert!(rows.hold(), "{name}");
-    assert_eq!(rows.loose(), Vec::<usize>::new(), "{name}");
+    assert_eq!(rows.loose_values(), Vec::<usize>::new(), "{name}");
     let places: Vec<Place> = every_place(rows).step_by(97).collect();
     assert_eq!(changes_that_hold(rows, places.into_iter()), [], "{name}");
 }
@@ -228,7 +228,7 @@ fn nothing_can_be_changed(name: &str, rows: &mut Rows) {
     assert!(rows.hold(), "{name}");
     let places = every_place(rows);
     assert_eq!(changes_that_hold(rows, places), [], "{name}");
-    assert_eq!(rows.loose(), Vec::<usize>::new(), "{name}");
+    assert_eq!(rows.loose_values(), Vec::<usize>::new(), "{name}");
 }
 
 #[test]
@@ -301,7 +301,7 @@ fn another_path_direction_or_leaf_does_not_hold() {
     assert!(holds(&circuit));
     let change = |change: &dyn Fn(&mut LeafPath)| {
         let mut other = circuit.clone();
-        let mut found = copied(&other);
+        let mut found = copy_place(&other);
         change(&mut found.leaves[0]);
         other.claim.place = Some(Arc::new(found));
         holds(&other)
@@ -328,7 +328,7 @@ fn a_block_takes_fewer_constraints_than_the_library_s() {
     let message = message(55);
     let one = rows(&hash(55, &message));
     let two = rows(&hash(119, &message));
-    let peer = Rows::made(|rows| {
+    let peer = Rows::collect(|rows| {
         let mut bits = Vec::new();
         for bit in message.iter().flat_map(|byte| (0..8).rev().map(move |bit| byte >> bit & 1 == 1))
         {

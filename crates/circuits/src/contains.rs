@@ -13,11 +13,11 @@ use bellpepper_core::{ConstraintSystem, SynthesisError, Variable, num::Allocated
 use ff::Field;
 
 use crate::{
-    Scalar,
     circuit::{Claim, equal, number, word_to_publish, words_of},
-    path::{CHUNK_BYTES, HeldPath, LeafPath, parent},
+    curve::Scalar,
+    path::{AllocatedPath, CHUNK_BYTES, LeafPath, parent},
     window::{self, NEEDLE_BYTES, Part, window},
-    word::{Byte, Sum, Word, unnamed},
+    word::{Byte, Sum, Word, empty_name},
 };
 
 /// One leaf or two neighbours, and where in their bytes those looked for stand.
@@ -30,7 +30,7 @@ pub(crate) struct Place {
 /// How many leaves are looked into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leaves {
-    One,
+    Single,
     Neighbours,
 }
 
@@ -53,11 +53,11 @@ impl Claim for ContainsClaim {
         let place = self.place.as_deref();
         let direction_value = place.map(|_| self.direction);
         let direction = Byte::hold(cs, direction_value)?;
-        let count = if self.leaves == Leaves::One { 1 } else { 2 };
+        let count = if self.leaves == Leaves::Single { 1 } else { 2 };
         let (mut paths, mut hashes) = (Vec::new(), Vec::new());
         for number in 0..count {
             let leaf = place.and_then(|place| place.leaves.get(number));
-            let path = HeldPath::hold(cs, leaf, self.depth)?;
+            let path = AllocatedPath::hold(cs, leaf, self.depth)?;
             hashes.push(path.leaf_hash(cs, direction)?);
             paths.push(path);
         }
@@ -81,7 +81,7 @@ impl Claim for ContainsClaim {
     fn public(&self) -> Vec<u64> {
         let mut public = words_of(&self.root).to_vec();
         public.push(self.direction.into());
-        public.extend(window::wanted(&self.needle));
+        public.extend(window::public_values(&self.needle));
         public
     }
 
@@ -105,7 +105,7 @@ impl Claim for ContainsClaim {
 fn root<CS: ConstraintSystem<Scalar>>(
     cs: &mut CS,
     depth: usize,
-    paths: &[HeldPath<'_>],
+    paths: &[AllocatedPath<'_>],
     mut nodes: Vec<[Sum; 8]>,
 ) -> Result<[Sum; 8], SynthesisError> {
     for level in 0..depth.saturating_sub(1) {
@@ -123,7 +123,7 @@ fn root<CS: ConstraintSystem<Scalar>>(
 fn follow<CS: ConstraintSystem<Scalar>>(cs: &mut CS, first: &Word, second: &Word) {
     let one = CS::one();
     cs.enforce(
-        unnamed,
+        empty_name,
         |form| second.add_to(first.add_to(form + one, one, Scalar::ONE), one, -Scalar::ONE),
         |form| form + one,
         |form| form,
@@ -138,7 +138,7 @@ fn byte_to_publish<CS: ConstraintSystem<Scalar>>(
     let number = number(cs, value.map(u64::from))?;
     let one = CS::one();
     cs.enforce(
-        unnamed,
+        empty_name,
         |form| byte.add_to(form, one, 1) - number.get_variable(),
         |form| form + one,
         |form| form,

@@ -11,12 +11,12 @@ use ff::Field;
 use zeroize::{Zeroize, Zeroizing};
 
 use crate::{
-    Scalar,
     circuit::{Claim, equal, word_to_publish, words_of},
+    curve::Scalar,
     padding::{Hashed, hash_hidden},
     path::SALT_BYTES,
     window::{self, Part, window},
-    word::{Byte, unnamed},
+    word::{Byte, empty_name},
 };
 
 const VALUE_TAG: u8 = 0x03;
@@ -82,7 +82,7 @@ impl Claim for FieldClaim {
     fn public(&self) -> Vec<u64> {
         let mut public = words_of(&self.digest).to_vec();
         match &self.predicate {
-            FieldPredicate::Contains(needle) => public.extend(window::wanted(needle)),
+            FieldPredicate::Contains(needle) => public.extend(window::public_values(needle)),
             FieldPredicate::Sha256(digest) => public.extend(words_of(digest)),
         }
         public
@@ -112,7 +112,7 @@ impl FieldClaim {
         cs: &mut CS,
     ) -> Result<Hashed, SynthesisError> {
         let secret = self.secret.as_deref();
-        let mut prefix = vec![Byte::known(VALUE_TAG)];
+        let mut prefix = vec![Byte::constant(VALUE_TAG)];
         for place in 0..SALT_BYTES {
             prefix.push(Byte::hold(cs, secret.map(|secret| secret.salt[place]))?);
         }
@@ -130,7 +130,7 @@ fn same_bytes<CS: ConstraintSystem<Scalar>>(cs: &mut CS, one: &Hashed, other: &H
     let bytes = one.bytes.iter().zip(&other.bytes);
     for ((inside, other_inside), (byte, other_byte)) in both.zip(bytes) {
         cs.enforce(
-            unnamed,
+            empty_name,
             |form| {
                 let form = inside.add_to(form, constant, Scalar::ONE);
                 other_inside.add_to(form, constant, -Scalar::ONE)
@@ -139,7 +139,7 @@ fn same_bytes<CS: ConstraintSystem<Scalar>>(cs: &mut CS, one: &Hashed, other: &H
             |form| form,
         );
         cs.enforce(
-            unnamed,
+            empty_name,
             |form| inside.add_to(form, constant, Scalar::ONE),
             |form| other_byte.subtract_from(byte.add_to(form, constant, 1), constant),
             |form| form,

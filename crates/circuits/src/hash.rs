@@ -6,8 +6,8 @@ use bellpepper_core::{ConstraintSystem, SynthesisError, Variable, num::Allocated
 use zeroize::Zeroizing;
 
 use crate::{
-    Scalar,
     circuit::{Claim, equal, word_to_publish, words_of},
+    curve::Scalar,
     padding::hash_hidden,
 };
 

@@ -8,8 +8,8 @@ use spartan2::{
 };
 
 use crate::{
-    Curve, circuit::InContext, claim::AnyClaim, error::CircuitError, kind::Circuit, layout::Sizes,
-    proof::Security,
+    circuit::InContext, claim::AnyClaim, curve::Curve, error::CircuitError, kind::Circuit,
+    layout::Sizes, proof::Security,
 };
 
 /// The proof system. Its name is where "zero-knowledge: yes" comes from.
@@ -64,7 +64,7 @@ impl Keys {
     /// # Errors
     ///
     /// As [`Keys::derive`].
-    pub fn cached(circuit: Circuit) -> Result<Arc<Self>, CircuitError> {
+    pub fn derive_cached(circuit: Circuit) -> Result<Arc<Self>, CircuitError> {
         let mut kept = key_cache().lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(place) = kept.iter().position(|keys| keys.circuit == circuit) {
             let keys = kept.remove(place);

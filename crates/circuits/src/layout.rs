@@ -59,7 +59,7 @@ impl Layout {
     }
 
     /// The back end's encoding of a proof.
-    pub(crate) fn filled(&self, mut proof: &[u8]) -> Result<Vec<u8>, CircuitError> {
+    pub(crate) fn restore(&self, mut proof: &[u8]) -> Result<Vec<u8>, CircuitError> {
         let (wanted, got) = (self.proof_bytes(), proof.len());
         if wanted != got {
             return Err(CircuitError::Size { wanted, got });
@@ -79,7 +79,7 @@ impl Layout {
     }
 
     /// A proof from the back end's encoding, which must be laid out as the circuit says.
-    pub(crate) fn stripped(&self, mut encoding: &[u8]) -> Option<Vec<u8>> {
+    pub(crate) fn strip(&self, mut encoding: &[u8]) -> Option<Vec<u8>> {
         let mut proof = Vec::with_capacity(self.proof_bytes());
         for piece in &self.0 {
             match piece {
@@ -98,11 +98,11 @@ impl Layout {
     fn instance(&mut self, sizes: &Sizes, public: &[[u8; SCALAR_BYTES]]) {
         const ABSENT: u8 = 0;
         const PRESENT: u8 = 1;
-        self.fixed(&[ABSENT, PRESENT]);
+        self.push_fixed(&[ABSENT, PRESENT]);
         self.points(sizes.precommitted.div_ceil(COLUMNS));
         self.points(sizes.rest.div_ceil(COLUMNS));
         self.length(public.len());
-        self.fixed(&public.concat());
+        self.push_fixed(&public.concat());
         self.length(0);
     }
 
@@ -147,7 +147,7 @@ impl Layout {
         self.proof(2 * SCALAR_BYTES);
     }
 
-    fn fixed(&mut self, bytes: &[u8]) {
+    fn push_fixed(&mut self, bytes: &[u8]) {
         self.0.push(Piece::Fixed(bytes.to_vec()));
     }
 
@@ -156,7 +156,7 @@ impl Layout {
     }
 
     fn length(&mut self, length: usize) {
-        self.fixed(&(length as u64).to_le_bytes());
+        self.push_fixed(&(length as u64).to_le_bytes());
     }
 
     fn points(&mut self, count: usize) {

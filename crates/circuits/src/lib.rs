@@ -25,6 +25,8 @@ mod claim;
 mod constraint_tests;
 #[cfg(feature = "spartan")]
 mod contains;
+#[cfg(feature = "spartan")]
+mod curve;
 mod error;
 #[cfg(feature = "spartan")]
 mod field;
@@ -69,10 +71,3 @@ pub use prove::{
 };
 #[cfg(feature = "spartan")]
 pub use witness::{FieldValue, Leaf, NEEDLE_BYTES_MOST, Tree};
-
-/// The curve T256, whose scalar field is the base field of P-256, with Hyrax commitments: no
-/// trusted set-up.
-#[cfg(feature = "spartan")]
-type Curve = spartan2::provider::T256HyraxEngine;
-#[cfg(feature = "spartan")]
-type Scalar = <Curve as spartan2::traits::Engine>::Scalar;

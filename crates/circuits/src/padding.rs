@@ -9,10 +9,10 @@ use bellpepper_core::{ConstraintSystem, SynthesisError};
 use ff::Field;
 
 use crate::{
-    Scalar,
+    curve::Scalar,
     kind::{BLOCK_BYTES, PADDING_LEAST, blocks_of},
     sha256::{Block, Chain, block_of, compress},
-    word::{Bit, Byte, Form, Sum, hold, unnamed},
+    word::{Bit, Byte, Form, Sum, empty_name, hold},
 };
 
 /// Place in a block from which the two bytes of the length stand. Lengths stay below 2^13 bytes,
@@ -37,7 +37,7 @@ pub(crate) fn hash_hidden<CS: ConstraintSystem<Scalar>>(
     message: Option<&[u8]>,
 ) -> Result<Hashed, SynthesisError> {
     let blocks = blocks_of(prefix.len() + room);
-    let padded = message.map(|message| padded(message, blocks));
+    let padded = message.map(|message| pad_message(message, blocks));
     let length = message.map(<[u8]>::len);
     let places = Places::hold(cs, prefix.len(), room, length)?;
 
@@ -73,31 +73,32 @@ impl Places {
         let mut places = Self { always, inside: Vec::with_capacity(room) };
         let one = CS::one();
         for place in always..always + room {
-            let before = places.at(place.checked_sub(1));
+            let before = places.is_inside(place.checked_sub(1));
             let inside = hold(cs, length.map(|length| u64::from(place < length)))?;
             // Zero or one after a one, zero after a zero.
             cs.enforce(
-                unnamed,
+                empty_name,
                 |form| form + inside,
                 |form| before.add_to(form + inside, one, -Scalar::ONE),
                 |form| form,
             );
-            places.inside.push(Bit::Held(inside));
+            places.inside.push(Bit::Variable(inside));
         }
         Ok(places)
     }
 
     /// Whether a place is within the length; what lies before the first place is.
-    fn at(&self, place: Option<usize>) -> Bit {
+    fn is_inside(&self, place: Option<usize>) -> Bit {
         let Some(hidden) = place.and_then(|place| place.checked_sub(self.always)) else {
-            return Bit::Known(true);
+            return Bit::Constant(true);
         };
-        self.inside.get(hidden).copied().unwrap_or(Bit::Known(false))
+        self.inside.get(hidden).copied().unwrap_or(Bit::Constant(false))
     }
 
     /// One where the message ends in `block`, as a difference.
     fn ends_in(&self, block: usize) -> [Bit; 2] {
-        let reaches = |block: usize| self.at((block * BLOCK_BYTES).checked_sub(PADDING_LEAST));
+        let reaches =
+            |block: usize| self.is_inside((block * BLOCK_BYTES).checked_sub(PADDING_LEAST));
         [reaches(block), reaches(block + 1)]
     }
 
@@ -110,15 +111,15 @@ impl Places {
     ) -> Result<Byte, SynthesisError> {
         let holds_length = place % BLOCK_BYTES >= LENGTH_AT;
         if place > self.always + self.inside.len() && !holds_length {
-            return Ok(Byte::known(0));
+            return Ok(Byte::constant(0));
         }
         let byte = Byte::hold(cs, value)?;
-        let (before, inside) = (self.at(place.checked_sub(1)), self.at(Some(place)));
+        let (before, inside) = (self.is_inside(place.checked_sub(1)), self.is_inside(Some(place)));
         let [from, to] = self.ends_in(place / BLOCK_BYTES);
         let one = CS::one();
         // 0x80 at the end, zero after it, except where the length stands.
         cs.enforce(
-            unnamed,
+            empty_name,
             |form| {
                 let outside = inside.add_to(form + one, one, -Scalar::ONE);
                 match holds_length {
@@ -143,7 +144,7 @@ impl Places {
         let ends = self.ends_in(block);
         let one = CS::one();
         cs.enforce(
-            unnamed,
+            empty_name,
             |form| difference(form, ends, one, Scalar::ONE),
             |form| {
                 let form = stream[at].add_to(form, one, 256);
@@ -167,14 +168,14 @@ fn chain<CS: ConstraintSystem<Scalar>>(
     let blocks: Option<Vec<Block>> = stream.chunks_exact(BLOCK_BYTES).map(block_of).collect();
     let blocks = blocks.ok_or(SynthesisError::Unsatisfiable)?;
     let mut chain = Chain::start();
-    let mut digest = std::array::from_fn(|_| Sum::known(0));
+    let mut digest = std::array::from_fn(|_| Sum::constant(0));
     for (number, block) in blocks.iter().enumerate() {
         let mut sums = compress(cs, &chain, block)?;
         if blocks.len() == 1 {
             return Ok(sums);
         }
         if number + 1 < blocks.len() {
-            chain = Chain::of(cs, &sums)?;
+            chain = Chain::from_sums(cs, &sums)?;
             sums = chain.sums();
         }
         for (word, sum) in digest.iter_mut().zip(&sums) {
@@ -195,12 +196,12 @@ fn chosen_sum<CS: ConstraintSystem<Scalar>>(
     let product = hold(cs, value)?;
     let one = CS::one();
     cs.enforce(
-        unnamed,
+        empty_name,
         |form| difference(form, ends, one, Scalar::ONE),
         |form| sum.add_to(form, one),
         |form| form + product,
     );
-    Ok(Sum::known(0).number(product, value, sum.max()))
+    Ok(Sum::constant(0).number(product, value, sum.max()))
 }
 
 /// Adds `times` the difference of two bits.
@@ -214,7 +215,7 @@ fn difference(
 }
 
 /// FIPS 180-4 section 5.1.1, then zeros up to `blocks`.
-fn padded(message: &[u8], blocks: usize) -> Vec<u8> {
+fn pad_message(message: &[u8], blocks: usize) -> Vec<u8> {
     let mut stream = vec![0; blocks * BLOCK_BYTES];
     stream[..message.len()].copy_from_slice(message);
     stream[message.len()] = 0x80;

@@ -8,12 +8,12 @@ use ff::Field;
 use zeroize::{Zeroize, Zeroizing};
 
 use crate::{
-    Scalar,
     circuit::words_of,
+    curve::Scalar,
     kind::BLOCK_BYTES,
     padding::{Hashed, hash_hidden},
     sha256::{Chain, block_of, compress},
-    word::{Bit, Byte, Sum, Word, unnamed},
+    word::{Bit, Byte, Sum, Word, empty_name},
 };
 
 /// Bytes of a chunk at most.
@@ -42,12 +42,12 @@ impl Drop for LeafPath {
 }
 
 /// The bits of a leaf's index, which say where its path turns.
-pub(crate) struct HeldPath<'a> {
+pub(crate) struct AllocatedPath<'a> {
     pub(crate) index: Word,
     pub(crate) leaf: Option<&'a LeafPath>,
 }
 
-impl<'a> HeldPath<'a> {
+impl<'a> AllocatedPath<'a> {
     /// The path of a leaf in a tree of 2^depth leaves.
     pub(crate) fn hold<CS: ConstraintSystem<Scalar>>(
         cs: &mut CS,
@@ -64,7 +64,7 @@ impl<'a> HeldPath<'a> {
         cs: &mut CS,
         direction: Byte,
     ) -> Result<Hashed, SynthesisError> {
-        let mut prefix = vec![Byte::known(LEAF_TAG), direction];
+        let mut prefix = vec![Byte::constant(LEAF_TAG), direction];
         prefix.extend(self.index.bytes());
         for place in 0..SALT_BYTES {
             prefix.push(Byte::hold(cs, self.leaf.map(|leaf| leaf.salt[place]))?);
@@ -91,11 +91,11 @@ impl<'a> HeldPath<'a> {
 pub(crate) fn parent<CS: ConstraintSystem<Scalar>>(
     cs: &mut CS,
     level: usize,
-    children: &[(&HeldPath<'_>, &[Sum; 8])],
+    children: &[(&AllocatedPath<'_>, &[Sum; 8])],
 ) -> Result<[Sum; 8], SynthesisError> {
     let [(path, node), ..] = children else { return Err(SynthesisError::Unsatisfiable) };
     let sibling = path.leaf.and_then(|leaf| leaf.siblings.get(level)).map(words_of);
-    let (mut left, mut right) = ([Word::known(0); 8], [Word::known(0); 8]);
+    let (mut left, mut right) = ([Word::constant(0); 8], [Word::constant(0); 8]);
     for place in 0..8 {
         let mine = node[place].value.map(|value| value as u32);
         let other = sibling.map(|sibling| sibling[place] as u32);
@@ -121,7 +121,7 @@ fn bind_child<CS: ConstraintSystem<Scalar>>(
     let carry = node.carry(cs)?;
     let one = CS::one();
     cs.enforce(
-        unnamed,
+        empty_name,
         |form| is_right.add_to(form, one, Scalar::ONE),
         |form| left.add_to(right.add_to(form, one, Scalar::ONE), one, -Scalar::ONE),
         |form| left.add_to(carry.subtract_from(node.add_to(form, one)), one, -Scalar::ONE),
@@ -135,14 +135,14 @@ fn node_hash<CS: ConstraintSystem<Scalar>>(
     right: &[Word; 8],
 ) -> Result<[Sum; 8], SynthesisError> {
     const BYTES: usize = 65;
-    let mut stream = vec![Byte::known(NODE_TAG)];
+    let mut stream = vec![Byte::constant(NODE_TAG)];
     stream.extend(left.iter().chain(right).flat_map(Word::bytes));
-    stream.push(Byte::known(0x80));
-    stream.resize(2 * BLOCK_BYTES - 8, Byte::known(0));
-    stream.extend((8 * BYTES as u64).to_be_bytes().map(Byte::known));
+    stream.push(Byte::constant(0x80));
+    stream.resize(2 * BLOCK_BYTES - 8, Byte::constant(0));
+    stream.extend((8 * BYTES as u64).to_be_bytes().map(Byte::constant));
     let (first, second) = stream.split_at(BLOCK_BYTES);
     let block = |bytes| block_of(bytes).ok_or(SynthesisError::Unsatisfiable);
     let chain = compress(cs, &Chain::start(), &block(first)?)?;
-    let chain = Chain::of(cs, &chain)?;
+    let chain = Chain::from_sums(cs, &chain)?;
     compress(cs, &chain, &block(second)?)
 }

@@ -7,11 +7,11 @@ use spartan2::{spartan_zk::SpartanPrepZkSNARK, traits::snark::R1CSSNARKTrait};
 use zeroize::Zeroizing;
 
 use crate::{
-    Curve,
-    check::{encoded, encoding},
+    check::{encode_public, encoding},
     circuit::InContext,
     claim::AnyClaim,
     contains::{ContainsClaim, Leaves, Place},
+    curve::Curve,
     error::CircuitError,
     field::{FieldClaim, FieldPredicate, FieldSecret},
     hash::HashClaim,
@@ -139,7 +139,7 @@ impl PreparedProof {
     /// [`CircuitError::Length`] if there is no circuit for the tree or the needle.
     pub fn contains(leaf: &Leaf<'_>, tree: &Tree<'_>, needle: &[u8]) -> Result<Self, CircuitError> {
         let circuit = Circuit::for_tree(tree.depth)?;
-        Self::in_leaves(circuit, Leaves::One, &[*leaf], tree, needle)
+        Self::in_leaves(circuit, Leaves::Single, &[*leaf], tree, needle)
     }
 
     /// Prepares a proof of [`prove_contains_across`].
@@ -208,7 +208,7 @@ impl PreparedProof {
         needle: &[u8],
     ) -> Result<Self, CircuitError> {
         check_needle(needle)?;
-        let paths: Result<Vec<_>, _> = given.iter().map(|leaf| leaf.under(tree)).collect();
+        let paths: Result<Vec<_>, _> = given.iter().map(|leaf| leaf.to_leaf_path(tree)).collect();
         // Only full chunks have something after them.
         let mut chunks = Zeroizing::new(Vec::new());
         for leaf in given {
@@ -253,7 +253,7 @@ impl PreparedProof {
     }
 
     fn new(circuit: Circuit, claim: AnyClaim) -> Result<Self, CircuitError> {
-        let keys = Keys::cached(circuit)?;
+        let keys = Keys::derive_cached(circuit)?;
         let circuit = InContext { claim: claim.clone(), context: [0; 32] };
         let state = BackEnd::prep_prove(&keys.prover, circuit, VALUES_ARE_SMALL);
         Ok(Self { keys, claim, state: Some(state.map_err(back_end)?) })
@@ -268,12 +268,12 @@ impl PreparedProof {
         let lost = || CircuitError::BackEnd("prepared part lost in an earlier error".to_owned());
         let state = self.state.take().ok_or_else(lost)?;
         let circuit = InContext { claim: self.claim.clone(), context: *context };
-        let layout = Layout::new(&self.keys.sizes, &encoded(&circuit));
+        let layout = Layout::new(&self.keys.sizes, &encode_public(&circuit));
         let (proof, state) = BackEnd::prove(&self.keys.prover, circuit, state, VALUES_ARE_SMALL)
             .map_err(back_end)?;
         self.state = Some(state);
         let bytes = encoding().serialize(&proof);
-        let body = bytes.ok().and_then(|bytes| layout.stripped(&bytes));
+        let body = bytes.ok().and_then(|bytes| layout.strip(&bytes));
         let body =
             body.ok_or_else(|| CircuitError::BackEnd("proof of another layout".to_owned()))?;
         let (circuit, security, key) = (self.keys.circuit, SECURITY, self.keys.digest);

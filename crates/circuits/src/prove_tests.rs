@@ -1,3 +1,5 @@
+//! Proofs have the layout of their circuit, and no other is restored.
+
 use super::*;
 use crate::claim::Public;
 
@@ -11,10 +13,10 @@ fn encoded_proof() -> (Layout, Vec<u8>, Arc<Keys>) {
     let (header, body) = Header::read(&proof).unwrap();
     let claim =
         AnyClaim::from_public(header.circuit, &Public { digest, ..Public::default() }).unwrap();
-    let keys = Keys::cached(header.circuit).unwrap();
-    let layout = Layout::new(&keys.sizes, &encoded(&InContext { claim, context: CONTEXT }));
-    let bytes = layout.filled(body).unwrap();
-    assert_eq!(layout.stripped(&bytes).as_deref(), Some(body));
+    let keys = Keys::derive_cached(header.circuit).unwrap();
+    let layout = Layout::new(&keys.sizes, &encode_public(&InContext { claim, context: CONTEXT }));
+    let bytes = layout.restore(body).unwrap();
+    assert_eq!(layout.strip(&bytes).as_deref(), Some(body));
     (layout, bytes, keys)
 }
 
@@ -33,20 +35,20 @@ fn the_back_end_takes_a_part_that_the_circuit_lacks_and_the_layout_cannot_say_it
         back_end_takes(&with_part, &keys),
         "the back end refuses it by now: say so in the docs"
     );
-    assert_eq!(layout.stripped(&with_part), None);
+    assert_eq!(layout.strip(&with_part), None);
     // Whatever the body is, the part is absent from what the back end reads.
     let body = vec![0xff; layout.proof_bytes()];
-    assert_eq!(layout.filled(&body).unwrap()[..2], [0, 1]);
+    assert_eq!(layout.restore(&body).unwrap()[..2], [0, 1]);
 }
 
 #[test]
 fn a_body_of_another_length_or_encoding_is_not_read() {
     let (layout, bytes, keys) = encoded_proof();
-    let body = layout.stripped(&bytes).unwrap();
+    let body = layout.strip(&bytes).unwrap();
     for length in [0, 1, body.len() - 1, body.len() + 1] {
         let mut other = body.clone();
         other.resize(length, 0);
-        assert!(matches!(layout.filled(&other), Err(CircuitError::Size { .. })));
+        assert!(matches!(layout.restore(&other), Err(CircuitError::Size { .. })));
     }
     // The last number plus the order of the field is the same number in another encoding.
     let mut other = bytes.clone();

@@ -5,8 +5,8 @@ use ff::Field;
 use spartan2::traits::circuit::SpartanCircuit;
 
 use crate::{
-    Scalar,
     circuit::{Claim, InContext},
+    curve::Scalar,
 };
 
 type Row = Vec<(usize, Scalar)>;
@@ -38,14 +38,14 @@ fn key(index: Index) -> usize {
 
 impl Rows {
     /// All constraints of a circuit with its witness.
-    pub(crate) fn of<C: Claim>(circuit: &InContext<C>) -> Result<Self, SynthesisError> {
-        Self::made(|rows| {
+    pub(crate) fn from_circuit<C: Claim>(circuit: &InContext<C>) -> Result<Self, SynthesisError> {
+        Self::collect(|rows| {
             let held = circuit.precommitted(rows, &[])?;
             circuit.synthesize(rows, &[], &held, None)
         })
     }
 
-    pub(crate) fn made(
+    pub(crate) fn collect(
         make: impl FnOnce(&mut Self) -> Result<(), SynthesisError>,
     ) -> Result<Self, SynthesisError> {
         let mut rows = Self { public: vec![Scalar::ONE], ..Self::default() };
@@ -83,14 +83,14 @@ impl Rows {
     /// Whether every constraint in which `place` stands still holds with another value there.
     /// The others do not change.
     pub(crate) fn hold_with(&mut self, place: Place, value: Scalar) -> bool {
-        let before = std::mem::replace(self.at(place), value);
+        let before = std::mem::replace(self.value_mut(place), value);
         let rows = &self.uses.as_ref().expect("indexed")[self.key(place)];
         let hold = rows.iter().all(|row| self.row_holds(*row as usize));
-        *self.at(place) = before;
+        *self.value_mut(place) = before;
         hold
     }
 
-    pub(crate) fn at(&mut self, place: Place) -> &mut Scalar {
+    pub(crate) fn value_mut(&mut self, place: Place) -> &mut Scalar {
         match place {
             Place::Public(place) => &mut self.public[place],
             Place::Hidden(place) => &mut self.hidden[place],
@@ -101,7 +101,7 @@ impl Rows {
     ///
     /// A value is pinned by a row whose other values are known or pinned, and whose derivative by
     /// it is not zero: then it cannot be moved. Rows are used up one value at a time.
-    pub(crate) fn loose(&self) -> Vec<usize> {
+    pub(crate) fn loose_values(&self) -> Vec<usize> {
         let uses = self.uses.as_ref().expect("indexed");
         let mut pinned = vec![false; self.hidden.len()];
         let mut open: Vec<usize> = Vec::with_capacity(self.rows.len());

@@ -6,7 +6,7 @@
 use bellpepper_core::{ConstraintSystem, SynthesisError};
 
 use crate::{
-    Scalar,
+    curve::Scalar,
     kind::BLOCK_BYTES,
     word::{Byte, Sum, Word, choice, majority, parity},
 };
@@ -23,25 +23,25 @@ pub(crate) struct Chain {
 impl Chain {
     /// What the first block starts from.
     pub(crate) fn start() -> Self {
-        let bits = [0, 1, 2, 4, 5, 6].map(|place| Word::known(START[place]));
-        let sum = |place: usize| Sum::known(START[place].into());
+        let bits = [0, 1, 2, 4, 5, 6].map(|place| Word::constant(START[place]));
+        let sum = |place: usize| Sum::constant(START[place].into());
         Self { bits, fourth: sum(3), eighth: sum(7) }
     }
 
     /// The eight words, each at most a few bits above 32.
     pub(crate) fn sums(&self) -> [Sum; 8] {
-        let [a, b, c, e, f, g] = self.bits.each_ref().map(Sum::of);
+        let [a, b, c, e, f, g] = self.bits.each_ref().map(Sum::from_word);
         [a, b, c, self.fourth.clone(), e, f, g, self.eighth.clone()]
     }
 
     /// From what a compression gave.
-    pub(crate) fn of<CS: ConstraintSystem<Scalar>>(
+    pub(crate) fn from_sums<CS: ConstraintSystem<Scalar>>(
         cs: &mut CS,
         sums: &[Sum; 8],
     ) -> Result<Self, SynthesisError> {
-        let mut bits = [Word::known(0); 6];
+        let mut bits = [Word::constant(0); 6];
         for (word, place) in bits.iter_mut().zip([0, 1, 2, 4, 5, 6]) {
-            *word = sums[place].reduced(cs)?;
+            *word = sums[place].reduce(cs)?;
         }
         Ok(Self { bits, fourth: sums[3].clone(), eighth: sums[7].clone() })
     }
@@ -59,34 +59,35 @@ pub(crate) fn compress<CS: ConstraintSystem<Scalar>>(
     let mut d_word = None;
     let mut h = chain.eighth.clone();
     for (round, word) in schedule.iter().enumerate() {
-        let large_one = parity(cs, [&e.rotated(6), &e.rotated(11), &e.rotated(25)])?;
+        let large_one = parity(cs, [&e.rotate_right(6), &e.rotate_right(11), &e.rotate_right(25)])?;
         let chosen = choice(cs, [&e, &f, &g])?;
         let first = h.and(word).plus(&large_one).plus(&chosen);
-        let first = first.and(&Sum::known(ROUND[round].into()));
-        let large_zero = parity(cs, [&a.rotated(2), &a.rotated(13), &a.rotated(22)])?;
+        let first = first.and(&Sum::constant(ROUND[round].into()));
+        let large_zero =
+            parity(cs, [&a.rotate_right(2), &a.rotate_right(13), &a.rotate_right(22)])?;
         let most = majority(cs, [&a, &b, &c])?;
         if round == 63 {
             let [b0, b1, b2, b4, b5, b6] = chain.bits.each_ref();
             return Ok([
                 first.clone().plus(&large_zero).plus(&most).plus(b0),
-                Sum::of(&a).plus(b1),
-                Sum::of(&b).plus(b2),
-                Sum::of(&c).and(&chain.fourth),
+                Sum::from_word(&a).plus(b1),
+                Sum::from_word(&b).plus(b2),
+                Sum::from_word(&c).and(&chain.fourth),
                 first.and(&d).plus(b4),
-                Sum::of(&e).plus(b5),
-                Sum::of(&f).plus(b6),
-                Sum::of(&g).and(&chain.eighth),
+                Sum::from_word(&e).plus(b5),
+                Sum::from_word(&f).plus(b6),
+                Sum::from_word(&g).and(&chain.eighth),
             ]);
         }
-        let new_e = first.clone().and(&d).reduced(cs)?;
+        let new_e = first.clone().and(&d).reduce(cs)?;
         let new_a = match &d_word {
             // a' = e' - d + ..., which has a bit of carry less than the sum from the start.
-            Some(d) => Sum::of(&new_e).minus(d),
+            Some(d) => Sum::from_word(&new_e).minus(d),
             None => first,
         };
-        let new_a = new_a.plus(&large_zero).plus(&most).reduced(cs)?;
-        (h, g, f, e) = (Sum::of(&g), f, e, new_e);
-        (d_word, d, c, b, a) = (Some(c), Sum::of(&c), b, a, new_a);
+        let new_a = new_a.plus(&large_zero).plus(&most).reduce(cs)?;
+        (h, g, f, e) = (Sum::from_word(&g), f, e, new_e);
+        (d_word, d, c, b, a) = (Some(c), Sum::from_word(&c), b, a, new_a);
     }
     Err(SynthesisError::Unsatisfiable)
 }
@@ -97,18 +98,21 @@ fn schedule<CS: ConstraintSystem<Scalar>>(
     block: &Block,
 ) -> Result<Vec<Sum>, SynthesisError> {
     let mut words = block.to_vec();
-    let mut sums: Vec<Sum> = block.iter().map(Sum::of).collect();
+    let mut sums: Vec<Sum> = block.iter().map(Sum::from_word).collect();
     for place in 16..64 {
         let (two, fifteen) = (words[place - 2], words[place - 15]);
-        let small_one = parity(cs, [&two.rotated(17), &two.rotated(19), &two.shifted(10)])?;
-        let small_zero =
-            parity(cs, [&fifteen.rotated(7), &fifteen.rotated(18), &fifteen.shifted(3)])?;
-        let sum = Sum::of(&small_one).plus(&words[place - 7]).plus(&small_zero);
+        let small_one =
+            parity(cs, [&two.rotate_right(17), &two.rotate_right(19), &two.shift_right(10)])?;
+        let small_zero = parity(
+            cs,
+            [&fifteen.rotate_right(7), &fifteen.rotate_right(18), &fifteen.shift_right(3)],
+        )?;
+        let sum = Sum::from_word(&small_one).plus(&words[place - 7]).plus(&small_zero);
         let sum = sum.plus(&words[place - 16]);
         if place < 62 {
-            let word = sum.reduced(cs)?;
+            let word = sum.reduce(cs)?;
             words.push(word);
-            sums.push(Sum::of(&word));
+            sums.push(Sum::from_word(&word));
         } else {
             sums.push(sum);
         }
@@ -118,7 +122,7 @@ fn schedule<CS: ConstraintSystem<Scalar>>(
 
 /// A block from its 64 bytes.
 pub(crate) fn block_of(bytes: &[Byte]) -> Option<Block> {
-    let mut block = [Word::known(0); 16];
+    let mut block = [Word::constant(0); 16];
     if bytes.len() != BLOCK_BYTES {
         return None;
     }

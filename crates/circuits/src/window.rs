@@ -4,10 +4,10 @@ use bellpepper_core::{ConstraintSystem, SynthesisError, Variable, num::Allocated
 use ff::Field;
 
 use crate::{
-    Scalar,
     circuit::number,
+    curve::Scalar,
     padding::Hashed,
-    word::{Bit, unnamed},
+    word::{Bit, empty_name},
 };
 
 /// Most bytes that can be looked for.
@@ -42,13 +42,13 @@ pub(crate) fn window<CS: ConstraintSystem<Scalar>>(
     for stage in (0..starts.next_power_of_two().ilog2()).rev() {
         let moves_value = at.map(|at| at >> stage & 1 == 1);
         let moves = Bit::hold(cs, moves_value)?;
-        places = places.moved(cs, moves, moves_value, 1 << stage)?;
+        places = places.shift_down(cs, moves, moves_value, 1 << stage)?;
     }
     Ok(places.numbers)
 }
 
 /// The public values that a window is compared with.
-pub(crate) fn wanted(needle: &[u8]) -> impl Iterator<Item = u64> {
+pub(crate) fn public_values(needle: &[u8]) -> impl Iterator<Item = u64> {
     let needle = needle.iter().map(|byte| u64::from(*byte));
     needle.chain(std::iter::repeat(ANYTHING)).take(NEEDLE_BYTES)
 }
@@ -61,7 +61,7 @@ pub(crate) fn bind<CS: ConstraintSystem<Scalar>>(
 ) {
     for (place, wanted) in window.iter().zip(wanted) {
         cs.enforce(
-            unnamed,
+            empty_name,
             |form| form + place.get_variable() - *wanted,
             |form| form + *wanted - (Scalar::from(ANYTHING), CS::one()),
             |form| form,
@@ -93,7 +93,7 @@ impl Places {
                 .map(|(byte, outside)| u64::from(byte) + if outside { OUTSIDE } else { 0 });
             let number = number(cs, value)?;
             cs.enforce(
-                unnamed,
+                empty_name,
                 |form| {
                     let form = byte.add_to(form, one, 1) + (Scalar::from(OUTSIDE), one);
                     inside.add_to(form, one, -Scalar::from(OUTSIDE)) - number.get_variable()
@@ -115,7 +115,7 @@ impl Places {
         let number = number(cs, Some(OUTSIDE))?;
         let one = CS::one();
         cs.enforce(
-            unnamed,
+            empty_name,
             |form| form + number.get_variable() - (Scalar::from(OUTSIDE), one),
             |form| form + one,
             |form| form,
@@ -126,7 +126,7 @@ impl Places {
     }
 
     /// Places moved down by `by` where `moves`; those that no later stage reaches are left out.
-    fn moved<CS: ConstraintSystem<Scalar>>(
+    fn shift_down<CS: ConstraintSystem<Scalar>>(
         &self,
         cs: &mut CS,
         moves: Bit,
@@ -146,7 +146,7 @@ impl Places {
             };
             let number = number(cs, value)?;
             cs.enforce(
-                unnamed,
+                empty_name,
                 |form| moves.add_to(form, one, Scalar::ONE),
                 |form| match from {
                     Some(from) => form + from.get_variable() - stays.get_variable(),

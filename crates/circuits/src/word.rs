@@ -9,20 +9,20 @@
 use bellpepper_core::{ConstraintSystem, LinearCombination, SynthesisError, Variable};
 use ff::Field;
 
-use crate::Scalar;
+use crate::curve::Scalar;
 
 pub(crate) type Form = LinearCombination<Scalar>;
 
 /// No name: spartan2 throws names away.
-pub(crate) fn unnamed() -> &'static str {
+pub(crate) fn empty_name() -> &'static str {
     ""
 }
 
 /// A bit known to everyone, or one that the witness holds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Bit {
-    Known(bool),
-    Held(Variable),
+    Constant(bool),
+    Variable(Variable),
 }
 
 impl Bit {
@@ -33,15 +33,15 @@ impl Bit {
     ) -> Result<Self, SynthesisError> {
         let variable = hold(cs, value.map(u64::from))?;
         let one = CS::one();
-        cs.enforce(unnamed, |form| form + variable, |form| form + one - variable, |form| form);
-        Ok(Self::Held(variable))
+        cs.enforce(empty_name, |form| form + variable, |form| form + one - variable, |form| form);
+        Ok(Self::Variable(variable))
     }
 
     pub(crate) fn add_to(self, form: Form, one: Variable, times: Scalar) -> Form {
         match self {
-            Self::Known(false) => form,
-            Self::Known(true) => form + (times, one),
-            Self::Held(variable) => form + (times, variable),
+            Self::Constant(false) => form,
+            Self::Constant(true) => form + (times, one),
+            Self::Variable(variable) => form + (times, variable),
         }
     }
 }
@@ -51,7 +51,7 @@ pub(crate) fn hold<CS: ConstraintSystem<Scalar>>(
     cs: &mut CS,
     value: Option<u64>,
 ) -> Result<Variable, SynthesisError> {
-    cs.alloc(unnamed, || value.map(Scalar::from).ok_or(SynthesisError::AssignmentMissing))
+    cs.alloc(empty_name, || value.map(Scalar::from).ok_or(SynthesisError::AssignmentMissing))
 }
 
 /// A byte, the highest bit first.
@@ -62,8 +62,8 @@ pub(crate) struct Byte {
 }
 
 impl Byte {
-    pub(crate) fn known(value: u8) -> Self {
-        let bits = std::array::from_fn(|place| Bit::Known(value >> (7 - place) & 1 == 1));
+    pub(crate) fn constant(value: u8) -> Self {
+        let bits = std::array::from_fn(|place| Bit::Constant(value >> (7 - place) & 1 == 1));
         Self { bits, value: Some(value) }
     }
 
@@ -71,7 +71,7 @@ impl Byte {
         cs: &mut CS,
         value: Option<u8>,
     ) -> Result<Self, SynthesisError> {
-        let mut bits = [Bit::Known(false); 8];
+        let mut bits = [Bit::Constant(false); 8];
         for (place, bit) in bits.iter_mut().enumerate() {
             *bit = Bit::hold(cs, value.map(|value| value >> (7 - place) & 1 == 1))?;
         }
@@ -102,8 +102,8 @@ pub(crate) struct Word {
 }
 
 impl Word {
-    pub(crate) fn known(value: u32) -> Self {
-        let bits = std::array::from_fn(|place| Bit::Known(value >> place & 1 == 1));
+    pub(crate) fn constant(value: u32) -> Self {
+        let bits = std::array::from_fn(|place| Bit::Constant(value >> place & 1 == 1));
         Self { bits, value: Some(value) }
     }
 
@@ -111,7 +111,7 @@ impl Word {
         cs: &mut CS,
         value: Option<u32>,
     ) -> Result<Self, SynthesisError> {
-        let mut bits = [Bit::Known(false); 32];
+        let mut bits = [Bit::Constant(false); 32];
         for (place, bit) in bits.iter_mut().enumerate() {
             *bit = Bit::hold(cs, bit_of(value, place))?;
         }
@@ -124,7 +124,7 @@ impl Word {
         value: Option<u32>,
         count: usize,
     ) -> Result<Self, SynthesisError> {
-        let mut bits = [Bit::Known(false); 32];
+        let mut bits = [Bit::Constant(false); 32];
         for (place, bit) in bits.iter_mut().enumerate().take(count) {
             *bit = Bit::hold(cs, bit_of(value, place))?;
         }
@@ -152,14 +152,14 @@ impl Word {
         })
     }
 
-    pub(crate) fn rotated(&self, right: usize) -> Self {
+    pub(crate) fn rotate_right(&self, right: usize) -> Self {
         let bits = std::array::from_fn(|place| self.bits[(place + right) % 32]);
         Self { bits, value: self.value.map(|value| value.rotate_right(right as u32)) }
     }
 
-    pub(crate) fn shifted(&self, right: usize) -> Self {
+    pub(crate) fn shift_right(&self, right: usize) -> Self {
         let bit = |place: usize| self.bits.get(place + right).copied();
-        let bits = std::array::from_fn(|place| bit(place).unwrap_or(Bit::Known(false)));
+        let bits = std::array::from_fn(|place| bit(place).unwrap_or(Bit::Constant(false)));
         Self { bits, value: self.value.map(|value| value >> right) }
     }
 
@@ -173,7 +173,7 @@ impl Word {
     }
 
     fn is_known(&self) -> bool {
-        self.bits.iter().all(|bit| matches!(bit, Bit::Known(_)))
+        self.bits.iter().all(|bit| matches!(bit, Bit::Constant(_)))
     }
 }
 
@@ -204,7 +204,7 @@ pub(crate) fn choice<CS: ConstraintSystem<Scalar>>(
     let truth = |[a, b, c]: [u32; 3]| (a & b) ^ (!a & c);
     map_bits(cs, [chooser, then, other], truth, |cs, [chooser, then, other], new| {
         cs.enforce(
-            unnamed,
+            empty_name,
             |form| chooser.add_to(form, one, Scalar::ONE),
             |form| other.add_to(then.add_to(form, one, Scalar::ONE), one, -Scalar::ONE),
             |form| other.add_to(form + new, one, -Scalar::ONE),
@@ -236,7 +236,7 @@ fn three_to_one<CS: ConstraintSystem<Scalar>>(
             sum(form + (number(numbers.constant), one), -Scalar::ONE)
         };
         let third = |form: Form| form + (number(numbers.new_in_third), new);
-        cs.enforce(unnamed, |form| sum(form, Scalar::ONE), second, third);
+        cs.enforce(empty_name, |form| sum(form, Scalar::ONE), second, third);
     })
 }
 
@@ -249,15 +249,15 @@ fn map_bits<CS: ConstraintSystem<Scalar>>(
     constrain: impl Fn(&mut CS, [Bit; 3], Variable),
 ) -> Result<Word, SynthesisError> {
     let value = all(words).map(truth);
-    let mut bits = [Bit::Known(false); 32];
+    let mut bits = [Bit::Constant(false); 32];
     for (place, bit) in bits.iter_mut().enumerate() {
         let from = words.map(|word| word.bits[place]);
-        *bit = if let [Bit::Known(a), Bit::Known(b), Bit::Known(c)] = from {
-            Bit::Known(truth([a, b, c].map(u32::from)) & 1 == 1)
+        *bit = if let [Bit::Constant(a), Bit::Constant(b), Bit::Constant(c)] = from {
+            Bit::Constant(truth([a, b, c].map(u32::from)) & 1 == 1)
         } else {
             let new = hold(cs, bit_of(value, place).map(u64::from))?;
             constrain(cs, from, new);
-            Bit::Held(new)
+            Bit::Variable(new)
         };
     }
     Ok(Word { bits, value })
@@ -277,13 +277,13 @@ pub(crate) struct Sum {
 }
 
 impl Sum {
-    pub(crate) fn known(constant: u64) -> Self {
+    pub(crate) fn constant(constant: u64) -> Self {
         let (value, max) = (Some(constant), constant);
         Self { plus: vec![], minus: vec![], numbers: vec![], constant, value, max }
     }
 
-    pub(crate) fn of(word: &Word) -> Self {
-        Self::known(0).plus(word)
+    pub(crate) fn from_word(word: &Word) -> Self {
+        Self::constant(0).plus(word)
     }
 
     /// Adds a word.
@@ -345,18 +345,18 @@ impl Sum {
     }
 
     /// The word that the sum is modulo 2^32: its bits, the carry's, and one constraint.
-    pub(crate) fn reduced<CS: ConstraintSystem<Scalar>>(
+    pub(crate) fn reduce<CS: ConstraintSystem<Scalar>>(
         &self,
         cs: &mut CS,
     ) -> Result<Word, SynthesisError> {
         if self.plus.is_empty() && self.minus.is_empty() && self.numbers.is_empty() {
-            return Ok(Word::known(self.constant as u32));
+            return Ok(Word::constant(self.constant as u32));
         }
         let word = Word::hold(cs, self.value.map(|value| value as u32))?;
         let carry = self.carry(cs)?;
         let one = CS::one();
         cs.enforce(
-            unnamed,
+            empty_name,
             |form| word.add_to(carry.subtract_from(self.add_to(form, one)), one, -Scalar::ONE),
             |form| form + one,
             |form| form,
@@ -382,7 +382,7 @@ pub(crate) struct Carry(Vec<Bit>);
 impl Carry {
     pub(crate) fn subtract_from(&self, mut form: Form) -> Form {
         for (place, bit) in self.0.iter().enumerate() {
-            if let Bit::Held(variable) = bit {
+            if let Bit::Variable(variable) = bit {
                 form = form - (Scalar::from(1 << (32 + place)), *variable);
             }
         }

@@ -176,7 +176,7 @@ fn summary(
         let (path, what) = super::verify::claim_words(claim);
         let _ = writeln!(text, "proven   {} {what}", name_words(&path));
     }
-    if let Some(other) = verified.other() {
+    if let Some(other) = verified.other_session() {
         let _ = writeln!(text, "other    {}", other_words(other));
     }
     let hidden = fields - verified.fields().len();

@@ -50,8 +50,9 @@ pub(crate) fn ckks_slots_adapter(adapter: &Adapter) -> Result<Arc<dyn Adapt>, St
         ckks::Parameters,
         ckks_slots::{CkksSlots, Options},
     };
-    let parameters = Parameters::named("ckks-16384-tensafe").map_err(|error| error.to_string())?;
-    let encoded = CkksSlots::new(adapter, Options::of(parameters));
+    let parameters =
+        Parameters::from_name("ckks-16384-tensafe").map_err(|error| error.to_string())?;
+    let encoded = CkksSlots::new(adapter, Options::new(parameters));
     Ok(Arc::new(encoded.map_err(|error| error.to_string())?))
 }
 

@@ -9,10 +9,11 @@ use super::{
 };
 use crate::{
     Security,
-    claim::{Claim, OtherField},
-    disclose::{DiscloseError, DiscloseOptions},
+    codec::FormatError,
+    disclose_error::DiscloseError,
+    disclosure::{Claim, DISCLOSURE_MAGIC, OtherField, TEXT_CLAIMS_MAX},
     proven::Fact,
-    proving::Prover,
+    proving::{DiscloseOptions, Prover},
     session::NotarisedSession,
     text::{TextProofs, TextSecret, TextStatement},
 };
@@ -23,7 +24,7 @@ struct StandIn;
 const STAND_IN: Security =
     Security { back_end: "a stand-in", zero_knowledge: false, ..Range::SECURITY };
 
-fn bound(context: &[u8; 32], statement: &TextStatement<'_>) -> Vec<u8> {
+fn stand_in_proof(context: &[u8; 32], statement: &TextStatement<'_>) -> Vec<u8> {
     Sha256::digest(format!("{context:?} {statement:?}")).to_vec()
 }
 
@@ -49,7 +50,7 @@ impl TextProofs for StandIn {
             ) => crate::field::value_digest(salt, value) == **digest,
             _ => false,
         };
-        holds.then(|| bound(context, statement)).ok_or_else(|| "it is not so".into())
+        holds.then(|| stand_in_proof(context, statement)).ok_or_else(|| "it is not so".into())
     }
 
     fn verify(
@@ -58,7 +59,7 @@ impl TextProofs for StandIn {
         statement: &TextStatement<'_>,
         proof: &[u8],
     ) -> Result<Security, String> {
-        match proof == bound(context, statement) {
+        match proof == stand_in_proof(context, statement) {
             true => Ok(STAND_IN),
             false => Err("another statement".into()),
         }
@@ -69,7 +70,10 @@ fn means(other: Option<&NotarisedSession>) -> DiscloseOptions<'_> {
     DiscloseOptions { texts: Some(&StandIn), other }
 }
 
-fn disclosed(session: &NotarisedSession, wishes: &[&str]) -> Result<Disclosure, DiscloseError> {
+fn disclose_claims(
+    session: &NotarisedSession,
+    wishes: &[&str],
+) -> Result<Disclosure, DiscloseError> {
     session.disclose(&show(&[]), &prove(wishes), means(None))
 }
 
@@ -90,7 +94,7 @@ fn texts_of_bytes_and_fields_are_proven_and_their_back_end_says_what_they_rest_o
         "response./balance <= 10".to_string(),
     ];
     let wishes: Vec<&str> = wishes.iter().map(String::as_str).collect();
-    let good = disclosed(&session, &wishes).unwrap();
+    let good = disclose_claims(&session, &wishes).unwrap();
     let read = Disclosure::decode(&good.encode()).unwrap();
     assert_eq!(read, good);
     let verified = read.verify(Some(&StandIn)).unwrap();
@@ -130,7 +134,7 @@ fn texts_of_bytes_and_fields_are_proven_and_their_back_end_says_what_they_rest_o
 #[test]
 fn what_is_not_so_or_holds_no_text_is_said_by_name() {
     let session = session(1);
-    let refuse = |wish: &str| disclosed(&session, &[wish]).unwrap_err();
+    let refuse = |wish: &str| disclose_claims(&session, &[wish]).unwrap_err();
     let zeros = "0".repeat(64);
     for wish in [
         "response.bytes contains \"nothing of the kind\"",
@@ -147,7 +151,7 @@ fn what_is_not_so_or_holds_no_text_is_said_by_name() {
     let error = refuse(&format!("response./model contains \"{}\"", "x".repeat(65)));
     assert!(matches!(error, DiscloseError::Limit { .. }), "{error}");
     let many = vec!["response./model contains \"m\""; TEXT_CLAIMS_MAX + 1];
-    let error = disclosed(&session, &many).unwrap_err();
+    let error = disclose_claims(&session, &many).unwrap_err();
     assert!(matches!(error, DiscloseError::Limit { .. }), "{error}");
     let named = session.disclose(
         &show(&["response./model"]),
@@ -161,12 +165,12 @@ fn what_is_not_so_or_holds_no_text_is_said_by_name() {
 fn a_text_claim_speaks_of_fields_that_hold_text_only() {
     let session = session(1);
     let wishes = ["response./model contains \"m\"", "response./balance <= 10"];
-    let mut other = disclosed(&session, &wishes).unwrap();
+    let mut other = disclose_claims(&session, &wishes).unwrap();
     let Claim::FieldContains { field, .. } = &mut other.claims[0] else { panic!() };
     *field ^= 1;
     assert_eq!(other.verify(Some(&StandIn)).unwrap_err(), VerifyError::Subject { claim: 0 });
     // More of them than are read.
-    let mut many = disclosed(&session, &wishes[..1]).unwrap();
+    let mut many = disclose_claims(&session, &wishes[..1]).unwrap();
     many.claims = vec![many.claims[0].clone(); TEXT_CLAIMS_MAX + 1];
     let read = Disclosure::decode(&many.encode());
     assert!(matches!(read, Err(FormatError::TooLong { .. })));
@@ -181,7 +185,7 @@ fn equal_numbers_of_one_session_and_of_two_are_proven() {
     let read = Disclosure::decode(&good.encode()).unwrap();
     assert_eq!(read, good);
     let verified = read.verify(None).unwrap();
-    let other = verified.other().unwrap();
+    let other = verified.other_session().unwrap();
     assert_eq!(other.statement(), &two.statement);
     assert!(other.fields().is_empty() && other.claims().is_empty());
     let path = "response./balance".to_string();
@@ -189,14 +193,14 @@ fn equal_numbers_of_one_session_and_of_two_are_proven() {
     assert_eq!(verified.claims()[0].fact, fact);
     assert_eq!(verified.claims()[0].security, Relation::SECURITY);
 
-    let here = disclosed(&one, &["response./balance == response./limit"]).unwrap();
-    assert!(here.verify(None).unwrap().other().is_none());
+    let here = disclose_claims(&one, &["response./balance == response./limit"]).unwrap();
+    assert!(here.verify(None).unwrap().other_session().is_none());
     let unequal = ["response./balance == response./created", "response./balance == response./at"];
     for wish in unequal {
-        let error = disclosed(&one, &[wish]).unwrap_err();
+        let error = disclose_claims(&one, &[wish]).unwrap_err();
         assert!(matches!(error, DiscloseError::Untrue { .. }), "{wish}: {error}");
     }
-    let error = disclosed(&one, &[wishes[0]]).unwrap_err();
+    let error = disclose_claims(&one, &[wishes[0]]).unwrap_err();
     assert!(matches!(error, DiscloseError::NoOther { .. }), "{error}");
     let missing = ["response./balance == other.response./nothing"];
     let error = one.disclose(&show(&[]), &prove(&missing), means(Some(&two))).unwrap_err();
@@ -252,24 +256,28 @@ fn an_equality_holds_for_its_two_fields_and_sessions_only() {
     }
     // The other session's statement or opening, edited.
     let mut edited = good.clone();
-    let Claim::Other(other) = &mut edited.claims[0] else { panic!() };
+    let Claim::OtherSession(other) = &mut edited.claims[0] else { panic!() };
     other.statement.time += 1;
-    assert!(matches!(refused(&edited), VerifyError::Other(_)));
+    assert!(matches!(refused(&edited), VerifyError::OtherSession(_)));
     let mut edited = good;
-    let Claim::Other(other) = &mut edited.claims[0] else { panic!() };
+    let Claim::OtherSession(other) = &mut edited.claims[0] else { panic!() };
     other.fields.as_mut().unwrap().fields[0].path = "response./limit".into();
-    assert!(matches!(refused(&edited), VerifyError::Other(_)));
+    assert!(matches!(refused(&edited), VerifyError::OtherSession(_)));
 }
 
 /// What a program of the holder's own can write, with proofs that hold: `disclose` refuses it.
-fn forged(session: &NotarisedSession, other: Option<&NotarisedSession>, wish: &str) -> Disclosure {
+fn forge_disclosure(
+    session: &NotarisedSession,
+    other: Option<&NotarisedSession>,
+    wish: &str,
+) -> Disclosure {
     let paths = |session| {
-        let mut paths = disclosed(session, &["response./balance <= 10"]).unwrap();
+        let mut paths = disclose_claims(session, &["response./balance <= 10"]).unwrap();
         paths.claims.clear();
         paths
     };
     let mut forged = paths(session);
-    forged.claims.extend(other.map(|other| Claim::Other(Box::new(paths(other)))));
+    forged.claims.extend(other.map(|other| Claim::OtherSession(Box::new(paths(other)))));
     let prover = Prover::new(session, &forged, means(other)).unwrap();
     let claim = prover.claim(&prove(&[wish])[0]).unwrap();
     forged.claims.push(claim);
@@ -286,18 +294,18 @@ fn one_session_does_not_pose_as_two_neither_at_its_holder_nor_at_its_reader() {
     let again = NotarisedSession::decode(&one.encode()).unwrap();
     let error = one.disclose(&show(&[]), &prove(&[wish]), means(Some(&again))).unwrap_err();
     assert!(matches!(error, DiscloseError::SameSession { .. }), "{error}");
-    let refused = forged(&one, Some(&one), wish).verify(None).unwrap_err();
+    let refused = forge_disclosure(&one, Some(&one), wish).verify(None).unwrap_err();
     assert!(matches!(refused, VerifyError::SameSession { .. }), "{refused}");
-    forged(&one, Some(&two), wish).verify(None).unwrap();
+    forge_disclosure(&one, Some(&two), wish).verify(None).unwrap();
 }
 
 #[test]
 fn a_field_that_equals_itself_is_refused_at_its_holder_and_at_its_reader() {
     let session = session(1);
     let wish = "response./balance == response./balance";
-    let error = disclosed(&session, &[wish]).unwrap_err();
+    let error = disclose_claims(&session, &[wish]).unwrap_err();
     assert!(matches!(error, DiscloseError::SameField { .. }), "{error}");
-    let refused = forged(&session, None, wish).verify(None).unwrap_err();
+    let refused = forge_disclosure(&session, None, wish).verify(None).unwrap_err();
     assert_eq!(refused, VerifyError::SameField { claim: 0 });
 }
 
@@ -308,12 +316,12 @@ fn a_nested_disclosure_without_an_equality_is_refused() {
         session.disclose(&show(&["response./model"]), &prove(&[]), means(None)).unwrap()
     };
     let mut beside = shown(&one);
-    beside.claims.push(Claim::Other(Box::new(shown(&two))));
+    beside.claims.push(Claim::OtherSession(Box::new(shown(&two))));
     let read = Disclosure::decode(&beside.encode()).unwrap();
     assert_eq!(read.verify(None).unwrap_err(), VerifyError::OtherUnused);
     // An equality within this session speaks of no other.
-    let mut here = disclosed(&one, &["response./balance == response./limit"]).unwrap();
-    here.claims.push(Claim::Other(Box::new(shown(&two))));
+    let mut here = disclose_claims(&one, &["response./balance == response./limit"]).unwrap();
+    here.claims.push(Claim::OtherSession(Box::new(shown(&two))));
     assert_eq!(here.verify(None).unwrap_err(), VerifyError::OtherUnused);
 }
 
@@ -326,7 +334,7 @@ fn a_session_within_another_holds_no_third_and_there_is_one_at_most() {
     twice.claims.push(good.claims[0].clone());
     assert!(matches!(Disclosure::decode(&twice.encode()), Err(FormatError::TooLong { .. })));
     let mut nested = good.clone();
-    nested.claims[0] = Claim::Other(Box::new(good));
+    nested.claims[0] = Claim::OtherSession(Box::new(good));
     assert!(matches!(Disclosure::decode(&nested.encode()), Err(FormatError::Value { .. })));
 }
 

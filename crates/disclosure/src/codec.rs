@@ -168,7 +168,7 @@ impl<'a> Reader<'a> {
         subject: &'static str,
     ) -> Result<&'a [u8], FormatError> {
         let length = usize::from(self.u16(subject)?);
-        self.limited(length, limit, subject)
+        self.take_limited(length, limit, subject)
     }
 
     pub(crate) fn long(
@@ -218,7 +218,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn limited(
+    fn take_limited(
         &mut self,
         length: usize,
         limit: usize,

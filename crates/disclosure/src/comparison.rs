@@ -42,8 +42,8 @@ impl Comparison {
         match *self {
             Comparison::AtMost(high) => Ok(Range::at_most(high)),
             Comparison::AtLeast(low) => Ok(Range::at_least(low)),
-            Comparison::Exactly(value) => Range::between(value, value),
-            Comparison::Between(low, high) => Range::between(low, high),
+            Comparison::Exactly(value) => Range::new(value, value),
+            Comparison::Between(low, high) => Range::new(low, high),
         }
     }
 

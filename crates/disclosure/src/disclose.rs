@@ -3,132 +3,18 @@
 use std::{collections::BTreeMap, ops::Range};
 
 use crate::{
-    claim::Claim,
     codec::hexadecimal,
-    disclosure::{CLAIMS_MAX, Disclosure, TEXT_CLAIMS_MAX},
+    disclose_error::DiscloseError,
+    disclosure::{CLAIMS_MAX, Claim, Disclosure, TEXT_CLAIMS_MAX},
     field::FieldKind,
-    fields::{CommittedFields, Reveal, TooManyFields},
+    fields::{CommittedFields, Reveal},
     name::{Predicate, Selector},
-    proving::Prover,
+    proving::{DiscloseOptions, Prover},
     secrets::secrets,
-    session::{HolderError, NotarisedSession},
-    text::{TEXT_BYTES_MAX, TextProofs},
-    transcript::{CHUNK_BYTES, CommittedDirection, Direction, TranscriptError},
+    session::NotarisedSession,
+    text::TEXT_BYTES_MAX,
+    transcript::{CHUNK_BYTES, CommittedDirection, Direction},
 };
-
-/// Why a disclosure was not made.
-#[derive(Debug, thiserror::Error)]
-pub enum DiscloseError {
-    /// The session is not what its notary signed.
-    #[error(transparent)]
-    Holder(#[from] HolderError),
-    /// A byte range is not within the transcript.
-    #[error(transparent)]
-    Transcript(#[from] TranscriptError),
-    /// More fields than a session has.
-    #[error(transparent)]
-    Fields(#[from] TooManyFields),
-    /// The session has no field of this path.
-    #[error("session has no field {path}; the {} body: {view}", .direction.as_str())]
-    NoField {
-        /// The path that was named.
-        path: String,
-        /// The direction of the message that the path names.
-        direction: Direction,
-        /// How the body of that message was read ([`crate::View::as_str`]).
-        view: &'static str,
-    },
-    /// Whole chunks of the asked bytes would show a secret: a header field, or a parameter of the
-    /// target.
-    #[error("{} bytes {start}-{end} may hold {path}, which is not to be shown", .direction.as_str())]
-    Secret {
-        /// The direction of the bytes.
-        direction: Direction,
-        /// First byte of the chunks.
-        start: u64,
-        /// The byte after the last one.
-        end: u64,
-        /// The path of the field.
-        path: String,
-    },
-    /// A predicate over a value that is shown anyway.
-    #[error("{path} is shown: a proof about it says nothing more")]
-    Pointless {
-        /// The path of the field.
-        path: String,
-    },
-    /// A predicate over a field without a committed number or date.
-    #[error("{path} holds no number or date that was committed to")]
-    NoAmount {
-        /// The path of the field.
-        path: String,
-    },
-    /// A predicate about the text of a field that is none, or too long.
-    #[error("{path} holds no text of at most {limit} bytes")]
-    NoText {
-        /// The path of the field.
-        path: String,
-        /// The greatest value that is allowed.
-        limit: usize,
-    },
-    /// A predicate that names another session, where there is none.
-    #[error("{path} is of another session, and none is given")]
-    NoOther {
-        /// The path of the field.
-        path: String,
-    },
-    /// The other session is this very session.
-    #[error("the other session is this very session: wanted another statement, got {digest} twice")]
-    SameSession {
-        /// SHA-256 of the statement, in hexadecimal.
-        digest: String,
-    },
-    /// A predicate that compares a field with itself.
-    #[error("{path} is compared with itself: that says nothing")]
-    SameField {
-        /// The path of the field.
-        path: String,
-    },
-    /// A predicate that does not hold.
-    #[error("{subject} is not so: it cannot be proven")]
-    Untrue {
-        /// What was to be proven.
-        subject: String,
-    },
-    /// Too many claims, or too long a text.
-    #[error("{what} is {got}, wanted at most {limit}")]
-    Limit {
-        /// The quantity that is limited.
-        what: &'static str,
-        /// The greatest value that is allowed.
-        limit: usize,
-        /// The value that was given.
-        got: usize,
-    },
-    /// A proof could not be made.
-    #[error("proof about {subject} could not be made: {reason}")]
-    Proof {
-        /// What was to be proven.
-        subject: String,
-        /// The message of the back end.
-        reason: String,
-    },
-    /// A predicate that needs circuits.
-    #[error("proof about {subject} needs circuits, which this program was built without")]
-    NoCircuits {
-        /// What was to be proven.
-        subject: String,
-    },
-}
-
-/// Back ends and sessions that some predicates need.
-#[derive(Clone, Copy, Default)]
-pub struct DiscloseOptions<'a> {
-    /// The back end for predicates about texts; without it they are refused.
-    pub texts: Option<&'a dyn TextProofs>,
-    /// Another session of the same holder, for predicates that compare numbers of both.
-    pub other: Option<&'a NotarisedSession>,
-}
 
 impl NotarisedSession {
     /// Shows what `show` names, proves what `prove` names, and hides everything else.
@@ -174,8 +60,8 @@ impl NotarisedSession {
                 disclosure.lengths[place] = Some(committed_bytes.open_length());
             }
         }
-        if let Some(other) = disclosed_other(prove, means.other)? {
-            disclosure.claims.push(Claim::Other(Box::new(other)));
+        if let Some(other) = disclose_other(prove, means.other)? {
+            disclosure.claims.push(Claim::OtherSession(Box::new(other)));
         }
         let prover = Prover::new(self, &disclosure, means)?;
         let claims: Result<Vec<_>, _> = prove.iter().map(|wish| prover.claim(wish)).collect();
@@ -275,7 +161,7 @@ impl NotarisedSession {
 }
 
 /// The other session with the paths of those of its fields that numbers are equal to.
-fn disclosed_other(
+fn disclose_other(
     prove: &[Predicate],
     other: Option<&NotarisedSession>,
 ) -> Result<Option<Disclosure>, DiscloseError> {
@@ -342,8 +228,4 @@ fn ranges_of(show: &[Selector], direction: Direction) -> Vec<Range<u64>> {
 fn whole_chunks(range: &Range<u64>) -> Range<u64> {
     let chunk = CHUNK_BYTES as u64;
     range.start / chunk * chunk..range.end.div_ceil(chunk).saturating_mul(chunk)
-}
-
-pub(crate) fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
-    bytes.windows(wanted.len().max(1)).position(|window| window == wanted)
 }

@@ -1,16 +1,14 @@
-//! A disclosure: what a holder shows and proves, and what a third party then knows.
+//! A disclosure and its claims, as they stand in a file: what a holder shows and proves.
 
 use crate::{
-    claim::{Claim, OtherField},
-    codec::{FormatError, Reader, Writer, hexadecimal},
+    codec::{FormatError, Reader, Writer},
+    comparison::Comparison,
     evidence::NotaryEvidence,
-    field::FieldKind,
-    fields::{FieldsOpening, OpenedField, OpenedValue},
-    proven::{Opened, ProvenClaim},
-    signature::{Signature, SignatureError},
+    fields::FieldsOpening,
+    signature::Signature,
     statement::{NotaryStatement, STATEMENT_BYTES_MAX},
-    text::TextProofs,
-    transcript::{Direction, LengthOpening, OpeningError, ShownBytes, TranscriptOpening},
+    text::TEXT_BYTES_MAX,
+    transcript::{Direction, LengthOpening, TranscriptOpening},
 };
 
 /// Begins a disclosure.
@@ -44,118 +42,6 @@ pub struct Disclosure {
     pub fields: Option<FieldsOpening>,
     /// Claims with their proofs, at most [`CLAIMS_MAX`].
     pub claims: Vec<Claim>,
-}
-
-const DIRECTIONS: [Direction; 2] = [Direction::Request, Direction::Response];
-
-/// Why a disclosure was not accepted.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum VerifyError {
-    /// The statement is not the notary's.
-    #[error(transparent)]
-    Signature(#[from] SignatureError),
-    /// Something opened is not what was signed.
-    #[error(transparent)]
-    Opening(#[from] OpeningError),
-    /// A claim names a field that is not opened, or has no number or text to speak of.
-    #[error("claim {claim} names no field that it can speak of")]
-    Subject {
-        /// The index of the claim, from 0.
-        claim: usize,
-    },
-    /// A proof does not hold.
-    #[error("proof of claim {claim} does not hold: {reason}")]
-    Proof {
-        /// The index of the claim, from 0.
-        claim: usize,
-        /// The message of the back end.
-        reason: String,
-    },
-    /// A proof cannot be checked by this program.
-    #[error("proof of claim {claim} needs circuits, which this program was built without")]
-    NoCircuits {
-        /// The index of the claim, from 0.
-        claim: usize,
-    },
-    /// The other session's disclosure does not hold.
-    #[error("other session: {0}")]
-    Other(Box<VerifyError>),
-    /// The other session is this very session: both have one statement.
-    #[error("other session is this very session: wanted another statement, got {digest} twice")]
-    SameSession {
-        /// SHA-256 of the statement, in hexadecimal.
-        digest: String,
-    },
-    /// No claim compares anything with the other session.
-    #[error("other session is compared with nothing: wanted a claim of equality with its fields")]
-    OtherUnused,
-    /// A claim says that a field equals itself.
-    #[error("claim {claim} compares a field with itself")]
-    SameField {
-        /// The index of the claim, from 0.
-        claim: usize,
-    },
-    /// Nothing is shown and nothing proven.
-    #[error("disclosure shows and proves nothing")]
-    Empty,
-}
-
-/// What a third party may rely on, if it believes the notary. Only [`Disclosure::verify`] makes
-/// one.
-#[derive(Clone, Debug)]
-pub struct VerifiedDisclosure(VerifiedContent);
-
-#[derive(Clone, Debug)]
-struct VerifiedContent {
-    statement: NotaryStatement,
-    fields: Vec<ShownField>,
-    bytes: Vec<(Direction, ShownBytes)>,
-    lengths: Vec<(Direction, u64)>,
-    claims: Vec<ProvenClaim>,
-    other: Option<Box<VerifiedDisclosure>>,
-}
-
-/// A field that is shown.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ShownField {
-    /// Its path.
-    pub path: String,
-    /// What it holds.
-    pub kind: FieldKind,
-    /// Its canonical value.
-    pub value: Vec<u8>,
-}
-
-impl VerifiedDisclosure {
-    /// The statement that the notary signed.
-    pub fn statement(&self) -> &NotaryStatement {
-        &self.0.statement
-    }
-
-    /// The fields that are shown, with their values.
-    pub fn fields(&self) -> &[ShownField] {
-        &self.0.fields
-    }
-
-    /// The bytes that are shown, with their direction and offset.
-    pub fn bytes(&self) -> &[(Direction, ShownBytes)] {
-        &self.0.bytes
-    }
-
-    /// The true lengths of the directions, in bytes, where they are shown.
-    pub fn lengths(&self) -> &[(Direction, u64)] {
-        &self.0.lengths
-    }
-
-    /// The facts that are proven of hidden values.
-    pub fn claims(&self) -> &[ProvenClaim] {
-        &self.0.claims
-    }
-
-    /// The verified disclosure of another session, if a claim compares with it.
-    pub fn other(&self) -> Option<&VerifiedDisclosure> {
-        self.0.other.as_deref()
-    }
 }
 
 impl Disclosure {
@@ -239,102 +125,15 @@ impl Disclosure {
             if got <= limit { Ok(()) } else { Err(FormatError::TooLong { subject, limit, got }) }
         };
         limit("claims about texts", TEXT_CLAIMS_MAX, Claim::is_text)?;
-        limit("other sessions", 1, |claim| matches!(claim, Claim::Other(_)))
+        limit("other sessions", 1, |claim| matches!(claim, Claim::OtherSession(_)))
     }
 
     /// The disclosure of another session that this one brings.
-    pub fn other(&self) -> Option<&Disclosure> {
+    pub fn other_session(&self) -> Option<&Disclosure> {
         self.claims.iter().find_map(|claim| match claim {
-            Claim::Other(other) => Some(&**other),
+            Claim::OtherSession(other) => Some(&**other),
             _ => None,
         })
-    }
-
-    /// Checks signature, openings and proofs. Whether the key that signed is a notary's, its
-    /// evidence says, which is appraised elsewhere; so is the other session's, where there is one.
-    ///
-    /// # Errors
-    ///
-    /// [`VerifyError::Signature`] or [`VerifyError::Opening`] if the statement or an opening is not
-    /// what the notary signed; [`VerifyError::Subject`], [`VerifyError::Proof`] and
-    /// [`VerifyError::SameField`] if a claim does not hold; [`VerifyError::NoCircuits`] if a claim
-    /// is about a text and `texts` is `None`; [`VerifyError::Other`], [`VerifyError::SameSession`]
-    /// and [`VerifyError::OtherUnused`] for the other session; [`VerifyError::Empty`] if nothing is
-    /// shown or proven.
-    pub fn verify(
-        &self,
-        texts: Option<&dyn TextProofs>,
-    ) -> Result<VerifiedDisclosure, VerifyError> {
-        let verified = self.verify_alone(texts)?;
-        match verified.0.is_empty() {
-            true => Err(VerifyError::Empty),
-            false => Ok(verified),
-        }
-    }
-
-    fn verify_alone(
-        &self,
-        texts: Option<&dyn TextProofs>,
-    ) -> Result<VerifiedDisclosure, VerifyError> {
-        self.statement.verify(&self.signature)?;
-        let mut known = VerifiedContent {
-            statement: self.statement.clone(),
-            fields: Vec::new(),
-            bytes: Vec::new(),
-            lengths: Vec::new(),
-            claims: Vec::new(),
-            other: None,
-        };
-        let signed = [&self.statement.request, &self.statement.response];
-        for (place, direction) in DIRECTIONS.into_iter().enumerate() {
-            if let Some(opening) = &self.bytes[place] {
-                let shown = opening.check(direction, signed[place])?;
-                known.bytes.extend(shown.into_iter().map(|piece| (direction, piece)));
-            }
-            if let Some(opening) = &self.lengths[place] {
-                known.lengths.push((direction, opening.check(direction, signed[place])?));
-            }
-        }
-        if let Some(opening) = &self.fields {
-            opening.check(&self.statement.fields)?;
-            known.fields.extend(opening.fields.iter().filter_map(shown));
-        }
-        if let Some(other) = self.other() {
-            self.check_other(other)?;
-            let other = other.verify_alone(texts);
-            known.other =
-                Some(Box::new(other.map_err(|refused| VerifyError::Other(refused.into()))?));
-        }
-        let opened = Opened { disclosure: self, statement: self.statement.digest(), texts };
-        for (place, claim) in self.claims.iter().enumerate() {
-            known.claims.extend(opened.proven(place, claim)?);
-        }
-        Ok(VerifiedDisclosure(known))
-    }
-
-    /// A reader relies on two sessions being two, and on the second being there to be compared with:
-    /// whatever it holds besides was never asked for.
-    fn check_other(&self, other: &Disclosure) -> Result<(), VerifyError> {
-        let digest = self.statement.digest();
-        if digest == other.statement.digest() {
-            return Err(VerifyError::SameSession { digest: hexadecimal(&digest) });
-        }
-        let is_compared = |claim: &Claim| {
-            matches!(claim, Claim::Equal { other: OtherField::OtherSession(_), .. })
-        };
-        match self.claims.iter().any(is_compared) {
-            true => Ok(()),
-            false => Err(VerifyError::OtherUnused),
-        }
-    }
-}
-
-impl VerifiedContent {
-    fn is_empty(&self) -> bool {
-        self.fields.is_empty()
-            && self.bytes.is_empty()
-            && self.lengths.is_empty()
-            && self.claims.is_empty()
     }
 }
 
@@ -345,19 +144,169 @@ pub(crate) enum Nesting {
     Inner,
 }
 
-fn shown(field: &OpenedField) -> Option<ShownField> {
-    match &field.value {
-        OpenedValue::Hidden { .. } => None,
-        OpenedValue::Shown { value, .. } => {
-            Some(ShownField { path: field.path.clone(), kind: field.kind, value: value.clone() })
+/// The greatest length of one proof: 1 MiB.
+pub(crate) const PROOF_BYTES_MAX: usize = 1 << 20;
+
+/// The greatest length of a disclosure of another session within one, 1 MiB: a statement, evidence,
+/// and some fields that show their path only.
+pub(crate) const OTHER_BYTES_MAX: usize = 1 << 20;
+
+/// One thing that a disclosure proves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Claim {
+    /// A number or date of a field compares with constants.
+    Compare {
+        /// The index of the field among [`Disclosure::fields`], from 0.
+        field: u32,
+        /// The comparison operator and its constants, as committed integers.
+        comparison: Comparison,
+        /// A range proof of `confide-sigma`.
+        proof: Vec<u8>,
+    },
+    /// Some chunk of a direction, or two neighbouring ones, contain a text.
+    BytesContain {
+        /// The direction whose bytes contain the text.
+        direction: Direction,
+        /// The text that is contained: 1 to 64 bytes of UTF-8.
+        text: String,
+        /// A proof of `confide-circuits`.
+        proof: Vec<u8>,
+    },
+    /// A field's text contains a text.
+    FieldContains {
+        /// The index of the field among [`Disclosure::fields`], from 0.
+        field: u32,
+        /// The text that is contained: 1 to 64 bytes of UTF-8.
+        text: String,
+        /// A proof of `confide-circuits`.
+        proof: Vec<u8>,
+    },
+    /// SHA-256 of a field's text is a digest.
+    FieldSha256 {
+        /// The index of the field among [`Disclosure::fields`], from 0.
+        field: u32,
+        /// SHA-256 of the value of the field.
+        sha256: [u8; 32],
+        /// A proof of `confide-circuits`.
+        proof: Vec<u8>,
+    },
+    /// Another session's disclosure holds too. One at most, and none within it.
+    OtherSession(Box<Disclosure>),
+    /// Two fields hold one number, or one date.
+    Equal {
+        /// The index of the field among [`Disclosure::fields`], from 0.
+        field: u32,
+        /// The field that holds the same number or date.
+        other: OtherField,
+        /// An equality proof of `confide-sigma`.
+        proof: Vec<u8>,
+    },
+}
+
+/// The session and index of the field that an equality is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OtherField {
+    /// The index among the opened fields of this session, from 0.
+    ThisSession(u32),
+    /// The index among the opened fields of the other session, from 0.
+    OtherSession(u32),
+}
+
+impl Claim {
+    pub(crate) fn write(&self, writer: &mut Writer) {
+        match self {
+            Claim::Compare { field, comparison, proof } => {
+                writer.u8(1).u32(*field);
+                comparison.write(writer);
+                writer.long(proof);
+            }
+            Claim::BytesContain { direction, text, proof } => {
+                writer.u8(2).u8(direction.byte()).short(text.as_bytes()).long(proof);
+            }
+            Claim::FieldContains { field, text, proof } => {
+                writer.u8(3).u32(*field).short(text.as_bytes()).long(proof);
+            }
+            Claim::FieldSha256 { field, sha256, proof } => {
+                writer.u8(4).u32(*field).raw(sha256).long(proof);
+            }
+            Claim::OtherSession(disclosure) => {
+                writer.u8(5).long(&disclosure.encode());
+            }
+            Claim::Equal { field, other, proof } => {
+                let (session, other) = match other {
+                    OtherField::ThisSession(other) => (0, other),
+                    OtherField::OtherSession(other) => (1, other),
+                };
+                writer.u8(6).u32(*field).u8(session).u32(*other).long(proof);
+            }
         }
+    }
+
+    pub(crate) fn read(reader: &mut Reader<'_>, nested: Nesting) -> Result<Self, FormatError> {
+        match reader.u8("claim")? {
+            1 => Ok(Claim::Compare {
+                field: read_field(reader)?,
+                comparison: Comparison::read(reader)?,
+                proof: read_proof(reader)?,
+            }),
+            2 => Ok(Claim::BytesContain {
+                direction: read_direction(reader)?,
+                text: read_text(reader)?,
+                proof: read_proof(reader)?,
+            }),
+            3 => Ok(Claim::FieldContains {
+                field: read_field(reader)?,
+                text: read_text(reader)?,
+                proof: read_proof(reader)?,
+            }),
+            4 => Ok(Claim::FieldSha256 {
+                field: read_field(reader)?,
+                sha256: reader.array("digest of a claim")?,
+                proof: read_proof(reader)?,
+            }),
+            5 if nested == Nesting::Outer => {
+                let file = reader.long(OTHER_BYTES_MAX, "other session")?;
+                Ok(Claim::OtherSession(Box::new(Disclosure::decode_within(file)?)))
+            }
+            6 => Ok(Claim::Equal {
+                field: read_field(reader)?,
+                other: match reader.present("other session")? {
+                    false => OtherField::ThisSession(read_field(reader)?),
+                    true => OtherField::OtherSession(read_field(reader)?),
+                },
+                proof: read_proof(reader)?,
+            }),
+            other => Err(FormatError::Value { subject: "claim", got: other.into() }),
+        }
+    }
+
+    /// Whether its proof is a circuit's.
+    pub(crate) fn is_text(&self) -> bool {
+        use Claim::{BytesContain, FieldContains, FieldSha256};
+        matches!(self, BytesContain { .. } | FieldContains { .. } | FieldSha256 { .. })
     }
 }
 
-#[cfg(test)]
-#[path = "disclosure_tests.rs"]
-mod tests;
+fn read_field(reader: &mut Reader<'_>) -> Result<u32, FormatError> {
+    reader.u32("field of a claim")
+}
 
-#[cfg(test)]
-#[path = "claim_tests.rs"]
-mod claim_tests;
+fn read_text(reader: &mut Reader<'_>) -> Result<String, FormatError> {
+    let subject = "text of a claim";
+    match reader.text(TEXT_BYTES_MAX, subject)? {
+        "" => Err(FormatError::Text { subject }),
+        text => Ok(text.into()),
+    }
+}
+
+fn read_proof(reader: &mut Reader<'_>) -> Result<Vec<u8>, FormatError> {
+    Ok(reader.long(PROOF_BYTES_MAX, "proof")?.to_vec())
+}
+
+fn read_direction(reader: &mut Reader<'_>) -> Result<Direction, FormatError> {
+    match reader.u8("direction")? {
+        1 => Ok(Direction::Request),
+        2 => Ok(Direction::Response),
+        got => Err(FormatError::Value { subject: "direction", got: got.into() }),
+    }
+}

@@ -1,14 +1,20 @@
+//! Disclosures show what is named, and hide everything else.
+
 use super::*;
 use crate::{
     comparison::Comparison,
-    disclose::{DiscloseError, DiscloseOptions},
+    disclose_error::DiscloseError,
+    disclosure::{Claim, DISCLOSURE_MAGIC},
+    evidence::NotaryEvidence,
     message::{Message, StartLine},
     name::{Predicate, Selector},
+    proving::DiscloseOptions,
     seed::Seed,
     session::{NotarisedSession, Session, SessionFacts, notarise},
     signature::NotaryKey,
     statement::{HttpVersion, View},
     tls::TlsSession,
+    transcript::OpeningError,
 };
 
 const BODY: &str = concat!(
@@ -63,13 +69,13 @@ pub(super) fn prove(predicates: &[&str]) -> Vec<Predicate> {
     predicates.iter().map(|text| Predicate::parse(text).unwrap()).collect()
 }
 
-fn disclosed(names: &[&str], predicates: &[&str]) -> Disclosure {
+fn disclose_fields(names: &[&str], predicates: &[&str]) -> Disclosure {
     session(1).disclose(&show(names), &prove(predicates), DiscloseOptions::default()).unwrap()
 }
 
 #[test]
 fn what_is_named_is_shown_and_everything_else_is_hidden() {
-    let disclosure = disclosed(
+    let disclosure = disclose_fields(
         &["response./choices/0/message/content", "request./model", "response.status"],
         &["response./usage/total_tokens <= 4096", "response./at >= 2026-01-01T00:00:00Z"],
     );
@@ -93,7 +99,7 @@ fn what_is_named_is_shown_and_everything_else_is_hidden() {
 
 #[test]
 fn a_container_is_shown_with_all_that_is_in_it() {
-    let verified = disclosed(&["response./choices"], &[]).verify(None).unwrap();
+    let verified = disclose_fields(&["response./choices"], &[]).verify(None).unwrap();
     let mut paths: Vec<_> = verified.fields().iter().map(|field| field.path.as_str()).collect();
     paths.sort();
     let wanted = [
@@ -108,7 +114,7 @@ fn a_container_is_shown_with_all_that_is_in_it() {
 #[test]
 fn no_changed_byte_of_a_disclosure_says_anything_else() {
     let disclosure =
-        disclosed(&["response./model", "response.bytes:0-10"], &["response./balance <= 10"]);
+        disclose_fields(&["response./model", "response.bytes:0-10"], &["response./balance <= 10"]);
     let good = disclosure.verify(None).unwrap();
     let file = disclosure.encode();
     let evidence = 4 + disclosure.statement.encode().len() + 64 + DISCLOSURE_MAGIC.len();
@@ -128,12 +134,12 @@ fn no_changed_byte_of_a_disclosure_says_anything_else() {
 
 #[test]
 fn an_edited_answer_or_a_string_posing_as_a_field_is_refused() {
-    let good = disclosed(&["response./balance", "response./note"], &[]);
+    let good = disclose_fields(&["response./balance", "response./note"], &[]);
     let opening = good.fields.clone().unwrap();
     for (place, field) in opening.fields.iter().enumerate() {
         let mut edited = good.clone();
         let fields = &mut edited.fields.as_mut().unwrap().fields;
-        if let OpenedValue::Shown { value, .. } = &mut fields[place].value {
+        if let OpenedValue::Revealed { value, .. } = &mut fields[place].value {
             *value = b"100".to_vec();
         }
         assert_eq!(edited.verify(None).unwrap_err(), OpeningError::Root { what: "fields" }.into());
@@ -175,7 +181,7 @@ fn openings_and_proofs_of_one_session_are_worth_nothing_in_another() {
 
 #[test]
 fn a_proof_holds_for_its_field_and_constants_only() {
-    let good = disclosed(&[], &["response./balance <= 10", "response./created >= 1"]);
+    let good = disclose_fields(&[], &["response./balance <= 10", "response./created >= 1"]);
     good.verify(None).unwrap();
     let mut other = good.clone();
     let Claim::Compare { comparison, .. } = &mut other.claims[0] else { panic!() };

@@ -80,10 +80,7 @@ pub fn assemble(stream: &[u8]) -> Result<AssembledStream, EventsError> {
         if finished {
             return Err(EventsError::Unknown { event, what: "it comes after [DONE]" });
         }
-        match data == "[DONE]" {
-            true => finished = true,
-            false => answer.add(event, &data)?,
-        }
+        if data == "[DONE]" { finished = true } else { answer.add(event, &data)? }
     }
     Ok(AssembledStream { json: answer.finish(count)?, finished })
 }
@@ -322,11 +319,11 @@ fn place_of(object: &Json) -> Option<usize> {
 mod tests {
     use super::*;
 
-    fn assembled(stream: &str) -> Result<(Json, bool), EventsError> {
+    fn assemble_text(stream: &str) -> Result<(Json, bool), EventsError> {
         assemble(stream.as_bytes()).map(|it| (it.json, it.finished))
     }
 
-    fn same(json: &Json, wanted: &str) {
+    fn assert_same_fields(json: &Json, wanted: &str) {
         let fields = |json: &Json| {
             let mut fields = crate::message::fields_of("response", json).unwrap();
             fields.sort_by(|a, b| a.path.cmp(&b.path));
@@ -348,9 +345,9 @@ mod tests {
             "data: {\"id\":\"c1\",\"model\":\"m\",\"choices\":[],\"usage\":{\"total_tokens\":7}}\n\n",
             "data: [DONE]\n\n",
         );
-        let (json, finished) = assembled(stream).unwrap();
+        let (json, finished) = assemble_text(stream).unwrap();
         assert!(finished);
-        same(
+        assert_same_fields(
             &json,
             r#"{"id":"c1","model":"m","choices":[{"index":0,"finish_reason":"stop",
             "message":{"role":"assistant","content":"Hello"}}],"usage":{"total_tokens":7}}"#,
@@ -367,9 +364,9 @@ mod tests {
             r#""function":{"arguments":"{}"}}]}}]}"#,
             "\n\n",
         );
-        let (json, finished) = assembled(stream).unwrap();
+        let (json, finished) = assemble_text(stream).unwrap();
         assert!(!finished);
-        same(
+        assert_same_fields(
             &json,
             r#"{"choices":[{"index":0,"finish_reason":null,"text":"ab"},{"index":1,
             "finish_reason":null,"message":{"tool_calls":[{"id":"t","type":"function",
@@ -393,10 +390,10 @@ mod tests {
             // An event that was not sent to its end.
             "data: {\"choices\":[]}\n",
         ] {
-            let refused = assembled(stream).unwrap_err();
+            let refused = assemble_text(stream).unwrap_err();
             assert!(matches!(refused, EventsError::Unknown { .. }), "{stream}: {refused}");
         }
-        let twice = assembled("data: {\"choices\":[],\"choices\":[]}\n\n").unwrap_err();
+        let twice = assemble_text("data: {\"choices\":[],\"choices\":[]}\n\n").unwrap_err();
         assert!(matches!(
             twice,
             EventsError::Json { event: 0, source: JsonError::Duplicate { .. } }

@@ -91,7 +91,7 @@ impl<'a> CommittedFields<'a> {
         wanted.dedup_by_key(|(index, _)| *index);
         let places: Vec<u32> = wanted.iter().map(|(index, _)| self.places[*index]).collect();
         let siblings = if places.is_empty() { vec![] } else { self.tree.siblings(&places) };
-        let opened = wanted.into_iter().map(|(index, reveal)| self.opened(index, reveal));
+        let opened = wanted.into_iter().map(|(index, reveal)| self.open_field(index, reveal));
         FieldsOpening { fields: opened.collect(), siblings }
     }
 
@@ -106,7 +106,7 @@ impl<'a> CommittedFields<'a> {
         self.seed.salt(Purpose::FieldValue, index as u32)
     }
 
-    fn opened(&self, index: usize, reveal: Reveal) -> OpenedField {
+    fn open_field(&self, index: usize, reveal: Reveal) -> OpenedField {
         let Field { path, kind, value } = &self.fields[index];
         let salt = self.salt(index);
         OpenedField {
@@ -115,7 +115,7 @@ impl<'a> CommittedFields<'a> {
             kind: *kind,
             commitment: self.commitments[index],
             value: match reveal {
-                Reveal::Value => OpenedValue::Shown { salt, value: value.clone() },
+                Reveal::Value => OpenedValue::Revealed { salt, value: value.clone() },
                 Reveal::PathOnly => OpenedValue::Hidden { digest: value_digest(&salt, value) },
             },
         }
@@ -166,7 +166,7 @@ pub struct OpenedField {
 #[derive(Clone, PartialEq, Eq)]
 pub enum OpenedValue {
     /// The value is shown.
-    Shown {
+    Revealed {
         /// The salt of the value, 16 bytes.
         salt: [u8; SALT_BYTES],
         /// The canonical value.
@@ -183,7 +183,7 @@ impl OpenedValue {
     /// SHA-256(0x03 ‖ salt ‖ value).
     pub(crate) fn digest(&self) -> [u8; 32] {
         match self {
-            OpenedValue::Shown { salt, value } => value_digest(salt, value),
+            OpenedValue::Revealed { salt, value } => value_digest(salt, value),
             OpenedValue::Hidden { digest } => *digest,
         }
     }
@@ -235,7 +235,7 @@ impl FieldsOpening {
             };
             match &field.value {
                 OpenedValue::Hidden { digest } => writer.u8(0).raw(digest),
-                OpenedValue::Shown { salt, value } => writer.u8(1).raw(salt).long(value),
+                OpenedValue::Revealed { salt, value } => writer.u8(1).raw(salt).long(value),
             };
         }
         write_siblings(writer, &self.siblings);
@@ -266,7 +266,7 @@ fn read_field(reader: &mut Reader<'_>) -> Result<OpenedField, FormatError> {
             let salt = reader.array("salt of a value")?;
             let value = reader.long(VALUE_BYTES_MAX, "value of a field")?.to_vec();
             check_value(kind, &value)?;
-            OpenedValue::Shown { salt, value }
+            OpenedValue::Revealed { salt, value }
         }
     };
     Ok(OpenedField { place, path, kind, commitment, value })
@@ -331,9 +331,9 @@ mod tests {
         let good = committed.open(vec![(1, Reveal::Value), (2, Reveal::Value)]);
         let place = good.fields.iter().position(|field| field.path.ends_with("balance")).unwrap();
         let changes: [fn(&mut OpenedField); 6] = [
-            |f| f.value = OpenedValue::Shown { salt: [0; 16], value: b"5".to_vec() },
+            |f| f.value = OpenedValue::Revealed { salt: [0; 16], value: b"5".to_vec() },
             |f| {
-                if let OpenedValue::Shown { value, .. } = &mut f.value {
+                if let OpenedValue::Revealed { value, .. } = &mut f.value {
                     *value = b"100".to_vec();
                 }
             },

@@ -88,10 +88,7 @@ impl Json {
         reader.blank();
         let value = reader.value(0)?;
         reader.blank();
-        match reader.place == text.len() {
-            true => Ok(value),
-            false => Err(reader.wrong()),
-        }
+        if reader.place == text.len() { Ok(value) } else { Err(reader.wrong()) }
     }
 
     /// A member of an object.
@@ -263,9 +260,10 @@ impl Reader<'_> {
     }
 
     fn expect(&mut self, wanted: u8) -> Result<(), JsonError> {
-        match self.peek() == Some(wanted) {
-            true => self.place += 1,
-            false => return Err(self.wrong()),
+        if self.peek() == Some(wanted) {
+            self.place += 1
+        } else {
+            return Err(self.wrong());
         }
         Ok(())
     }

@@ -10,10 +10,11 @@
 #![deny(missing_docs, clippy::missing_errors_doc)]
 
 mod amount;
-mod claim;
+mod binding;
 mod codec;
 mod comparison;
 mod disclose;
+mod disclose_error;
 mod disclosure;
 mod events;
 mod evidence;
@@ -35,17 +36,18 @@ mod text;
 mod tls;
 mod transcript;
 mod tree;
+mod verification;
+mod verify_error;
 
 pub use amount::Amount;
-pub use claim::{Claim, OtherField};
 pub use codec::FormatError;
 pub use comparison::Comparison;
 /// What a proof's security rests on, as its back end says.
 pub use confide_sigma::Security;
-pub use disclose::{DiscloseError, DiscloseOptions};
+pub use disclose_error::DiscloseError;
 pub use disclosure::{
-    CLAIMS_MAX, DISCLOSURE_BYTES_MAX, DISCLOSURE_MAGIC, Disclosure, ShownField, TEXT_CLAIMS_MAX,
-    VerifiedDisclosure, VerifyError,
+    CLAIMS_MAX, Claim, DISCLOSURE_BYTES_MAX, DISCLOSURE_MAGIC, Disclosure, OtherField,
+    TEXT_CLAIMS_MAX,
 };
 pub use events::{AssembledStream, EVENTS_MAX, EventsError, assemble};
 pub use evidence::{
@@ -61,6 +63,7 @@ pub use moment::micros_of_rfc3339;
 pub use name::{NameError, Predicate, Selector};
 pub use number::{Number, NumberError, amount_of_number};
 pub use proven::{Fact, ProvenClaim};
+pub use proving::DiscloseOptions;
 pub use seed::{SALT_BYTES, SEED_BYTES, Seed};
 pub use session::{
     HOLDER_BYTES_MAX, HOLDER_MAGIC, HolderError, NotariseError, NotarisedSession, Session,
@@ -82,6 +85,8 @@ pub use transcript::{
     transcript_leaf,
 };
 pub use tree::{DEPTH_MAX, node};
+pub use verification::{ShownField, VerifiedDisclosure};
+pub use verify_error::VerifyError;
 
 /// Compiles and runs the example of README.md.
 #[cfg(doctest)]

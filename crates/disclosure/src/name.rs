@@ -109,16 +109,13 @@ impl Selector {
     ///
     /// [`NameError::Name`] if the text is not of these forms, or a range is empty or reversed.
     pub fn parse(text: &str) -> Result<Self, NameError> {
-        let wrong = || unnamed(text);
+        let wrong = || name_error(text);
         let (direction, part) = split(text).ok_or_else(wrong)?;
         match part.strip_prefix("bytes:") {
             Some(range) => {
                 let (start, end) = range.split_once('-').ok_or_else(wrong)?;
                 let (start, end) = (place(start).ok_or_else(wrong)?, place(end).ok_or_else(wrong)?);
-                match start < end {
-                    true => Ok(Selector::Bytes(direction, start..end)),
-                    false => Err(wrong()),
-                }
+                if start < end { Ok(Selector::Bytes(direction, start..end)) } else { Err(wrong()) }
             }
             None if part == "length" => Ok(Selector::Length(direction)),
             None if is_field(part) => Ok(Selector::Field(text.into())),
@@ -148,13 +145,15 @@ impl Predicate {
             .min();
         let (place, operator) = found.ok_or_else(|| NameError::Operator { text: text.into() })?;
         let (name, constant) = (text[..place].trim(), text[place + operator.len()..].trim());
-        let (direction, part) = split(name).ok_or_else(|| unnamed(name))?;
+        let (direction, part) = split(name).ok_or_else(|| name_error(name))?;
         if operator == " contains " && part == "bytes" {
-            return Ok(Predicate::BytesContain { direction, text: quoted(constant)? });
+            return Ok(Predicate::BytesContain { direction, text: parse_quoted(constant)? });
         }
         let path = field_name(name)?;
         let comparison = match operator {
-            " contains " => return Ok(Predicate::FieldContains { path, text: quoted(constant)? }),
+            " contains " => {
+                return Ok(Predicate::FieldContains { path, text: parse_quoted(constant)? });
+            }
             " <= " => Comparison::AtMost(amount(constant)?),
             " >= " => Comparison::AtLeast(amount(constant)?),
             " == " => match equal_name(constant) {
@@ -163,7 +162,7 @@ impl Predicate {
                 }
                 None => Comparison::Exactly(amount(constant)?),
             },
-            _ => between(constant)?,
+            _ => parse_between(constant)?,
         };
         Ok(Predicate::Compare { path, comparison })
     }
@@ -188,21 +187,21 @@ fn equal_name(text: &str) -> Option<(String, bool)> {
     field_name(name).ok().map(|name| (name, in_other_session))
 }
 
-fn between(constant: &str) -> Result<Comparison, NameError> {
+fn parse_between(constant: &str) -> Result<Comparison, NameError> {
     let wrong = || NameError::Constant { text: constant.into() };
     let (low, high) = constant.split_once(" and ").ok_or_else(wrong)?;
     let (low, high) = (amount(low.trim())?, amount(high.trim())?);
     if low <= high { Ok(Comparison::Between(low, high)) } else { Err(wrong()) }
 }
 
-fn unnamed(text: &str) -> NameError {
+fn name_error(text: &str) -> NameError {
     NameError::Name { text: text.into(), wanted: WANTED }
 }
 
 fn field_name(name: &str) -> Result<String, NameError> {
     match split(name) {
         Some((_, part)) if is_field(part) => Ok(name.into()),
-        _ => Err(unnamed(name)),
+        _ => Err(name_error(name)),
     }
 }
 
@@ -247,7 +246,7 @@ fn amount(text: &str) -> Result<u64, NameError> {
         .ok_or_else(|| NameError::Constant { text: text.into() })
 }
 
-fn quoted(text: &str) -> Result<String, NameError> {
+fn parse_quoted(text: &str) -> Result<String, NameError> {
     match crate::json::Json::parse(text.as_bytes()) {
         Ok(crate::json::Json::String(text)) if !text.is_empty() => Ok(text),
         _ => Err(NameError::Text { text: text.into() }),

@@ -98,10 +98,7 @@ impl Number {
         }
         let digits: String = self.digits.iter().map(|digit| char::from(*digit)).collect();
         let (length, exponent) = (digits.len() as i64, self.exponent);
-        let size = match exponent >= 0 {
-            true => length + exponent,
-            false => length.max(-exponent),
-        };
+        let size = if exponent >= 0 { length + exponent } else { length.max(-exponent) };
         let text = match (size <= PLAIN_DIGITS_MAX, exponent >= 0) {
             (false, _) => format!("{digits}e{exponent}"),
             (true, true) => digits + &"0".repeat(exponent as usize),

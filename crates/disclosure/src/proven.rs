@@ -3,13 +3,14 @@
 use confide_sigma::{Commitment, Range, Relation, Security, SigmaError, verify_equal};
 
 use crate::{
-    claim::{Bound, Claim, OtherField, bytes_context, equal_context, field_context, text_context},
+    binding::{Bound, bytes_context, equal_context, field_context, text_context},
     comparison::Comparison,
-    disclosure::{Disclosure, VerifyError},
+    disclosure::{Claim, Disclosure, OtherField},
     field::FieldKind,
     fields::OpenedField,
     text::{TextProofs, TextStatement, TreePlace},
     transcript::Direction,
+    verify_error::VerifyError,
 };
 
 /// Something proven of a value that is not shown, and what the proof rests on.
@@ -65,6 +66,12 @@ pub enum Fact {
     },
 }
 
+/// An opened field with what proofs about it are bound to.
+struct BoundField<'a> {
+    field: &'a OpenedField,
+    bound: Bound,
+}
+
 /// A disclosure whose openings hold, whose claims are to be checked.
 pub(crate) struct Opened<'a> {
     pub(crate) disclosure: &'a Disclosure,
@@ -74,7 +81,7 @@ pub(crate) struct Opened<'a> {
 
 impl Opened<'_> {
     /// What the claim at a place proves; `None` for one that brings another session.
-    pub(crate) fn proven(
+    pub(crate) fn verify_claim(
         &self,
         place: usize,
         claim: &Claim,
@@ -84,9 +91,9 @@ impl Opened<'_> {
         let subject = || VerifyError::Subject { claim: place };
         let texts = || self.texts.ok_or(VerifyError::NoCircuits { claim: place });
         let (fact, security) = match claim {
-            Claim::Other(_) => return Ok(None),
+            Claim::OtherSession(_) => return Ok(None),
             Claim::Compare { field, comparison, proof } => {
-                let (field, bound) = self.field(*field).ok_or_else(subject)?;
+                let BoundField { field, bound } = self.field(*field).ok_or_else(subject)?;
                 let commitment = field.commitment.as_ref().ok_or_else(subject)?;
                 comparison.verify(&field_context(&bound), commitment, proof).map_err(sigma)?;
                 let (path, kind) = (field.path.clone(), field.kind);
@@ -101,7 +108,7 @@ impl Opened<'_> {
                 (Fact::BytesContain { direction, text: text.clone() }, security)
             }
             Claim::FieldContains { field, text, proof } => {
-                let (field, bound) = self.text_field(*field).ok_or_else(subject)?;
+                let BoundField { field, bound } = self.text_field(*field).ok_or_else(subject)?;
                 let digest = &field.value.digest();
                 let statement = TextStatement::FieldContains { digest, text };
                 let context = text_context(&bound);
@@ -109,7 +116,7 @@ impl Opened<'_> {
                 (Fact::FieldContains { path: field.path.clone(), text: text.clone() }, security)
             }
             Claim::FieldSha256 { field, sha256, proof } => {
-                let (field, bound) = self.text_field(*field).ok_or_else(subject)?;
+                let BoundField { field, bound } = self.text_field(*field).ok_or_else(subject)?;
                 let digest = &field.value.digest();
                 let statement = TextStatement::FieldSha256 { digest, sha256 };
                 let context = text_context(&bound);
@@ -119,34 +126,35 @@ impl Opened<'_> {
             Claim::Equal { field, other, proof } => {
                 let one = self.field(*field).ok_or_else(subject)?;
                 let (other, in_other_session) = self.other_field(other).ok_or_else(subject)?;
-                if one.1 == other.1 {
+                if one.bound == other.bound {
                     return Err(VerifyError::SameField { claim: place });
                 }
-                let equal = equal(one, other, in_other_session, proof);
+                let equal = verify_equality(&one, &other, in_other_session, proof);
                 (equal.ok_or_else(subject)?.map_err(sigma)?, Relation::SECURITY)
             }
         };
         Ok(Some(ProvenClaim { fact, security }))
     }
 
-    fn field(&self, place: u32) -> Option<(&OpenedField, Bound)> {
+    fn field(&self, place: u32) -> Option<BoundField<'_>> {
         let field = self.disclosure.fields.as_ref()?.fields.get(place as usize)?;
-        Some((field, Bound { statement: self.statement, leaf: field.leaf() }))
+        let bound = Bound { statement: self.statement, leaf: field.leaf() };
+        Some(BoundField { field, bound })
     }
 
     /// A field that holds text.
-    fn text_field(&self, place: u32) -> Option<(&OpenedField, Bound)> {
-        self.field(place).filter(|(field, _)| field.kind == FieldKind::String)
+    fn text_field(&self, place: u32) -> Option<BoundField<'_>> {
+        self.field(place).filter(|bound| bound.field.kind == FieldKind::String)
     }
 
-    fn other_field(&self, other: &OtherField) -> Option<((&OpenedField, Bound), bool)> {
+    fn other_field(&self, other: &OtherField) -> Option<(BoundField<'_>, bool)> {
         match other {
             OtherField::ThisSession(place) => Some((self.field(*place)?, false)),
             OtherField::OtherSession(place) => {
-                let other = self.disclosure.other()?;
+                let other = self.disclosure.other_session()?;
                 let field = other.fields.as_ref()?.fields.get(*place as usize)?;
                 let bound = Bound { statement: other.statement.digest(), leaf: field.leaf() };
-                Some(((field, bound), true))
+                Some((BoundField { field, bound }, true))
             }
         }
     }
@@ -161,22 +169,23 @@ impl Opened<'_> {
     }
 }
 
-/// `None` where one of them has no number, or one is a number and the other a date.
-fn equal(
-    (one, one_bound): (&OpenedField, Bound),
-    (other, other_bound): (&OpenedField, Bound),
+/// The fact that two fields hold the same number or date; `None` where one of them has no number, or
+/// one is a number and the other a date.
+fn verify_equality(
+    one: &BoundField<'_>,
+    other: &BoundField<'_>,
     in_other_session: bool,
     proof: &[u8],
 ) -> Option<Result<Fact, SigmaError>> {
-    let commitments = one.commitment.as_ref().zip(other.commitment.as_ref())?;
-    if one.kind != other.kind {
+    let commitments = one.field.commitment.as_ref().zip(other.field.commitment.as_ref())?;
+    if one.field.kind != other.field.kind {
         return None;
     }
-    let checked = || {
-        let one = Commitment::from_bytes(commitments.0)?;
-        let other = Commitment::from_bytes(commitments.1)?;
-        verify_equal(&equal_context(&one_bound, &other_bound), &one, &other, proof)
+    let verify = || {
+        let first = Commitment::from_bytes(commitments.0)?;
+        let second = Commitment::from_bytes(commitments.1)?;
+        verify_equal(&equal_context(&one.bound, &other.bound), &first, &second, proof)
     };
-    let (path, other) = (one.path.clone(), other.path.clone());
-    Some(checked().map(|()| Fact::Equal { path, other, in_other_session }))
+    let (path, other) = (one.field.path.clone(), other.field.path.clone());
+    Some(verify().map(|()| Fact::Equal { path, other, in_other_session }))
 }

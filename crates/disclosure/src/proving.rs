@@ -4,17 +4,28 @@ use confide_sigma::{Blinding, Commitment, SigmaError, prove_equal};
 use sha2::{Digest, Sha256};
 
 use crate::{
-    claim::{Bound, Claim, OtherField, bytes_context, equal_context, field_context, text_context},
+    binding::{Bound, bytes_context, equal_context, field_context, text_context},
     comparison::Comparison,
-    disclose::{DiscloseError, DiscloseOptions, find},
-    disclosure::Disclosure,
+    disclose_error::DiscloseError,
+    disclosure::{Claim, Disclosure, OtherField},
     field::{Field, FieldKind, value_digest},
     fields::CommittedFields,
     name::Predicate,
     session::NotarisedSession,
-    text::{FIELD_TEXT_BYTES_MAX, LeafSecret, TextProofs, TextSecret, TextStatement, TreePlace},
+    text::{
+        FIELD_TEXT_BYTES_MAX, LeafSecret, TextProofs, TextSecret, TextStatement, TreePlace, find,
+    },
     transcript::{CHUNK_BYTES, CommittedDirection, Direction, OpenedLeaf},
 };
+
+/// Back ends and sessions that some predicates need.
+#[derive(Clone, Copy, Default)]
+pub struct DiscloseOptions<'a> {
+    /// The back end for predicates about texts; without it they are refused.
+    pub texts: Option<&'a dyn TextProofs>,
+    /// Another session of the same holder, for predicates that compare numbers of both.
+    pub other: Option<&'a NotarisedSession>,
+}
 
 /// Makes the claims of one disclosure, whose fields are opened already.
 pub(crate) struct Prover<'a> {
@@ -37,7 +48,7 @@ impl<'a> Prover<'a> {
         disclosure: &'a Disclosure,
         means: DiscloseOptions<'a>,
     ) -> Result<Self, DiscloseError> {
-        let other = match means.other.zip(disclosure.other()) {
+        let other = match means.other.zip(disclosure.other_session()) {
             Some((session, disclosure)) => Some(Side::new(session, disclosure)?),
             None => None,
         };
@@ -72,7 +83,7 @@ impl<'a> Prover<'a> {
             return Err(DiscloseError::Untrue { subject: path.into() });
         }
         let proof = comparison.prove(&field_context(&bound), amount, &blinding);
-        let proof = proof.map_err(|error| failed(path, error))?;
+        let proof = proof.map_err(|error| proof_error(path, error))?;
         Ok(Claim::Compare { field, comparison: *comparison, proof })
     }
 
@@ -92,7 +103,7 @@ impl<'a> Prover<'a> {
         let context = equal_context(&one.bound, &two.bound);
         let (first, second) = (one.commitment(), two.commitment());
         let proof = prove_equal(&context, (&first, &one.blinding), (&second, &two.blinding));
-        let proof = proof.map_err(|error| failed(path, error))?.to_vec();
+        let proof = proof.map_err(|error| proof_error(path, error))?.to_vec();
         let other = match in_other_session {
             true => OtherField::OtherSession(two.field),
             false => OtherField::ThisSession(two.field),
@@ -138,7 +149,7 @@ impl<'a> Prover<'a> {
     ) -> Result<(u32, Vec<u8>), DiscloseError> {
         let index = self.session.session.field(path)?;
         let no_text = || DiscloseError::NoText { path: path.into(), limit: FIELD_TEXT_BYTES_MAX };
-        let (field, bound) = self.session.opened(path).ok_or_else(no_text)?;
+        let (field, bound) = self.session.find_opened(path).ok_or_else(no_text)?;
         let Field { kind, value, .. } = &self.session.session.fields[index];
         if *kind != FieldKind::String || value.len() > FIELD_TEXT_BYTES_MAX {
             return Err(no_text());
@@ -213,12 +224,12 @@ impl<'a> Side<'a> {
         let index = self.session.field(path)?;
         let no_amount = || DiscloseError::NoAmount { path: path.into() };
         let (amount, blinding) = self.committed.amount(index).ok_or_else(no_amount)?;
-        let (field, bound) = self.opened(path).ok_or_else(no_amount)?;
+        let (field, bound) = self.find_opened(path).ok_or_else(no_amount)?;
         Ok(Amount { field, kind: self.session.fields[index].kind, bound, amount, blinding })
     }
 
     /// Place and leaf of a field among the opened ones.
-    fn opened(&self, path: &str) -> Option<(u32, Bound)> {
+    fn find_opened(&self, path: &str) -> Option<(u32, Bound)> {
         let fields = &self.disclosure.fields.as_ref()?.fields;
         let place = fields.iter().position(|field| field.path == path)?;
         let bound = Bound { statement: self.statement, leaf: fields[place].leaf() };
@@ -231,6 +242,6 @@ fn leaf_secret((leaf, siblings): &(OpenedLeaf, Vec<[u8; 32]>)) -> LeafSecret<'_>
     LeafSecret { index: *index, salt, chunk, siblings }
 }
 
-fn failed(subject: &str, error: SigmaError) -> DiscloseError {
+fn proof_error(subject: &str, error: SigmaError) -> DiscloseError {
     DiscloseError::Proof { subject: subject.into(), reason: error.to_string() }
 }

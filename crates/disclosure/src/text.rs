@@ -103,3 +103,8 @@ pub struct LeafSecret<'a> {
     /// The nodes beside its path, from below.
     pub siblings: &'a [[u8; 32]],
 }
+
+/// Where the wanted bytes first stand.
+pub(crate) fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
+    bytes.windows(wanted.len().max(1)).position(|window| window == wanted)
+}

@@ -333,7 +333,7 @@ impl TranscriptOpening {
         if self.leaves.windows(2).any(ended) {
             return Err(OpeningError::AfterEnd { what });
         }
-        Ok(joined(&self.leaves))
+        Ok(join_chunks(&self.leaves))
     }
 
     pub(crate) fn write(&self, writer: &mut Writer) {
@@ -416,7 +416,7 @@ fn chunk_of(bytes: &[u8], index: u32) -> &[u8] {
 }
 
 /// Neighbouring chunks as one piece.
-fn joined(leaves: &[OpenedLeaf]) -> Vec<ShownBytes> {
+fn join_chunks(leaves: &[OpenedLeaf]) -> Vec<ShownBytes> {
     let mut shown: Vec<ShownBytes> = Vec::new();
     for leaf in leaves {
         let start = u64::from(leaf.index) * CHUNK_BYTES as u64;

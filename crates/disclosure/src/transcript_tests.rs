@@ -1,3 +1,5 @@
+//! Openings of a transcript hold for what was committed to, and for nothing else.
+
 use super::*;
 
 fn bytes(length: usize) -> Vec<u8> {
@@ -8,7 +10,7 @@ fn seed() -> Seed {
     Seed::from_bytes([9; 32])
 }
 
-fn opened(committed: &CommittedDirection<'_>, range: Range<u64>) -> TranscriptOpening {
+fn open_range(committed: &CommittedDirection<'_>, range: Range<u64>) -> TranscriptOpening {
     committed.open(std::slice::from_ref(&range)).unwrap()
 }
 
@@ -77,7 +79,7 @@ fn one_hundred_bytes_of_64_kib_open_in_one_kib() {
     let (seed, bytes) = (seed(), bytes(64 << 10));
     let committed = CommittedDirection::new(&seed, Direction::Response, &bytes).unwrap();
     for start in [0, 64 * 511 + 60, 65_436] {
-        let opening = opened(&committed, start..start + 100);
+        let opening = open_range(&committed, start..start + 100);
         let mut writer = Writer::default();
         opening.write(&mut writer);
         let written = writer.finish();
@@ -94,11 +96,11 @@ fn leaves_of_another_direction_place_or_transcript_do_not_open() {
     let response = CommittedDirection::new(&seed, Direction::Response, &bytes).unwrap();
     let other_seed = Seed::from_bytes([10; 32]);
     let other = CommittedDirection::new(&other_seed, Direction::Request, &bytes).unwrap();
-    let good = opened(&request, 0..300);
+    let good = open_range(&request, 0..300);
     let signed = request.commitment();
     assert!(good.check(Direction::Request, &signed).is_ok());
     // The same bytes, the other way, and of another session.
-    for opening in [opened(&response, 0..300), opened(&other, 0..300)] {
+    for opening in [open_range(&response, 0..300), open_range(&other, 0..300)] {
         assert!(opening.check(Direction::Request, &signed).is_err());
     }
     assert!(good.check(Direction::Response, &signed).is_err());
@@ -136,7 +138,7 @@ fn lengths_and_depths_cannot_be_played_with() {
         let opened = other.open_length().check(Direction::Request, &signed);
         assert_eq!(opened, Err(OpeningError::Length { what: "request" }));
     }
-    let opening = opened(&whole, 0..64);
+    let opening = open_range(&whole, 0..64);
     for depth in [3, 5, 18] {
         let signed = Commitment { depth, ..signed };
         assert!(opening.check(Direction::Request, &signed).is_err());
@@ -159,7 +161,7 @@ fn an_inner_node_is_not_taken_for_a_chunk() {
     let mut salt = [0; 16];
     salt.copy_from_slice(&input[6..22]);
     let forged = OpenedLeaf { index: 0, salt, chunk: input[22..].to_vec() };
-    let mut siblings = opened(&committed, 0..128).siblings;
+    let mut siblings = open_range(&committed, 0..128).siblings;
     for keep in [siblings.len(), siblings.len() - 1] {
         siblings.truncate(keep);
         let opening =

@@ -11,7 +11,7 @@ const ANSWER: &str = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n\
     {\"model\": \"small-1\", \"usage\": {\"total_tokens\": 1234}, \"balance\": -5}";
 
 /// Root and depth of the statement that the program gives for this input.
-fn proved(input: &Value) -> (Vec<u8>, u64) {
+fn run_guest(input: &Value) -> (Vec<u8>, u64) {
     let input = input_from_json("transcript", input.to_string().as_bytes()).expect("an input");
     let statement = run("transcript", &input).expect("a guest").expect("a statement").to_json();
     let root = hex::decode(statement["root"].as_str().expect("text")).expect("hexadecimal");
@@ -43,7 +43,7 @@ fn a_text_in_either_direction_is_proved_under_the_signed_root() {
                 "depth": signed.depth, "direction": name, "text": text, "index": leaves[0].index,
                 "chunks": chunks, "nodes": nodes(&siblings),
             } });
-            assert_eq!(proved(&input), (signed.root.to_vec(), signed.depth.into()), "{text}");
+            assert_eq!(run_guest(&input), (signed.root.to_vec(), signed.depth.into()), "{text}");
         }
     }
 }
@@ -62,7 +62,7 @@ fn a_number_of_a_field_is_proved_under_the_signed_root() {
     for (index, least, greatest) in [(0, 0, 4096), (1, -5, -5)] {
         let opening = committed.open(vec![(index, Reveal::Value)]);
         let field = &opening.fields[0];
-        let OpenedValue::Shown { salt, value } = &field.value else { panic!("hidden") };
+        let OpenedValue::Revealed { salt, value } = &field.value else { panic!("hidden") };
         let signed = committed.root();
         let input = json!({ "number_between": {
             "depth": signed.depth, "path": field.path, "least": least, "greatest": greatest,
@@ -70,6 +70,6 @@ fn a_number_of_a_field_is_proved_under_the_signed_root() {
             "salt": hex::encode(salt), "commitment": field.commitment.map(hex::encode),
             "nodes": nodes(&opening.siblings),
         } });
-        assert_eq!(proved(&input), (signed.root.to_vec(), signed.depth.into()), "{index}");
+        assert_eq!(run_guest(&input), (signed.root.to_vec(), signed.depth.into()), "{index}");
     }
 }

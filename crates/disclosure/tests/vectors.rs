@@ -54,7 +54,7 @@ fn name(refused: &VerifyError) -> &'static str {
         VerifyError::SameField { .. } => "same_field",
         VerifyError::Empty => "empty",
         VerifyError::NoCircuits { .. } => "no_circuits",
-        VerifyError::Other(refused) => name(refused),
+        VerifyError::OtherSession(refused) => name(refused),
         VerifyError::Subject { .. } | VerifyError::Proof { .. } => "proof",
     }
 }
@@ -327,11 +327,11 @@ fn statement() -> Value {
     })
 }
 
-fn disclosed(session: &NotarisedSession, show: &[&str], prove: &[&str]) -> Disclosure {
-    disclosed_beside(session, None, show, prove)
+fn disclose(session: &NotarisedSession, show: &[&str], prove: &[&str]) -> Disclosure {
+    disclose_with_other(session, None, show, prove)
 }
 
-fn disclosed_beside(
+fn disclose_with_other(
     session: &NotarisedSession,
     other: Option<&NotarisedSession>,
     show: &[&str],
@@ -346,12 +346,12 @@ fn files() -> Value {
     let names = ["response./choices/0/message/content", "request./model"];
     let wishes = ["response./usage/total_tokens <= 4096", "response./at >= 2026-01-01T00:00:00Z"];
     let (one, two) = (session(1), session(2));
-    let content = disclosed(&one, &names, &[]);
+    let content = disclose(&one, &names, &[]);
     let all = ["response.", "response.bytes:0-70", "request.length"];
     let mut cases = vec![
         ("shows which model answered what", content.clone()),
-        ("proves a range and a date", disclosed(&one, &names, &wishes)),
-        ("shows the whole document, bytes and a length", disclosed(&one, &all, &[])),
+        ("proves a range and a date", disclose(&one, &names, &wishes)),
+        ("shows the whole document, bytes and a length", disclose(&one, &all, &[])),
     ];
     let changes: [(&str, Change); 7] = [
         ("another host", |it| it.statement.host = "api.example.org".into()),
@@ -372,13 +372,13 @@ fn files() -> Value {
         cases.push((name, changed));
     }
     let mut mixed = content.clone();
-    mixed.fields = disclosed(&two, &names, &[]).fields;
+    mixed.fields = disclose(&two, &names, &[]).fields;
     cases.push(("fields of another session", mixed));
-    let mut swapped = disclosed(&one, &["request.length", "response.length"], &[]);
+    let mut swapped = disclose(&one, &["request.length", "response.length"], &[]);
     swapped.lengths.swap(0, 1);
     cases.push(("lengths swapped", swapped));
-    let mut proofs = disclosed(&one, &[], &wishes);
-    let other = disclosed(&two, &[], &wishes).claims;
+    let mut proofs = disclose(&one, &[], &wishes);
+    let other = disclose(&two, &[], &wishes).claims;
     proofs.claims = other;
     cases.push(("proofs of another session", proofs));
     cases.extend(equal_cases(&one, &two));
@@ -394,12 +394,12 @@ fn files() -> Value {
 
 fn equal_cases(one: &NotarisedSession, two: &NotarisedSession) -> Vec<(&'static str, Disclosure)> {
     let wish = ["response./balance == other.response./balance"];
-    let equal = disclosed_beside(one, Some(two), &[], &wish);
+    let equal = disclose_with_other(one, Some(two), &[], &wish);
     let mut cases = vec![
         ("equal numbers of two sessions", equal.clone()),
         (
             "equal numbers of one session",
-            disclosed(one, &[], &["response./balance == response./limit"]),
+            disclose(one, &[], &["response./balance == response./limit"]),
         ),
     ];
     let changes: [(&str, Change); 5] = [
@@ -410,12 +410,12 @@ fn equal_cases(one: &NotarisedSession, two: &NotarisedSession) -> Vec<(&'static 
         }),
         ("another session that only shows", |it| it.claims.truncate(1)),
         ("another time of the other session", |it| {
-            let Some(Claim::Other(other)) = it.claims.first_mut() else { panic!() };
+            let Some(Claim::OtherSession(other)) = it.claims.first_mut() else { panic!() };
             other.statement.time += 1;
         }),
         ("a session within the other one", |it| {
             let within = it.claims[0].clone();
-            let Some(Claim::Other(other)) = it.claims.first_mut() else { panic!() };
+            let Some(Claim::OtherSession(other)) = it.claims.first_mut() else { panic!() };
             other.claims.push(within);
         }),
     ];
@@ -426,11 +426,11 @@ fn equal_cases(one: &NotarisedSession, two: &NotarisedSession) -> Vec<(&'static 
     }
     // With proofs that do not hold: it is refused before any is looked at.
     let mut itself = equal;
-    let mut paths = disclosed(one, &[], &["response./balance <= 10"]);
+    let mut paths = disclose(one, &[], &["response./balance <= 10"]);
     paths.claims.clear();
-    itself.claims[0] = Claim::Other(Box::new(paths));
+    itself.claims[0] = Claim::OtherSession(Box::new(paths));
     cases.push(("one session that poses as two", itself));
-    let mut itself = disclosed(one, &[], &["response./balance == response./limit"]);
+    let mut itself = disclose(one, &[], &["response./balance == response./limit"]);
     let Some(Claim::Equal { field, other, .. }) = itself.claims.last_mut() else { panic!() };
     *other = OtherField::ThisSession(*field);
     cases.push(("a field that is equal to itself", itself));
@@ -440,7 +440,7 @@ fn equal_cases(one: &NotarisedSession, two: &NotarisedSession) -> Vec<(&'static 
 /// With proofs that are none: a checker without circuits comes no further than to them.
 fn text_cases(session: &NotarisedSession) -> Vec<(&'static str, Disclosure)> {
     let proof = vec![7; 16];
-    let shown = disclosed(session, &["response./model", "response./balance"], &[]);
+    let shown = disclose(session, &["response./model", "response./balance"], &[]);
     let fields = &shown.fields.as_ref().unwrap().fields;
     let place = |kind| fields.iter().position(|field| field.kind == kind).unwrap() as u32;
     let (text, number) = (place(FieldKind::String), place(FieldKind::Number));

@@ -4,8 +4,8 @@
 use std::{error::Error, time::Instant};
 
 use confide_lora::{
-    Digits, Input, IntMatrix, Link, Matrix, Meter, OperationCosts, Pair, ProcessKey, Projection,
-    Protect, Rounding, Slot, Tile, Weights,
+    DigitScratch, Input, IntMatrix, Link, Matrix, Meter, OperationCosts, Pair, ProcessKey,
+    Projection, Protect, Rounding, Slot, Tile, Weights,
     direct::{self, DirectHolder, DirectHost},
     masked::{ApplyJob, BatchState, HolderBatch, HostInput, HostSequence, MaskRequest},
     quantise_vector,
@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 fn pair(rng: &mut Rng) -> Pair {
     let mut normal = || {
-        let sum: u64 = (0..12).map(|_| rng.below(1 << 20)).sum();
+        let sum: u64 = (0..12).map(|_| rng.next_below(1 << 20)).sum();
         (sum as f64 / (1 << 20) as f64 - 6.0) as f32 * 0.02
     };
     let mut matrix = |rows: usize, columns: usize| Matrix {
@@ -46,7 +46,7 @@ struct Masked {
 }
 
 fn online(pair: &Pair, rng: &mut Rng) -> Result<(), Box<dyn Error>> {
-    let set = ParameterSet::named("rlwe-4096-q100-flood40")?;
+    let set = ParameterSet::from_name("rlwe-4096-q100-flood40")?;
     println!("{set}");
     let context = Context::new(&set)?;
     let weights = Weights::new(0, &[(Projection::Query, pair)], Protect::A, &set)?;
@@ -63,7 +63,7 @@ fn online(pair: &Pair, rng: &mut Rng) -> Result<(), Box<dyn Error>> {
     let real: Vec<f32> = (0..COLUMNS).map(|at| (at as f32 * 0.37).sin()).collect();
     product(&weights.matrix);
     let (mut least, mut steps) = (f64::MAX, [f64::MAX; 6]);
-    let mut digits = Digits::default();
+    let mut digits = DigitScratch::default();
     let mut output = vec![0f32; COLUMNS];
     for _ in 0..4000 {
         let mut meter = Meter::default();
@@ -100,7 +100,7 @@ fn online(pair: &Pair, rng: &mut Rng) -> Result<(), Box<dyn Error>> {
 
 fn product(matrix: &IntMatrix) {
     let vector = vec![0x1_2345_6789u64; COLUMNS];
-    let mut digits = Digits::default();
+    let mut digits = DigitScratch::default();
     for count in [1, 8] {
         let vectors = vec![&vector[..]; count];
         let mut products = vec![0; RANK * count];
@@ -167,11 +167,11 @@ fn one_direct(
     dangerous: bool,
     rng: &mut Rng,
 ) -> Result<(), Box<dyn Error>> {
-    let (set, entry_max) = direct::parameters(&ParameterSet::dangerous_named(name)?)?;
+    let (set, entry_max) = direct::parameters(&ParameterSet::dangerous_from_name(name)?)?;
     let context = Context::new(&set)?;
     let rounding = Rounding { entry_max, noise_sigma: 0.0 };
     let pairs = [(Projection::Query, pair)];
-    let weights = Weights::rounded(0, &pairs, Protect::A, &set, rounding)?;
+    let weights = Weights::with_rounding(0, &pairs, Protect::A, &set, rounding)?;
     let key = SecretKey::generate(&context, rng);
     let public = key.public_key(rng);
     let job = direct::job(&context, &weights.terms);

@@ -1,3 +1,5 @@
+//! Budgets: how many answers about an adapter each client may have.
+
 use std::{
     collections::{HashMap, hash_map::Entry},
     sync::{Mutex, PoisonError},

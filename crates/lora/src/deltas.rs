@@ -1,3 +1,5 @@
+//! The traits with which an engine meets an adapter, whatever protects it.
+
 use std::collections::BTreeMap;
 
 use crate::{

@@ -1,24 +1,13 @@
-use std::fmt;
+//! A matrix that is added onto outputs, in 32-bit floating point.
 
+mod panels;
 #[cfg(target_arch = "x86_64")]
 mod simd;
 
-/// Outputs that are summed side by side.
-const PANEL: usize = 64;
+use std::fmt;
 
-/// A matrix of `width x rank` in 32-bit floating point that is added onto outputs: B, with the scale
-/// of the adapter and of the rows of A in it. Kept in panels of 64 outputs, column after column, so
-/// that a product reads it once from front to back.
-#[derive(Clone, PartialEq)]
-pub struct Factor {
-    width: usize,
-    rank: usize,
-    panels: Vec<Panel>,
-}
-
-#[derive(Clone, Copy, PartialEq)]
-#[repr(align(64))]
-struct Panel([f32; PANEL]);
+pub use panels::Factor;
+use panels::{PANEL, Panel, add_panels};
 
 impl Factor {
     /// From `entry(output, column)`.
@@ -66,26 +55,6 @@ impl Factor {
             return;
         }
         add_panels(self, vectors, outputs);
-    }
-}
-
-#[inline(always)]
-fn add_panels(factor: &Factor, vectors: &[f32], outputs: &mut [f32]) {
-    for (index, panels) in factor.panels.chunks_exact(factor.rank).enumerate() {
-        let first = index * PANEL;
-        let count = PANEL.min(factor.width - first);
-        let rows = vectors.chunks_exact(factor.rank).zip(outputs.chunks_exact_mut(factor.width));
-        for (vector, output) in rows {
-            let mut sums = [0f32; PANEL];
-            for (panel, value) in panels.iter().zip(vector) {
-                for (sum, entry) in sums.iter_mut().zip(&panel.0) {
-                    *sum += entry * value;
-                }
-            }
-            for (output, sum) in output[first..first + count].iter_mut().zip(sums) {
-                *output += sum;
-            }
-        }
     }
 }
 

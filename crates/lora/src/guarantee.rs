@@ -1,3 +1,5 @@
+//! What a scheme guarantees to whom, as one sentence.
+
 use std::fmt;
 
 /// Who is protected from whom, computed from what runs and never a constant of a mode.

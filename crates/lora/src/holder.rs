@@ -10,6 +10,7 @@ mod connect;
 mod connection;
 mod deltas;
 mod error;
+mod options;
 mod pool;
 mod preparer;
 mod remote;
@@ -17,4 +18,5 @@ mod session;
 
 pub use connect::{Connect, HostStream, NotAccepted, Stream, StreamFuture};
 pub use error::HolderError;
-pub use remote::{HolderOptions, Progress, RemoteAdapter};
+pub use options::HolderOptions;
+pub use remote::{Progress, RemoteAdapter};

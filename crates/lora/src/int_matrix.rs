@@ -1,8 +1,13 @@
-use std::fmt;
+//! Matrices of small signed integers and their exact products with vectors mod 2^k.
 
+mod lane;
 mod portable;
 #[cfg(target_arch = "x86_64")]
 mod simd;
+
+use std::fmt;
+
+use lane::{DIGIT_BITS, DIGITS, LANE, Lane};
 
 /// Greatest magnitude of an entry: signed 13 bits without the lowest value. With 12 bits rounding A
 /// alone costs 4 to 8 in ten thousand of a product with heavy-tailed activations, with 13 bits half
@@ -16,15 +21,6 @@ pub const ENTRIES_MAX: usize = 1 << 28;
 /// Most bits of a vector's entries: three digits of 11 bits.
 pub const VECTOR_BITS_MAX: u32 = DIGIT_BITS * DIGITS as u32;
 
-/// Entries in a lane: one register of 512 bits, or two of 256.
-const LANE: usize = 32;
-
-/// Bits of a digit of the vector.
-const DIGIT_BITS: u32 = 11;
-
-/// Digits of an entry of the vector.
-const DIGITS: usize = 3;
-
 /// A matrix of small signed integers, row after row, and its exact product with vectors mod 2^k.
 #[derive(Clone, PartialEq, Eq)]
 pub struct IntMatrix {
@@ -33,10 +29,6 @@ pub struct IntMatrix {
     lanes: usize,
     values: Vec<Lane>,
 }
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-#[repr(align(64))]
-struct Lane([i16; LANE]);
 
 /// Why no matrix was made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -74,7 +66,7 @@ pub enum IntMatrixError {
 
 /// Vectors cut into digits: kept between products, so that the online step allocates nothing.
 #[derive(Clone, Default)]
-pub struct Digits {
+pub struct DigitScratch {
     vectors: Vec<Vec<[Lane; DIGITS]>>,
 }
 
@@ -161,7 +153,7 @@ impl IntMatrix {
         &self,
         vectors: &[&[u64]],
         bits: u32,
-        scratch: &mut Digits,
+        scratch: &mut DigitScratch,
         products: &mut [u64],
     ) {
         self.products_by(Path::best(), vectors, bits, scratch, products);
@@ -172,7 +164,7 @@ impl IntMatrix {
         path: Path,
         vectors: &[&[u64]],
         bits: u32,
-        scratch: &mut Digits,
+        scratch: &mut DigitScratch,
         products: &mut [u64],
     ) {
         assert!(bits <= VECTOR_BITS_MAX, "vectors of {bits} bits");
@@ -207,7 +199,7 @@ impl fmt::Debug for IntMatrix {
     }
 }
 
-impl fmt::Debug for Digits {
+impl fmt::Debug for DigitScratch {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "Digits of {} vectors", self.vectors.len())
     }

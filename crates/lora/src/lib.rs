@@ -14,6 +14,7 @@ mod budget;
 mod deltas;
 pub mod direct;
 mod factor;
+mod final_hidden;
 mod guarantee;
 pub mod holder;
 pub mod host;
@@ -37,7 +38,9 @@ pub use budget::{Allowance, BudgetError, BudgetState, Budgets, SLOTS_MAX};
 pub use deltas::{Adapt, Deltas, Report};
 pub use factor::Factor;
 pub use guarantee::Guarantee;
-pub use int_matrix::{Digits, ENTRIES_MAX, ENTRY_MAX, IntMatrix, IntMatrixError, VECTOR_BITS_MAX};
+pub use int_matrix::{
+    DigitScratch, ENTRIES_MAX, ENTRY_MAX, IntMatrix, IntMatrixError, VECTOR_BITS_MAX,
+};
 pub use link::{Estimate, Job, Link, OperationCosts, Tile};
 pub use mask::{Epoch, ProcessKey, Slot};
 pub use meter::{Meter, Step};

@@ -1,3 +1,5 @@
+//! Times and operations of the steps of a scheme.
+
 use std::time::Instant;
 
 use crate::deltas::Report;

@@ -169,7 +169,8 @@ mod tests {
     fn adapter() -> Adapter {
         let mut modules = BTreeMap::new();
         for (seed, projection) in (0..).zip(Projection::ALL) {
-            let (input, output) = if projection == Projection::Down { (40, 24) } else { (24, 40) };
+            let (input, output) =
+                if projection == Projection::MlpDown { (40, 24) } else { (24, 40) };
             let pair =
                 Pair { a: matrix(3, input, seed), b: matrix(output, 3, 7 + seed), scale: 2.0 };
             modules.insert(Site { layer: 1, projection }, pair);

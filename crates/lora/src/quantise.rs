@@ -5,6 +5,7 @@ use crate::{
     int_matrix::{ENTRY_MAX, IntMatrix, IntMatrixError},
 };
 
+mod portable;
 #[cfg(target_arch = "x86_64")]
 mod simd;
 
@@ -75,7 +76,7 @@ pub(crate) fn quantise_rows(
     entry_max: i16,
     row_l1_max: u64,
 ) -> Result<Quantised, QuantiseError> {
-    let rows: Vec<Vec<f64>> = (0..real.rows).map(|row| widened(real.row(row))).collect();
+    let rows: Vec<Vec<f64>> = (0..real.rows).map(|row| to_f64(real.row(row))).collect();
     let entry_max = entry_max.min(ENTRY_MAX);
     let mut entries = Vec::with_capacity(real.values.len());
     let mut scales = Vec::with_capacity(real.rows);
@@ -125,7 +126,7 @@ pub fn norm_limit(matrix: &IntMatrix, bits: u32, headroom: u64) -> u64 {
 /// # Errors
 /// Where an entry is not finite, or the limit leaves a relative error above 2^-10.
 pub fn quantise_vector(real: &[f32], norm_limit: u64) -> Result<QuantisedVector, QuantiseError> {
-    let (square, greatest) = scanned(real);
+    let (square, greatest) = scan(real);
     if !square.is_finite() {
         let at = real.iter().position(|value| !value.is_finite()).unwrap_or_default();
         return Err(QuantiseError::NotFinite { at });
@@ -140,7 +141,7 @@ pub fn quantise_vector(real: &[f32], norm_limit: u64) -> Result<QuantisedVector,
     }
     let scale = (f64::from(greatest) / f64::from(VECTOR_MAX)).max(square.sqrt() / room);
     let mut values = vec![0; real.len()];
-    let norm_square = rounded(real, 1.0 / scale, &mut values);
+    let norm_square = round(real, 1.0 / scale, &mut values);
     if u128::from(norm_square) > u128::from(norm_limit).pow(2) {
         // The estimate in floating point has a margin of 1; this is what the promise rests on.
         return Err(QuantiseError::TooCoarse { norm_limit, error: f64::INFINITY });
@@ -197,70 +198,26 @@ fn scale_of(
     }
 }
 
-fn widened(row: &[f32]) -> Vec<f64> {
+fn to_f64(row: &[f32]) -> Vec<f64> {
     row.iter().map(|value| f64::from(*value)).collect()
 }
 
 /// Sum of squares and greatest magnitude.
-fn scanned(real: &[f32]) -> (f64, f32) {
+fn scan(real: &[f32]) -> (f64, f32) {
     #[cfg(target_arch = "x86_64")]
-    if let Some(found) = simd::scanned(real) {
+    if let Some(found) = simd::scan(real) {
         return found;
     }
-    scan(real)
+    portable::scan(real)
 }
 
 /// Rounds `real · factor` to the nearest integers and gives the sum of their squares.
-fn rounded(real: &[f32], factor: f64, values: &mut [i16]) -> u64 {
+fn round(real: &[f32], factor: f64, values: &mut [i16]) -> u64 {
     #[cfg(target_arch = "x86_64")]
-    if let Some(square) = simd::rounded(real, factor, values) {
+    if let Some(square) = simd::round(real, factor, values) {
         return square;
     }
-    round(real, factor, values)
-}
-
-/// In eight lanes that a compiler can put side by side; the same sums with any registers.
-#[inline(always)]
-fn scan(real: &[f32]) -> (f64, f32) {
-    const LANES: usize = 8;
-    let mut squares = [0f64; LANES];
-    let mut greatest = [0f32; LANES];
-    let (chunks, rest) = real.as_chunks::<LANES>();
-    for chunk in chunks {
-        for lane in 0..LANES {
-            let value = chunk[lane].abs();
-            squares[lane] += f64::from(value) * f64::from(value);
-            greatest[lane] = if value > greatest[lane] { value } else { greatest[lane] };
-        }
-    }
-    for (lane, value) in rest.iter().enumerate() {
-        squares[lane] += f64::from(*value) * f64::from(*value);
-        greatest[lane] = greatest[lane].max(value.abs());
-    }
-    (squares.iter().sum(), greatest.iter().fold(0.0, |all, lane| all.max(*lane)))
-}
-
-/// The products are within 16 bits, so adding 1.5 · 2^52 leaves the integer in the lowest bits: no
-/// call of a rounding function, which SSE2 lacks.
-#[inline(always)]
-fn round(real: &[f32], factor: f64, values: &mut [i16]) -> u64 {
-    const MAGIC: f64 = 6_755_399_441_055_744.0;
-    for (to, value) in values.iter_mut().zip(real) {
-        *to = (f64::from(*value) * factor + MAGIC).to_bits() as i16;
-    }
-    integer_square(values)
-}
-
-#[inline(always)]
-fn integer_square(values: &[i16]) -> u64 {
-    // Four squares of 15 bits stay below 2^32.
-    let quad = |quad: &[i16; 4]| -> u64 {
-        let square = |value: i16| (i32::from(value) * i32::from(value)) as u32;
-        u64::from(square(quad[0]) + square(quad[1]) + square(quad[2]) + square(quad[3]))
-    };
-    let (quads, rest) = values.as_chunks::<4>();
-    let rest = rest.iter().map(|value| (i32::from(*value) * i32::from(*value)) as u64);
-    quads.iter().map(quad).sum::<u64>() + rest.sum::<u64>()
+    portable::round(real, factor, values)
 }
 
 fn rounding_error(real: &[f32], values: &[i16], scale: f64, square: f64) -> f64 {
@@ -274,7 +231,7 @@ mod tests {
     use confide_rlwe::Rng;
 
     use super::*;
-    use crate::int_matrix::{Digits, low_mask};
+    use crate::int_matrix::{DigitScratch, low_mask};
 
     const ROW_L1_MAX: u64 = 3_190_000;
 
@@ -342,10 +299,13 @@ mod tests {
             let words: Vec<u64> =
                 x.values.iter().map(|v| i64::from(*v) as u64 & low_mask(bits)).collect();
             let mut wrapped = [0];
-            a.products(&[&words], bits, &mut Digits::default(), &mut wrapped);
+            a.products(&[&words], bits, &mut DigitScratch::default(), &mut wrapped);
             assert_eq!(wrapped[0], product as u64 & low_mask(bits));
             let x = quantise_vector(&heavy_tailed(&mut rng, 1536), limit);
-            assert!(x.is_err() || integer_square(&x.expect("is a vector").values) <= limit.pow(2));
+            assert!(
+                x.is_err()
+                    || portable::integer_square(&x.expect("is a vector").values) <= limit.pow(2)
+            );
         }
     }
 
@@ -400,9 +360,9 @@ mod tests {
         for length in [1, 7, 8, 33, 1536] {
             let real = heavy_tailed(&mut rng, length.max(8));
             let real = &real[..length];
-            assert_eq!(scanned(real), scan(real));
+            assert_eq!(scan(real), portable::scan(real));
             let (mut fast, mut slow) = (vec![0; length], vec![0; length]);
-            let squares = (rounded(real, 100.0, &mut fast), round(real, 100.0, &mut slow));
+            let squares = (round(real, 100.0, &mut fast), portable::round(real, 100.0, &mut slow));
             assert_eq!((squares.0, fast), (squares.1, slow.clone()));
             let sum = slow.iter().map(|v| i64::from(*v).pow(2) as u64).sum::<u64>();
             assert_eq!(squares.0, sum);

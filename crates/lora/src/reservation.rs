@@ -85,7 +85,7 @@ impl Drop for Claim {
 mod tests {
     use super::*;
 
-    fn refused(error: AdaptError) -> (u64, u64) {
+    fn refusal_counts(error: AdaptError) -> (u64, u64) {
         match error {
             AdaptError::BudgetTooSmall { wanted, left } => (wanted, left),
             other => panic!("{other:?}"),
@@ -96,7 +96,7 @@ mod tests {
     fn a_request_that_does_not_fit_takes_nothing_and_a_smaller_one_still_fits() {
         let reservations = Arc::new(Reservations::default());
         let error = reservations.reserve(Some(31), 23, Some(24)).expect_err("46 answers");
-        assert_eq!(refused(error), (46, 31));
+        assert_eq!(refusal_counts(error), (46, 31));
         let fits = reservations.reserve(Some(31), 6, Some(6)).expect("11 answers");
         assert_eq!(fits.completion_max(), Some(6));
     }
@@ -107,14 +107,14 @@ mod tests {
         let first = reservations.reserve(Some(100), 50, Some(11)).expect("60 answers");
         // The first one has used 30 of its own meanwhile.
         let error = reservations.reserve(Some(70), 50, Some(1)).expect_err("50 of 40");
-        assert_eq!(refused(error), (50, 40));
+        assert_eq!(refusal_counts(error), (50, 40));
         let second = reservations.reserve(Some(70), 40, Some(1)).expect("40 of 40");
         drop((first, second));
         let open_ended = reservations.reserve(Some(40), 10, None).expect("the prompt fits");
         assert_eq!(open_ended.completion_max(), Some(31));
         drop(open_ended);
         let error = reservations.reserve(Some(40), 41, None).expect_err("the prompt does not");
-        assert_eq!(refused(error), (41, 40));
+        assert_eq!(refusal_counts(error), (41, 40));
         assert_eq!(reservations.reserve(None, 1, None).expect("no budget").completion_max(), None);
     }
 }

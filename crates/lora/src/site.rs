@@ -1,3 +1,5 @@
+//! Projections of a model, the inputs that they read, and their names.
+
 use std::{fmt, str::FromStr};
 
 /// A matrix of the base model that an adapter can change.
@@ -12,11 +14,11 @@ pub enum Projection {
     /// `self_attn.o_proj`.
     Output,
     /// `mlp.gate_proj`.
-    Gate,
+    MlpGate,
     /// `mlp.up_proj`.
-    Up,
+    MlpUp,
     /// `mlp.down_proj`.
-    Down,
+    MlpDown,
     /// None of the model's matrices: a delta on the last hidden state, after the last norm. This is
     /// what report 003 calls a LoRA; it is here to be compared with.
     FinalHidden,
@@ -63,9 +65,9 @@ impl Projection {
         Projection::Key,
         Projection::Value,
         Projection::Output,
-        Projection::Gate,
-        Projection::Up,
-        Projection::Down,
+        Projection::MlpGate,
+        Projection::MlpUp,
+        Projection::MlpDown,
     ];
 
     /// The name that PEFT and Hugging Face use.
@@ -75,9 +77,9 @@ impl Projection {
             Projection::Key => "k_proj",
             Projection::Value => "v_proj",
             Projection::Output => "o_proj",
-            Projection::Gate => "gate_proj",
-            Projection::Up => "up_proj",
-            Projection::Down => "down_proj",
+            Projection::MlpGate => "gate_proj",
+            Projection::MlpUp => "up_proj",
+            Projection::MlpDown => "down_proj",
             Projection::FinalHidden => "final-hidden",
         }
     }
@@ -87,8 +89,8 @@ impl Projection {
         match self {
             Projection::Query | Projection::Key | Projection::Value => Input::Attention,
             Projection::Output => Input::AttentionOutput,
-            Projection::Gate | Projection::Up => Input::FeedForward,
-            Projection::Down => Input::FeedForwardInner,
+            Projection::MlpGate | Projection::MlpUp => Input::FeedForward,
+            Projection::MlpDown => Input::FeedForwardInner,
             Projection::FinalHidden => Input::FinalHidden,
         }
     }

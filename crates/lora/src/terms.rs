@@ -144,7 +144,7 @@ impl Weights {
         set: &ParameterSet,
     ) -> Result<Self, TermsError> {
         let rounding = Rounding { entry_max: ENTRY_MAX, noise_sigma: 0.0 };
-        Self::rounded(layer, pairs, protect, set, rounding)
+        Self::with_rounding(layer, pairs, protect, set, rounding)
     }
 
     /// As [`Weights::new`] with entries and noise of one's own; for the direct scheme with what
@@ -152,7 +152,7 @@ impl Weights {
     ///
     /// # Errors
     /// As there, and where `noise_sigma` is not from 0 to 2^30.
-    pub fn rounded(
+    pub fn with_rounding(
         layer: u32,
         pairs: &[(Projection, &Pair)],
         protect: Protect,
@@ -232,7 +232,7 @@ impl Terms {
         outputs: &mut [f32],
     ) {
         let real = products.zip(scales).flat_map(|(product, scale)| {
-            product.iter().map(move |word| (centred(*word, self.bits) as f64 * scale) as f32)
+            product.iter().map(move |word| (sign_extend(*word, self.bits) as f64 * scale) as f32)
         });
         match &part.effect {
             Effect::Factor(factor) => factor.add(&real.collect::<Vec<f32>>(), outputs),
@@ -247,7 +247,7 @@ impl Terms {
 }
 
 /// A word mod 2^bits as the integer of least magnitude.
-pub(crate) fn centred(word: u64, bits: u32) -> i64 {
+pub(crate) fn sign_extend(word: u64, bits: u32) -> i64 {
     ((word << (64 - bits)) as i64) >> (64 - bits)
 }
 
@@ -299,13 +299,13 @@ fn quantised_ba(
     entry_max: i16,
     row_l1_max: u64,
 ) -> Result<(IntMatrix, Effect), TermsError> {
-    let merged = merged(&pair.a, &pair.b, pair.scale);
+    let merged = scaled_product(&pair.a, &pair.b, pair.scale);
     let whole = quantise_whole(pair.b.rows, pair.a.columns, &merged, entry_max, row_l1_max)?;
     Ok((whole.matrix, Effect::Scale(whole.scales[0])))
 }
 
 /// `scale · B · A`, row after row.
-fn merged(a: &Matrix, b: &Matrix, scale: f64) -> Vec<f64> {
+fn scaled_product(a: &Matrix, b: &Matrix, scale: f64) -> Vec<f64> {
     let mut all = vec![0.0; b.rows * a.columns];
     for (output, sums) in all.chunks_exact_mut(a.columns).enumerate() {
         for (row, factor) in b.row(output).iter().enumerate() {
@@ -344,7 +344,7 @@ mod tests {
     }
 
     fn set() -> ParameterSet {
-        ParameterSet::named("rlwe-4096-q100-flood40").expect("is a set")
+        ParameterSet::from_name("rlwe-4096-q100-flood40").expect("is a set")
     }
 
     #[test]
@@ -359,14 +359,14 @@ mod tests {
             let mask = crate::int_matrix::low_mask(terms.bits);
             let words: Vec<u64> = x_int.values.iter().map(|v| *v as i64 as u64 & mask).collect();
             let mut products = vec![0; terms.rows()];
-            let mut digits = crate::Digits::default();
+            let mut digits = crate::DigitScratch::default();
             weights.matrix.products(&[&words], terms.bits, &mut digits, &mut products);
             for (projection, pair) in &pairs {
                 let mut outputs = vec![1.0; pair.b.rows];
                 assert!(terms.add(*projection, &products, &[x_int.scale], &mut outputs));
                 let (mut error, mut size) = (0.0, 0.0);
                 for (row, output) in
-                    merged(&pair.a, &pair.b, pair.scale).chunks_exact(96).zip(&outputs)
+                    scaled_product(&pair.a, &pair.b, pair.scale).chunks_exact(96).zip(&outputs)
                 {
                     let wanted: f64 = row.iter().zip(&x).map(|(w, x)| w * f64::from(*x)).sum();
                     error += (f64::from(*output) - 1.0 - wanted).powi(2);
@@ -383,7 +383,7 @@ mod tests {
         let (one, other) = (pair(2, 8, 8), pair(2, 9, 8));
         let new = |pairs: &[(Projection, &Pair)], sigma| {
             let rounding = Rounding { entry_max: ENTRY_MAX, noise_sigma: sigma };
-            let weights = Weights::rounded(0, pairs, Protect::A, &set(), rounding);
+            let weights = Weights::with_rounding(0, pairs, Protect::A, &set(), rounding);
             weights.map(|weights| weights.terms)
         };
         assert_eq!(new(&[], 0.0), Err(TermsError::Parts(0)));
@@ -398,8 +398,8 @@ mod tests {
 
     #[test]
     fn centring_takes_the_nearest_to_zero() {
-        assert_eq!(centred((1 << 33) - 1, 33), -1);
-        assert_eq!(centred(1 << 32, 33), -(1 << 32));
-        assert_eq!(centred((1 << 32) - 1, 33), (1 << 32) - 1);
+        assert_eq!(sign_extend((1 << 33) - 1, 33), -1);
+        assert_eq!(sign_extend(1 << 32, 33), -(1 << 32));
+        assert_eq!(sign_extend((1 << 32) - 1, 33), (1 << 32) - 1);
     }
 }

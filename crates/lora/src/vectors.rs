@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::{
     adapter::{Matrix, Pair},
-    int_matrix::{Digits, IntMatrix},
+    int_matrix::{DigitScratch, IntMatrix},
     mask::{MaskStream, ProcessKey, Slot},
     protocol::{
         Apply, Attach, FrameBuffer, FrameKind, GroupTerms, Hello, Prepare, Products, Refusal,
@@ -52,7 +52,7 @@ fn bits(values: &[f32]) -> Vec<u32> {
     values.iter().map(|value| value.to_bits()).collect()
 }
 
-fn quantised(real: &[f32], norm_limit: u64) -> Value {
+fn quantised_json(real: &[f32], norm_limit: u64) -> Value {
     let real_bits = bits(real);
     match quantise_vector(real, norm_limit) {
         Ok(vector) => json!({
@@ -79,7 +79,7 @@ fn vectors_of_quantised_vectors_are_those_in_the_folder() {
             let factor = |at: usize| if at % 29 == 5 { tail } else { 1.0 };
             let real: Vec<f32> =
                 (0..columns).map(|at| (normal(&mut rng) * factor(at)) as f32).collect();
-            cases.push(quantised(&real, limit));
+            cases.push(quantised_json(&real, limit));
         }
     }
     let ramp: Vec<f32> = (0..300).map(|at| at as f32).collect();
@@ -93,14 +93,14 @@ fn vectors_of_quantised_vectors_are_those_in_the_folder() {
         (&[1.0][..], 0),
         (&[0.5, 1.5, 2.5, -0.5, 32767.0][..], 1 << 40),
     ] {
-        cases.push(quantised(real, limit));
+        cases.push(quantised_json(real, limit));
     }
     check("quantise", &json!({ "cases": cases }));
 }
 
 #[test]
 fn vectors_of_weights_and_products_are_those_in_the_folder() {
-    let set = ParameterSet::named("rlwe-4096-q100-flood40").expect("a set");
+    let set = ParameterSet::from_name("rlwe-4096-q100-flood40").expect("a set");
     let mut rng = Rng::from_seed([82; 32]);
     let pair = |rng: &mut Rng, rank, columns, outputs| Pair {
         a: matrix(rng, rank, columns),
@@ -123,7 +123,7 @@ fn vectors_of_weights_and_products_are_those_in_the_folder() {
         x.iter_mut().for_each(|word| *word = rng.next_u64() >> (64 - weights.terms.bits));
         let vectors: Vec<&[u64]> = x.chunks_exact(41).collect();
         let mut products = vec![0; 2 * rows];
-        weights.matrix.products(&vectors, weights.terms.bits, &mut Digits::default(), &mut products);
+        weights.matrix.products(&vectors, weights.terms.bits, &mut DigitScratch::default(), &mut products);
         json!({
             "protect": protect.name(), "entries": entries, "terms": hex(&encode_terms(&weights.terms)),
             "vectors": x, "products": products,
@@ -133,7 +133,7 @@ fn vectors_of_weights_and_products_are_those_in_the_folder() {
     let entries: Vec<i16> = (0..3 * 700).map(|at| if at % 3 == 0 { -4095 } else { 4095 }).collect();
     let extreme = IntMatrix::new(3, 700, &entries).expect("fits");
     let mut products = vec![0; 3];
-    extreme.products(&[&[(1 << 33) - 1; 700]], 33, &mut Digits::default(), &mut products);
+    extreme.products(&[&[(1 << 33) - 1; 700]], 33, &mut DigitScratch::default(), &mut products);
     check("extremes", &json!({ "rows": 3, "columns": 700, "bits": 33, "products": products }));
 }
 

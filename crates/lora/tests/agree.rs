@@ -1,8 +1,8 @@
 //! Both schemes beside the plain reference in 64-bit floating point, on activations with outliers.
 
 use confide_lora::{
-    Digits, Input, Link, Matrix, Meter, OperationCosts, Pair, ProcessKey, Projection, Protect,
-    Rounding, Slot, Terms, Weights,
+    DigitScratch, Input, Link, Matrix, Meter, OperationCosts, Pair, ProcessKey, Projection,
+    Protect, Rounding, Slot, Terms, Weights,
     direct::{self, DirectHolder, DirectHost},
     masked::{ApplyJob, BatchState, HostInput, MaskRequest},
     plain, quantise_vector,
@@ -15,8 +15,8 @@ const ERROR_AIM: f64 = 5e-4;
 
 #[test]
 fn masked_deltas_are_those_of_the_plain_reference() {
-    let real = ParameterSet::named("rlwe-4096-q100-flood40").expect("a set");
-    let toy = ParameterSet::dangerous_named("toy-256-q100-flood40").expect("a set");
+    let real = ParameterSet::from_name("rlwe-4096-q100-flood40").expect("a set");
+    let toy = ParameterSet::dangerous_from_name("toy-256-q100-flood40").expect("a set");
     let cases = [
         (real, 1536, 32, 256, Protect::A),
         (toy.clone(), 1536, 16, 1536, Protect::A),
@@ -30,7 +30,7 @@ fn masked_deltas_are_those_of_the_plain_reference() {
         let pairs = [(Projection::Query, &first), (Projection::Value, &second)];
         let weights = Weights::new(0, &pairs, protect, &set).expect("fits");
         let x = activations(columns, &mut rng);
-        let (products, scale) = masked(&set, &weights, &x, &mut rng);
+        let (products, scale) = run_masked(&set, &weights, &x, &mut rng);
         for (projection, pair) in pairs {
             let error = error(&weights.terms, projection, pair, &products, scale, &x);
             assert!(error < ERROR_MAX, "{projection} {protect:?}: {error:.2e}");
@@ -46,13 +46,13 @@ fn direct_deltas_are_those_of_the_plain_reference() {
     // Rounded to 12 bits, and to 8 where one prime has room for no more.
     let sets = [("rlwe-4096-q100-flood40", 1e-3), ("rlwe-2048-q50", 2e-2)];
     for (name, error_max) in sets {
-        let set = ParameterSet::dangerous_named(name).expect("a set");
+        let set = ParameterSet::dangerous_from_name(name).expect("a set");
         let (set, entry_max) = direct::parameters(&set).expect("room");
         let mut rng = Rng::from_seed([14; 32]);
         let pair = pair(1536, 32, 256, &mut rng);
         let rounding = Rounding { entry_max, noise_sigma: 0.0 };
         let pairs = [(Projection::Query, &pair)];
-        let weights = Weights::rounded(0, &pairs, Protect::A, &set, rounding).expect("fits");
+        let weights = Weights::with_rounding(0, &pairs, Protect::A, &set, rounding).expect("fits");
         let x = activations(1536, &mut rng);
         let (products, scale) = direct(&set, &weights, &x, &mut rng);
         let error = error(&weights.terms, Projection::Query, &pair, &products, scale, &x);
@@ -61,7 +61,7 @@ fn direct_deltas_are_those_of_the_plain_reference() {
 }
 
 fn normal(rng: &mut Rng) -> f64 {
-    (0..12).map(|_| rng.below(1 << 30) as f64 / f64::from(1 << 30)).sum::<f64>() - 6.0
+    (0..12).map(|_| rng.next_below(1 << 30) as f64 / f64::from(1 << 30)).sum::<f64>() - 6.0
 }
 
 fn pair(columns: usize, rank: usize, width: usize, rng: &mut Rng) -> Pair {
@@ -96,7 +96,7 @@ fn error(
     (off / square(&mut wanted.iter().copied())).sqrt()
 }
 
-fn masked(set: &ParameterSet, weights: &Weights, x: &[f32], rng: &mut Rng) -> (Vec<u64>, f64) {
+fn run_masked(set: &ParameterSet, weights: &Weights, x: &[f32], rng: &mut Rng) -> (Vec<u64>, f64) {
     let context = Context::new(set).expect("a set");
     let input = HostInput::new(&context, weights).expect("fits");
     let key = SecretKey::generate(&context, rng);
@@ -127,7 +127,7 @@ fn masked(set: &ParameterSet, weights: &Weights, x: &[f32], rng: &mut Rng) -> (V
     let masked = batch.mask(&quantised.values, meter).expect("left");
     let (counter, vectors) = (masked.counter, &masked.vectors[..]);
     let job = ApplyJob { sequence: &mut sequence, epoch, counter, vectors };
-    let answer = input.apply(&mut [job], &mut Digits::default(), rng, meter).remove(0);
+    let answer = input.apply(&mut [job], &mut DigitScratch::default(), rng, meter).remove(0);
     let products = batch.unmask(counter, &answer.expect("fresh"), meter).expect("asked");
     (products, quantised.scale)
 }

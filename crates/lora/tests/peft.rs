@@ -250,7 +250,7 @@ fn base_weights_are_found_in_a_folder_of_several_files() {
 fn what_is_saved_is_read_again() {
     for (name, sites, ranks) in [
         ("every-layer", vec![(0, Projection::Query), (1, Projection::Query)], [3, 3]),
-        ("some-layers", vec![(1, Projection::Query), (2, Projection::Down)], [2, 7]),
+        ("some-layers", vec![(1, Projection::Query), (2, Projection::MlpDown)], [2, 7]),
     ] {
         let dir = Scratch::new(name);
         let modules = sites.into_iter().zip(ranks).map(|((layer, projection), rank)| {

@@ -82,8 +82,8 @@ impl Config {
             Projection::Query => (self.layers, hidden, q),
             Projection::Key | Projection::Value => (self.layers, hidden, kv),
             Projection::Output => (self.layers, q, hidden),
-            Projection::Gate | Projection::Up => (self.layers, hidden, ffn),
-            Projection::Down => (self.layers, ffn, hidden),
+            Projection::MlpGate | Projection::MlpUp => (self.layers, hidden, ffn),
+            Projection::MlpDown => (self.layers, ffn, hidden),
             Projection::FinalHidden => (1, hidden, hidden),
         };
         ((site.layer as usize) < layers).then_some(Width { input, output })

@@ -274,7 +274,7 @@ mod tests {
         let mut weights = specimen::weights(config);
         for (Site { layer, projection }, pair) in &adapter.modules {
             let part = match projection {
-                Projection::Gate | Projection::Up | Projection::Down => "mlp",
+                Projection::MlpGate | Projection::MlpUp | Projection::MlpDown => "mlp",
                 _ => "self_attn",
             };
             let name = format!("model.layers.{layer}.{part}.{projection}.weight");

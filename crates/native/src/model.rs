@@ -240,11 +240,11 @@ impl Layer {
     }
 
     fn gates(&self) -> [(Projection, &Linear); 2] {
-        [(Projection::Gate, &self.gate), (Projection::Up, &self.up)]
+        [(Projection::MlpGate, &self.gate), (Projection::MlpUp, &self.up)]
     }
 
     fn inner(&self) -> [(Projection, &Linear); 1] {
-        [(Projection::Down, &self.down)]
+        [(Projection::MlpDown, &self.down)]
     }
 
     /// What projections of the same rows give, the adapter's part included.

@@ -46,7 +46,7 @@ impl<'a> AnswerBody<'a> {
             return Err(ExchangeError::Unframed { host: host() });
         }
         let decoder = coding(response.headers())
-            .and_then(|coding| Decoder::named(coding, limits.response_bytes))
+            .and_then(|coding| Decoder::for_coding(coding, limits.response_bytes))
             .ok_or_else(|| ExchangeError::Coding { host: host() })?;
         let incoming = response.into_body();
         let decoder = Some(decoder);

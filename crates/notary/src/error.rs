@@ -4,7 +4,7 @@ use std::{io, time::Duration};
 
 use confide_channel::ChannelError;
 
-use crate::{policy::PolicyError, refusal::Refusal, request::RequestError};
+use crate::{policy::PolicyError, refusal::Refusal, request_error::RequestError};
 
 /// Why a notary cannot be started.
 #[derive(Debug, thiserror::Error)]
@@ -73,7 +73,7 @@ pub enum KeyError {
     },
     /// No randomness, or the task that made the key broke.
     #[error("signing key could not be made: {reason}")]
-    Made {
+    Generation {
         /// What went wrong.
         reason: String,
     },

@@ -140,11 +140,15 @@ impl Exchanges {
             }
         }
         drop(body);
-        let seen = Seen { request: request.clone(), session, head, body: received };
+        let seen = RecordedExchange { request: request.clone(), session, head, body: received };
         self.sign(seen, key).await.map(Some)
     }
 
-    async fn sign(&self, seen: Seen, key: Arc<BoundKey>) -> Result<Signed, ExchangeError> {
+    async fn sign(
+        &self,
+        seen: RecordedExchange,
+        key: Arc<BoundKey>,
+    ) -> Result<Signed, ExchangeError> {
         let time = (self.clock)();
         match seen.request.body().len() + seen.body.len() {
             0..=INLINE_BYTES_MAX => seen.sign(&key, time),
@@ -156,14 +160,14 @@ impl Exchanges {
 }
 
 /// Both directions, whole.
-struct Seen {
+struct RecordedExchange {
     request: FetchRequest,
     session: Session,
     head: Vec<u8>,
     body: Vec<u8>,
 }
 
-impl Seen {
+impl RecordedExchange {
     fn sign(self, key: &BoundKey, time: u64) -> Result<Signed, ExchangeError> {
         if !key.holds(time) {
             return Err(ExchangeError::KeyEnded);

@@ -61,7 +61,7 @@ pub enum FrameError {
     },
     /// The answer ended in the middle, without a statement and without a refusal.
     #[error("answer ended without a statement")]
-    Ended,
+    Truncated,
 }
 
 impl Frame {
@@ -133,7 +133,7 @@ impl FrameReader {
     pub fn finish(self) -> Result<(), FrameError> {
         match self.state {
             State::End if self.buffer.is_empty() => Ok(()),
-            _ => Err(FrameError::Ended),
+            _ => Err(FrameError::Truncated),
         }
     }
 
@@ -238,7 +238,7 @@ mod tests {
         assert_eq!(read(&[head.clone(), head.clone()]), Err(FrameError::Order { kind: HEAD }));
         let after = read(&[head.clone(), signed, body.clone()]);
         assert_eq!(after, Err(FrameError::Order { kind: BODY }));
-        assert_eq!(read(&[head.clone(), body]), Err(FrameError::Ended));
+        assert_eq!(read(&[head.clone(), body]), Err(FrameError::Truncated));
         let long = Frame::Body(vec![0; FRAME_BYTES_MAX + 1]);
         assert!(matches!(read(&[head, long]), Err(FrameError::TooLong { .. })));
         let mut reader = FrameReader::default();

@@ -51,7 +51,7 @@ impl Write for Sink {
 impl Decoder {
     /// For the content coding named in an answer; `None` where nobody here undoes it. Nothing
     /// beyond `bytes_max` ever comes out.
-    pub(crate) fn named(coding: Option<&[u8]>, bytes_max: usize) -> Option<Self> {
+    pub(crate) fn for_coding(coding: Option<&[u8]>, bytes_max: usize) -> Option<Self> {
         let sink = Sink { bytes: Vec::new(), left: bytes_max, is_full: false };
         let Some(coding) = coding else { return Some(Self::Identity(sink)) };
         match coding.to_ascii_lowercase().as_slice() {
@@ -109,8 +109,8 @@ mod tests {
         encoder.finish().unwrap()
     }
 
-    fn decoded(bytes: &[u8], piece: usize, max: usize) -> Result<Vec<u8>, DecodeError> {
-        let mut decoder = Decoder::named(Some(b"gzip"), max).unwrap();
+    fn decode(bytes: &[u8], piece: usize, max: usize) -> Result<Vec<u8>, DecodeError> {
+        let mut decoder = Decoder::for_coding(Some(b"gzip"), max).unwrap();
         let mut out = Vec::new();
         for piece in bytes.chunks(piece) {
             out.extend(decoder.push(piece)?);
@@ -123,33 +123,33 @@ mod tests {
     fn gzip_comes_out_whatever_its_pieces() {
         let text = b"data: {\"a\":1}\n\n".repeat(100);
         for piece in [1, 7, 1000] {
-            assert_eq!(decoded(&gzip(&text), piece, 10_000).unwrap(), text);
+            assert_eq!(decode(&gzip(&text), piece, 10_000).unwrap(), text);
             let two = [gzip(&text), gzip(b"more")].concat();
-            assert_eq!(decoded(&two, piece, 10_000).unwrap(), [&text[..], b"more"].concat());
+            assert_eq!(decode(&two, piece, 10_000).unwrap(), [&text[..], b"more"].concat());
         }
-        assert_eq!(decoded(&[], 1, 10), Ok(Vec::new()));
+        assert_eq!(decode(&[], 1, 10), Ok(Vec::new()));
     }
 
     #[test]
     fn a_bomb_is_cut_at_the_bound() {
         let bomb = gzip(&vec![0; 8 << 20]);
         assert!(bomb.len() < 16 * 1024);
-        assert_eq!(decoded(&bomb, 16 * 1024, 64 * 1024), Err(DecodeError::TooLong));
-        assert_eq!(decoded(&bomb, 1, 64 * 1024), Err(DecodeError::TooLong));
+        assert_eq!(decode(&bomb, 16 * 1024, 64 * 1024), Err(DecodeError::TooLong));
+        assert_eq!(decode(&bomb, 1, 64 * 1024), Err(DecodeError::TooLong));
     }
 
     #[test]
     fn what_is_no_gzip_or_ends_early_is_refused() {
         let good = gzip(b"text that is long enough to be cut");
-        assert_eq!(decoded(&good[..good.len() - 1], 3, 100), Err(DecodeError::Malformed));
-        assert_eq!(decoded(&good[..5], 3, 100), Err(DecodeError::Malformed));
-        assert_eq!(decoded(b"plain text", 3, 100), Err(DecodeError::Malformed));
+        assert_eq!(decode(&good[..good.len() - 1], 3, 100), Err(DecodeError::Malformed));
+        assert_eq!(decode(&good[..5], 3, 100), Err(DecodeError::Malformed));
+        assert_eq!(decode(b"plain text", 3, 100), Err(DecodeError::Malformed));
         let mut wrong = good.clone();
         let at = wrong.len() - 5;
         wrong[at] ^= 1;
-        assert_eq!(decoded(&wrong, 1000, 100), Err(DecodeError::Malformed));
+        assert_eq!(decode(&wrong, 1000, 100), Err(DecodeError::Malformed));
         assert_eq!(
-            decoded(&[&good[..], b"trailing"].concat(), 1000, 100),
+            decode(&[&good[..], b"trailing"].concat(), 1000, 100),
             Err(DecodeError::Malformed)
         );
     }
@@ -157,10 +157,11 @@ mod tests {
     #[test]
     fn other_codings_are_known_as_such() {
         assert!(
-            Decoder::named(None, 1).is_some() && Decoder::named(Some(b"Identity"), 1).is_some()
+            Decoder::for_coding(None, 1).is_some()
+                && Decoder::for_coding(Some(b"Identity"), 1).is_some()
         );
         for other in ["br", "deflate", "zstd", "gzip, gzip", ""] {
-            assert!(Decoder::named(Some(other.as_bytes()), 1).is_none(), "{other}");
+            assert!(Decoder::for_coding(Some(other.as_bytes()), 1).is_none(), "{other}");
         }
     }
 }

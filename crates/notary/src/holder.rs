@@ -1,5 +1,7 @@
 //! What a client checks of a signed statement before it keeps it.
 
+use std::ops::RangeInclusive;
+
 use confide_disclosure::{FormatError, MessageError, NotarisedSession, NotaryStatement};
 use confide_evidence::UnixSeconds;
 
@@ -43,7 +45,7 @@ pub enum HolderError {
     Differs(#[from] confide_disclosure::HolderError),
     /// It says something else than what was asked and received.
     #[error("statement names another {part} than what was sent and received")]
-    Other {
+    Mismatch {
         /// Which part.
         part: &'static str,
     },
@@ -107,23 +109,23 @@ impl AnswerReader {
     /// The end of the notary's answer.
     pub fn finish(self) -> Result<Received, HolderError> {
         self.frames.finish()?;
-        let signed = self.signed.ok_or(FrameError::Ended)?;
+        let signed = self.signed.ok_or(FrameError::Truncated)?;
         Ok(Received { head: self.head, body: self.body, signed })
     }
 }
 
 impl Received {
     /// Checks signature, key, host, time and every commitment against what was sent and received,
-    /// and gives what the holder keeps. `key` is what was verified; its claims hold from
-    /// `not_before` to `not_after`.
+    /// and gives what the holder keeps. `key` is what was verified; its claims hold within
+    /// `validity`, in Unix seconds.
     pub fn check(
         self,
         request: &FetchRequest,
         key: KeyEvidence,
-        (not_before, not_after): (u64, u64),
+        validity: &RangeInclusive<u64>,
     ) -> Result<NotarisedSession, HolderError> {
         let statement = NotaryStatement::decode(&self.signed.statement)?;
-        let other = |part| Err(HolderError::Other { part });
+        let other = |part| Err(HolderError::Mismatch { part });
         if statement.key != key.key {
             return other("key");
         }
@@ -132,7 +134,8 @@ impl Received {
             return other("host or port");
         }
         let got = statement.time;
-        if !(not_before..=not_after).contains(&got) {
+        if !validity.contains(&got) {
+            let (not_before, not_after) = (*validity.start(), *validity.end());
             return Err(HolderError::Time { got, not_before, not_after });
         }
         if statement.http != AnswerHead::parse(&self.head)?.http {
@@ -169,13 +172,13 @@ mod tests {
     use super::*;
 
     const HEAD: &[u8] = b"HTTP/1.1 200\r\ncontent-type: application/json\r\n\r\n";
-    const VALIDITY: (u64, u64) = (1_000, 2_000);
+    const VALIDITY: RangeInclusive<u64> = 1_000..=2_000;
 
     fn key() -> NotaryKey {
         NotaryKey::from_secret(&[5; 32]).unwrap()
     }
 
-    fn verified() -> KeyEvidence {
+    fn key_evidence() -> KeyEvidence {
         KeyEvidence { key: key().public(), evidence: NotaryEvidence::default() }
     }
 
@@ -195,7 +198,7 @@ mod tests {
     }
 
     /// What a notary with this key says of an answer with this body.
-    fn received(key: &NotaryKey, facts: SessionFacts, body: &[u8]) -> Received {
+    fn signed_answer(key: &NotaryKey, facts: SessionFacts, body: &[u8]) -> Received {
         let transcript = Transcript::new(&request("https://h/"), HEAD, body).unwrap();
         let seed = Seed::from_bytes([9; 32]);
         let evidence = NotaryEvidence::default();
@@ -209,25 +212,25 @@ mod tests {
     }
 
     fn honest() -> Received {
-        received(&key(), facts(), br#"{"a":1}"#)
+        signed_answer(&key(), facts(), br#"{"a":1}"#)
     }
 
     #[test]
     fn a_statement_about_what_was_sent_and_received_is_kept() {
-        let kept = honest().check(&request("https://h/"), verified(), VALIDITY).unwrap();
+        let kept = honest().check(&request("https://h/"), key_evidence(), &VALIDITY).unwrap();
         assert_eq!(kept.received, [HEAD, br#"{"a":1}"#].concat());
     }
 
     #[test]
     fn a_statement_about_anything_else_is_not() {
         let check = |received: Received| {
-            received.check(&request("https://h/"), verified(), VALIDITY).unwrap_err()
+            received.check(&request("https://h/"), key_evidence(), &VALIDITY).unwrap_err()
         };
         let differs = |error| matches!(error, HolderError::Differs(_));
         let edited = Received { body: br#"{"a":2}"#.to_vec(), ..honest() };
         assert!(differs(check(edited)));
         let shorter = Received { body: Vec::new(), ..honest() };
-        assert!(matches!(check(shorter), HolderError::Other { part: "view of a body" }));
+        assert!(matches!(check(shorter), HolderError::Mismatch { part: "view of a body" }));
         let head = b"HTTP/1.1 201\r\ncontent-type: application/json\r\n\r\n".to_vec();
         assert!(differs(check(Received { head, ..honest() })));
         let mut other_seed = honest();
@@ -237,20 +240,20 @@ mod tests {
         other_signature.signed.signature[7] ^= 1;
         assert!(differs(check(other_signature)));
         let other_key = NotaryKey::from_secret(&[6; 32]).unwrap();
-        let forged = received(&other_key, facts(), br#"{"a":1}"#);
-        assert!(matches!(check(forged), HolderError::Other { part: "key" }));
+        let forged = signed_answer(&other_key, facts(), br#"{"a":1}"#);
+        assert!(matches!(check(forged), HolderError::Mismatch { part: "key" }));
         let spoken = SessionFacts { http: HttpVersion::V2, ..facts() };
-        let spoken = received(&key(), spoken, br#"{"a":1}"#);
-        assert!(matches!(check(spoken), HolderError::Other { part: "HTTP version" }));
+        let spoken = signed_answer(&key(), spoken, br#"{"a":1}"#);
+        assert!(matches!(check(spoken), HolderError::Mismatch { part: "HTTP version" }));
         for time in [999, 2_001] {
-            let late = received(&key(), SessionFacts { time, ..facts() }, br#"{"a":1}"#);
+            let late = signed_answer(&key(), SessionFacts { time, ..facts() }, br#"{"a":1}"#);
             assert!(matches!(check(late), HolderError::Time { got, .. } if got == time));
         }
         for url in ["https://g/", "https://h:8443/"] {
-            let error = honest().check(&request(url), verified(), VALIDITY).unwrap_err();
-            assert!(matches!(error, HolderError::Other { part: "host or port" }), "{url}");
+            let error = honest().check(&request(url), key_evidence(), &VALIDITY).unwrap_err();
+            assert!(matches!(error, HolderError::Mismatch { part: "host or port" }), "{url}");
         }
-        let path = honest().check(&request("https://h/other"), verified(), VALIDITY);
+        let path = honest().check(&request("https://h/other"), key_evidence(), &VALIDITY);
         assert!(differs(path.unwrap_err()));
     }
 

@@ -65,7 +65,7 @@ struct Inner {
 impl BoundKey {
     /// Makes a key and asks the attester: blocks for as long as that takes.
     fn make(options: &KeyOptions) -> Result<Self, KeyError> {
-        let key = NotaryKey::generate().map_err(|error| made(&error))?;
+        let key = NotaryKey::generate().map_err(|error| generation_error(&error))?;
         let span = options.validity.as_secs();
         let not_before = (options.clock)().saturating_sub(CLOCK_SKEW_S.min(span / 4));
         let claims = Claims {
@@ -82,11 +82,11 @@ impl BoundKey {
         let claims = claims.encode();
         let quote = options.attester.attest(&key_report_data(&claims));
         let quote = quote.map_err(|error| KeyError::Attester { reason: error.to_string() })?;
-        within("quote", &quote, 1, QUOTE_BYTES_MAX)?;
+        check_length("quote", &quote, 1, QUOTE_BYTES_MAX)?;
         // After the quote: some devices give the endorsements beside it. Without them a statement
         // would be one that no third party can judge.
         let endorsements = options.attester.collateral().ok_or(KeyError::NoEndorsements)?;
-        within("set of endorsements", &endorsements, 1, ENDORSEMENTS_BYTES_MAX)?;
+        check_length("set of endorsements", &endorsements, 1, ENDORSEMENTS_BYTES_MAX)?;
         let (public, spki_hash) = (key.public(), key.spki_hash());
         let evidence = NotaryEvidence { quote, claims, endorsements };
         let last_begin = not_after.saturating_sub(options.reserve.as_secs());
@@ -126,7 +126,7 @@ impl Keys {
     /// in the background.
     pub(crate) async fn usable(&self) -> Result<Arc<BoundKey>, KeyError> {
         let now = (self.0.options.clock)();
-        let current = self.served();
+        let current = self.current_key();
         if !current.is_due(now) {
             return Ok(current);
         }
@@ -140,7 +140,7 @@ impl Keys {
             return Ok(current);
         }
         let turn = self.0.renewing.clone().lock_owned().await;
-        let current = self.served();
+        let current = self.current_key();
         if current.may_begin(now) {
             return Ok(current);
         }
@@ -148,10 +148,12 @@ impl Keys {
             return Err(error);
         }
         let this = self.clone();
-        tokio::task::spawn_blocking(move || this.renew(turn)).await.map_err(|error| made(&error))?
+        tokio::task::spawn_blocking(move || this.renew(turn))
+            .await
+            .map_err(|error| generation_error(&error))?
     }
 
-    fn served(&self) -> Arc<BoundKey> {
+    fn current_key(&self) -> Arc<BoundKey> {
         self.0.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -165,7 +167,7 @@ impl Keys {
         let make = || BoundKey::make(&self.0.options);
         // The attester is not ours. Its panic leaves nothing half made here.
         let made = catch_unwind(AssertUnwindSafe(make))
-            .unwrap_or_else(|_| Err(KeyError::Made { reason: "the attester broke".into() }));
+            .unwrap_or_else(|_| Err(KeyError::Generation { reason: "the attester broke".into() }));
         let failed = made.as_ref().err().map(|error| (Instant::now(), error.clone()));
         if let Some((_, error)) = &failed {
             tracing::warn!(%error, "the signing key could not be renewed; it is used until it ends");
@@ -177,15 +179,20 @@ impl Keys {
     }
 }
 
-fn within(part: &'static str, bytes: &[u8], least: usize, wanted: usize) -> Result<(), KeyError> {
+fn check_length(
+    part: &'static str,
+    bytes: &[u8],
+    least: usize,
+    wanted: usize,
+) -> Result<(), KeyError> {
     match bytes.len() {
         got if (least..=wanted).contains(&got) => Ok(()),
         got => Err(KeyError::Length { part, wanted, got }),
     }
 }
 
-fn made(error: &impl std::fmt::Display) -> KeyError {
-    KeyError::Made { reason: error.to_string() }
+fn generation_error(error: &impl std::fmt::Display) -> KeyError {
+    KeyError::Generation { reason: error.to_string() }
 }
 
 #[cfg(test)]

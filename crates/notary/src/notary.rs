@@ -4,18 +4,17 @@ use std::{future::Future, sync::Arc, time::Duration};
 
 use confide_channel::{Binding, Server, ServerOptions};
 use confide_evidence::{Appraise, Attest};
-use confide_http::{Admission, AdmissionLimits};
+use confide_http::{Admission, AdmissionLimits, Drained};
 use sha2::{Digest, Sha256};
 use tokio::net::TcpListener;
 
 use crate::{
-    Drained,
     error::NotaryError,
     exchange::Exchanges,
     key::{KeyOptions, Keys},
     places::Places,
     policy::{NotaryPolicy, Roots},
-    serve::{self, Shared},
+    serve::{self, KnownClients, Shared},
     upstream::Upstream,
 };
 
@@ -36,12 +35,6 @@ pub struct Options {
     pub policy: NotaryPolicy,
     /// The roots of the servers' certificates.
     pub roots: Roots,
-}
-
-/// The clients that a notary fetches for, where it does not for everybody.
-pub trait KnownClients: Send + Sync {
-    /// The name of the client whose credential this is.
-    fn name_of(&self, credential: &[u8]) -> Option<String>;
 }
 
 /// Opens TLS to named hosts and signs what it saw. Clients verify its evidence. It serves everybody

@@ -61,7 +61,7 @@ impl Places {
                 return Ok(place);
             }
             if timeout_at(until, freed).await.is_err() {
-                let held = self.locked().get(client).copied().unwrap_or(0);
+                let held = self.lock().get(client).copied().unwrap_or(0);
                 return Err(match held >= self.per_client {
                     true => ExchangeError::ClientBusy { exchanges: self.per_client, deadline },
                     false => ExchangeError::Busy { exchanges: self.all, deadline },
@@ -71,7 +71,7 @@ impl Places {
     }
 
     fn take_now(self: &Arc<Self>, client: &Client) -> Option<Place> {
-        let mut taken = self.locked();
+        let mut taken = self.lock();
         let (all, held) = (taken.values().sum::<usize>(), taken.get(client).copied());
         // A client that has none may take the last places too.
         let reserved = if held.is_some() { self.all / NEWCOMERS_SHARE } else { 0 };
@@ -82,14 +82,14 @@ impl Places {
         Some(Place { places: self.clone(), client: client.clone() })
     }
 
-    fn locked(&self) -> MutexGuard<'_, HashMap<Client, usize>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Client, usize>> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut taken = self.places.locked();
+        let mut taken = self.places.lock();
         if let Some(held) = taken.get_mut(&self.client) {
             *held -= 1;
             if *held == 0 {
@@ -109,26 +109,26 @@ mod tests {
 
     const SHORT: Duration = Duration::from_millis(20);
 
-    fn at(address: &str) -> Client {
+    fn client_at(address: &str) -> Client {
         Client::At(address.parse::<IpAddr>().unwrap().into())
     }
 
     #[tokio::test]
     async fn one_client_takes_its_share_and_another_is_served_meanwhile() {
         let places = Places::new(4, 2);
-        let (one, two) = (at("127.0.0.1"), at("127.0.0.2"));
+        let (one, two) = (client_at("127.0.0.1"), client_at("127.0.0.2"));
         let held =
             [places.take(&one, SHORT).await.unwrap(), places.take(&one, SHORT).await.unwrap()];
         let third = places.take(&one, SHORT).await.map(drop);
         assert!(matches!(third, Err(ExchangeError::ClientBusy { exchanges: 2, .. })));
         let others =
             [places.take(&two, SHORT).await.unwrap(), places.take(&two, SHORT).await.unwrap()];
-        let full = places.take(&at("127.0.0.3"), SHORT).await.map(drop);
+        let full = places.take(&client_at("127.0.0.3"), SHORT).await.map(drop);
         assert!(matches!(full, Err(ExchangeError::Busy { exchanges: 4, .. })));
         drop(held);
         places.take(&one, SHORT).await.unwrap();
         drop(others);
-        assert!(places.locked().is_empty(), "what nobody holds is not kept");
+        assert!(places.lock().is_empty(), "what nobody holds is not kept");
     }
 
     #[tokio::test]
@@ -136,19 +136,19 @@ mod tests {
         let places = Places::new(16, 16);
         let mut held = Vec::new();
         for _ in 0..14 {
-            held.push(places.take(&at("192.0.2.1"), SHORT).await.unwrap());
+            held.push(places.take(&client_at("192.0.2.1"), SHORT).await.unwrap());
         }
-        assert!(places.take(&at("192.0.2.1"), SHORT).await.is_err());
-        held.push(places.take(&at("192.0.2.2"), SHORT).await.unwrap());
-        held.push(places.take(&at("192.0.2.3"), SHORT).await.unwrap());
-        assert!(places.take(&at("192.0.2.4"), SHORT).await.is_err());
+        assert!(places.take(&client_at("192.0.2.1"), SHORT).await.is_err());
+        held.push(places.take(&client_at("192.0.2.2"), SHORT).await.unwrap());
+        held.push(places.take(&client_at("192.0.2.3"), SHORT).await.unwrap());
+        assert!(places.take(&client_at("192.0.2.4"), SHORT).await.is_err());
     }
 
     #[tokio::test]
     async fn a_place_that_is_freed_goes_to_who_waits() {
         let places = Places::new(1, 1);
-        let held = places.take(&at("192.0.2.1"), SHORT).await.unwrap();
-        let (other, generous) = (at("192.0.2.2"), Duration::from_secs(60));
+        let held = places.take(&client_at("192.0.2.1"), SHORT).await.unwrap();
+        let (other, generous) = (client_at("192.0.2.2"), Duration::from_secs(60));
         let waiting = tokio::spawn({
             let places = places.clone();
             async move { places.take(&other, generous).await.map(drop) }
@@ -160,9 +160,9 @@ mod tests {
 
     #[test]
     fn addresses_of_one_owner_are_one_client() {
-        assert_eq!(at("2001:db8::1"), at("2001:db8::2"));
-        assert_ne!(at("2001:db8::1"), at("2001:db8:0:1::1"));
-        assert_eq!(at("::ffff:192.0.2.1"), at("192.0.2.1"));
-        assert_ne!(at("192.0.2.1"), at("192.0.2.2"));
+        assert_eq!(client_at("2001:db8::1"), client_at("2001:db8::2"));
+        assert_ne!(client_at("2001:db8::1"), client_at("2001:db8:0:1::1"));
+        assert_eq!(client_at("::ffff:192.0.2.1"), client_at("192.0.2.1"));
+        assert_ne!(client_at("192.0.2.1"), client_at("192.0.2.2"));
     }
 }

@@ -87,18 +87,18 @@ struct HostRule {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct PolicyFile {
     hosts: Vec<String>,
     roots: String,
     #[serde(default)]
     private_addresses: Vec<String>,
     #[serde(default)]
-    limits: WrittenLimits,
+    limits: LimitsTable,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct WrittenLimits {
+struct LimitsTable {
     request_bytes: Option<usize>,
     response_bytes: Option<usize>,
     exchange_s: Option<u64>,
@@ -109,7 +109,7 @@ struct WrittenLimits {
 impl NotaryPolicy {
     /// Reads a policy: see `docs/notary.md`, "The notary's policy".
     pub fn from_toml(text: &str) -> Result<Self, PolicyError> {
-        let written: Written = toml::from_str(text)?;
+        let written: PolicyFile = toml::from_str(text)?;
         count("hosts", written.hosts.len(), HOSTS_MAX)?;
         count("private_addresses", written.private_addresses.len(), ENTRIES_MAX)?;
         let hosts =
@@ -129,7 +129,7 @@ impl NotaryPolicy {
             hosts: hosts?,
             roots,
             private_addresses: blocks.collect::<Result<_, _>>()?,
-            limits: written.limits.checked()?,
+            limits: written.limits.into_limits()?,
         })
     }
 
@@ -151,7 +151,7 @@ impl NotaryPolicy {
 
     /// The hosts that are served, each with its port.
     pub fn hosts(&self) -> Vec<String> {
-        self.hosts.iter().map(HostRule::shown).collect()
+        self.hosts.iter().map(HostRule::to_text).collect()
     }
 
     /// Whether this host (in the spelling of [`crate::Target::host`]) and port are served.
@@ -208,7 +208,7 @@ impl Roots {
     pub fn system() -> Result<Self, PolicyError> {
         let found = rustls_native_certs::load_native_certs();
         let why = found.errors.first().map(|error| format!(": {error}")).unwrap_or_default();
-        Self::of(found.certs, &format!("this machine keeps none{why}"))
+        Self::from_certificates(found.certs, &format!("this machine keeps none{why}"))
     }
 
     /// The certificates of a PEM file.
@@ -216,7 +216,7 @@ impl Roots {
         let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
         let certificates = certificates
             .map_err(|error| PolicyError::Roots { reason: format!("no PEM: {error}") })?;
-        Self::of(certificates, "the PEM file holds no certificate")
+        Self::from_certificates(certificates, "the PEM file holds no certificate")
     }
 
     /// The certificates, DER.
@@ -233,7 +233,10 @@ impl Roots {
         Sha256::digest(digests.concat()).into()
     }
 
-    fn of(certificates: Vec<CertificateDer<'static>>, none: &str) -> Result<Self, PolicyError> {
+    fn from_certificates(
+        certificates: Vec<CertificateDer<'static>>,
+        none: &str,
+    ) -> Result<Self, PolicyError> {
         match certificates.is_empty() {
             true => Err(PolicyError::Roots { reason: none.into() }),
             false => Ok(Self { certificates }),
@@ -280,7 +283,7 @@ impl HostRule {
         }
     }
 
-    fn shown(&self) -> String {
+    fn to_text(&self) -> String {
         let star = if self.is_wildcard { "*." } else { "" };
         match self.name.contains(':') {
             true => format!("[{}]:{}", self.name, self.port),
@@ -289,8 +292,8 @@ impl HostRule {
     }
 }
 
-impl WrittenLimits {
-    fn checked(self) -> Result<Limits, PolicyError> {
+impl LimitsTable {
+    fn into_limits(self) -> Result<Limits, PolicyError> {
         let default = Limits::default();
         let within = |field, wanted, value: usize, max: usize| match value {
             0 => Err(PolicyError::Value { field, wanted, got: "0".into() }),

@@ -23,7 +23,6 @@ use crate::{
     error::ExchangeError,
     exchange::{Exchanges, Frames},
     limits::{Limits, REQUEST_HEAD_BYTES_MAX},
-    notary::KnownClients,
     places::Client,
     refusal::Refusal,
     request::FetchRequest,
@@ -44,6 +43,12 @@ pub const MEDIA_TYPE: &str = "application/vnd.confide.notary.v1";
 
 /// Head of a client's HTTP request: three fields are wanted.
 const HTTP_HEAD_BYTES_MAX: usize = 16 * 1024;
+
+/// The clients that a notary fetches for, where it does not for everybody.
+pub trait KnownClients: Send + Sync {
+    /// The name of the client whose credential this is.
+    fn name_of(&self, credential: &[u8]) -> Option<String>;
+}
 
 /// What connections share.
 pub(crate) struct Shared {
@@ -129,28 +134,29 @@ async fn answer(shared: &Shared, client: Client, request: Request<Incoming>) -> 
     let route = (request.method().clone(), request.uri().path().to_owned());
     match (&route.0, route.1.as_str()) {
         (&Method::GET, WELL_KNOWN_PATH) => {
-            whole(StatusCode::OK, "application/json", shared.description.clone())
+            full_response(StatusCode::OK, "application/json", shared.description.clone())
         }
         (&Method::GET, KEY_PATH) => match shared.exchanges.keys.usable().await {
             Ok(key) => {
                 let bound = KeyEvidence { key: key.public, evidence: key.evidence.clone() };
-                whole(StatusCode::OK, MEDIA_TYPE, bound.encode().into())
+                full_response(StatusCode::OK, MEDIA_TYPE, bound.encode().into())
             }
-            Err(error) => refused(&ExchangeError::Key(error).refusal()),
+            Err(error) => refusal_response(&ExchangeError::Key(error).refusal()),
         },
         (&Method::POST, FETCH_PATH) => match fetch(shared, client, request).await {
-            Ok(frames) => of(StatusCode::OK, MEDIA_TYPE, Either::Right(frames)),
+            Ok(frames) => response(StatusCode::OK, MEDIA_TYPE, Either::Right(frames)),
             Err(error) => {
                 tracing::info!(code = error.code(), "a request was refused");
-                refused(&error.refusal())
+                refusal_response(&error.refusal())
             }
         },
-        (_, WELL_KNOWN_PATH | KEY_PATH | FETCH_PATH) => {
-            refused(&Refusal::new("method_not_allowed", "wanted GET, or POST of a request"))
-        }
+        (_, WELL_KNOWN_PATH | KEY_PATH | FETCH_PATH) => refusal_response(&Refusal::new(
+            "method_not_allowed",
+            "wanted GET, or POST of a request",
+        )),
         _ => {
             let wanted = format!("wanted {FETCH_PATH}, {KEY_PATH} or {WELL_KNOWN_PATH}");
-            refused(&Refusal::new("not_found", wanted))
+            refusal_response(&Refusal::new("not_found", wanted))
         }
     }
 }
@@ -160,7 +166,7 @@ async fn fetch(
     client: Client,
     request: Request<Incoming>,
 ) -> Result<Frames, ExchangeError> {
-    let client = known(shared.clients.as_deref(), client, &request)?;
+    let client = identify_client(shared.clients.as_deref(), client, &request)?;
     let Limits { request: deadline, request_bytes: wanted, .. } = shared.limits;
     let body = Limited::new(request.into_body(), 4 + REQUEST_HEAD_BYTES_MAX + wanted);
     let bytes = timeout(deadline, body.collect())
@@ -173,7 +179,7 @@ async fn fetch(
 }
 
 /// The client by its credential, where a list says who is served; before a body is read.
-fn known(
+fn identify_client(
     clients: Option<&dyn KnownClients>,
     address: Client,
     request: &Request<Incoming>,
@@ -185,15 +191,15 @@ fn known(
     name.map(Client::Named).ok_or(ExchangeError::UnknownClient)
 }
 
-fn refused(refusal: &Refusal) -> Response<Body> {
-    whole(refusal.status(), "application/json", refusal.to_json().into())
+fn refusal_response(refusal: &Refusal) -> Response<Body> {
+    full_response(refusal.status(), "application/json", refusal.to_json().into())
 }
 
-fn whole(status: StatusCode, media: &'static str, bytes: Bytes) -> Response<Body> {
-    of(status, media, Either::Left(Full::new(bytes)))
+fn full_response(status: StatusCode, media: &'static str, bytes: Bytes) -> Response<Body> {
+    response(status, media, Either::Left(Full::new(bytes)))
 }
 
-fn of(status: StatusCode, media: &'static str, body: Body) -> Response<Body> {
+fn response(status: StatusCode, media: &'static str, body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     *response.status_mut() = status;
     let headers = response.headers_mut();

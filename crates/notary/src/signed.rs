@@ -103,10 +103,7 @@ impl KeyEvidence {
             claims: part(CLAIMS_BYTES_MAX)?,
             endorsements: part(ENDORSEMENTS_BYTES_MAX)?,
         };
-        match rest.is_empty() {
-            true => Ok(Self { key: *key, evidence }),
-            false => Err(wrong),
-        }
+        if rest.is_empty() { Ok(Self { key: *key, evidence }) } else { Err(wrong) }
     }
 }
 

@@ -4,7 +4,7 @@ use std::{fmt, net::IpAddr};
 
 use confide_http::{HttpUrl, Scheme, uri_host};
 
-use crate::request::RequestError;
+use crate::request_error::RequestError;
 
 const HTTPS_PORT: u16 = Scheme::Https.default_port();
 

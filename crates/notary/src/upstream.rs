@@ -29,7 +29,8 @@ use crate::{
     error::ExchangeError,
     limits::{ADDRESSES_MAX, Limits, RESPONSE_FIELDS_MAX, RESPONSE_HEAD_BYTES_MAX},
     policy::{NotaryPolicy, Roots},
-    request::{FetchRequest, RequestError},
+    request::FetchRequest,
+    request_error::RequestError,
     target::Target,
 };
 
@@ -88,7 +89,7 @@ impl Upstream {
         let left = |limit: Duration| limit.min(until.saturating_duration_since(Instant::now()));
         let dialling = self.dial(target, &limits);
         let exchange = limits.exchange;
-        let stream = in_time(target, "take a connection", exchange, dialling).await??;
+        let stream = within_deadline(target, "take a connection", exchange, dialling).await??;
         let tls = self.shake(target, stream, left(limits.tls)).await?;
         let session = session(&tls).ok_or_else(|| ExchangeError::Tls {
             host: target.host().into(),
@@ -103,7 +104,7 @@ impl Upstream {
             }
         };
         let start = left(limits.response_start);
-        let sent = in_time(target, "begin to answer", start, sending).await?;
+        let sent = within_deadline(target, "begin to answer", start, sending).await?;
         let (response, driver) = sent.map_err(broken)?;
         Ok(Answer { session, response, until, driver })
     }
@@ -112,7 +113,7 @@ impl Upstream {
     async fn dial(&self, target: &Target, limits: &Limits) -> Result<TcpStream, ExchangeError> {
         let host = || target.host().to_owned();
         let looking = tokio::net::lookup_host((target.host(), target.port()));
-        let found = in_time(target, "have its name found", limits.resolve, looking).await?;
+        let found = within_deadline(target, "have its name found", limits.resolve, looking).await?;
         let unknown = |reason: String| ExchangeError::Resolve { host: host(), reason };
         let found: Vec<SocketAddr> = found.map_err(|error| unknown(error.to_string()))?.collect();
         if found.is_empty() {
@@ -143,18 +144,20 @@ impl Upstream {
         let name = ServerName::try_from(target.host().to_owned())
             .map_err(|_| failed(rustls::Error::UnsupportedNameType))?;
         let shaking = TlsConnector::from(self.config.clone()).connect(name, stream);
-        in_time(target, "finish the TLS handshake", deadline, shaking).await?.map_err(|error| {
-            let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
-            match inner {
-                Some(tls) => failed(tls.clone()),
-                None => ExchangeError::Dial { host: target.host().into(), source: error },
-            }
-        })
+        within_deadline(target, "finish the TLS handshake", deadline, shaking).await?.map_err(
+            |error| {
+                let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+                match inner {
+                    Some(tls) => failed(tls.clone()),
+                    None => ExchangeError::Dial { host: target.host().into(), source: error },
+                }
+            },
+        )
     }
 }
 
 /// Waits for one step of the server.
-async fn in_time<T>(
+async fn within_deadline<T>(
     target: &Target,
     what: &'static str,
     deadline: Duration,
@@ -184,9 +187,9 @@ fn session(stream: &TlsStream<TcpStream>) -> Option<Session> {
     })
 }
 
-type Sent = Result<(Response<Incoming>, Driver), hyper::Error>;
+type SendResult = Result<(Response<Incoming>, Driver), hyper::Error>;
 
-async fn over_http1(stream: TlsStream<TcpStream>, message: Request<Full<Bytes>>) -> Sent {
+async fn over_http1(stream: TlsStream<TcpStream>, message: Request<Full<Bytes>>) -> SendResult {
     let (mut sender, connection) = http1::Builder::new()
         .max_headers(RESPONSE_FIELDS_MAX)
         .max_header_size(RESPONSE_HEAD_BYTES_MAX)
@@ -197,7 +200,7 @@ async fn over_http1(stream: TlsStream<TcpStream>, message: Request<Full<Bytes>>)
     Ok((response, driver))
 }
 
-async fn over_http2(stream: TlsStream<TcpStream>, message: Request<Full<Bytes>>) -> Sent {
+async fn over_http2(stream: TlsStream<TcpStream>, message: Request<Full<Bytes>>) -> SendResult {
     let (mut sender, connection) = http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
         .max_header_list_size(RESPONSE_HEAD_BYTES_MAX as u32)

@@ -16,7 +16,9 @@ use wait4::Wait4;
 use crate::{
     file::{APP_SEGMENTS_MAX, BODY_BYTES_MAX},
     launch::{LAUNCH_FAILED, Launcher},
-    line::{Description, Digest, Done, LINE_LENGTH_MAX, Line, Mode, PROTOCOL, Refusal, Stage},
+    line::{
+        Description, Digest, LINE_LENGTH_MAX, Line, Mode, PROTOCOL, Refusal, Stage, StageResult,
+    },
     program::{NotHeld, Program},
     sealed::SealedBytes,
     stages::{OnProgress, Plan, Prover, ProverError, StageRun, StageUsage},
@@ -124,7 +126,11 @@ impl<'a> External<'a> {
         ProverError::NotSealed { path: self.path.clone(), reason: error.to_string() }
     }
 
-    fn run_stage(&self, stage: Stage, order: Order<'_>) -> Result<(Done, StageUsage), ProverError> {
+    fn run_stage(
+        &self,
+        stage: Stage,
+        order: Order<'_>,
+    ) -> Result<(StageResult, StageUsage), ProverError> {
         let mut command = self.command()?;
         command.arg(stage.name()).args(["--guest", order.guest]);
         for (option, path) in order.files {
@@ -164,7 +170,7 @@ impl<'a> External<'a> {
             return Err(ProverError::Interrupted { stage: name });
         };
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-        let kept = thread::spawn(move || stderr.map(last_words).unwrap_or_default());
+        let kept = thread::spawn(move || stderr.map(stderr_tail).unwrap_or_default());
         let watch = Watch::new(self.stop.clone(), limit);
         let lines = stdout.map_or(Ok(None), |out| self.read_lines(stage, out));
         if lines.is_err() {
@@ -189,7 +195,7 @@ impl<'a> External<'a> {
             None if self.launcher.is_some() && status.code() == Some(LAUNCH_FAILED.into()) => {
                 return Err(self.not_started(&clean(stderr.trim())));
             }
-            _ => return Err(ProverError::Ended { stage: name, status, stderr: clean(&stderr) }),
+            _ => return Err(ProverError::NoAnswer { stage: name, status, stderr: clean(&stderr) }),
         };
         // Where the floor is not known, nothing tells the stage's memory from this process's.
         let peak_is_at_most = floor_bytes.is_none_or(|floor| peak_rss_bytes <= floor);
@@ -224,7 +230,7 @@ impl<'a> External<'a> {
         Err(format!("wanted at most {LINES_MAX} lines, got more"))
     }
 
-    fn pass(&self, name: &'static str, bytes: &[u8]) -> Result<SealedBytes, ProverError> {
+    fn pass_line(&self, name: &'static str, bytes: &[u8]) -> Result<SealedBytes, ProverError> {
         SealedBytes::new(name, bytes).map_err(|error| self.not_sealed(&error))
     }
 
@@ -237,7 +243,7 @@ impl<'a> External<'a> {
         let mut bytes = Vec::new();
         fs::File::open(&held.0)
             .and_then(|file| file.take(limit as u64 + 1).read_to_end(&mut bytes))
-            .map_err(|error| self.cannot(stage, &held.0, &error))?;
+            .map_err(|error| self.io_error(stage, &held.0, &error))?;
         if bytes.len() > limit && stage == Stage::Prove {
             return Err(ProverError::ProofTooLong { limit });
         }
@@ -248,7 +254,7 @@ impl<'a> External<'a> {
         Ok(bytes)
     }
 
-    fn cannot(&self, stage: Stage, path: &Path, error: &io::Error) -> ProverError {
+    fn io_error(&self, stage: Stage, path: &Path, error: &io::Error) -> ProverError {
         let (stage, path) = (stage.name(), path.to_owned());
         ProverError::File { stage, path, reason: error.to_string() }
     }
@@ -269,7 +275,7 @@ impl Prover for External<'_> {
     }
 
     fn native(&self, guest: &str, input: &[u8]) -> Result<StageRun<Vec<u8>>, ProverError> {
-        let input = self.pass("input", input)?;
+        let input = self.pass_line("input", input)?;
         let out = TemporaryFile(self.work.join("statement"));
         let files = &[("--input", input.path()), ("--out", out.0.clone())];
         let order = Order { guest, files, mode: None, memory_bytes: None };
@@ -279,7 +285,7 @@ impl Prover for External<'_> {
     }
 
     fn emulate(&self, guest: &str, input: &[u8], plan: Plan) -> Result<StageRun<()>, ProverError> {
-        let input = self.pass("input", input)?;
+        let input = self.pass_line("input", input)?;
         let files = &[("--input", input.path())];
         let Plan { mode, memory_bytes } = plan;
         let order = Order { guest, files, mode: Some(mode), memory_bytes };
@@ -299,7 +305,7 @@ impl Prover for External<'_> {
         input: &[u8],
         plan: Plan,
     ) -> Result<StageRun<Vec<u8>>, ProverError> {
-        let input = self.pass("input", input)?;
+        let input = self.pass_line("input", input)?;
         let out = TemporaryFile(self.work.join("proof"));
         let files = &[("--input", input.path()), ("--out", out.0.clone())];
         let Plan { mode, memory_bytes } = plan;
@@ -310,7 +316,7 @@ impl Prover for External<'_> {
     }
 
     fn check(&self, guest: &str, mode: Mode, body: &[u8]) -> Result<StageRun<()>, ProverError> {
-        let proof = self.pass("proof", body)?;
+        let proof = self.pass_line("proof", body)?;
         let files = &[("--proof", proof.path())];
         let order = Order { guest, files, mode: Some(mode), memory_bytes: None };
         let (done, used) = self.run_stage(Stage::Check, order)?;
@@ -321,22 +327,22 @@ impl Prover for External<'_> {
 impl StopHandle {
     /// Asks the running process to end, and lets no other start.
     pub fn stop(&self) {
-        self.locked().asked = true;
+        self.lock_state().asked = true;
         self.signal(Signal::TERM);
     }
 
     /// Whether somebody asked.
     pub fn is_asked(&self) -> bool {
-        self.locked().asked
+        self.lock_state().asked
     }
 
-    fn locked(&self) -> MutexGuard<'_, State> {
+    fn lock_state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Under the lock a process that runs is not yet reaped: its number is still its own.
     fn signal(&self, signal: Signal) {
-        if let Some(pid) = self.locked().running {
+        if let Some(pid) = self.lock_state().running {
             // It may have ended just now, which is what was wanted.
             let _ = kill_process(pid, signal);
         }
@@ -344,7 +350,7 @@ impl StopHandle {
 
     /// Starts a process, unless somebody asked to stop.
     fn spawn(&self, command: &mut Command) -> io::Result<Option<(std::process::Child, Instant)>> {
-        let mut state = self.locked();
+        let mut state = self.lock_state();
         if state.asked {
             return Ok(None);
         }
@@ -360,7 +366,7 @@ impl StopHandle {
         // Waits without reaping, so that the number stays the child's until the lock is held.
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
         while let Err(rustix::io::Errno::INTR) = waitid(WaitId::Pid(pid), options) {}
-        let mut state = self.locked();
+        let mut state = self.lock_state();
         state.running = None;
         let ended = child.wait4()?;
         let used = ended.rusage;
@@ -429,7 +435,7 @@ fn status_of(line: &Line) -> i32 {
 }
 
 /// The end of what a process says to people; read to its end, or it would block.
-fn last_words(mut stderr: ChildStderr) -> String {
+fn stderr_tail(mut stderr: ChildStderr) -> String {
     let (mut kept, mut piece) = (Vec::new(), [0; 1024]);
     while let Ok(read @ 1..) = stderr.read(&mut piece) {
         kept.extend_from_slice(&piece[..read]);

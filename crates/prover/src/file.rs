@@ -133,8 +133,8 @@ impl ProofFile {
     /// header is nothing that JSON holds.
     pub fn encode(&self) -> Result<Vec<u8>, FileError> {
         let header = self.header.encode()?;
-        within("header", HEADER_BYTES_MAX, header.len() as u64)?;
-        within("body", BODY_BYTES_MAX, self.body.len() as u64)?;
+        check_length("header", HEADER_BYTES_MAX, header.len() as u64)?;
+        check_length("body", BODY_BYTES_MAX, self.body.len() as u64)?;
         let mut bytes = Vec::with_capacity(MAGIC.len() + 12 + header.len() + self.body.len());
         bytes.extend_from_slice(MAGIC);
         bytes.extend_from_slice(&(header.len() as u32).to_be_bytes());
@@ -152,11 +152,11 @@ impl ProofFile {
         let rest = bytes.strip_prefix(MAGIC).ok_or(FileError::Magic)?;
         let (length, rest) = prefix::<4>("header's length", rest)?;
         let length = u64::from(u32::from_be_bytes(length));
-        within("header", HEADER_BYTES_MAX, length)?;
+        check_length("header", HEADER_BYTES_MAX, length)?;
         let (header, rest) = take("header", rest, length)?;
         let (length, rest) = prefix::<8>("body's length", rest)?;
         let length = u64::from_be_bytes(length);
-        within("body", BODY_BYTES_MAX, length)?;
+        check_length("body", BODY_BYTES_MAX, length)?;
         let (body, rest) = take("body", rest, length)?;
         if !rest.is_empty() {
             return Err(FileError::Trailing { got: rest.len() });
@@ -177,7 +177,7 @@ impl Header {
             ("back end", &header.backend),
             ("version", &header.backend_version),
         ] {
-            within(subject, NAME_BYTES_MAX, name.len() as u64)?;
+            check_length(subject, NAME_BYTES_MAX, name.len() as u64)?;
             let is_named = |c: char| c.is_ascii_alphanumeric() || "-._+".contains(c);
             if name.is_empty() || !name.chars().all(is_named) {
                 return Err(FileError::Name { subject });
@@ -198,7 +198,7 @@ fn unread(error: serde_json::Error) -> FileError {
     FileError::Header { reason: format!("{how}, at byte {}", error.column()) }
 }
 
-fn within(subject: &'static str, limit: usize, got: u64) -> Result<(), FileError> {
+fn check_length(subject: &'static str, limit: usize, got: u64) -> Result<(), FileError> {
     if got > limit as u64 { Err(FileError::TooLong { subject, limit, got }) } else { Ok(()) }
 }
 

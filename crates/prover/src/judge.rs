@@ -6,7 +6,7 @@ use confide_statement::{Statement, StatementError};
 
 use crate::{
     file::{Header, ProofFile},
-    line::{Description, Digest, Done, Mode, Strength, Why},
+    line::{Description, Digest, Mode, RefusalReason, StageResult, Strength},
     policy::{Pin, ProofPolicy},
     stages::{Prover, ProverError, StageUsage},
 };
@@ -29,7 +29,7 @@ pub struct ExpectedProof<'a> {
 pub struct CheckedProof {
     header: Header,
     statement: Statement,
-    done: Done,
+    done: StageResult,
     used: StageUsage,
     checks: Vec<Check>,
 }
@@ -46,12 +46,12 @@ impl CheckedProof {
     }
 
     /// What the back end said of the proof.
-    pub fn done(&self) -> &Done {
+    pub fn result(&self) -> &StageResult {
         &self.done
     }
 
     /// What the back end's check cost.
-    pub fn used(&self) -> StageUsage {
+    pub fn usage(&self) -> StageUsage {
         self.used
     }
 
@@ -184,7 +184,7 @@ pub enum Reason {
     #[error("proof does not hold: {why}: {detail}")]
     Refused {
         /// Its reason, of the closed list.
-        why: Why,
+        why: RefusalReason,
         /// What exactly.
         detail: String,
     },
@@ -402,7 +402,7 @@ impl Steps {
         &mut self,
         file: &ProofFile,
         prover: &impl Prover,
-    ) -> Result<(Done, StageUsage), Failure> {
+    ) -> Result<(StageResult, StageUsage), Failure> {
         let header = &file.header;
         match prover.check(&header.claim, header.mode, &file.body) {
             Ok(ran) => {
@@ -410,7 +410,7 @@ impl Steps {
                 Ok((ran.done, ran.used))
             }
             // A fault of disk or memory says nothing of the proof.
-            Err(ProverError::Refused { why, detail, .. }) if why != Why::Fault => {
+            Err(ProverError::Refused { why, detail, .. }) if why != RefusalReason::Fault => {
                 self.fail("proof", Reason::Refused { why, detail })
             }
             Err(error) => Err(error.into()),
@@ -418,7 +418,12 @@ impl Steps {
     }
 
     /// What the header says beside what the proof shows. An absent strength or mode is no yes.
-    fn header(&mut self, header: &Header, done: &Done, known: Strength) -> Result<(), Failure> {
+    fn header(
+        &mut self,
+        header: &Header,
+        done: &StageResult,
+        known: Strength,
+    ) -> Result<(), Failure> {
         let shown = done.strength.unwrap_or(Strength {
             proven_bits: 0,
             conjectured_bits: 0,

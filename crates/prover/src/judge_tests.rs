@@ -1,3 +1,5 @@
+//! A proof is accepted only where every check passes.
+
 use std::{collections::BTreeMap, time::Duration};
 
 use confide_statement::Fibonacci;
@@ -15,7 +17,7 @@ fn a_proof_of_what_was_expected_is_believed() {
     let expected = ExpectedProof {
         statement: Some(&statement),
         program: Some(PROGRAM),
-        ..expected(&case.policy)
+        ..expected_proof(&case.policy)
     };
     let checked = judge(&case.file, &case.back, &expected).unwrap();
     assert_eq!(checked.statement(), &statement);
@@ -26,7 +28,7 @@ fn a_proof_of_what_was_expected_is_believed() {
 fn what_was_not_asked_for_is_not_a_yes() {
     let case = Case::new();
     let policy = ProofPolicy::unwritten();
-    let checked = judge(&case.file, &case.back, &expected(&policy)).unwrap();
+    let checked = judge(&case.file, &case.back, &expected_proof(&policy)).unwrap();
     let open = |name| {
         let mut checks = checked.checks().iter();
         checks.any(|check| check.name == name && check.outcome == Outcome::NotEvaluated)
@@ -39,105 +41,107 @@ fn a_prover_that_the_policy_does_not_name_is_never_started() {
     let mut case = Case::new();
     case.back.answer = Answer::Panic;
     case.policy.prover_sha256 = Pin::Absent;
-    assert_eq!(case.refused(), "unpinned_prover");
+    assert_eq!(case.rejection_name(), "unpinned_prover");
     case.policy.prover_sha256 = Pin::AnyOf(vec![Digest([0; 32])]);
-    assert_eq!(case.refused(), "another_prover");
+    assert_eq!(case.rejection_name(), "another_prover");
 }
 
 #[test]
 fn another_program_is_refused_whoever_names_it() {
     let mut case = Case::new();
     case.policy.programs = Some(BTreeMap::from([("fibonacci".to_string(), vec![OTHER])]));
-    assert_eq!(case.refused(), "another_program");
+    assert_eq!(case.rejection_name(), "another_program");
     case.policy.programs = Some(BTreeMap::from([("sort".to_string(), vec![PROGRAM])]));
-    assert_eq!(case.refused(), "another_program");
+    assert_eq!(case.rejection_name(), "another_program");
 
     let case = Case::new();
-    let expected = ExpectedProof { program: Some(OTHER), ..expected(&case.policy) };
+    let expected = ExpectedProof { program: Some(OTHER), ..expected_proof(&case.policy) };
     assert_eq!(name(judge(&case.file, &case.back, &expected)), "another_program");
 
     // A header that names a program which `confide-prover` does not have.
     let mut case = Case::new();
     case.file.header.program_digest = OTHER;
-    assert_eq!(case.refused(), "another_program");
+    assert_eq!(case.rejection_name(), "another_program");
 
     // A proof that is of another program than its header says.
     let mut case = Case::new();
     case.back.done.program_digest = OTHER;
-    assert_eq!(case.refused(), "another_program");
+    assert_eq!(case.rejection_name(), "another_program");
 }
 
 #[test]
 fn another_statement_is_refused_and_a_changed_one_as_well() {
     let case = Case::new();
     let other = fibonacci(11);
-    let expected = ExpectedProof { statement: Some(&other), ..expected(&case.policy) };
+    let expected = ExpectedProof { statement: Some(&other), ..expected_proof(&case.policy) };
     assert_eq!(name(judge(&case.file, &case.back, &expected)), "another_statement");
 
     let mut case = Case::new();
     case.file.header.statement = other.encode();
-    assert_eq!(case.refused(), "public_values");
+    assert_eq!(case.rejection_name(), "public_values");
     case.file.header.statement.push(0);
-    assert_eq!(case.refused(), "malformed_statement");
+    assert_eq!(case.rejection_name(), "malformed_statement");
 
     let mut case = Case::new();
     case.file.header.claim = "sort".to_string();
-    assert_eq!(case.refused(), "another_statement");
+    assert_eq!(case.rejection_name(), "another_statement");
 
     let mut case = Case::new();
     case.back.done.public_values = OTHER;
-    assert_eq!(case.refused(), "public_values");
+    assert_eq!(case.rejection_name(), "public_values");
 }
 
 #[test]
 fn parameters_and_modes_below_the_policy_are_refused() {
     let mut case = Case::new();
     case.policy.proven_bits_min = 101;
-    assert_eq!(case.refused(), "weaker_parameters");
+    assert_eq!(case.rejection_name(), "weaker_parameters");
 
     let mut case = Case::new();
     case.policy.conjectured_bits_min = 121;
-    assert_eq!(case.refused(), "weaker_parameters");
+    assert_eq!(case.rejection_name(), "weaker_parameters");
 
     let mut case = Case::new();
     case.policy.zero_knowledge = true;
-    assert_eq!(case.refused(), "weaker_parameters");
+    assert_eq!(case.rejection_name(), "weaker_parameters");
 
     let mut case = Case::new();
     case.policy.modes = vec![Mode::Aggregated];
-    assert_eq!(case.refused(), "mode");
+    assert_eq!(case.rejection_name(), "mode");
 
     // The proof has weaker ones than the back end says of itself; its header agrees with it.
     let mut case = Case::new();
     let weak = Strength { proven_bits: 40, ..STRENGTH };
     case.back.done.strength = Some(weak);
     case.file.header.strength = weak;
-    assert_eq!(case.refused(), "weaker_parameters");
+    assert_eq!(case.rejection_name(), "weaker_parameters");
 }
 
 #[test]
 fn a_header_that_says_more_than_the_proof_shows_is_refused() {
     let mut case = Case::new();
     case.file.header.strength.zero_knowledge = true;
-    assert_eq!(case.refused(), "header");
+    assert_eq!(case.rejection_name(), "header");
 
     let mut case = Case::new();
     case.file.header.strength.proven_bits = 128;
-    assert_eq!(case.refused(), "header");
+    assert_eq!(case.rejection_name(), "header");
 
     let mut case = Case::new();
     case.file.header.segments = 1;
-    assert_eq!(case.refused(), "header");
+    assert_eq!(case.rejection_name(), "header");
 
     let mut case = Case::new();
     case.file.header.mode = Mode::Aggregated;
-    assert_eq!(case.refused(), "header");
+    assert_eq!(case.rejection_name(), "header");
 
     // A back end that says nothing of its proof has said no yes.
-    for forget in [|done: &mut Done| done.strength = None, |done: &mut Done| done.mode = None] {
+    for forget in
+        [|done: &mut StageResult| done.strength = None, |done: &mut StageResult| done.mode = None]
+    {
         let mut case = Case::new();
         forget(&mut case.back.done);
-        assert_eq!(case.refused(), "header");
+        assert_eq!(case.rejection_name(), "header");
     }
 }
 
@@ -145,18 +149,18 @@ fn a_header_that_says_more_than_the_proof_shows_is_refused() {
 fn another_back_end_or_version_is_refused() {
     let mut case = Case::new();
     case.file.header.backend_version = "2.0.1".to_string();
-    assert_eq!(case.refused(), "another_backend");
+    assert_eq!(case.rejection_name(), "another_backend");
 }
 
 #[test]
 fn what_the_back_end_refuses_keeps_its_name_and_a_fault_is_no_judgement() {
-    for why in Why::ALL {
+    for why in RefusalReason::ALL {
         let mut case = Case::new();
         case.back.answer = Answer::Refuse(why);
-        let verdict = judge(&case.file, &case.back, &expected(&case.policy)).unwrap_err();
+        let verdict = judge(&case.file, &case.back, &expected_proof(&case.policy)).unwrap_err();
         match verdict {
             Verdict::Rejected(rejected) => assert_eq!(rejected.reason.name(), why.name()),
-            Verdict::NotJudged(_) => assert_eq!(why, Why::Fault),
+            Verdict::NotJudged(_) => assert_eq!(why, RefusalReason::Fault),
         }
     }
 }
@@ -174,20 +178,20 @@ struct Case {
 }
 
 struct Back {
-    done: Done,
+    done: StageResult,
     answer: Answer,
 }
 
 enum Answer {
-    Done,
-    Refuse(Why),
+    StageResult,
+    Refuse(RefusalReason),
     Panic,
 }
 
 impl Case {
     fn new() -> Self {
         let statement = fibonacci(10);
-        let done = Done {
+        let done = StageResult {
             stage: Stage::Check,
             program_digest: PROGRAM,
             public_values: Digest(statement.digest()),
@@ -211,16 +215,16 @@ impl Case {
         let policy =
             ProofPolicy { prover_sha256: Pin::AnyOf(vec![PROVER]), ..ProofPolicy::default() };
         let file = ProofFile { header, body: vec![1; 10] };
-        Self { file, back: Back { done, answer: Answer::Done }, policy }
+        Self { file, back: Back { done, answer: Answer::StageResult }, policy }
     }
 
-    fn refused(&self) -> &'static str {
-        let expected = expected(&self.policy);
+    fn rejection_name(&self) -> &'static str {
+        let expected = expected_proof(&self.policy);
         name(judge(&self.file, &self.back, &expected))
     }
 }
 
-fn expected(policy: &ProofPolicy) -> ExpectedProof<'_> {
+fn expected_proof(policy: &ProofPolicy) -> ExpectedProof<'_> {
     ExpectedProof { prover_sha256: PROVER, policy, statement: None, program: None }
 }
 

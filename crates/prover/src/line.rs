@@ -35,7 +35,7 @@ pub enum Line {
     /// How far the work is.
     Progress(Progress),
     /// The stage was done; for `check`: the proof holds.
-    Result(Done),
+    Result(StageResult),
     /// The stage was refused; for `check`: the proof does not hold.
     Refused(Refusal),
     /// Answer to `describe`.
@@ -211,7 +211,7 @@ impl Phase {
 /// What a stage that was done says.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Done {
+pub struct StageResult {
     /// Which stage it was.
     pub stage: Stage,
     /// The program: for `check`, the one that the proof was found to be of.
@@ -240,7 +240,7 @@ pub struct Done {
 #[serde(deny_unknown_fields)]
 pub struct Refusal {
     /// The reason, of a closed list.
-    pub why: Why,
+    pub why: RefusalReason,
     /// What exactly, for people; at most some hundred bytes, nothing of the input.
     pub detail: String,
 }
@@ -248,7 +248,7 @@ pub struct Refusal {
 /// Reasons to refuse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Why {
+pub enum RefusalReason {
     /// No program of that name is built in.
     UnknownGuest,
     /// The input is not the guest's encoding, or too long.
@@ -273,7 +273,7 @@ pub enum Why {
     Fault,
 }
 
-impl Why {
+impl RefusalReason {
     /// All reasons.
     pub const ALL: [Self; 11] = [
         Self::UnknownGuest,
@@ -307,7 +307,7 @@ impl Why {
     }
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for RefusalReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
@@ -372,7 +372,7 @@ mod tests {
         let lines = [
             Line::Progress(Progress { phase: Phase::Segment, done: 1, of: Some(2) }),
             Line::Progress(Progress { phase: Phase::SetUp, done: 0, of: None }),
-            Line::Refused(Refusal { why: Why::Segments, detail: "1 of 2".to_string() }),
+            Line::Refused(Refusal { why: RefusalReason::Segments, detail: "1 of 2".to_string() }),
             Line::Description(Description {
                 protocol: PROTOCOL,
                 backend: "openvm".to_string(),
@@ -381,7 +381,7 @@ mod tests {
                 modes: vec![Mode::App, Mode::Aggregated],
                 strength,
             }),
-            Line::Result(Done {
+            Line::Result(StageResult {
                 stage: Stage::Prove,
                 program_digest: digest,
                 public_values: digest,
@@ -401,7 +401,7 @@ mod tests {
 
     #[test]
     fn names_on_the_line_are_the_names_in_the_text() {
-        for why in Why::ALL {
+        for why in RefusalReason::ALL {
             assert_eq!(serde_json::to_value(why).unwrap(), why.name());
         }
         for stage in Stage::ALL {

@@ -101,12 +101,12 @@ impl<'de> Deserialize<'de> for Pin {
         #[derive(Deserialize)]
         #[serde(untagged)]
         enum Written {
-            One(String),
+            Single(String),
             Many(Vec<Digest>),
         }
         match Written::deserialize(deserializer)? {
-            Written::One(word) if word == "dangerous-any" => Ok(Self::DangerousAny),
-            Written::One(digest) => {
+            Written::Single(word) if word == "dangerous-any" => Ok(Self::DangerousAny),
+            Written::Single(digest) => {
                 digest.parse().map(|digest| Self::AnyOf(vec![digest])).map_err(de::Error::custom)
             }
             Written::Many(digests) => Ok(Self::AnyOf(digests)),

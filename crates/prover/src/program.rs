@@ -64,7 +64,8 @@ impl Program {
         }
         let mut copy = runnable("confide-prover").map_err(NotHeld::Unsealed)?;
         // It may grow while it is read.
-        let sha256 = copied(file, &mut copy, PROGRAM_BYTES_MAX).map_err(NotHeld::Unreadable)?;
+        let sha256 =
+            copy_and_hash(file, &mut copy, PROGRAM_BYTES_MAX).map_err(NotHeld::Unreadable)?;
         seal(&copy).map_err(NotHeld::Unsealed)?;
         Ok(Self { path: path.to_owned(), copy, sha256 })
     }
@@ -90,7 +91,7 @@ impl Program {
 }
 
 /// Copies all of `from`, at most `most` bytes of it, and hashes them.
-fn copied(from: impl Read, into: &mut impl Write, most: u64) -> io::Result<Digest> {
+fn copy_and_hash(from: impl Read, into: &mut impl Write, most: u64) -> io::Result<Digest> {
     let mut from = from.take(most + 1);
     let (mut hash, mut piece) = (Sha256::new(), vec![0; 64 * 1024]);
     loop {
@@ -113,10 +114,10 @@ mod tests {
     #[test]
     fn what_grows_beyond_the_bound_is_refused_and_never_cut() {
         let mut copy = Vec::new();
-        let sha256 = copied(&b"12345"[..], &mut copy, 5).unwrap();
+        let sha256 = copy_and_hash(&b"12345"[..], &mut copy, 5).unwrap();
         assert_eq!(copy, b"12345");
         assert_eq!(sha256, Digest(Sha256::digest(b"12345").into()));
-        let error = copied(&b"12345"[..], &mut Vec::new(), 4).unwrap_err();
+        let error = copy_and_hash(&b"12345"[..], &mut Vec::new(), 4).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, process::ExitStatus, time::Duration};
 
-use crate::line::{Description, Done, Mode, Progress, Stage, Why};
+use crate::line::{Description, Mode, Progress, RefusalReason, Stage, StageResult};
 
 /// A back end that proves runs of programs.
 ///
@@ -57,7 +57,7 @@ pub struct Plan {
 #[derive(Clone, Debug, PartialEq)]
 pub struct StageRun<T> {
     /// What the back end says of it.
-    pub done: Done,
+    pub done: StageResult,
     /// What came out.
     pub output: T,
     /// What it cost.
@@ -138,7 +138,7 @@ pub enum ProverError {
         /// The stage.
         stage: Stage,
         /// Why it was refused.
-        why: Why,
+        why: RefusalReason,
         /// What exactly.
         detail: String,
     },
@@ -152,7 +152,7 @@ pub enum ProverError {
     },
     /// The process ended without an answer.
     #[error("{stage}: confide-prover ended without an answer ({status}){}", describe_stderr(.stderr))]
-    Ended {
+    NoAnswer {
         /// The stage.
         stage: &'static str,
         /// How it ended.

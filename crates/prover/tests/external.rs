@@ -12,7 +12,10 @@ use std::{
 
 use confide_prover::{
     APP_SEGMENTS_MAX, BODY_BYTES_MAX, External, Plan, Prover, ProverError, StopHandle,
-    line::{Digest, Done, Line, Mode, PROTOCOL, Phase, Progress, Refusal, Stage, Strength, Why},
+    line::{
+        Digest, Line, Mode, PROTOCOL, Phase, Progress, Refusal, RefusalReason, Stage, StageResult,
+        Strength,
+    },
 };
 
 const PLAN: Plan = Plan { mode: Mode::App, memory_bytes: Some(1 << 30) };
@@ -27,13 +30,14 @@ fn a_stage_gives_its_result_its_output_and_what_it_used() {
          i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done\n\
          cat \"$in\" \"$in\" > \"$out\"\necho '{}'",
         text(&Line::Progress(segment)),
-        text(&Line::Result(done(Stage::Prove)))
+        text(&Line::Result(stage_result(Stage::Prove)))
     );
     let seen = Mutex::new(Vec::new());
     let told = |stage, progress| seen.lock().unwrap().push((stage, progress));
-    let ran = case.with(&script, &told, |back| back.prove("fibonacci", b"in", PLAN)).unwrap();
+    let ran =
+        case.with_script(&script, &told, |back| back.prove("fibonacci", b"in", PLAN)).unwrap();
     assert_eq!(ran.output, b"inin");
-    assert_eq!(ran.done, done(Stage::Prove));
+    assert_eq!(ran.done, stage_result(Stage::Prove));
     assert_eq!(*seen.lock().unwrap(), [(Stage::Prove, segment)]);
     assert!(ran.used.cpu > Duration::ZERO && ran.used.wall >= ran.used.cpu / 2);
     assert!(ran.used.peak_rss_bytes > 100_000, "{:?}", ran.used);
@@ -44,7 +48,7 @@ fn a_stage_gives_its_result_its_output_and_what_it_used() {
 #[test]
 fn the_words_of_the_command_line_are_those_of_the_protocol() {
     let case = Case::new("words");
-    let line = text(&Line::Result(done(Stage::Check)));
+    let line = text(&Line::Result(stage_result(Stage::Check)));
     let script = format!("echo \"$@\" > {}/words\necho '{line}'", case.dir.display());
     case.run(&script, |back| back.check("sort", Mode::Aggregated, b"proof")).unwrap();
     let words = fs::read_to_string(case.dir.join("words")).unwrap();
@@ -58,10 +62,11 @@ fn the_words_of_the_command_line_are_those_of_the_protocol() {
 #[test]
 fn a_refusal_keeps_its_name() {
     let case = Case::new("refusal");
-    let refusal = Refusal { why: Why::Segments, detail: "1 of 2\u{7}".to_string() };
+    let refusal = Refusal { why: RefusalReason::Segments, detail: "1 of 2\u{7}".to_string() };
     let script = format!("echo '{}'\nexit 1", text(&Line::Refused(refusal)));
     let error = case.run(&script, |back| back.check("sort", Mode::App, b"")).unwrap_err();
-    let ProverError::Refused { stage: Stage::Check, why: Why::Segments, detail } = error else {
+    let ProverError::Refused { stage: Stage::Check, why: RefusalReason::Segments, detail } = error
+    else {
         panic!("{error}")
     };
     assert_eq!(detail, "1 of 2", "a terminal is told nothing but text");
@@ -70,7 +75,7 @@ fn a_refusal_keeps_its_name() {
 #[test]
 fn an_end_without_an_answer_is_no_yes() {
     let case = Case::new("ends");
-    let yes = text(&Line::Result(done(Stage::Check)));
+    let yes = text(&Line::Result(stage_result(Stage::Check)));
     for script in [
         "exit 0".to_string(),
         "echo broken >&2; exit 3".to_string(),
@@ -80,7 +85,7 @@ fn an_end_without_an_answer_is_no_yes() {
         format!("echo '{yes}'\nkill -9 $$"),
     ] {
         let error = case.run(&script, |back| back.check("sort", Mode::App, b"")).unwrap_err();
-        assert!(matches!(error, ProverError::Ended { .. }), "{script}: {error}");
+        assert!(matches!(error, ProverError::NoAnswer { .. }), "{script}: {error}");
         let broken = script.contains("broken");
         assert_eq!(error.to_string().contains("broken"), broken, "what it says to people is kept");
     }
@@ -89,8 +94,8 @@ fn an_end_without_an_answer_is_no_yes() {
 #[test]
 fn what_is_not_of_the_protocol_is_refused() {
     let case = Case::new("nonsense");
-    let yes = text(&Line::Result(done(Stage::Check)));
-    let prove = text(&Line::Result(done(Stage::Prove)));
+    let yes = text(&Line::Result(stage_result(Stage::Check)));
+    let prove = text(&Line::Result(stage_result(Stage::Prove)));
     for script in [
         "echo yes".to_string(),
         format!("echo '{yes}'\necho '{yes}'"),
@@ -119,7 +124,7 @@ fn an_output_beyond_its_limit_is_not_read_whole() {
     let script = format!(
         "while [ $# -gt 0 ]; do [ \"$1\" = --out ] && out=$2; shift; done\n\
          head -c 70000 /dev/zero > \"$out\"\necho '{}'",
-        text(&Line::Result(done(Stage::Native)))
+        text(&Line::Result(stage_result(Stage::Native)))
     );
     let error = case.run(&script, |back| back.native("sort", b"")).unwrap_err();
     assert!(matches!(error, ProverError::Protocol { .. }), "{error}");
@@ -129,7 +134,7 @@ fn an_output_beyond_its_limit_is_not_read_whole() {
 fn a_run_of_more_segments_than_an_app_proof_holds_is_refused_at_the_first_stage() {
     let case = Case::new("segments");
     let emulated = |segments| {
-        let done = Done { segments: Some(segments), ..done(Stage::Emulate) };
+        let done = StageResult { segments: Some(segments), ..stage_result(Stage::Emulate) };
         format!("echo '{}'", text(&Line::Result(done)))
     };
     let most = APP_SEGMENTS_MAX;
@@ -149,7 +154,7 @@ fn a_proof_that_no_file_holds_is_named_so_and_not_a_fault_of_the_protocol() {
         "while [ $# -gt 0 ]; do [ \"$1\" = --out ] && out=$2; shift; done\n\
          truncate -s {} \"$out\"\necho '{}'",
         BODY_BYTES_MAX + 1,
-        text(&Line::Result(done(Stage::Prove)))
+        text(&Line::Result(stage_result(Stage::Prove)))
     );
     let error = case.run(&script, |back| back.prove("sort", b"", PLAN)).unwrap_err();
     assert!(matches!(error, ProverError::ProofTooLong { limit: BODY_BYTES_MAX }), "{error}");
@@ -185,14 +190,14 @@ fn a_missing_program_is_named() {
 fn every_stage_runs_the_program_that_was_hashed_whatever_becomes_of_its_file() {
     let case = Case::new("exchanged");
     let _alone = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
-    let yes = format!("echo '{}'", text(&Line::Result(done(Stage::Check))));
+    let yes = format!("echo '{}'", text(&Line::Result(stage_result(Stage::Check))));
     let program = case.write(&yes);
     let told = |_, _| ();
     let back = External::new(&program, case.work(), StopHandle::default(), &told);
     let hashed = back.sha256().unwrap();
     back.check("sort", Mode::App, b"").unwrap();
     // Written over in its place, then replaced by another, then gone.
-    let no = Refusal { why: Why::Unsound, detail: String::new() };
+    let no = Refusal { why: RefusalReason::Unsound, detail: String::new() };
     case.write(&format!("echo '{}'\nexit 1", text(&Line::Refused(no))));
     back.check("sort", Mode::App, b"").unwrap();
     let other = case.dir.join("other");
@@ -269,10 +274,10 @@ impl Case {
     }
 
     fn run<T>(&self, script: &str, work: impl Fn(&External<'_>) -> T) -> T {
-        self.with(script, &|_, _| (), work)
+        self.with_script(script, &|_, _| (), work)
     }
 
-    fn with<T>(
+    fn with_script<T>(
         &self,
         script: &str,
         told: &(dyn Fn(Stage, Progress) + Sync),
@@ -290,8 +295,8 @@ impl Drop for Case {
     }
 }
 
-fn done(stage: Stage) -> Done {
-    Done {
+fn stage_result(stage: Stage) -> StageResult {
+    StageResult {
         stage,
         program_digest: Digest([1; 32]),
         public_values: Digest([2; 32]),

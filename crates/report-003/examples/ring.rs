@@ -50,11 +50,11 @@ fn answer(line: &str) -> Answer {
 
 fn primes(asked: &Value) -> Answer {
     let name: String = field(asked, "set")?;
-    if let Ok(parameters) = Parameters::named(&name) {
+    if let Ok(parameters) = Parameters::from_name(&name) {
         let (data, special) = parameters.primes();
         return Ok(json!({ "n": parameters.n(), "primes": data, "special": special }));
     }
-    let set = ParameterSet::dangerous_named(&name)?;
+    let set = ParameterSet::dangerous_from_name(&name)?;
     Ok(json!({ "n": set.n(), "primes": set.primes(), "plaintext_bits": set.plaintext_bits() }))
 }
 
@@ -97,7 +97,7 @@ fn drop_limb(asked: &Value) -> Answer {
 
 /// Messages mod 2^k, encrypted, multiplied by small weights, switched down, decrypted.
 fn bfv_product(asked: &Value) -> Answer {
-    let set = ParameterSet::dangerous_named(&field::<String>(asked, "set")?)?;
+    let set = ParameterSet::dangerous_from_name(&field::<String>(asked, "set")?)?;
     let context = Context::new(&set)?;
     let mut rng = Rng::from_os()?;
     let key = SecretKey::generate(&context, &mut rng);
@@ -109,7 +109,7 @@ fn bfv_product(asked: &Value) -> Answer {
 }
 
 fn ckks_encode(asked: &Value) -> Answer {
-    let ckks = Ckks::new(&Parameters::named(&field::<String>(asked, "set")?)?)?;
+    let ckks = Ckks::new(&Parameters::from_name(&field::<String>(asked, "set")?)?)?;
     let message = ckks.encode(&field::<Vec<f64>>(asked, "slots")?)?;
     let plaintext = ckks.plaintext(&message, ckks.limbs_max())?;
     let (coefficients, values) = (message.coefficients(), plaintext.poly().values());
@@ -118,7 +118,7 @@ fn ckks_encode(asked: &Value) -> Answer {
 
 /// A plaintext's slots: it is read as a ciphertext whose c1 is zero, which any key decrypts.
 fn ckks_decode(asked: &Value) -> Answer {
-    let parameters = Parameters::named(&field::<String>(asked, "set")?)?;
+    let parameters = Parameters::from_name(&field::<String>(asked, "set")?)?;
     let ckks = Ckks::new(&parameters)?;
     let ring = Ring::new(parameters.n(), &parameters.primes().0)?;
     let values = NttPoly::from_values(&ring, field(asked, "values")?)?;
@@ -130,7 +130,7 @@ fn ckks_decode(asked: &Value) -> Answer {
 
 /// Slots, encrypted, multiplied, rescaled, rotated, decrypted.
 fn ckks_product(asked: &Value) -> Answer {
-    let ckks = Ckks::new(&Parameters::named(&field::<String>(asked, "set")?)?)?;
+    let ckks = Ckks::new(&Parameters::from_name(&field::<String>(asked, "set")?)?)?;
     let mut rng = Rng::from_os()?;
     let key = ckks::SecretKey::generate(&ckks, &mut rng);
     let message = ckks.encode(&field::<Vec<f64>>(asked, "slots")?)?;

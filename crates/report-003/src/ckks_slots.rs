@@ -11,7 +11,9 @@
 //! after decryption. A vector wider than a ciphertext is cut into tiles. Projections that read one
 //! vector share its encryption.
 
+mod error;
 mod layout;
+mod options;
 mod step;
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
@@ -21,68 +23,15 @@ use confide_lora::{
 };
 use confide_rlwe::Rng;
 
-use crate::ckks::{Ciphertext, Ckks, CkksError, Decrypted, GaloisKey, Parameters, SecretKey};
+use crate::ckks::{Ciphertext, Ckks, CkksError, Decrypted, GaloisKey, SecretKey};
+pub use error::CkksSlotsError;
+pub use options::{Decryption, Direction, Limbs, Options, Packing};
+
 use layout::Weights;
 
 /// Greatest count of encoded plaintexts: 3.2 GB at N = 16384 with three limbs. All projections of
 /// 28 layers at width 1,536 and rank 32 are 2,632.
 const PLAINTEXTS_MAX: usize = 8192;
-
-/// What is asked of CKKS. The default is report 003's.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Options {
-    /// Degree and moduli.
-    pub parameters: Parameters,
-    /// How dot products are made of products of slots.
-    pub packing: Packing,
-    /// Whether ciphertexts are decrypted and decoded together.
-    pub decryption: Decryption,
-    /// Who encrypts.
-    pub direction: Direction,
-    /// How many primes ciphertexts are made with.
-    pub limbs: Limbs,
-}
-
-/// How dot products are made of products of slots.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Packing {
-    /// Terms are summed after decryption: no rotation.
-    Segments,
-    /// Terms are summed under encryption, by log2(segment) rotations for each ciphertext.
-    Rotations,
-    /// One row to a ciphertext, summed by rotations into every slot, then a second product with
-    /// the columns of B.
-    TwoProducts,
-}
-
-/// Whether ciphertexts are decrypted and decoded together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Decryption {
-    /// All of a projection at once: keys and twiddles stay in the cache, two decodings share a
-    /// transform.
-    Batched,
-    /// One after the other.
-    Sequential,
-}
-
-/// Who encrypts. Both ends are in this process: only the work of a wire is there, no delay.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    /// The place that computes.
-    Server,
-    /// A client: ciphertexts become bytes and ciphertexts again, on both ways.
-    Client,
-}
-
-/// How many primes ciphertexts are made with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Limbs {
-    /// 60/40/40 bits, as the report.
-    All,
-    /// 60/40: a product at scale 2^80 fits as long as it stays below 2^18, which is checked. With
-    /// [`Packing::TwoProducts`] all are needed.
-    Needed,
-}
 
 /// An adapter applied under CKKS, with the key beside it.
 #[derive(Clone)]
@@ -97,26 +46,6 @@ struct Shared {
     rotations: BTreeMap<usize, GaloisKey>,
     sites: BTreeMap<Site, Width>,
     weights: BTreeMap<Site, Weights>,
-}
-
-impl Options {
-    /// Report 003's fastest: no rotation, one product, batched decryption, the server encrypts.
-    pub fn of(parameters: Parameters) -> Options {
-        Options {
-            parameters,
-            packing: Packing::Segments,
-            decryption: Decryption::Batched,
-            direction: Direction::Server,
-            limbs: Limbs::All,
-        }
-    }
-
-    fn limbs(&self, ckks: &Ckks) -> usize {
-        match (self.packing, self.limbs) {
-            (Packing::TwoProducts, _) | (_, Limbs::All) => ckks.limbs_max(),
-            (_, Limbs::Needed) => 2,
-        }
-    }
 }
 
 impl CkksSlots {
@@ -209,7 +138,7 @@ impl Deltas for CkksDeltas {
         let Some((_, first)) = wanted.first() else { return Ok(()) };
         let mut deltas: Vec<Vec<f64>> = vec![Vec::new(); wanted.len()];
         for row in rows.chunks_exact(first.width().input) {
-            let ciphertexts = self.encrypted(first, row)?;
+            let ciphertexts = self.encrypt_row(first, row)?;
             for ((_, weights), delta) in wanted.iter().zip(&mut deltas) {
                 delta.extend(self.delta(weights, &ciphertexts)?);
             }
@@ -226,28 +155,6 @@ impl Deltas for CkksDeltas {
     fn report(&self) -> Report {
         self.report.clone()
     }
-}
-
-/// Why an adapter cannot be put under CKKS.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[non_exhaustive]
-pub enum CkksSlotsError {
-    /// Memory for the weights.
-    #[error("ckks-slots: wanted at most {limit} encoded plaintexts, the adapter needs more")]
-    Plaintexts {
-        /// Greatest count.
-        limit: usize,
-    },
-    /// A matrix without rows or columns.
-    #[error("ckks-slots: a matrix of the adapter is empty")]
-    Empty,
-    /// The scheme refused.
-    #[error(transparent)]
-    Ckks(#[from] CkksError),
-}
-
-fn refused(error: &CkksError) -> AdaptError {
-    AdaptError::Activation { reason: error.to_string() }
 }
 
 // Weights, key and activations are never printed.

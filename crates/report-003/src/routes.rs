@@ -3,6 +3,7 @@
 //! what the report's server claimed and did not do is named in `docs/serve.md`.
 
 mod chat;
+mod layer;
 mod query;
 mod selftest;
 mod socket;
@@ -11,59 +12,18 @@ mod split_socket;
 mod state;
 mod stream;
 
-use std::{
-    sync::{Arc, atomic::AtomicU64},
-    time::Duration,
-};
+use std::sync::Arc;
 
 use axum::{
     Router,
     routing::{get, post},
 };
 
-use confide_serve::{ExtraRoutes, ServerState};
-use tokio::sync::{Mutex, Semaphore};
+use confide_serve::ExtraRoutes;
+use tokio::sync::Semaphore;
 
-use crate::split_mode::LateHead;
-
-/// Configuration of the routes.
-#[derive(Clone, Debug, Default)]
-pub struct RouteOptions {
-    /// The client's half of split mode, for the self-test and for clients without a tokenizer.
-    pub head: Option<Arc<LateHead>>,
-    /// The bounds of the WebSockets.
-    pub sockets: SocketLimits,
-}
-
-/// The bounds of the WebSockets.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SocketLimits {
-    /// WebSockets open at once.
-    pub open: usize,
-    /// Longest message in bytes: 2,048 embeddings of 1,536 elements in base64 are 16 MiB.
-    pub message_bytes: usize,
-    /// Longest silence of a client.
-    pub idle: Duration,
-}
-
-impl Default for SocketLimits {
-    fn default() -> Self {
-        Self { open: 256, message_bytes: 17 << 20, idle: Duration::from_secs(300) }
-    }
-}
-
-/// What the handlers share.
-struct Layer {
-    server: Arc<ServerState>,
-    head: Option<Arc<LateHead>>,
-    limits: SocketLimits,
-    /// WebSockets that may still be opened.
-    sockets: Arc<Semaphore>,
-    /// One self-test at a time: it computes for seconds.
-    selftest: Mutex<()>,
-    sockets_opened: AtomicU64,
-    split_forwards: AtomicU64,
-}
+use layer::Layer;
+pub use layer::{RouteOptions, SocketLimits};
 
 /// The routes, for a server that is made later.
 pub fn routes(options: RouteOptions) -> ExtraRoutes {

@@ -44,7 +44,7 @@ pub trait Head: Send + Sync + 'static {
 /// The side of a generation that needs no transformer.
 pub trait Complete {
     /// Why no further token is wanted, where none is.
-    fn ended(&self) -> Option<FinishReason>;
+    fn finish_reason(&self) -> Option<FinishReason>;
 
     /// Chooses the next token; `None` where the model ended its answer.
     ///
@@ -123,7 +123,7 @@ pub struct Step {
 
 /// How a conversation ended.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Ended {
+pub struct Completion {
     /// Why.
     pub reason: FinishReason,
     /// Text held back until now.
@@ -145,7 +145,7 @@ pub fn converse(
     context_tokens: u32,
     forward: &mut dyn FnMut(&[u32]) -> Result<Read, EngineError>,
     each: &mut dyn FnMut(Step) -> bool,
-) -> Result<Option<Ended>, EngineError> {
+) -> Result<Option<Completion>, EngineError> {
     let mut next = head.encode(&request.prompt)?;
     let got = u32::try_from(next.len()).unwrap_or(u32::MAX);
     let limit = request.prompt_tokens_max.min(context_tokens.saturating_sub(1));
@@ -155,7 +155,7 @@ pub fn converse(
     let mut completion = head.completion(request, got, context_tokens);
     let mut adapter = None;
     let reason = loop {
-        if let Some(reason) = completion.ended() {
+        if let Some(reason) = completion.finish_reason() {
             break reason;
         }
         let started = Instant::now();
@@ -175,7 +175,7 @@ pub fn converse(
         }
     };
     let (reason, tail, usage) = completion.finish(reason)?;
-    Ok(Some(Ended { reason, tail, usage, adapter }))
+    Ok(Some(Completion { reason, tail, usage, adapter }))
 }
 
 pub(crate) fn since_ms(start: Instant) -> f64 {

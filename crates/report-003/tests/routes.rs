@@ -52,7 +52,7 @@ async fn ask(client: &mut Client, value: Value) {
     client.send(Message::text(value.to_string())).await.expect("it is taken");
 }
 
-async fn heard(client: &mut Client) -> Value {
+async fn receive_json(client: &mut Client) -> Value {
     match client.next().await {
         Some(Ok(Message::Text(text))) => serde_json::from_str(&text).expect("JSON"),
         other => panic!("wanted text, got {other:?}"),
@@ -95,14 +95,14 @@ async fn a_chat_socket_says_input_tokens_and_end() {
             "session_id": "s", "use_he": true }),
         )
         .await;
-        let info = heard(&mut client).await;
+        let info = receive_json(&mut client).await;
         assert_eq!(
             (&info["type"], &info["active_expert"]),
             (&json!("input_info"), &json!("banking"))
         );
         assert_eq!(info["ignored"], json!(["top_k"]));
         for index in 0..2 {
-            let token = heard(&mut client).await;
+            let token = receive_json(&mut client).await;
             assert_eq!((&token["type"], &token["index"]), (&json!("token"), &json!(index)));
             assert_eq!(token["token"], word(3.0));
             let metrics = &token["metrics"];
@@ -113,13 +113,13 @@ async fn a_chat_socket_says_input_tokens_and_end() {
             assert_eq!(metrics["decrypt_ms"], Value::Null, "a step that did not run");
             assert_eq!(token["aggregate"]["he_operations"], 5 * (index + 1));
         }
-        let done = heard(&mut client).await;
+        let done = receive_json(&mut client).await;
         assert_eq!((&done["type"], &done["tokens"]), (&json!("done"), &json!(2)));
         assert_eq!((&done["encrypted"], &done["session_id"]), (&json!(true), &json!("s")));
     }
     ask(&mut client, json!({ "query": "x", "use_he": false })).await;
-    assert_eq!(heard(&mut client).await["active_expert"], Value::Null);
-    assert_eq!(heard(&mut client).await["token"], word(0.0));
+    assert_eq!(receive_json(&mut client).await["active_expert"], Value::Null);
+    assert_eq!(receive_json(&mut client).await["token"], word(0.0));
 }
 
 #[tokio::test]
@@ -127,11 +127,11 @@ async fn a_chat_socket_says_what_is_wrong_and_goes_on() {
     let server = start_with(&[("flaky", "3/5/1")], OnLoss::Fail, SocketLimits::default()).await;
     let mut client = open(&server, "/api/v1/chat/stream").await;
     client.send(Message::text("{")).await.expect("it is taken");
-    assert_eq!(heard(&mut client).await["type"], "error");
+    assert_eq!(receive_json(&mut client).await["type"], "error");
     ask(&mut client, json!({ "query": "x", "session_id": "s" })).await;
-    assert_eq!(heard(&mut client).await["type"], "input_info");
-    assert_eq!(heard(&mut client).await["type"], "token");
-    let error = heard(&mut client).await;
+    assert_eq!(receive_json(&mut client).await["type"], "input_info");
+    assert_eq!(receive_json(&mut client).await["type"], "token");
+    let error = receive_json(&mut client).await;
     assert_eq!(
         (&error["type"], &error["error"]["code"]),
         (&json!("error"), &json!("adapter_lost"))
@@ -142,7 +142,7 @@ async fn a_chat_socket_says_what_is_wrong_and_goes_on() {
     ask(&mut client, json!({ "query": "x", "max_tokens": 2 })).await;
     let mut kinds = Vec::new();
     while kinds.last() != Some(&json!("done")) {
-        let event = heard(&mut client).await;
+        let event = receive_json(&mut client).await;
         if event["type"] == "done" {
             assert_eq!(event["finish_reason"], "adapter_lost");
         }
@@ -172,15 +172,15 @@ async fn a_split_socket_answers_in_text_and_in_binary() {
     let server = start().await;
     let mut client = open(&server, "/api/v1/split/stream").await;
     ask(&mut client, json!({ "type": "ping" })).await;
-    assert_eq!(heard(&mut client).await, json!({ "type": "pong" }));
+    assert_eq!(receive_json(&mut client).await, json!({ "type": "pong" }));
     ask(&mut client, json!({ "type": "config" })).await;
-    let config = heard(&mut client).await;
+    let config = receive_json(&mut client).await;
     assert_eq!((&config["hidden_dim"], &config["active_adapter"]), (&json!(1), &json!("banking")));
     assert!(config["split_guarantee"].as_str().is_some_and(|text| text.starts_with("none")));
     ask(&mut client, json!({ "type": "tokenize", "text": "ab" })).await;
-    assert_eq!(heard(&mut client).await["token_ids"], json!([97, 98]));
+    assert_eq!(receive_json(&mut client).await["token_ids"], json!([97, 98]));
     ask(&mut client, json!({ "type": "forward", "token_ids": [1, 2, 3] })).await;
-    let result = heard(&mut client).await;
+    let result = receive_json(&mut client).await;
     assert_eq!((&result["type"], &result["cached_seq_len"]), (&json!("result"), &json!(3)));
     assert_eq!((&result["encrypted"], &result["he_operations"]), (&json!(true), &json!(5)));
     let head = json!({ "type": "forward", "seq_len": 2, "hidden_dim": 1, "incremental": true });
@@ -191,9 +191,9 @@ async fn a_split_socket_answers_in_text_and_in_binary() {
     assert_eq!((&head["cached_seq_len"], hidden), (&json!(5), vec![3.0]));
     // A broken message breaks the session with it: nothing is continued on a guess.
     client.send(Message::binary(vec![1, 2])).await.expect("it is taken");
-    assert_eq!(heard(&mut client).await["type"], "error");
+    assert_eq!(receive_json(&mut client).await["type"], "error");
     ask(&mut client, json!({ "type": "forward", "token_ids": [1], "incremental": true })).await;
-    assert_eq!(heard(&mut client).await["type"], "error");
+    assert_eq!(receive_json(&mut client).await["type"], "error");
 }
 
 #[tokio::test]
@@ -251,12 +251,12 @@ async fn sockets_are_counted_and_messages_bounded() {
     let server = start_with(&ADAPTERS, OnLoss::Fail, few).await;
     let mut only = open(&server, "/api/v1/split/stream").await;
     ask(&mut only, json!({ "type": "ping" })).await;
-    assert_eq!(heard(&mut only).await["type"], "pong");
+    assert_eq!(receive_json(&mut only).await["type"], "pong");
     let second = connect(&server, "/api/v1/split/stream", None).await;
     let Err(WsError::Http(answer)) = second else { panic!("wanted a refusal") };
     assert_eq!(answer.status(), 503);
     ask(&mut only, json!({ "type": "tokenize", "text": "x".repeat(1000) })).await;
-    assert_eq!(heard(&mut only).await["type"], "error");
+    assert_eq!(receive_json(&mut only).await["type"], "error");
     assert!(matches!(only.next().await, None | Some(Ok(Message::Close(_)) | Err(_))));
 }
 

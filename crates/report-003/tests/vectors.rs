@@ -7,7 +7,7 @@
 mod digests;
 
 use confide_report_003::ckks::{Ckks, Message, Parameters, SecretKey};
-use digests::{agrees, of_bytes, of_signed, of_words, seeded};
+use digests::{agrees, of_bytes, of_signed, of_words, rng_of_byte};
 use serde_json::{Value, json};
 
 // Twiddles come from the machine's cosine, and which way a coefficient is rounded hangs on its last
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 #[test]
 fn ckks_in_the_layout_of_report_003_is_as_committed() {
     let toy = walk(&Parameters::dangerous_of_degree(1024), 100, 8);
-    let real = walk(&Parameters::named("ckks-16384-tensafe").unwrap(), 1536, 32);
+    let real = walk(&Parameters::from_name("ckks-16384-tensafe").unwrap(), 1536, 32);
     agrees("ckks", &json!({ "walks": [toy, real] }));
 }
 
@@ -27,8 +27,8 @@ fn walk(parameters: &Parameters, width: usize, rank: usize) -> Value {
     let rows: Vec<Vec<f64>> =
         (1..=rank).map(|row| (0..width).map(|column| entry(row, column)).collect()).collect();
     let message = ckks.encode(&vector.repeat(copies)).unwrap();
-    let key = SecretKey::generate(&ckks, &mut seeded(21));
-    let input = key.encrypt(&message, ckks.limbs_max(), &mut seeded(22)).unwrap();
+    let key = SecretKey::generate(&ckks, &mut rng_of_byte(21));
+    let input = key.encrypt(&message, ckks.limbs_max(), &mut rng_of_byte(22)).unwrap();
     let mut packs = Vec::new();
     let mut dots = Vec::new();
     for rows in rows.chunks(copies) {
@@ -52,7 +52,7 @@ fn walk(parameters: &Parameters, width: usize, rank: usize) -> Value {
     json!({ "set": parameters.name(), "n": parameters.n(), "primes": parameters.primes().0,
         "width": width, "rank": rank, "seeds": { "key": 21, "encrypt": 22 },
         "message": of_message(&message), "c0": of_words(c0.values()), "c1": of_words(c1.values()),
-        "wire": of_bytes(&input.to_bytes(&ckks)), "packs": packs, "dots": rounded(&dots) })
+        "wire": of_bytes(&input.to_bytes(&ckks)), "packs": packs, "dots": round_dots(&dots) })
 }
 
 fn of_message(message: &Message) -> Value {
@@ -66,6 +66,6 @@ fn entry(row: usize, column: usize) -> f64 {
 }
 
 /// Noise differs where a coefficient was rounded otherwise; six digits are the same.
-fn rounded(dots: &[f64]) -> Vec<f64> {
+fn round_dots(dots: &[f64]) -> Vec<f64> {
     dots.iter().map(|dot| (dot * 1e3).round() / 1e3).collect()
 }

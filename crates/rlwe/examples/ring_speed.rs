@@ -53,7 +53,7 @@ fn sampling() {
 }
 
 fn products() -> Result<(), RlweError> {
-    let set = ParameterSet::named("rlwe-4096-q100-flood40")?;
+    let set = ParameterSet::from_name("rlwe-4096-q100-flood40")?;
     println!("{set}");
     let context = Context::new(&set)?;
     let n = context.n();

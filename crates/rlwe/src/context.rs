@@ -1,3 +1,5 @@
+//! Everything that depends on a parameter set alone: rings and the encoding of messages.
+
 use std::{fmt, sync::Arc};
 
 use crate::{
@@ -92,7 +94,7 @@ impl Context {
 
     /// round(phase·t/p0) mod t for a phase below p0, exactly and in constant time.
     #[inline(always)]
-    pub(crate) fn decoded(&self, phase: u64) -> u64 {
+    pub(crate) fn decode(&self, phase: u64) -> u64 {
         let p = self.set.primes()[0];
         // At most one too small: the ratio is.
         let quotient = ((u128::from(phase) * u128::from(self.ratio)) >> 64) as u64;
@@ -128,7 +130,7 @@ mod tests {
     #[test]
     fn encoding_rounds_and_decoding_undoes_it_at_the_edges() {
         for name in ParameterSet::names() {
-            let context = Context::new(&ParameterSet::dangerous_named(name).unwrap()).unwrap();
+            let context = Context::new(&ParameterSet::dangerous_from_name(name).unwrap()).unwrap();
             let (n, t) = (context.n(), 1u64 << context.set().plaintext_bits());
             let mut messages = vec![0; n];
             Rng::from_seed([21; 32]).fill_bits(context.set().plaintext_bits(), &mut messages);
@@ -146,23 +148,23 @@ mod tests {
                 let exact = u128::from(message) * u128::from(p.value());
                 let off = (u128::from(phase) * u128::from(t)).abs_diff(exact);
                 assert!(off <= u128::from(t) || message == 0);
-                assert_eq!(context.decoded(phase), message);
-                assert_eq!(context.decoded(p.add(phase, edge)), message);
-                assert_eq!(context.decoded(p.sub(phase, edge)), message);
+                assert_eq!(context.decode(phase), message);
+                assert_eq!(context.decode(p.add(phase, edge)), message);
+                assert_eq!(context.decode(p.sub(phase, edge)), message);
             }
         }
     }
 
     #[test]
     fn decoding_is_the_rounded_quotient() {
-        let set = ParameterSet::named("rlwe-4096-q100-flood40").unwrap();
+        let set = ParameterSet::from_name("rlwe-4096-q100-flood40").unwrap();
         let context = Context::new(&set).unwrap();
         let (p, k) = (set.primes()[0], set.plaintext_bits());
         let mut rng = Rng::from_seed([22; 32]);
         let edges = [0, 1, p / 2, p / 2 + 1, p - 1, p >> k, p >> (k + 1), (p >> (k + 1)) + 1];
-        for phase in edges.into_iter().chain((0..10_000).map(|_| rng.below(p))) {
+        for phase in edges.into_iter().chain((0..10_000).map(|_| rng.next_below(p))) {
             let rounded = ((u128::from(phase) << (k + 1)) + u128::from(p)) / (2 * u128::from(p));
-            assert_eq!(context.decoded(phase), rounded as u64 & context.message_mask());
+            assert_eq!(context.decode(phase), rounded as u64 & context.message_mask());
         }
     }
 }

@@ -1,37 +1,30 @@
-use std::{fmt, sync::Arc};
+//! Encryption under the secret key, of one vector of messages or of many.
+
+use std::fmt;
 
 use zeroize::Zeroizing;
 
 use crate::{
-    context::Context,
+    ciphertext::{SeededCiphertext, public_polynomial},
     error::RlweError,
     keys::SecretKey,
-    poly::{NttPoly, Poly},
-    ring::Ring,
+    poly::Poly,
     rng::{Rng, Seed},
 };
 
-/// Nonce label of public polynomials.
-const PUBLIC: [u8; 4] = *b"a(X)";
+impl SecretKey {
+    /// Encrypts N messages mod 2^k, one for each coefficient.
+    ///
+    /// # Errors
+    /// Where there are not N.
+    pub fn encrypt(&self, messages: &[u64], rng: &mut Rng) -> Result<SeededCiphertext, RlweError> {
+        self.encryptor(rng.fork()).encrypt(messages)
+    }
 
-/// A fresh encryption: c0 whole, and c1 as the seed and index it is expanded from.
-#[derive(Clone, PartialEq, Eq)]
-pub struct SeededCiphertext {
-    /// −a·s + e + encoded messages.
-    pub c0: NttPoly,
-    /// Seed of the public polynomial a.
-    pub seed: Seed,
-    /// Which of the seed's polynomials.
-    pub index: u32,
-}
-
-/// Two polynomials whose phase c0 + c1·s is encoded messages plus noise.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ciphertext {
-    /// The part that carries the messages.
-    pub c0: NttPoly,
-    /// The part that meets the secret.
-    pub c1: NttPoly,
+    /// Encrypts many vectors of messages under one public seed.
+    pub fn encryptor(&self, rng: Rng) -> Encryptor<'_> {
+        Encryptor::new(self, rng)
+    }
 }
 
 /// Encrypts vectors of messages one after the other, with a public seed of its own.
@@ -41,13 +34,6 @@ pub struct Encryptor<'a> {
     seed: Seed,
     next: u32,
     errors: Zeroizing<Vec<i64>>,
-}
-
-/// Weights as a polynomial in NTT form, to multiply ciphertexts with.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Plaintext {
-    weights: NttPoly,
-    l1: u64,
 }
 
 impl<'a> Encryptor<'a> {
@@ -83,107 +69,27 @@ impl<'a> Encryptor<'a> {
     }
 }
 
-impl SeededCiphertext {
-    /// c1, expanded.
-    pub fn c1(&self) -> NttPoly {
-        public_polynomial(self.c0.ring(), &self.seed, self.index)
-    }
-
-    /// With c1 written out.
-    pub fn expand(self) -> Ciphertext {
-        let c1 = self.c1();
-        Ciphertext { c0: self.c0, c1 }
-    }
-}
-
-impl Ciphertext {
-    /// The ciphertext of zeros without noise: the start of a sum.
-    pub fn zero(context: &Context) -> Ciphertext {
-        let zero = NttPoly::zero(context.ring());
-        Ciphertext { c0: zero.clone(), c1: zero }
-    }
-
-    /// self += other.
-    pub fn add_assign(&mut self, other: &Ciphertext) {
-        self.c0.add_assign(&other.c0);
-        self.c1.add_assign(&other.c1);
-    }
-
-    /// self −= other.
-    pub fn sub_assign(&mut self, other: &Ciphertext) {
-        self.c0.sub_assign(&other.c0);
-        self.c1.sub_assign(&other.c1);
-    }
-
-    /// self += weights·other, a product of polynomials mod X^N + 1. The sum of all `l1` that enter
-    /// one answer must keep to the set's `row_l1_max`; the caller counts.
-    pub fn add_product(&mut self, other: &Ciphertext, weights: &Plaintext) {
-        self.c0.add_product(&other.c0, &weights.weights);
-        self.c1.add_product(&other.c1, &weights.weights);
-    }
-}
-
-impl Plaintext {
-    /// N signed weights, the coefficients of X^0 to X^(N−1).
-    ///
-    /// # Errors
-    /// Where there are not N, or their magnitudes alone pass the set's `row_l1_max`.
-    pub fn new(context: &Context, weights: &[i64]) -> Result<Plaintext, RlweError> {
-        let sum = |l1: u64, w: &i64| l1.saturating_add(w.unsigned_abs());
-        let (l1, limit) = (weights.iter().fold(0, sum), context.set().row_l1_max());
-        if l1 > limit {
-            return Err(RlweError::Weights { limit, got: l1 });
-        }
-        let weights = Poly::from_signed(context.ring(), weights)?.into_ntt();
-        Ok(Plaintext { weights, l1 })
-    }
-
-    /// Sum of the magnitudes.
-    pub fn l1(&self) -> u64 {
-        self.l1
-    }
-}
-
-impl fmt::Debug for SeededCiphertext {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "SeededCiphertext({:?}, index {})", self.c0, self.index)
-    }
-}
-
 impl fmt::Debug for Encryptor<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "Encryptor({:?}, next {})", self.key, self.next)
     }
 }
 
-/// Weights are the adapter's: only their ring shows.
-impl fmt::Debug for Plaintext {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "Plaintext({:?}, ..)", self.weights)
-    }
-}
-
-/// The public polynomial of a seed and an index, uniform, in NTT form. Each limb has a keystream of
-/// its own.
-pub(crate) fn public_polynomial(ring: &Arc<Ring>, seed: &Seed, index: u32) -> NttPoly {
-    let mut poly = NttPoly::zero(ring);
-    for (limb, (modulus, values)) in poly.limbs_mut().enumerate() {
-        let counter = u64::from(index) | (limb as u64) << 32;
-        Rng::derived(seed, PUBLIC, counter).fill_uniform(modulus, values);
-    }
-    poly
-}
-
 #[cfg(test)]
 pub(crate) mod tests {
+    use std::sync::Arc;
+
     use super::*;
-    use crate::{ERROR_BOUND, ParameterSet, ScalarMatrix, ScalarProducts};
+    use crate::{
+        Ciphertext, Context, ERROR_BOUND, NttPoly, ParameterSet, Plaintext, ScalarMatrix,
+        ScalarProducts,
+    };
 
     /// The signed integers of a polynomial over one or two limbs.
-    pub(crate) fn centred(poly: &Poly) -> Vec<i128> {
+    pub(crate) fn to_signed(poly: &Poly) -> Vec<i128> {
         let p = poly.ring().limbs()[0].modulus;
         if poly.ring().limbs().len() == 1 {
-            return poly.values().iter().map(|&x| p.centred(x).into()).collect();
+            return poly.values().iter().map(|&x| p.to_centred(x).into()).collect();
         }
         let r = poly.ring().limbs()[1].modulus;
         let inverse = r.inverse(r.reduce(p.value()));
@@ -196,8 +102,8 @@ pub(crate) mod tests {
         poly.limb(0).iter().zip(poly.limb(1)).map(lift).collect()
     }
 
-    fn keyed(name: &str) -> (Arc<Context>, SecretKey, Rng) {
-        let context = Context::new(&ParameterSet::dangerous_named(name).unwrap()).unwrap();
+    fn new_key(name: &str) -> (Arc<Context>, SecretKey, Rng) {
+        let context = Context::new(&ParameterSet::dangerous_from_name(name).unwrap()).unwrap();
         let mut rng = Rng::from_seed([41; 32]);
         let key = SecretKey::generate(&context, &mut rng);
         (context, key, rng)
@@ -206,7 +112,7 @@ pub(crate) mod tests {
     #[test]
     fn every_set_decrypts_what_it_encrypted_extremes_included() {
         for name in ParameterSet::names() {
-            let (context, key, mut rng) = keyed(name);
+            let (context, key, mut rng) = new_key(name);
             let (k, mask) = (context.set().plaintext_bits(), context.message_mask());
             let mut uniform = vec![0; context.n()];
             rng.fill_bits(k, &mut uniform);
@@ -220,7 +126,7 @@ pub(crate) mod tests {
 
     #[test]
     fn another_key_sees_garbage() {
-        let (context, key, mut rng) = keyed("rlwe-4096-q100-flood40");
+        let (context, key, mut rng) = new_key("rlwe-4096-q100-flood40");
         let other = SecretKey::generate(&context, &mut rng);
         let messages = vec![5; context.n()];
         let answer = key.encrypt(&messages, &mut rng).unwrap().expand().switch_down();
@@ -236,7 +142,7 @@ pub(crate) mod tests {
 
     #[test]
     fn seeds_reproduce_and_ciphertexts_of_one_message_differ() {
-        let (context, key, _) = keyed("toy-256-q100-flood40");
+        let (context, key, _) = new_key("toy-256-q100-flood40");
         let messages = vec![7; context.n()];
         let batch = |seed| {
             let mut encryptor = key.encryptor(Rng::from_seed([seed; 32]));
@@ -253,7 +159,7 @@ pub(crate) mod tests {
     #[test]
     fn a_product_of_polynomials_is_exact_at_the_budgets_edge() {
         for name in ParameterSet::names() {
-            let (context, key, mut rng) = keyed(name);
+            let (context, key, mut rng) = new_key(name);
             let (n, limit) = (context.n(), context.set().row_l1_max());
             // All weight that the set allows, in one answer, with its noise at the worst place.
             let mut weights = vec![0i64; n];
@@ -294,7 +200,7 @@ pub(crate) mod tests {
 
     #[test]
     fn switching_down_adds_no_more_than_its_bound() {
-        let (context, key, mut rng) = keyed("rlwe-4096-q100-flood40");
+        let (context, key, mut rng) = new_key("rlwe-4096-q100-flood40");
         let messages = vec![0; context.n()];
         for _ in 0..5 {
             let fresh = key.encrypt(&messages, &mut rng).unwrap().expand();
@@ -302,7 +208,7 @@ pub(crate) mod tests {
             let p = context.first_modulus();
             // A fresh error is far below the prime that was dropped: only the rounding is left.
             let bound = context.n() as u64 / 2 + 1;
-            assert!(phases.iter().all(|&x| p.centred(x).unsigned_abs() <= bound));
+            assert!(phases.iter().all(|&x| p.to_centred(x).unsigned_abs() <= bound));
         }
     }
 
@@ -325,7 +231,7 @@ pub(crate) mod tests {
             ("rlwe-8192-q200-flood40", true),
             ("toy-256-q100-flood40", true),
         ] {
-            let (context, key, mut rng) = keyed(name);
+            let (context, key, mut rng) = new_key(name);
             let limit = context.set().row_l1_max().min(COLUMNS as u64 * 32_767);
             // One row of exactly the greatest sum, every error of the sign that adds up.
             let mut row = vec![0i16; COLUMNS];

@@ -1,3 +1,5 @@
+//! Why an operation of this package is refused.
+
 /// Why a part of this crate refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

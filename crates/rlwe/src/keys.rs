@@ -1,14 +1,16 @@
+//! Secret and public keys, and decryption.
+
 use std::{fmt, sync::Arc};
 
 use zeroize::{Zeroize, Zeroizing};
 
 use crate::{
+    ciphertext::{Ciphertext, public_polynomial},
     context::Context,
-    encrypt::{Ciphertext, Encryptor, SeededCiphertext, public_polynomial},
     error::RlweError,
     poly::{NttPoly, Poly},
     rng::{Rng, Seed},
-    sampler::below,
+    sampler::scale_below,
     simd,
     switch::SmallCiphertext,
 };
@@ -48,19 +50,6 @@ impl SecretKey {
         PublicKey { seed, a, b }
     }
 
-    /// Encrypts N messages mod 2^k, one for each coefficient.
-    ///
-    /// # Errors
-    /// Where there are not N.
-    pub fn encrypt(&self, messages: &[u64], rng: &mut Rng) -> Result<SeededCiphertext, RlweError> {
-        self.encryptor(rng.fork()).encrypt(messages)
-    }
-
-    /// Encrypts many vectors of messages under one public seed.
-    pub fn encryptor(&self, rng: Rng) -> Encryptor<'_> {
-        Encryptor::new(self, rng)
-    }
-
     /// The messages of an answer, in [0, 2^k): all N, or those at the positions it carries. Exact
     /// as long as the weights kept to the set's `row_l1_max`; whatever the bytes say, it gives
     /// some vector and never fails on a value.
@@ -69,7 +58,7 @@ impl SecretKey {
     /// Where the answer is one of another set.
     pub fn decrypt(&self, answer: &SmallCiphertext) -> Result<Vec<u64>, RlweError> {
         let phases = self.phases(answer)?;
-        Ok(phases.iter().map(|&phase| self.context.decoded(phase)).collect())
+        Ok(phases.iter().map(|&phase| self.context.decode(phase)).collect())
     }
 
     /// c0 + c1·s modulo the first prime, at the positions that c0 carries.
@@ -109,7 +98,7 @@ impl PublicKey {
     /// # Errors
     /// Where the set is not flooded.
     pub fn zero(&self, context: &Context, rng: &mut Rng) -> Result<Ciphertext, RlweError> {
-        self.hidden(context, rng, Poly::zero(context.ring()))
+        self.encrypt_encoded(context, rng, Poly::zero(context.ring()))
     }
 
     /// As [`PublicKey::zero`], of messages instead of zero.
@@ -124,11 +113,11 @@ impl PublicKey {
     ) -> Result<Ciphertext, RlweError> {
         let mut encoded = Poly::zero(context.ring());
         context.add_encoded(messages, &mut encoded)?;
-        self.hidden(context, rng, encoded)
+        self.encrypt_encoded(context, rng, encoded)
     }
 
     /// (b·u + e1 + flooding + encoded, a·u + e2).
-    fn hidden(
+    fn encrypt_encoded(
         &self,
         context: &Context,
         rng: &mut Rng,
@@ -137,7 +126,7 @@ impl PublicKey {
         if context.set().flood_bits() == 0 {
             return Err(RlweError::NotFlooded { name: context.set().name() });
         }
-        if !self.a.ring().same(context.ring()) {
+        if !self.a.ring().is_same(context.ring()) {
             let (wanted, got) = (context.ring().len(), self.a.ring().len());
             return Err(RlweError::Length { what: "public key", wanted, got });
         }
@@ -185,7 +174,7 @@ fn add_flooding(context: &Context, rng: &mut Rng, poly: &mut Poly) {
     rng.fill_bits(64, &mut words);
     let (words, low) = words.split_at_mut(2 * n);
     low.iter_mut().for_each(|word| *word >>= 64 - bits);
-    let high = words.as_chunks().0.iter().map(|&pair| below(pair, 2 * bound as u64));
+    let high = words.as_chunks().0.iter().map(|&pair| scale_below(pair, 2 * bound as u64));
     let high: Zeroizing<Vec<u64>> = Zeroizing::new(high.collect());
     let mut shifted = Zeroizing::new(vec![0; n]);
     let limbs = context.ring().limbs().iter();
@@ -206,7 +195,7 @@ mod tests {
     use crate::ParameterSet;
 
     fn context(name: &str) -> Arc<Context> {
-        Context::new(&ParameterSet::dangerous_named(name).unwrap()).unwrap()
+        Context::new(&ParameterSet::dangerous_from_name(name).unwrap()).unwrap()
     }
 
     #[test]
@@ -225,7 +214,7 @@ mod tests {
         for _ in 0..20 {
             let mut poly = Poly::zero(context.ring());
             add_flooding(&context, &mut rng, &mut poly);
-            for value in crate::encrypt::tests::centred(&poly) {
+            for value in crate::encrypt::tests::to_signed(&poly) {
                 assert!(value.unsigned_abs() <= set.flood_bound());
                 least = least.min(value as f64);
                 greatest = greatest.max(value as f64);

@@ -12,6 +12,7 @@
 
 #![deny(missing_docs, clippy::missing_errors_doc)]
 
+mod ciphertext;
 mod context;
 mod encrypt;
 mod error;
@@ -28,8 +29,9 @@ mod simd;
 mod switch;
 mod wire;
 
+pub use ciphertext::{Ciphertext, Plaintext, SeededCiphertext};
 pub use context::Context;
-pub use encrypt::{Ciphertext, Encryptor, Plaintext, SeededCiphertext};
+pub use encrypt::Encryptor;
 pub use error::RlweError;
 pub use keys::{PublicKey, SecretKey};
 pub use modulus::{Modulus, Shoup, is_prime, ntt_primes_below};
@@ -40,7 +42,7 @@ pub use products::{ScalarMatrix, ScalarProducts};
 pub use ring::{Limb, Ring};
 pub use rng::{Rng, Seed};
 pub use sampler::ERROR_BOUND;
-pub use simd::vectorised;
+pub use simd::run_vectorised;
 pub use switch::SmallCiphertext;
 
 /// Compiles and runs the example of README.md.

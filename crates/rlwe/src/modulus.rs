@@ -1,3 +1,5 @@
+//! Arithmetic modulo one prime.
+
 use crate::error::RlweError;
 
 /// Greatest width of a modulus, in bits: lazy butterflies hold values below 8q in 64 bits.
@@ -55,19 +57,19 @@ impl Modulus {
     /// a + b mod q.
     #[inline(always)]
     pub fn add(self, a: u64, b: u64) -> u64 {
-        once(a + b, self.value)
+        subtract_once(a + b, self.value)
     }
 
     /// a − b mod q.
     #[inline(always)]
     pub fn sub(self, a: u64, b: u64) -> u64 {
-        once(a + self.value - b, self.value)
+        subtract_once(a + self.value - b, self.value)
     }
 
     /// −a mod q.
     #[inline(always)]
     pub(crate) fn neg(self, a: u64) -> u64 {
-        once(self.value - a, self.value)
+        subtract_once(self.value - a, self.value)
     }
 
     /// a · b mod q.
@@ -98,7 +100,7 @@ impl Modulus {
         let c = (x >> (self.bits - 1)) as u64;
         let quotient = high(c, self.ratio);
         let rest = (x as u64).wrapping_sub(quotient.wrapping_mul(self.value));
-        once(once(rest, 2 * self.value), self.value)
+        subtract_once(subtract_once(rest, 2 * self.value), self.value)
     }
 
     /// x mod q for signed x of any size.
@@ -106,12 +108,15 @@ impl Modulus {
     pub fn reduce_signed(self, x: i64) -> u64 {
         let sign = (x >> 63) as u64;
         let rest = self.reduce(x.unsigned_abs());
-        once(((rest ^ sign).wrapping_sub(sign)).wrapping_add(self.value & sign), self.value)
+        subtract_once(
+            ((rest ^ sign).wrapping_sub(sign)).wrapping_add(self.value & sign),
+            self.value,
+        )
     }
 
     /// The representative of x in (−q/2, q/2).
     #[inline(always)]
-    pub fn centred(self, x: u64) -> i64 {
+    pub fn to_centred(self, x: u64) -> i64 {
         let beyond = (((self.value >> 1).wrapping_sub(x) as i64) >> 63) as u64;
         x.wrapping_sub(self.value & beyond) as i64
     }
@@ -125,7 +130,7 @@ impl Modulus {
     /// x · factor mod q for any x.
     #[inline(always)]
     pub fn mul_shoup(self, x: u64, factor: Shoup) -> u64 {
-        once(self.mul_shoup_lazy(x, factor), self.value)
+        subtract_once(self.mul_shoup_lazy(x, factor), self.value)
     }
 
     /// x · factor mod q for any x, in [0, 2q).
@@ -169,7 +174,7 @@ impl Modulus {
 
 /// x − q where x >= q, else x, without a branch; for x below 2q.
 #[inline(always)]
-pub(crate) fn once(x: u64, q: u64) -> u64 {
+pub(crate) fn subtract_once(x: u64, q: u64) -> u64 {
     x.min(x.wrapping_sub(q))
 }
 
@@ -258,8 +263,8 @@ mod tests {
             let values = [0, 1, 2, q / 2, q / 2 + 1, q - 2, q - 1, 0x9e37_79b9_7f4a_7c15 % q];
             for a in values {
                 assert_eq!(modulus.neg(a), (q - a) % q);
-                assert_eq!((i128::from(modulus.centred(a))).rem_euclid(q.into()), a.into());
-                assert!(modulus.centred(a).unsigned_abs() <= q / 2);
+                assert_eq!((i128::from(modulus.to_centred(a))).rem_euclid(q.into()), a.into());
+                assert!(modulus.to_centred(a).unsigned_abs() <= q / 2);
                 assert!(a == 0 || modulus.mul(modulus.inverse(a), a) == 1);
                 for b in values {
                     let product = u128::from(a) * u128::from(b);

@@ -1,8 +1,15 @@
+//! The negacyclic number-theoretic transform.
+
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+mod path;
 mod portable;
+mod stages;
 
 use std::fmt;
+
+pub use path::Path;
+use stages::{Factor, Roots, Stages};
 
 use crate::{error::RlweError, modulus::Modulus};
 
@@ -11,70 +18,13 @@ use crate::{error::RlweError, modulus::Modulus};
 pub(crate) const DEGREE_MIN: usize = 16;
 pub(crate) const DEGREE_MAX: usize = 65536;
 
-/// Which code runs the transforms. All give the same values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Path {
-    /// 64-bit integers, on every machine.
-    Portable,
-    /// AVX-512 with products of 64 bits: any modulus.
-    Avx512,
-    /// AVX-512 with `vpmadd52`: moduli below 2^50.
-    Ifma,
-}
-
-impl Path {
-    /// The paths that this machine has for a modulus, fastest last.
-    pub fn available(modulus: Modulus) -> Vec<Path> {
-        let mut paths = vec![Path::Portable, Path::Avx512, Path::Ifma];
-        paths.retain(|path| path.takes(modulus) && path.is_here());
-        paths
-    }
-
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Path::Portable => "portable",
-            Path::Avx512 => "avx512",
-            Path::Ifma => "avx512-ifma",
-        }
-    }
-}
-
-impl fmt::Display for Path {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(self.name())
-    }
-}
-
 /// The negacyclic number-theoretic transform of degree n modulo one prime.
 ///
 /// In NTT form, element i is the polynomial's value at ψ^(2·rev(i) + 1), where ψ is the least
 /// primitive 2n-th root of unity and rev reverses log2(n) bits. Butterflies are lazy (D. Harvey,
 /// "Faster arithmetic for number-theoretic transforms", 2014).
 #[derive(Clone)]
-pub struct NttTable {
-    n: usize,
-    modulus: Modulus,
-    path: Path,
-    forward: Roots,
-    inverse: Roots,
-    /// n^−1, and n^−1 times the root of the last inverse stage.
-    scale: [Factor; 2],
-}
-
-/// Powers of a root in bit-reversed order, with the quotients that the path multiplies with.
-#[derive(Clone)]
-struct Roots {
-    values: Vec<u64>,
-    quotients: Vec<u64>,
-}
-
-/// A factor and the quotient that the path multiplies with.
-#[derive(Clone, Copy)]
-struct Factor {
-    value: u64,
-    quotient: u64,
-}
+pub struct NttTable(Stages);
 
 impl NttTable {
     /// A table for the fastest path of this machine.
@@ -105,27 +55,27 @@ impl NttTable {
         let last = modulus.mul(scale, inverse.values[1]);
         let scale = [scale, last]
             .map(|value| Factor { value, quotient: path.quotient(modulus.shoup(value).quotient) });
-        Ok(NttTable { n, modulus, path, forward, inverse, scale })
+        Ok(NttTable(Stages { n, modulus, path, forward, inverse, scale }))
     }
 
     /// Degree.
     pub fn n(&self) -> usize {
-        self.n
+        self.0.n
     }
 
     /// Modulus.
     pub fn modulus(&self) -> Modulus {
-        self.modulus
+        self.0.modulus
     }
 
     /// The code that runs.
     pub fn path(&self) -> Path {
-        self.path
+        self.0.path
     }
 
     /// ψ, the primitive 2n-th root of unity of element 0.
     pub fn root(&self) -> u64 {
-        self.forward.values[self.n / 2]
+        self.0.forward.values[self.0.n / 2]
     }
 
     /// Coefficient form to NTT form, in place; n reduced values to n reduced values.
@@ -133,11 +83,11 @@ impl NttTable {
     /// # Panics
     /// Where `values` has not n elements.
     pub fn forward(&self, values: &mut [u64]) {
-        assert_eq!(values.len(), self.n, "a transform of degree {} was given", self.n);
-        match self.path {
+        assert_eq!(values.len(), self.0.n, "a transform of degree {} was given", self.0.n);
+        match self.0.path {
             #[cfg(target_arch = "x86_64")]
-            Path::Avx512 | Path::Ifma => avx512::forward(self, values),
-            _ => portable::forward(self, values),
+            Path::Avx512 | Path::Ifma => avx512::forward(&self.0, values),
+            _ => portable::forward(&self.0, values),
         }
     }
 
@@ -146,69 +96,19 @@ impl NttTable {
     /// # Panics
     /// Where `values` has not n elements.
     pub fn inverse(&self, values: &mut [u64]) {
-        assert_eq!(values.len(), self.n, "a transform of degree {} was given", self.n);
-        match self.path {
+        assert_eq!(values.len(), self.0.n, "a transform of degree {} was given", self.0.n);
+        match self.0.path {
             #[cfg(target_arch = "x86_64")]
-            Path::Avx512 | Path::Ifma => avx512::inverse(self, values),
-            _ => portable::inverse(self, values),
+            Path::Avx512 | Path::Ifma => avx512::inverse(&self.0, values),
+            _ => portable::inverse(&self.0, values),
         }
     }
 }
 
 impl fmt::Debug for NttTable {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "NttTable({}, {}, {})", self.n, self.modulus.value(), self.path)
+        write!(out, "NttTable({}, {}, {})", self.0.n, self.0.modulus.value(), self.0.path)
     }
-}
-
-impl Path {
-    /// Whether values below 4q fit its words.
-    fn takes(self, modulus: Modulus) -> bool {
-        match self {
-            Path::Portable | Path::Avx512 => true,
-            Path::Ifma => modulus.bits() <= 50,
-        }
-    }
-
-    /// Whether this machine has it.
-    #[cfg(target_arch = "x86_64")]
-    fn is_here(self) -> bool {
-        avx512::has(self)
-    }
-
-    /// Whether this machine has it.
-    #[cfg(not(target_arch = "x86_64"))]
-    fn is_here(self) -> bool {
-        self == Path::Portable
-    }
-
-    /// The quotient that this path wants, from floor(w·2^64 / q): `vpmadd52` gives the upper of
-    /// 52-bit halves, so it wants floor(w·2^52 / q).
-    fn quotient(self, quotient: u64) -> u64 {
-        match self {
-            Path::Portable | Path::Avx512 => quotient,
-            Path::Ifma => quotient >> 12,
-        }
-    }
-}
-
-impl Roots {
-    fn new(n: usize, modulus: Modulus, root: u64, path: Path) -> Roots {
-        let mut values = vec![0; n];
-        let mut power = 1;
-        for i in 0..n {
-            values[reversed(i, n)] = power;
-            power = modulus.mul(power, root);
-        }
-        let quotient = |&value: &u64| path.quotient(modulus.shoup(value).quotient);
-        let quotients = values.iter().map(quotient).collect();
-        Roots { values, quotients }
-    }
-}
-
-/// i with its log2(n) bits in reverse order.
-fn reversed(i: usize, n: usize) -> usize {
-    i.reverse_bits() >> (usize::BITS - n.trailing_zeros())
 }
 
 #[cfg(test)]
@@ -223,9 +123,9 @@ mod tests {
     }
 
     /// Horner's rule at every point: n^2 products.
-    fn evaluated(table: &NttTable, values: &[u64]) -> Vec<u64> {
+    fn evaluate_naively(table: &NttTable, values: &[u64]) -> Vec<u64> {
         let q = table.modulus();
-        let at = |i: usize| q.pow(table.root(), 2 * reversed(i, table.n()) as u64 + 1);
+        let at = |i: usize| q.pow(table.root(), 2 * stages::reverse_bits(i, table.n()) as u64 + 1);
         let horner = |x: u64| values.iter().rev().fold(0, |sum, &c| q.mul_add(sum, x, c));
         (0..table.n()).map(|i| horner(at(i))).collect()
     }
@@ -265,7 +165,7 @@ mod tests {
                 let values = uniform(&mut rng, table.modulus(), n);
                 let mut transformed = values.clone();
                 table.forward(&mut transformed);
-                assert_eq!(transformed, evaluated(&table, &values), "{table:?}");
+                assert_eq!(transformed, evaluate_naively(&table, &values), "{table:?}");
                 table.inverse(&mut transformed);
                 assert_eq!(transformed, values, "{table:?}");
             }

@@ -1,3 +1,5 @@
+//! The named parameter sets, their noise and their security.
+
 use std::fmt;
 
 use crate::{error::RlweError, modulus::ntt_primes_below, sampler::ERROR_BOUND};
@@ -96,9 +98,9 @@ impl ParameterSet {
     ///
     /// # Errors
     /// Where there is no such name, or the set protects less: see
-    /// [`ParameterSet::dangerous_named`].
-    pub fn named(name: &str) -> Result<ParameterSet, RlweError> {
-        let set = ParameterSet::dangerous_named(name)?;
+    /// [`ParameterSet::dangerous_from_name`].
+    pub fn from_name(name: &str) -> Result<ParameterSet, RlweError> {
+        let set = ParameterSet::dangerous_from_name(name)?;
         let (name, got) = (set.name(), set.security_bits());
         if got < SECURITY_BITS_MIN {
             return Err(RlweError::Insecure { name, got });
@@ -114,7 +116,7 @@ impl ParameterSet {
     ///
     /// # Errors
     /// Where there is no such name.
-    pub fn dangerous_named(name: &str) -> Result<ParameterSet, RlweError> {
+    pub fn dangerous_from_name(name: &str) -> Result<ParameterSet, RlweError> {
         let found = DEFINITIONS.iter().find(|definition| definition.name == name);
         let definition = found.ok_or_else(|| RlweError::UnknownSet {
             got: name.into(),
@@ -295,20 +297,20 @@ mod tests {
     use super::*;
 
     fn all() -> impl Iterator<Item = ParameterSet> {
-        ParameterSet::names().map(|name| ParameterSet::dangerous_named(name).unwrap())
+        ParameterSet::names().map(|name| ParameterSet::dangerous_from_name(name).unwrap())
     }
 
     #[test]
     fn weak_and_unflooded_sets_must_be_asked_for_by_their_danger() {
-        assert!(ParameterSet::named("rlwe-4096-q100-flood40").is_ok());
-        assert!(ParameterSet::named("rlwe-8192-q200-flood40").is_ok());
-        let toy = ParameterSet::named("toy-256-q100-flood40");
+        assert!(ParameterSet::from_name("rlwe-4096-q100-flood40").is_ok());
+        assert!(ParameterSet::from_name("rlwe-8192-q200-flood40").is_ok());
+        let toy = ParameterSet::from_name("toy-256-q100-flood40");
         assert!(matches!(toy, Err(RlweError::Insecure { got: 0, .. })));
         for name in ["rlwe-2048-q50", "rlwe-1024-q25"] {
-            assert!(matches!(ParameterSet::named(name), Err(RlweError::NotFlooded { .. })));
-            assert_eq!(ParameterSet::dangerous_named(name).unwrap().security_bits(), 128);
+            assert!(matches!(ParameterSet::from_name(name), Err(RlweError::NotFlooded { .. })));
+            assert_eq!(ParameterSet::dangerous_from_name(name).unwrap().security_bits(), 128);
         }
-        assert!(matches!(ParameterSet::named("x"), Err(RlweError::UnknownSet { .. })));
+        assert!(matches!(ParameterSet::from_name("x"), Err(RlweError::UnknownSet { .. })));
     }
 
     #[test]
@@ -335,7 +337,7 @@ mod tests {
 
     #[test]
     fn the_flooded_set_has_room_for_rows_of_twelve_bits() {
-        let set = ParameterSet::named("rlwe-4096-q100-flood40").unwrap();
+        let set = ParameterSet::from_name("rlwe-4096-q100-flood40").unwrap();
         assert_eq!(set.plaintext_bits(), 33);
         assert!(set.row_l1_max() > 3_000_000, "{set}");
         let wider = set.with_plaintext_bits(32).unwrap();
@@ -346,13 +348,13 @@ mod tests {
 
     #[test]
     fn every_set_prints_its_level_and_its_budget() {
-        let text = ParameterSet::named("rlwe-4096-q100-flood40").unwrap().to_string();
+        let text = ParameterSet::from_name("rlwe-4096-q100-flood40").unwrap().to_string();
         for part in ["128 bits", "quantum row", "worst noise 2^", "messages mod 2^33", "2^40"] {
             assert!(text.contains(part), "{text}");
         }
-        let toy = ParameterSet::dangerous_named("toy-256-q100-flood40").unwrap().to_string();
+        let toy = ParameterSet::dangerous_from_name("toy-256-q100-flood40").unwrap().to_string();
         assert!(toy.contains("below 128 bits"), "{toy}");
-        let direct = ParameterSet::dangerous_named("rlwe-2048-q50").unwrap().to_string();
+        let direct = ParameterSet::dangerous_from_name("rlwe-2048-q50").unwrap().to_string();
         assert!(direct.contains("not flooded"), "{direct}");
     }
 

@@ -1,3 +1,5 @@
+//! Polynomials over a ring, in coefficient form and in NTT form.
+
 use std::{fmt, sync::Arc};
 
 use zeroize::Zeroize;
@@ -111,10 +113,10 @@ macro_rules! linear {
             }
 
             fn zip(&mut self, other: &$form, each: impl Fn(Modulus, &mut u64, u64)) {
-                assert!(self.ring.same(&other.ring), "polynomials of different rings");
+                assert!(self.ring.is_same(&other.ring), "polynomials of different rings");
                 let n = self.ring.n();
                 for ((q, limb), other) in self.limbs_mut().zip(other.values.chunks_exact(n)) {
-                    simd::vectorised(|| {
+                    simd::run_vectorised(|| {
                         limb.iter_mut().zip(other).for_each(|(x, &y)| each(q, x, y));
                     });
                 }
@@ -123,7 +125,7 @@ macro_rules! linear {
 
         impl PartialEq for $form {
             fn eq(&self, other: &$form) -> bool {
-                self.ring.same(&other.ring) && self.values == other.values
+                self.ring.is_same(&other.ring) && self.values == other.values
             }
         }
 
@@ -169,7 +171,7 @@ impl Poly {
     /// self += n signed values, each of magnitude below every modulus, in constant time.
     pub(crate) fn add_small(&mut self, values: &[i64]) {
         for (q, limb) in self.limbs_mut() {
-            simd::vectorised(|| {
+            simd::run_vectorised(|| {
                 for (x, &value) in limb.iter_mut().zip(values) {
                     let lifted = value.wrapping_add((value >> 63) & q.value() as i64);
                     *x = q.add(*x, lifted as u64);
@@ -254,7 +256,7 @@ impl NttPoly {
         b: &NttPoly,
         each: impl Fn(&Limb, &mut [u64], &[u64], &[u64]),
     ) {
-        assert!(self.ring.same(&a.ring) && self.ring.same(&b.ring), "different rings");
+        assert!(self.ring.is_same(&a.ring) && self.ring.is_same(&b.ring), "different rings");
         let n = self.ring.n();
         let pairs = a.values.chunks_exact(n).zip(b.values.chunks_exact(n));
         let limbs = self.ring.limbs().iter().zip(self.values.chunks_exact_mut(n));
@@ -277,7 +279,7 @@ impl NttPoly {
         for (limb, values) in self.ring.limbs().iter().zip(values.chunks_exact_mut(n)) {
             let q = limb.modulus;
             let mut rest: Vec<u64> =
-                last.iter().map(|&x| q.reduce_signed(last_limb.modulus.centred(x))).collect();
+                last.iter().map(|&x| q.reduce_signed(last_limb.modulus.to_centred(x))).collect();
             limb.table.forward(&mut rest);
             for (x, rest) in values.iter_mut().zip(rest) {
                 *x = q.mul_shoup(q.sub(*x, rest), limb.last_inverse);

@@ -1,13 +1,18 @@
+//! Products of a matrix of scalars with a vector of ciphertexts.
+
 #[cfg(target_arch = "x86_64")]
 mod cut;
 #[cfg(target_arch = "x86_64")]
 mod ifma;
+mod tile;
 
 use std::{fmt, sync::Arc};
 
+use tile::{BLOCK, TILE};
+
 use crate::{
+    ciphertext::{Ciphertext, SeededCiphertext, public_polynomial},
     context::Context,
-    encrypt::{Ciphertext, SeededCiphertext, public_polynomial},
     error::RlweError,
     modulus::Modulus,
     ntt::Path,
@@ -16,11 +21,6 @@ use crate::{
 
 /// Greatest count of rows, and of columns: the widest feed-forward parts stay below it.
 const SIDE_MAX: usize = 1 << 17;
-/// Ciphertexts of one block: what a block's sums cost to load and store is shared by this many.
-const BLOCK: usize = 128;
-/// Coefficients that the kernels take at a time: two registers of eight words.
-const TILE: usize = 16;
-
 /// A matrix of 16-bit integers whose rows keep to a set's `row_l1_max`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ScalarMatrix {
@@ -116,7 +116,7 @@ impl<'a> ScalarProducts<'a> {
             return Err(RlweError::Limit { what: "ciphertexts of a product", limit, got });
         }
         let ring = self.context.ring();
-        if !ring.same(ciphertext.c0.ring()) {
+        if !ring.is_same(ciphertext.c0.ring()) {
             let got = ciphertext.c0.values().len();
             return Err(RlweError::Length { what: "ciphertext", wanted: ring.len(), got });
         }
@@ -236,7 +236,7 @@ mod tests {
     #[test]
     fn scalar_products_agree_with_integers_across_blocks() {
         let name = "toy-256-q100-flood40";
-        let context = Context::new(&ParameterSet::dangerous_named(name).unwrap()).unwrap();
+        let context = Context::new(&ParameterSet::dangerous_from_name(name).unwrap()).unwrap();
         let mut rng = Rng::from_seed([61; 32]);
         let key = SecretKey::generate(&context, &mut rng);
         let shapes = [(1, 1), (3, 127), (7, 128), (13, 300)];
@@ -273,7 +273,7 @@ mod tests {
 
     #[test]
     fn matrices_of_wrong_shape_or_weight_are_refused() {
-        let set = ParameterSet::dangerous_named("rlwe-1024-q25").unwrap();
+        let set = ParameterSet::dangerous_from_name("rlwe-1024-q25").unwrap();
         let context = Context::new(&set).unwrap();
         let new = |rows, columns, values: &[i16]| {
             ScalarMatrix::new(&context, rows, columns, values).unwrap_err()
@@ -289,7 +289,7 @@ mod tests {
     #[test]
     fn every_column_needs_one_ciphertext_of_its_ring() {
         let contexts = ["rlwe-1024-q25", "toy-256-q100-flood40"]
-            .map(|name| Context::new(&ParameterSet::dangerous_named(name).unwrap()).unwrap());
+            .map(|name| Context::new(&ParameterSet::dangerous_from_name(name).unwrap()).unwrap());
         let mut rng = Rng::from_seed([62; 32]);
         let [ours, other] = contexts.map(|context| {
             let key = SecretKey::generate(&context, &mut rng);

@@ -1,3 +1,5 @@
+//! Rings: a degree, primes, and a transform for each.
+
 use std::{fmt, sync::Arc};
 
 use crate::{
@@ -89,7 +91,7 @@ impl Ring {
     }
 
     /// Whether two rings have the same degree and primes.
-    pub fn same(&self, other: &Ring) -> bool {
+    pub fn is_same(&self, other: &Ring) -> bool {
         std::ptr::eq(self, other) || (self.n == other.n && self.moduli().eq(other.moduli()))
     }
 }
@@ -149,7 +151,7 @@ mod tests {
         assert!(matches!(Ring::new(1024, &twice), Err(RlweError::Limbs { .. })));
         let ring = Ring::new(1024, &primes[..3]).unwrap();
         assert_eq!((ring.len(), ring.modulus_bits()), (3072, 150));
-        assert!(ring.lower().unwrap().same(&Ring::new(1024, &primes[..2]).unwrap()));
+        assert!(ring.lower().unwrap().is_same(&Ring::new(1024, &primes[..2]).unwrap()));
     }
 
     #[test]

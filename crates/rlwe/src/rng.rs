@@ -1,16 +1,17 @@
+//! The random generator: ChaCha20's keystream, read in words.
+
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+mod keystream;
 mod stream;
 
 use std::fmt;
 
 use zeroize::{Zeroize, Zeroizing};
 
-use self::stream::{STREAM_WORDS, Stream};
+pub use self::keystream::Seed;
+use self::{keystream::STREAM_WORDS, stream::Stream};
 use crate::error::RlweError;
-
-/// Key of a generator.
-pub type Seed = [u8; 32];
 
 /// Nonce label of a generator's own stream; derived seeds use other labels.
 const STREAM: [u8; 4] = [0; 4];
@@ -47,7 +48,7 @@ impl Rng {
 
     /// The generator of a seed for one purpose: independent of [`Rng::from_seed`] and of every
     /// other label and counter. `label` must not be four zero bytes.
-    pub fn derived(seed: &Seed, label: [u8; 4], counter: u64) -> Rng {
+    pub fn derive(seed: &Seed, label: [u8; 4], counter: u64) -> Rng {
         debug_assert_ne!(label, STREAM, "the label of the seed's own stream");
         Rng::keystream(seed, label, counter)
     }
@@ -100,10 +101,10 @@ impl Rng {
     }
 
     fn keystream(seed: &Seed, label: [u8; 4], counter: u64) -> Rng {
-        Rng::of(Stream::new(seed, &nonce(label, counter)))
+        Rng::from_stream(Stream::new(seed, &nonce(label, counter)))
     }
 
-    fn of(stream: Stream) -> Rng {
+    fn from_stream(stream: Stream) -> Rng {
         Rng { stream, buffer: Box::new([0; STREAM_WORDS]), used: STREAM_WORDS }
     }
 }
@@ -153,15 +154,15 @@ mod tests {
     }
 
     /// The portable generator and the one of this machine.
-    fn both(seed: &Seed, label: [u8; 4], counter: u64) -> [Rng; 2] {
+    fn both_paths(seed: &Seed, label: [u8; 4], counter: u64) -> [Rng; 2] {
         let portable = Stream::portable(seed, &nonce(label, counter));
-        [Rng::of(portable), Rng::keystream(seed, label, counter)]
+        [Rng::from_stream(portable), Rng::keystream(seed, label, counter)]
     }
 
     #[test]
     fn every_stream_is_that_of_rfc_8439() {
         for (key, counter, block, wanted) in RFC_8439_BLOCKS {
-            for mut rng in both(key, STREAM, *counter) {
+            for mut rng in both_paths(key, STREAM, *counter) {
                 let mut bytes = vec![0; 64 * (*block as usize + 1)];
                 rng.fill_bytes(&mut bytes);
                 let start = &bytes[64 * *block as usize..][..16];
@@ -173,12 +174,12 @@ mod tests {
 
     #[test]
     fn every_stream_and_every_way_of_reading_gives_the_same_bytes() {
-        let [mut portable, mut fast] = both(&[7; 32], *b"test", 3);
+        let [mut portable, mut fast] = both_paths(&[7; 32], *b"test", 3);
         let (mut whole, mut other) = (vec![0; 20_000], vec![0; 20_000]);
         portable.fill_bytes(&mut whole);
         fast.fill_bytes(&mut other);
         assert!(whole == other, "portable and fast streams differ");
-        let mut rng = Rng::derived(&[7; 32], *b"test", 3);
+        let mut rng = Rng::derive(&[7; 32], *b"test", 3);
         let mut pieces = vec![0; 20_000];
         let mut rest = &mut pieces[..];
         for size in [8, 16, 56, 64, 72, 4000, 4096, 5000].into_iter().cycle() {
@@ -191,11 +192,11 @@ mod tests {
         }
         assert!(whole == pieces, "pieces differ");
         let mut words = Vec::new();
-        Rng::derived(&[7; 32], *b"test", 3)
+        Rng::derive(&[7; 32], *b"test", 3)
             .words(2500, |run| words.extend(run.iter().flat_map(|word| word.to_le_bytes())));
         assert!(whole == words, "words differ");
         let mut odd = [0; 13];
-        let mut rng = Rng::derived(&[7; 32], *b"test", 3);
+        let mut rng = Rng::derive(&[7; 32], *b"test", 3);
         rng.fill_bytes(&mut odd);
         assert_eq!((&odd[..], rng.next_u64().to_le_bytes()), (&whole[..13], next(&whole)));
     }
@@ -213,8 +214,8 @@ mod tests {
             firsts.push(Rng::from_seed(seed).fork().next_u64());
             for label in [*b"mask", *b"errs"] {
                 for counter in [0, 1, 1 << 40] {
-                    firsts.push(Rng::derived(&seed, label, counter).next_u64());
-                    let child = Rng::derived(&seed, label, counter).seed();
+                    firsts.push(Rng::derive(&seed, label, counter).next_u64());
+                    let child = Rng::derive(&seed, label, counter).seed();
                     firsts.push(Rng::from_seed(child).next_u64());
                 }
             }

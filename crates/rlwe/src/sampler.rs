@@ -30,8 +30,8 @@ impl Rng {
 
     /// A value below `bound`, in constant time: no test tells it from a uniform one, as its
     /// distance from that is below 2^−64.
-    pub fn below(&mut self, bound: u64) -> u64 {
-        below([self.next_u64(), self.next_u64()], bound)
+    pub fn next_below(&mut self, bound: u64) -> u64 {
+        scale_below([self.next_u64(), self.next_u64()], bound)
     }
 
     /// Ternary values, −1, 0 and 1 each with probability 1/3 (within 2^−62), in constant time.
@@ -49,7 +49,7 @@ impl Rng {
         self.words(values.len(), |words| {
             let run = &mut values[at..][..words.len()];
             at += words.len();
-            simd::vectorised(|| {
+            simd::run_vectorised(|| {
                 run.iter_mut().zip(words).for_each(|(value, &word)| *value = each(word));
             });
         });
@@ -58,7 +58,7 @@ impl Rng {
 
 /// The upper 64 of the 192 bits of a 128-bit word times the bound.
 #[inline(always)]
-pub(crate) fn below([low, high]: [u64; 2], bound: u64) -> u64 {
+pub(crate) fn scale_below([low, high]: [u64; 2], bound: u64) -> u64 {
     let low = u128::from(low) * u128::from(bound);
     let high = u128::from(high) * u128::from(bound);
     ((high + (low >> 64)) >> 64) as u64
@@ -146,9 +146,9 @@ mod tests {
         values.iter().for_each(|x| counts[(x >> 27) as usize] += 1);
         assert!(chi_square(&counts, &[1.0 / 64.0; 64]) < limit(63.0), "{counts:?}");
         let mut counts = vec![0; 10];
-        (0..20_000).for_each(|_| counts[rng.below(10) as usize] += 1);
+        (0..20_000).for_each(|_| counts[rng.next_below(10) as usize] += 1);
         assert!(chi_square(&counts, &[0.1; 10]) < limit(9.0), "{counts:?}");
         let bound = (1 << 63) + 12345;
-        assert!((0..1000).all(|_| rng.below(bound) < bound));
+        assert!((0..1000).all(|_| rng.next_below(bound) < bound));
     }
 }

@@ -4,18 +4,21 @@
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx512;
+mod encoding;
 #[cfg(target_arch = "x86_64")]
 mod wide;
 
+pub(crate) use encoding::Encoding;
+
 use crate::{
-    modulus::{Modulus, Shoup, once},
+    modulus::{Modulus, Shoup, subtract_once},
     ntt::Path,
 };
 
 /// Runs a loop that the compiler turns into vector code by itself, compiled for the widest vectors
 /// of this machine. The closure, and what it calls, must be small enough to be inlined.
 #[inline(always)]
-pub fn vectorised<T>(body: impl FnOnce() -> T) -> T {
+pub fn run_vectorised<T>(body: impl FnOnce() -> T) -> T {
     #[cfg(target_arch = "x86_64")]
     return wide::run(body);
     #[cfg(not(target_arch = "x86_64"))]
@@ -66,19 +69,6 @@ pub(crate) fn scale(path: Path, q: Modulus, x: &mut [u64], factor: Shoup) {
     x.iter_mut().for_each(|x| *x = q.mul_shoup(*x, factor));
 }
 
-/// What a message is encoded with: see [`crate::Context`].
-#[derive(Clone, Copy)]
-pub(crate) struct Encoding {
-    /// q mod t.
-    pub(crate) q_mod_t: u64,
-    /// t / 2.
-    pub(crate) half: u64,
-    /// t − 1.
-    pub(crate) mask: u64,
-    /// t^−1 modulo the prime.
-    pub(crate) inverse: Shoup,
-}
-
 /// x += round(q·m/t).
 pub(crate) fn add_encoded(path: Path, p: Modulus, x: &mut [u64], messages: &[u64], e: &Encoding) {
     #[cfg(target_arch = "x86_64")]
@@ -104,18 +94,21 @@ pub(crate) fn divide_last(
 ) {
     // Primes of one width: the centred value is below 2q, and one step reduces it.
     if last.value() / 2 < q.value() {
-        vectorised(|| {
+        run_vectorised(|| {
             let (half, shift) = (last.value() / 2, q.value() * 2 - last.value());
             for (x, &rest) in x.iter_mut().zip(rest) {
                 // rest − last where rest > last/2, plus 2q: in (q, 3q).
                 let above = (half.wrapping_sub(rest) >> 63).wrapping_neg();
                 let lifted = rest + (shift & above) + ((2 * q.value()) & !above);
-                *x = once(once(*x + 3 * q.value() - lifted, 2 * q.value()), q.value());
+                *x = subtract_once(
+                    subtract_once(*x + 3 * q.value() - lifted, 2 * q.value()),
+                    q.value(),
+                );
             }
         });
     } else {
         for (x, &rest) in x.iter_mut().zip(rest) {
-            *x = q.sub(*x, q.reduce_signed(last.centred(rest)));
+            *x = q.sub(*x, q.reduce_signed(last.to_centred(rest)));
         }
     }
     scale(path, q, x, inverse);
@@ -213,7 +206,7 @@ mod tests {
             let (x, rest) = (values(&mut rng, q), values(&mut rng, last));
             let inverse = q.inverse(q.reduce(last.value()));
             let exact = |(&x, &rest): (&u64, &u64)| {
-                q.mul(q.sub(x, q.reduce_signed(last.centred(rest))), inverse)
+                q.mul(q.sub(x, q.reduce_signed(last.to_centred(rest))), inverse)
             };
             let wanted: Vec<u64> = x.iter().zip(&rest).map(exact).collect();
             for path in Path::available(q) {

@@ -1,6 +1,8 @@
+//! Answers switched down to the first prime, whole or at some positions.
+
 use std::fmt;
 
-use crate::{encrypt::Ciphertext, error::RlweError, poly::Poly};
+use crate::{ciphertext::Ciphertext, error::RlweError, poly::Poly};
 
 /// An answer switched down to the first limb, in coefficient form: c1 whole, c0 whole or at some
 /// positions only.
@@ -82,7 +84,7 @@ mod tests {
 
     #[test]
     fn a_selection_decrypts_to_the_messages_at_its_positions() {
-        let set = ParameterSet::dangerous_named("toy-256-q100-flood40").unwrap();
+        let set = ParameterSet::dangerous_from_name("toy-256-q100-flood40").unwrap();
         let context = Context::new(&set).unwrap();
         let mut rng = Rng::from_seed([51; 32]);
         let key = SecretKey::generate(&context, &mut rng);

@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use crate::{
+    ciphertext::{Ciphertext, SeededCiphertext, public_polynomial},
     context::Context,
-    encrypt::{Ciphertext, SeededCiphertext, public_polynomial},
     error::RlweError,
     keys::PublicKey,
     modulus::Modulus,
@@ -142,7 +142,7 @@ impl SmallCiphertext {
         let mut reader = Reader::new(context, SMALL, bytes)?;
         let (n, count) = (context.n(), reader.number()? as usize);
         if count > n {
-            return Err(reader.refused("more messages than coefficients"));
+            return Err(reader.wire_error("more messages than coefficients"));
         }
         reader.expect_length(SmallCiphertext::wire_bytes(context, count))?;
         let positions = if count == n { None } else { Some(reader.positions(count, n)?) };
@@ -201,13 +201,13 @@ impl<'a> Reader<'a> {
         let header = reader.take(HEADER_BYTES)?;
         let set = context.set();
         if header[0] != VERSION {
-            return Err(reader.refused("another version"));
+            return Err(reader.wire_error("another version"));
         }
         if header[1] != kind.number {
-            return Err(reader.refused("another type"));
+            return Err(reader.wire_error("another type"));
         }
         if (header[2], u32::from(header[3])) != (set.id(), set.plaintext_bits()) {
-            return Err(reader.refused("another parameter set"));
+            return Err(reader.wire_error("another parameter set"));
         }
         Ok(reader)
     }
@@ -221,7 +221,7 @@ impl<'a> Reader<'a> {
 
     fn take(&mut self, count: usize) -> Result<&'a [u8], RlweError> {
         let (taken, rest) =
-            self.rest.split_at_checked(count).ok_or_else(|| self.refused("ends early"))?;
+            self.rest.split_at_checked(count).ok_or_else(|| self.wire_error("ends early"))?;
         self.rest = rest;
         Ok(taken)
     }
@@ -246,7 +246,7 @@ impl<'a> Reader<'a> {
         let last = positions.last().map_or(0, |&last| usize::from(last));
         match ascending && last < n {
             true => Ok(positions),
-            false => Err(self.refused("positions are not ascending below N")),
+            false => Err(self.wire_error("positions are not ascending below N")),
         }
     }
 
@@ -285,16 +285,16 @@ impl<'a> Reader<'a> {
             at += bits;
         }
         if values[start..].iter().any(|&value| value >= modulus.value()) {
-            return Err(self.refused("a value is not below its modulus"));
+            return Err(self.wire_error("a value is not below its modulus"));
         }
         let spare = bytes.len() * 8 - at;
         if spare > 0 && bytes[bytes.len() - 1] >> (8 - spare) != 0 {
-            return Err(self.refused("spare bits are not zero"));
+            return Err(self.wire_error("spare bits are not zero"));
         }
         Ok(())
     }
 
-    fn refused(&self, reason: &'static str) -> RlweError {
+    fn wire_error(&self, reason: &'static str) -> RlweError {
         RlweError::Wire { what: self.kind.name, reason }
     }
 }
@@ -305,16 +305,16 @@ mod tests {
     use crate::{ParameterSet, Rng, SecretKey};
 
     /// Every type's bytes, with a reader that writes them again.
-    type Again = fn(&Context, &[u8]) -> Result<Vec<u8>, RlweError>;
+    type Rewrite = fn(&Context, &[u8]) -> Result<Vec<u8>, RlweError>;
 
-    fn forms(context: &Arc<Context>) -> Vec<(Vec<u8>, Again)> {
+    fn forms(context: &Arc<Context>) -> Vec<(Vec<u8>, Rewrite)> {
         let mut rng = Rng::from_seed([71; 32]);
         let key = SecretKey::generate(context, &mut rng);
         let fresh = key.encrypt(&vec![3; context.n()], &mut rng).unwrap();
         let whole = fresh.clone().expand();
         let small = whole.clone().switch_down();
         let some = small.clone().select(&[0, 5, context.n() - 1]).unwrap();
-        let read_small: Again = |c, b| Ok(SmallCiphertext::from_bytes(c, b)?.to_bytes(c));
+        let read_small: Rewrite = |c, b| Ok(SmallCiphertext::from_bytes(c, b)?.to_bytes(c));
         vec![
             (fresh.to_bytes(context), |c, b| Ok(SeededCiphertext::from_bytes(c, b)?.to_bytes(c))),
             (key.public_key(&mut rng).to_bytes(context), |c, b| {
@@ -328,7 +328,7 @@ mod tests {
 
     fn contexts() -> impl Iterator<Item = Arc<Context>> {
         ParameterSet::names()
-            .map(|name| Context::new(&ParameterSet::dangerous_named(name).unwrap()).unwrap())
+            .map(|name| Context::new(&ParameterSet::dangerous_from_name(name).unwrap()).unwrap())
     }
 
     #[test]
@@ -342,7 +342,7 @@ mod tests {
 
     #[test]
     fn sizes_are_those_of_fifty_bits() {
-        let set = ParameterSet::named("rlwe-4096-q100-flood40").unwrap();
+        let set = ParameterSet::from_name("rlwe-4096-q100-flood40").unwrap();
         let context = Context::new(&set).unwrap();
         assert_eq!(SeededCiphertext::wire_bytes(&context), 51_240);
         assert_eq!(SmallCiphertext::wire_bytes(&context, 4096), 51_208);
@@ -373,7 +373,7 @@ mod tests {
 
     #[test]
     fn values_beyond_the_modulus_spare_bits_and_wrong_positions_are_refused() {
-        let set = ParameterSet::dangerous_named("toy-256-q100-flood40").unwrap();
+        let set = ParameterSet::dangerous_from_name("toy-256-q100-flood40").unwrap();
         let context = Context::new(&set).unwrap();
         for (bytes, again) in forms(&context) {
             let mut beyond = bytes.clone();

@@ -9,7 +9,7 @@ mod digests;
 mod exact;
 
 use confide_rlwe::{Modulus, NttTable, ParameterSet, Path, Rng, ntt_primes_below};
-use digests::{agrees, hex, of_signed, of_words, seeded};
+use digests::{agrees, hex, of_signed, of_words, rng_of_byte};
 use serde_json::{Value, json};
 
 #[test]
@@ -30,8 +30,8 @@ fn keystreams_are_those_of_rfc_8439() {
     let blocks = cases.map(|(key, label, counter, block): ([u8; 32], [u8; 4], u64, usize)| {
         let mut rng = match label == [0; 4] && counter == 0 {
             true => Rng::from_seed(key),
-            false if label == [0; 4] => return published(&key, counter),
-            false => Rng::derived(&key, label, counter),
+            false if label == [0; 4] => return published_block(&key, counter),
+            false => Rng::derive(&key, label, counter),
         };
         let mut bytes = vec![0; 64 * (block + 1)];
         rng.fill_bytes(&mut bytes);
@@ -44,7 +44,7 @@ fn keystreams_are_those_of_rfc_8439() {
 }
 
 /// Test vector 5 as the RFC prints it: the label of four zeros is the seed's own stream alone.
-fn published(key: &[u8], counter: u64) -> Value {
+fn published_block(key: &[u8], counter: u64) -> Value {
     let keystream = "c2c64d378cd536374ae204b9ef933fcd1a8b2288b3dfa49672ab765b54ee27c7\
         8a970e0e955c14f3a88e741b97c286f75f8fc299e8148362fa198a39531bed6d";
     json!({ "key": hex(key), "label": "00000000", "counter": counter, "block": 0,
@@ -58,20 +58,20 @@ fn draws_take_the_words_of_their_stream() {
     for q in [12289, 33_550_337, 1_125_899_906_826_241, 576_460_752_303_439_873] {
         let modulus = Modulus::new(q).unwrap();
         let mut values = vec![0; 5000];
-        let mut rng = seeded(11);
+        let mut rng = rng_of_byte(11);
         rng.fill_uniform(modulus, &mut values);
         draws.push(json!({ "what": "uniform", "modulus": q, "drawn": of_words(&values),
             "next": rng.next_u64() }));
     }
     let mut signed = vec![0; 5000];
-    let mut rng = seeded(11);
+    let mut rng = rng_of_byte(11);
     rng.fill_ternary(&mut signed);
     draws.push(json!({ "what": "ternary", "drawn": of_signed(&signed), "next": rng.next_u64() }));
-    let mut rng = seeded(11);
+    let mut rng = rng_of_byte(11);
     rng.fill_errors(&mut signed);
     draws.push(json!({ "what": "errors", "drawn": of_signed(&signed), "next": rng.next_u64() }));
     let mut values = vec![0; 5000];
-    let mut rng = seeded(11);
+    let mut rng = rng_of_byte(11);
     rng.fill_bits(33, &mut values);
     draws.push(json!({ "what": "bits", "bits": 33, "drawn": of_words(&values),
         "next": rng.next_u64() }));
@@ -82,7 +82,7 @@ fn draws_take_the_words_of_their_stream() {
 fn transforms_of_every_set_are_as_committed() {
     let mut sets = Vec::new();
     for name in ParameterSet::names() {
-        let set = ParameterSet::dangerous_named(name).unwrap();
+        let set = ParameterSet::dangerous_from_name(name).unwrap();
         let limbs: Vec<Value> = set.primes().iter().map(|&q| transform(set.n(), q)).collect();
         sets.push(json!({ "name": name, "id": set.id(), "n": set.n(), "primes": set.primes(),
             "plaintext_bits": set.plaintext_bits(), "flood_bits": set.flood_bits(),
@@ -104,7 +104,7 @@ fn set_of_report_003() -> Value {
 fn transform(n: usize, q: u64) -> Value {
     let table = NttTable::with_path(n, Modulus::new(q).unwrap(), Path::Portable).unwrap();
     let mut values = vec![0; n];
-    seeded(12).fill_uniform(table.modulus(), &mut values);
+    rng_of_byte(12).fill_uniform(table.modulus(), &mut values);
     let (mut forward, mut inverse) = (values.clone(), values.clone());
     table.forward(&mut forward);
     table.inverse(&mut inverse);
@@ -123,8 +123,8 @@ fn mask_streams_are_tiles_of_keystreams() {
     for tile in 0..columns.div_ceil(TILE) {
         // Nonce `tile` as 64 bits little-endian and four zeros: see crates/lora/src/mask.rs.
         let mut rng = match tile {
-            0 => seeded(13),
-            _ => Rng::derived(&[13; 32], (tile as u32).to_le_bytes(), 0),
+            0 => rng_of_byte(13),
+            _ => Rng::derive(&[13; 32], (tile as u32).to_le_bytes(), 0),
         };
         for token in 0..tokens {
             for column in tile * TILE..(tile + 1) * TILE {

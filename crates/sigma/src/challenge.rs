@@ -13,15 +13,15 @@ pub const CONTEXT_LENGTH_MAX: usize = 1024;
 /// The first 16 bytes of SHA-256 over the tag and the parts, each after its length.
 pub(crate) fn challenge(tag: &str, parts: &[&[u8]]) -> [u8; CHALLENGE_LENGTH] {
     let mut hash = Sha256::new();
-    framed(&[tag.as_bytes()], |bytes| hash.update(bytes));
-    framed(parts, |bytes| hash.update(bytes));
+    update_framed(&[tag.as_bytes()], |bytes| hash.update(bytes));
+    update_framed(parts, |bytes| hash.update(bytes));
     let mut out = [0; CHALLENGE_LENGTH];
     out.copy_from_slice(&hash.finalize()[..CHALLENGE_LENGTH]);
     out
 }
 
 /// Each part after its length in four bytes, most significant first.
-pub(crate) fn framed(parts: &[&[u8]], mut update: impl FnMut(&[u8])) {
+pub(crate) fn update_framed(parts: &[&[u8]], mut update: impl FnMut(&[u8])) {
     for part in parts {
         // No part reaches 4 GiB: proofs, keys and contexts are bounded before.
         update(&(part.len() as u32).to_be_bytes());

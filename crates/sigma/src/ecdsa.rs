@@ -71,7 +71,7 @@ where
     let commitment = (point * *nonce).into();
     let challenge = hash(key, statement, &point.into(), &commitment);
     let response = *nonce + short::<C>(&challenge) * *s;
-    let mut proof = compressed::<C>(&point.into());
+    let mut proof = compress::<C>(&point.into());
     proof.extend(challenge);
     proof.extend_from_slice(response.to_repr().as_ref());
     verify(key, statement, &proof).map_err(|_| SigmaError::SelfCheck)?;
@@ -149,12 +149,12 @@ where
     FieldBytesSize<C>: ModulusSize,
 {
     let key = key.as_affine().to_sec1_point(false);
-    let points = [compressed::<C>(point), compressed::<C>(commitment)];
+    let points = [compress::<C>(point), compress::<C>(commitment)];
     let Statement { claim, context, .. } = statement;
     challenge(TAG, &[claim, key.as_bytes(), context, &points[0], &points[1]])
 }
 
-fn compressed<C>(point: &AffinePoint<C>) -> Vec<u8>
+fn compress<C>(point: &AffinePoint<C>) -> Vec<u8>
 where
     C: CurveArithmetic,
     AffinePoint<C>: ToSec1Point<C>,
@@ -172,7 +172,7 @@ where
     FieldBytesSize<C>: ModulusSize,
 {
     let point = AffinePoint::<C>::from_sec1_bytes(bytes).ok()?;
-    (compressed::<C>(&point) == bytes).then_some(point)
+    (compress::<C>(&point) == bytes).then_some(point)
 }
 
 /// A challenge as a scalar: its 16 bytes, most significant first.
@@ -207,10 +207,10 @@ type Halves<C> = (Scalar<C>, Zeroizing<Scalar<C>>);
 fn read_signature<C: CurveArithmetic>(signature: &[u8]) -> Option<Halves<C>> {
     let size = FieldBytes::<C>::default().len();
     let (r, s) = match read_der(signature) {
-        Some((r, s)) => (padded(r, size)?, padded(s, size)?),
+        Some((r, s)) => (pad_left(r, size)?, pad_left(s, size)?),
         None if signature.len() == 2 * size => {
             let (r, s) = signature.split_at(size);
-            (padded(r, size)?, padded(s, size)?)
+            (pad_left(r, size)?, pad_left(s, size)?)
         }
         None => return None,
     };
@@ -228,7 +228,7 @@ fn read_der(signature: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((r.as_bytes(), s.as_bytes()))
 }
 
-fn padded(number: &[u8], size: usize) -> Option<Zeroizing<Vec<u8>>> {
+fn pad_left(number: &[u8], size: usize) -> Option<Zeroizing<Vec<u8>>> {
     let mut out = Zeroizing::new(vec![0; size]);
     out[size.checked_sub(number.len())?..].copy_from_slice(number);
     Some(out)

@@ -88,3 +88,9 @@ pub enum SigmaError {
     #[error("self-check failed: the proof was dropped")]
     SelfCheck,
 }
+
+impl SigmaError {
+    pub(crate) fn not_supported(what: &'static str, got: &str) -> Self {
+        Self::Unsupported { what, got: got.to_string() }
+    }
+}

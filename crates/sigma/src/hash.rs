@@ -32,7 +32,7 @@ impl Hash {
 
     /// The digest of a message.
     pub fn digest(self, message: &[u8]) -> Vec<u8> {
-        self.of(&[message])
+        self.digest_parts(&[message])
     }
 
     pub(crate) fn code(self) -> u8 {

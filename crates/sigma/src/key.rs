@@ -4,29 +4,22 @@
 
 mod encoded;
 mod jwk;
+mod kind;
 
 use std::fmt;
 
-use p256::elliptic_curve::sec1::ToSec1Point;
 use sha2::{Digest, Sha256};
 
-use crate::{ecdsa, error::SigmaError, rsa::RsaKey};
+pub use kind::KEY_FILE_LENGTH_MAX;
+pub(crate) use kind::Kind;
 
-/// Longest key file that is read: a certificate chain has to be cut before.
-pub const KEY_FILE_LENGTH_MAX: usize = 64 * 1024;
+use crate::error::SigmaError;
 
 /// A key that signatures can be proved for.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PublicKey {
     pub(crate) kind: Kind,
     id: [u8; 32],
-}
-
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) enum Kind {
-    Rsa(RsaKey),
-    P256(p256::PublicKey),
-    P384(p384::PublicKey),
 }
 
 impl PublicKey {
@@ -37,7 +30,7 @@ impl PublicKey {
     /// [`SigmaError::Malformed`] for what is no certificate; the rest as for
     /// [`from_spki`](Self::from_spki).
     pub fn from_certificate(bytes: &[u8]) -> Result<Self, SigmaError> {
-        encoded::from_certificate(bytes)
+        Ok(Self::new(encoded::from_certificate(bytes)?))
     }
 
     /// The key of a `SubjectPublicKeyInfo` (RFC 5280), DER or PEM (`PUBLIC KEY`).
@@ -48,7 +41,7 @@ impl PublicKey {
     /// [`SigmaError::Exponent`], [`SigmaError::ModulusLength`] and [`SigmaError::ModulusEven`] for
     /// an RSA key outside what is proved, [`SigmaError::NotOnCurve`] for a point that is none.
     pub fn from_spki(bytes: &[u8]) -> Result<Self, SigmaError> {
-        encoded::from_spki(bytes)
+        Ok(Self::new(encoded::from_spki(bytes)?))
     }
 
     /// The key of a JWK (RFC 7517, RFC 7518 section 6), JSON.
@@ -57,7 +50,7 @@ impl PublicKey {
     ///
     /// As [`from_spki`](Self::from_spki); a private key is refused as [`SigmaError::Unsupported`].
     pub fn from_jwk(bytes: &[u8]) -> Result<Self, SigmaError> {
-        jwk::from_jwk(bytes)
+        Ok(Self::new(jwk::from_jwk(bytes)?))
     }
 
     /// An RSA key from its modulus and exponent, most significant byte first.
@@ -66,7 +59,7 @@ impl PublicKey {
     ///
     /// As [`from_spki`](Self::from_spki).
     pub fn rsa(modulus: &[u8], exponent: &[u8]) -> Result<Self, SigmaError> {
-        Ok(Self::new(Kind::Rsa(RsaKey::new(modulus, exponent)?)))
+        Ok(Self::new(Kind::rsa(modulus, exponent)?))
     }
 
     pub(crate) fn new(kind: Kind) -> Self {
@@ -102,32 +95,6 @@ impl PublicKey {
             Kind::Rsa(key) => key.length(),
             Kind::P256(_) => 64,
             Kind::P384(_) => 96,
-        }
-    }
-
-    fn on_p256(point: &[u8]) -> Result<Self, SigmaError> {
-        let key = usual(point).and_then(|point| p256::PublicKey::from_sec1_bytes(point).ok());
-        Ok(Self::new(Kind::P256(key.ok_or_else(|| ecdsa::not_on_curve("public key"))?)))
-    }
-
-    fn on_p384(point: &[u8]) -> Result<Self, SigmaError> {
-        let key = usual(point).and_then(|point| p384::PublicKey::from_sec1_bytes(point).ok());
-        Ok(Self::new(Kind::P384(key.ok_or_else(|| ecdsa::not_on_curve("public key"))?)))
-    }
-}
-
-/// Points as RFC 5480 writes them: the compact encoding without a sign is no such one.
-fn usual(point: &[u8]) -> Option<&[u8]> {
-    matches!(point.first(), Some(2..=4)).then_some(point)
-}
-
-impl Kind {
-    /// The uncompressed point of an elliptic-curve key.
-    fn point(&self) -> Vec<u8> {
-        match self {
-            Self::Rsa(_) => Vec::new(),
-            Self::P256(key) => key.to_sec1_point(false).as_bytes().to_vec(),
-            Self::P384(key) => key.to_sec1_point(false).as_bytes().to_vec(),
         }
     }
 }

@@ -25,6 +25,7 @@ mod range;
 mod rsa;
 mod security;
 mod signature;
+mod signature_file;
 #[cfg(test)]
 mod vectors;
 
@@ -36,10 +37,11 @@ pub use linear::{
     RELATION_PROOF_LENGTH, Relation, TERMS_MAX, prove_equal, prove_relation, verify_equal,
     verify_relation,
 };
-pub use pedersen::{Blinding, COMMITMENT_LENGTH, Commitment, biased, unbiased};
+pub use pedersen::{Blinding, COMMITMENT_LENGTH, Commitment, from_biased, to_biased};
 pub use range::{RANGE_PROOF_LENGTH_MAX, Range, prove_range, verify_range};
 pub use security::Security;
-pub use signature::{SIGNATURE_PROOF_LENGTH_MAX, SIGNATURE_PROOF_MAGIC, Scheme, SignatureProof};
+pub use signature::{Scheme, SignatureProof};
+pub use signature_file::{SIGNATURE_PROOF_LENGTH_MAX, SIGNATURE_PROOF_MAGIC};
 
 /// Compiles and runs the example of README.md.
 #[cfg(doctest)]

@@ -134,10 +134,7 @@ pub fn verify_relation(
     let response = Option::from(Scalar::from_canonical_bytes(response)).ok_or(malformed)?;
     let nonce_point = recompute(&relation.difference(), claimed, &response);
     let expected = hash(context, relation, &nonce_point.compress());
-    match claimed.ct_eq(&expected).into() {
-        true => Ok(()),
-        false => Err(SigmaError::Refused),
-    }
+    if claimed.ct_eq(&expected).into() { Ok(()) } else { Err(SigmaError::Refused) }
 }
 
 pub(crate) fn prove_relation_with(
@@ -208,15 +205,14 @@ fn scalar(number: i128) -> Scalar {
 mod tests {
     use super::*;
 
-    fn committed(value: u64, seed: u8) -> (Commitment, Blinding) {
+    fn commit(value: u64, seed: u8) -> (Commitment, Blinding) {
         let blinding = Blinding::from_seed(&[seed; 32]);
         (Commitment::new(value, &blinding), blinding)
     }
 
     #[test]
     fn equal_numbers_are_proved_equal_and_others_are_not() {
-        let ((one, r), (other, s), (third, t)) =
-            (committed(5, 1), committed(5, 2), committed(6, 3));
+        let ((one, r), (other, s), (third, t)) = (commit(5, 1), commit(5, 2), commit(6, 3));
         let proof = prove_equal(b"root", (&one, &r), (&other, &s)).unwrap();
         assert_eq!(verify_equal(b"root", &one, &other, &proof), Ok(()));
         assert_eq!(verify_equal(b"other", &one, &other, &proof), Err(SigmaError::Refused));
@@ -228,7 +224,7 @@ mod tests {
 
     #[test]
     fn a_sum_with_weights_and_a_constant_is_proved() {
-        let ((a, r), (b, s), (c, t)) = (committed(100, 1), committed(30, 2), committed(157, 3));
+        let ((a, r), (b, s), (c, t)) = (commit(100, 1), commit(30, 2), commit(157, 3));
         // 2·100 − 30 − 157 = 13
         let terms = vec![(2, a), (-1, b), (-1, c)];
         let relation = Relation::new(terms.clone(), 13).unwrap();
@@ -244,7 +240,7 @@ mod tests {
 
     #[test]
     fn every_changed_bit_is_refused() {
-        let ((one, r), (other, s)) = (committed(9, 1), committed(9, 2));
+        let ((one, r), (other, s)) = (commit(9, 1), commit(9, 2));
         let proof = prove_equal(b"", (&one, &r), (&other, &s)).unwrap();
         for bit in 0..proof.len() * 8 {
             let mut changed = proof;
@@ -258,7 +254,7 @@ mod tests {
     #[test]
     fn a_simulator_without_the_blindings_makes_accepting_transcripts() {
         // The challenge is chosen first: what a verifier sees tells nothing of the witness.
-        let ((one, _), (other, _)) = (committed(1, 1), committed(2, 2));
+        let ((one, _), (other, _)) = (commit(1, 1), commit(2, 2));
         let difference = Relation::equal(one, other).difference();
         let (challenge, response) = ([0x5a; CHALLENGE_LENGTH], Scalar::from(123_456_789_u64));
         let nonce_point = recompute(&difference, &challenge, &response);
@@ -270,8 +266,8 @@ mod tests {
     fn empty_and_weightless_relations_are_refused() {
         let malformed = Err(SigmaError::Malformed { what: "relation" });
         assert_eq!(Relation::new(Vec::new(), 0), malformed);
-        assert_eq!(Relation::new(vec![(0, committed(1, 1).0)], 0), malformed);
-        let many = vec![(1, committed(1, 1).0); TERMS_MAX + 1];
+        assert_eq!(Relation::new(vec![(0, commit(1, 1).0)], 0), malformed);
+        let many = vec![(1, commit(1, 1).0); TERMS_MAX + 1];
         assert!(matches!(Relation::new(many, 0), Err(SigmaError::TooLong { .. })));
     }
 }

@@ -42,7 +42,7 @@ pub(crate) fn pss(
         let max = shape.salt_max();
         return Err(SigmaError::TooLong { what: "salt", max, got: salt.len() });
     }
-    let h = hash.of(&[&[0; 8], digest, salt]);
+    let h = hash.digest_parts(&[&[0; 8], digest, salt]);
     let mut data = vec![0; shape.data];
     let start = shape.data - salt.len();
     data[start - 1] = 1;
@@ -96,7 +96,7 @@ impl Pss {
     /// Masks or unmasks the data block with MGF1 of the hash (RFC 8017, B.2.1).
     fn mask(&self, data: &mut [u8], seed: &[u8]) {
         for (counter, block) in data.chunks_mut(self.hash.length()).enumerate() {
-            let mask = self.hash.of(&[seed, &(counter as u32).to_be_bytes()]);
+            let mask = self.hash.digest_parts(&[seed, &(counter as u32).to_be_bytes()]);
             block.iter_mut().zip(mask).for_each(|(byte, mask)| *byte ^= mask);
         }
         data[0] &= self.top;
@@ -127,16 +127,16 @@ fn digest_info(hash: Hash) -> &'static [u8] {
 
 impl Hash {
     /// The digest of some parts, one after the other.
-    pub(crate) fn of(self, parts: &[&[u8]]) -> Vec<u8> {
-        fn over<D: Digest>(parts: &[&[u8]]) -> Vec<u8> {
+    pub(crate) fn digest_parts(self, parts: &[&[u8]]) -> Vec<u8> {
+        fn digest_with<D: Digest>(parts: &[&[u8]]) -> Vec<u8> {
             let mut hash = D::new();
             parts.iter().for_each(|part| hash.update(part));
             hash.finalize().to_vec()
         }
         match self {
-            Self::Sha256 => over::<Sha256>(parts),
-            Self::Sha384 => over::<Sha384>(parts),
-            Self::Sha512 => over::<Sha512>(parts),
+            Self::Sha256 => digest_with::<Sha256>(parts),
+            Self::Sha384 => digest_with::<Sha384>(parts),
+            Self::Sha512 => digest_with::<Sha512>(parts),
         }
     }
 }

@@ -135,12 +135,12 @@ impl fmt::Debug for Commitment {
 }
 
 /// A signed number as the unsigned one to commit to: order is kept, `i64::MIN` becomes 0.
-pub const fn biased(value: i64) -> u64 {
+pub const fn to_biased(value: i64) -> u64 {
     (value as u64) ^ (1 << 63)
 }
 
 /// The signed number that [`biased`] gave.
-pub const fn unbiased(value: u64) -> i64 {
+pub const fn from_biased(value: u64) -> i64 {
     (value ^ (1 << 63)) as i64
 }
 
@@ -200,9 +200,9 @@ mod tests {
     #[test]
     fn biased_numbers_keep_their_order() {
         let numbers = [i64::MIN, -5, -1, 0, 1, 1_790_000_000, i64::MAX];
-        assert!(numbers.windows(2).all(|pair| biased(pair[0]) < biased(pair[1])));
-        assert!(numbers.iter().all(|number| unbiased(biased(*number)) == *number));
-        assert_eq!(biased(i64::MIN), 0);
+        assert!(numbers.windows(2).all(|pair| to_biased(pair[0]) < to_biased(pair[1])));
+        assert!(numbers.iter().all(|number| from_biased(to_biased(*number)) == *number));
+        assert_eq!(to_biased(i64::MIN), 0);
     }
 
     #[test]

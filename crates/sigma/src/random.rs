@@ -8,7 +8,7 @@ use rand_core::{CryptoRng, RngCore};
 use sha2::{Digest, Sha512};
 use zeroize::{Zeroize, Zeroizing};
 
-use crate::{challenge::framed, error::SigmaError};
+use crate::{challenge::update_framed, error::SigmaError};
 
 /// What the system gives for one proof.
 pub(crate) type Entropy = Zeroizing<[u8; 32]>;
@@ -34,7 +34,7 @@ impl Stream {
         let mut hash = Sha512::new();
         hash.update(b"confide/sigma/v1/random");
         hash.update(entropy.as_slice());
-        framed(parts, |bytes| hash.update(bytes));
+        update_framed(parts, |bytes| hash.update(bytes));
         let key = Zeroizing::new(hash.finalize().into());
         Self { key, block: Zeroizing::new([0; 64]), used: 64, blocks: 0 }
     }

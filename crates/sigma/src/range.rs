@@ -39,11 +39,8 @@ impl Range {
     /// # Errors
     ///
     /// [`SigmaError::EmptyRange`] where the low end is above the high one.
-    pub fn between(low: u64, high: u64) -> Result<Self, SigmaError> {
-        match low <= high {
-            true => Ok(Self { low, high }),
-            false => Err(SigmaError::EmptyRange { low, high }),
-        }
+    pub fn new(low: u64, high: u64) -> Result<Self, SigmaError> {
+        if low <= high { Ok(Self { low, high }) } else { Err(SigmaError::EmptyRange { low, high }) }
     }
 
     /// `x <= bound`.
@@ -91,7 +88,7 @@ impl Range {
     }
 
     /// Commitments to `x − low` and, where one is not enough, to `high − x`.
-    fn shifted(&self, commitment: &Commitment) -> Vec<CompressedRistretto> {
+    fn shifted_commitments(&self, commitment: &Commitment) -> Vec<CompressedRistretto> {
         let base = bases().b;
         let above: RistrettoPoint = commitment.point() - base * &Scalar::from(self.low);
         let below: RistrettoPoint = base * &Scalar::from(self.high) - commitment.point();
@@ -153,7 +150,7 @@ pub(crate) fn prove_range_with(
         &mut stream,
     )
     .map_err(|_| SigmaError::SelfCheck)?;
-    if shifted != range.shifted(&commitment) {
+    if shifted != range.shifted_commitments(&commitment) {
         return Err(SigmaError::SelfCheck);
     }
     let proof = proof.to_bytes();
@@ -185,7 +182,7 @@ pub fn verify_range(
         generators(),
         &bases().pair,
         &mut range.transcript(context, commitment),
-        &range.shifted(commitment),
+        &range.shifted_commitments(commitment),
         range.shape().0,
         &mut weights,
     );
@@ -211,11 +208,11 @@ mod tests {
         let ranges = [
             Range::at_most(4096),
             Range::at_least(18),
-            Range::between(7, 7).unwrap(),
-            Range::between(100, 355).unwrap(),
-            Range::between(0, u64::MAX).unwrap(),
-            Range::between(u64::MAX - 1, u64::MAX).unwrap(),
-            Range::between(1 << 40, 1 << 41).unwrap(),
+            Range::new(7, 7).unwrap(),
+            Range::new(100, 355).unwrap(),
+            Range::new(0, u64::MAX).unwrap(),
+            Range::new(u64::MAX - 1, u64::MAX).unwrap(),
+            Range::new(1 << 40, 1 << 41).unwrap(),
         ];
         for range in ranges {
             let middle = range.low() + (range.high() - range.low()) / 2;
@@ -231,12 +228,12 @@ mod tests {
 
     #[test]
     fn a_number_outside_is_not_proved() {
-        let range = Range::between(10, 20).unwrap();
+        let range = Range::new(10, 20).unwrap();
         for value in [0, 9, 21, u64::MAX] {
             let got = prove_range(b"", &range, value, &blinding());
             assert_eq!(got, Err(SigmaError::OutsideRange));
         }
-        assert_eq!(Range::between(2, 1), Err(SigmaError::EmptyRange { low: 2, high: 1 }));
+        assert_eq!(Range::new(2, 1), Err(SigmaError::EmptyRange { low: 2, high: 1 }));
     }
 
     #[test]
@@ -247,7 +244,7 @@ mod tests {
         let refused = Err(SigmaError::Refused);
         assert_eq!(verify_range(b"other", &range, &commitment, &proof), refused);
         assert_eq!(verify_range(b"root", &Range::at_most(4097), &commitment, &proof), refused);
-        let lower = Range::between(1, 4096).unwrap();
+        let lower = Range::new(1, 4096).unwrap();
         assert_eq!(verify_range(b"root", &lower, &commitment, &proof), refused);
         let other = Commitment::new(1001, &blinding());
         assert_eq!(verify_range(b"root", &range, &other, &proof), refused);
@@ -255,7 +252,7 @@ mod tests {
 
     #[test]
     fn every_changed_byte_is_refused() {
-        let range = Range::between(0, 200).unwrap();
+        let range = Range::new(0, 200).unwrap();
         let commitment = Commitment::new(77, &blinding());
         let proof = prove_range(b"", &range, 77, &blinding()).unwrap();
         for index in 0..proof.len() {

@@ -13,12 +13,14 @@
 
 mod residue;
 
+pub(crate) use residue::EXPONENT;
+
 use std::fmt;
 
 use crypto_bigint::{Odd, Uint, modular::FixedMontyParams};
 use subtle::ConstantTimeEq;
 
-use self::residue::Group;
+use self::residue::{Group, ROUNDS};
 use crate::{
     challenge::{CHALLENGE_LENGTH, challenge},
     error::SigmaError,
@@ -26,12 +28,6 @@ use crate::{
 };
 
 const TAG: &str = "confide/sigma/v1/rsa";
-
-/// The one public exponent: prime, above every challenge, and what certificates use.
-pub(crate) const EXPONENT: u32 = 65537;
-
-/// Rounds of 16 bits each: soundness 2^-128.
-pub(crate) const ROUNDS: usize = CHALLENGE_LENGTH / 2;
 
 /// Length of moduli in bits, from and to.
 const BITS: std::ops::RangeInclusive<usize> = 2048..=4096;

@@ -3,11 +3,7 @@
 //! Key and message are public; the signature is what stays hidden. Where nobody minds showing the
 //! signature, the signature is the better proof: shorter, and checked in microseconds.
 
-mod file;
-
 use std::fmt;
-
-pub use file::{SIGNATURE_PROOF_LENGTH_MAX, SIGNATURE_PROOF_MAGIC};
 
 use crate::{
     challenge::check_context,
@@ -49,12 +45,12 @@ impl Scheme {
 /// context.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SignatureProof {
-    scheme: Scheme,
-    hash: Hash,
-    key_id: [u8; 32],
-    digest: Vec<u8>,
-    context: Vec<u8>,
-    body: Vec<u8>,
+    pub(crate) scheme: Scheme,
+    pub(crate) hash: Hash,
+    pub(crate) key_id: [u8; 32],
+    pub(crate) digest: Vec<u8>,
+    pub(crate) context: Vec<u8>,
+    pub(crate) body: Vec<u8>,
 }
 
 impl SignatureProof {
@@ -71,7 +67,7 @@ impl SignatureProof {
         signature: &[u8],
         context: &[u8],
     ) -> Result<Self, SigmaError> {
-        Self::new(key, Scheme::Pkcs1, hash, digest, context)?.proved(
+        Self::new(key, Scheme::Pkcs1, hash, digest, context)?.with_proof(
             &random::entropy()?,
             key,
             signature,
@@ -91,7 +87,7 @@ impl SignatureProof {
         context: &[u8],
     ) -> Result<Self, SigmaError> {
         let salt = pss_salt(key, hash, signature)?;
-        Self::new(key, Scheme::Pss { salt }, hash, digest, context)?.proved(
+        Self::new(key, Scheme::Pss { salt }, hash, digest, context)?.with_proof(
             &random::entropy()?,
             key,
             signature,
@@ -110,7 +106,7 @@ impl SignatureProof {
         signature: &[u8],
         context: &[u8],
     ) -> Result<Self, SigmaError> {
-        Self::new(key, Scheme::Ecdsa, hash, digest, context)?.proved(
+        Self::new(key, Scheme::Ecdsa, hash, digest, context)?.with_proof(
             &random::entropy()?,
             key,
             signature,
@@ -201,7 +197,24 @@ impl SignatureProof {
         Ok(Self { scheme, hash, key_id, digest, context, body: Vec::new() })
     }
 
-    pub(crate) fn proved(
+    /// What is claimed, as it is written and hashed.
+    pub(crate) fn claim(&self) -> Vec<u8> {
+        let scheme = match &self.scheme {
+            Scheme::Pkcs1 => 1,
+            Scheme::Pss { .. } => 2,
+            Scheme::Ecdsa => 3,
+        };
+        let mut out = vec![scheme, self.hash.code()];
+        out.extend(self.key_id);
+        out.extend(&self.digest);
+        if let Scheme::Pss { salt } = &self.scheme {
+            out.extend((salt.len() as u16).to_be_bytes());
+            out.extend(salt);
+        }
+        out
+    }
+
+    pub(crate) fn with_proof(
         mut self,
         entropy: &Entropy,
         key: &PublicKey,

@@ -127,7 +127,7 @@ fn sign(
     signature: &[u8],
 ) -> Result<Vec<u8>, SigmaError> {
     let proof = SignatureProof::new(key, scheme, hash, digest, context)?;
-    Ok(proof.proved(entropy, key, signature)?.to_bytes())
+    Ok(proof.with_proof(entropy, key, signature)?.to_bytes())
 }
 
 /// The word for an outcome, as the vectors write it.
@@ -157,7 +157,7 @@ fn relation(vector: &Value) -> Relation {
 }
 
 fn range(vector: &Value) -> Range {
-    Range::between(number(&vector["low"]), number(&vector["high"])).unwrap()
+    Range::new(number(&vector["low"]), number(&vector["high"])).unwrap()
 }
 
 fn commitment(value: &Value) -> Commitment {

@@ -1,10 +1,12 @@
 //! The claims that are a few numbers and digests.
 
 use crate::{
-    DIGEST_BYTES, MODULUS_BYTES,
-    encoding::{Reader, Writer},
+    encoding::{DIGEST_BYTES, Reader, Writer},
     error::StatementError,
 };
+
+/// Length of an RSA-2048 modulus.
+pub const MODULUS_BYTES: usize = 256;
 
 /// `value` is the `n`-th Fibonacci number modulo 2^64, counted from F(0) = 0, F(1) = 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,8 +35,9 @@ impl Fibonacci {
 #[cfg_attr(feature = "json", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "json", serde(rename_all = "lowercase", deny_unknown_fields))]
 pub enum SortSource {
-    /// The prover gave them.
-    Given {
+    /// The prover supplied them.
+    #[cfg_attr(feature = "json", serde(rename = "given"))]
+    Supplied {
         /// SHA-256 of the list as it was given: its numbers, four bytes each, little-endian.
         #[cfg_attr(feature = "json", serde(with = "crate::json::bytes"))]
         input_sha256: [u8; DIGEST_BYTES],
@@ -62,7 +65,7 @@ pub struct Sort {
 impl Sort {
     pub(crate) fn write(&self, writer: &mut Writer) {
         match &self.source {
-            SortSource::Given { input_sha256 } => {
+            SortSource::Supplied { input_sha256 } => {
                 writer.u8(0);
                 writer.field(input_sha256);
             }
@@ -75,7 +78,7 @@ impl Sort {
 
     pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, StatementError> {
         let source = match reader.u8("source")? {
-            0 => SortSource::Given { input_sha256: reader.array("input_sha256")? },
+            0 => SortSource::Supplied { input_sha256: reader.array("input_sha256")? },
             1 => SortSource::Fibonacci,
             _ => return Err(StatementError::Value { subject: "source", wanted: "0 or 1" }),
         };

@@ -3,8 +3,7 @@
 use alloc::{string::String, vec::Vec};
 
 use crate::{
-    DIGEST_BYTES,
-    encoding::{Reader, Writer},
+    encoding::{DIGEST_BYTES, Reader, Writer},
     error::StatementError,
 };
 

@@ -4,6 +4,9 @@ use alloc::{string::String, vec::Vec};
 
 use crate::error::StatementError;
 
+/// Length of a SHA-256 digest.
+pub const DIGEST_BYTES: usize = 32;
+
 /// Longest single field: a list of advisories. Anything longer is refused before it is looked at.
 const FIELD_BYTES_MAX: usize = 8 * 1024;
 

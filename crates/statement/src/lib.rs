@@ -21,17 +21,12 @@ mod json;
 mod statement;
 mod transcript;
 
-pub use claims::{Fibonacci, Rsa2048, Sha256, Sort, SortSource};
+pub use claims::{Fibonacci, MODULUS_BYTES, Rsa2048, Sha256, Sort, SortSource};
 pub use dcap::{
     ADVISORIES_MAX, ADVISORY_BYTES_MAX, Dcap, Measurements, SgxMeasurements, TCB_STATUS_BYTES_MAX,
     TdxMeasurements, Verdict,
 };
+pub use encoding::DIGEST_BYTES;
 pub use error::StatementError;
 pub use statement::{ENCODED_BYTES_MAX, Statement};
 pub use transcript::{DEPTH_MAX, Direction, PATH_BYTES_MAX, Predicate, TEXT_BYTES_MAX, Transcript};
-
-/// Length of a SHA-256 digest.
-pub const DIGEST_BYTES: usize = 32;
-
-/// Length of an RSA-2048 modulus.
-pub const MODULUS_BYTES: usize = 256;

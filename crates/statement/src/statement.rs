@@ -5,10 +5,9 @@ use alloc::vec::Vec;
 use sha2::{Digest as _, Sha256 as Hash};
 
 use crate::{
-    DIGEST_BYTES,
     claims::{Fibonacci, Rsa2048, Sha256, Sort},
     dcap::Dcap,
-    encoding::{Reader, Writer},
+    encoding::{DIGEST_BYTES, Reader, Writer},
     error::StatementError,
     transcript::Transcript,
 };

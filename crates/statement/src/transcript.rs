@@ -3,8 +3,7 @@
 use alloc::string::String;
 
 use crate::{
-    DIGEST_BYTES,
-    encoding::{Reader, Writer},
+    encoding::{DIGEST_BYTES, Reader, Writer},
     error::StatementError,
 };
 
@@ -126,9 +125,9 @@ impl Transcript {
             return Err(StatementError::Value { subject: "depth", wanted: "at most 18" });
         }
         match &self.predicate {
-            Predicate::Contains { text, .. } => bounded("text", text, TEXT_BYTES_MAX),
+            Predicate::Contains { text, .. } => check_text_length("text", text, TEXT_BYTES_MAX),
             Predicate::NumberBetween { path, least, greatest } => {
-                bounded("path", path, PATH_BYTES_MAX)?;
+                check_text_length("path", path, PATH_BYTES_MAX)?;
                 if least > greatest {
                     let wanted = "at least the least number";
                     return Err(StatementError::Value { subject: "greatest", wanted });
@@ -140,7 +139,11 @@ impl Transcript {
 }
 
 /// One byte to `limit`: an empty text is in everything and says nothing.
-fn bounded(subject: &'static str, text: &str, limit: usize) -> Result<(), StatementError> {
+fn check_text_length(
+    subject: &'static str,
+    text: &str,
+    limit: usize,
+) -> Result<(), StatementError> {
     match text.len() {
         0 => Err(StatementError::Value { subject, wanted: "at least one byte" }),
         got if got > limit => Err(StatementError::TooLong { subject, limit, got }),

@@ -32,18 +32,18 @@ fn unknown_fields_missing_fields_and_false_hexadecimal_are_refused() {
         for name in &names {
             let mut cut = whole.clone();
             cut.as_object_mut().expect("an object").remove(name);
-            refused(&cut);
+            assert_refused(&cut);
             if whole[name].is_string() {
                 let mut broken = whole.clone();
                 broken[name] = Value::from("0g");
                 if name != "tcb_status" {
-                    refused(&broken);
+                    assert_refused(&broken);
                 }
             }
         }
         let mut more = whole.clone();
         more["colour"] = Value::from(1);
-        refused(&more);
+        assert_refused(&more);
     }
 }
 
@@ -55,7 +55,7 @@ fn limits_hold_for_json_too() {
     }
 }
 
-fn refused(value: &Value) {
+fn assert_refused(value: &Value) {
     let read = Statement::from_json(value.to_string().as_bytes());
     assert!(matches!(read, Err(StatementError::Json { .. })), "{value}: {read:?}");
 }

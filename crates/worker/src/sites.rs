@@ -11,9 +11,9 @@ const PROJECTIONS: [(Projection, &str); 8] = [
     (Projection::Key, "k"),
     (Projection::Value, "v"),
     (Projection::Output, "o"),
-    (Projection::Gate, "gate"),
-    (Projection::Up, "up"),
-    (Projection::Down, "down"),
+    (Projection::MlpGate, "gate"),
+    (Projection::MlpUp, "up"),
+    (Projection::MlpDown, "down"),
     (Projection::FinalHidden, "final_hidden"),
 ];
 

@@ -10,7 +10,7 @@ use confide_verifier::{
     appraise,
 };
 
-use crate::{DcapError, DcapInput};
+use crate::{error::DcapError, input::DcapInput};
 
 /// The program: reads an input, appraises its quote, and states what is true of it.
 ///
@@ -30,7 +30,7 @@ pub fn run(input: &[u8], crypto: &dyn Crypto) -> Result<Statement, DcapError> {
     let now = UnixTime::since_unix_epoch(Duration::from_secs(at));
     let appraised = appraise(&evidence, &endorsements, &policy, now, crypto)
         .map_err(|rejection| DcapError::Rejected(Box::new(rejection)))?;
-    state(&appraised, (not_before, not_after)).map(Statement::Dcap)
+    state(&appraised, not_before, not_after).map(Statement::Dcap)
 }
 
 /// A policy that leaves to the reader of the statement what the statement says: root, status,
@@ -47,7 +47,8 @@ fn facts_only(roots: Roots) -> Policy {
     }
 }
 
-fn state(appraised: &Appraised, (first, last): (u64, u64)) -> Result<Dcap, DcapError> {
+/// The facts of an appraised quote that hold at every instant from `first` to `last`, Unix seconds.
+fn state(appraised: &Appraised, first: u64, last: u64) -> Result<Dcap, DcapError> {
     let platform = appraised.platform();
     let (Some(intel), Some(tcb_status)) = (platform.intel(), appraised.tcb_status()) else {
         return Err(DcapError::NotIntel);

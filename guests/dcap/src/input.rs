@@ -5,7 +5,7 @@ use alloc::{string::String, vec::Vec};
 
 use confide_evidence::collateral::{COLLATERAL_LENGTH_MAX, Collateral};
 
-use crate::DcapError;
+use crate::error::DcapError;
 
 /// First bytes of every input.
 const MAGIC: &[u8; 16] = b"confide/dcap/v1\n";

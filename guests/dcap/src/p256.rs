@@ -53,8 +53,8 @@ pub fn verify<A: Arithmetic>(key: &[u8; 65], digest: &[u8; 32], signature: &[u8;
     }
     let Some(key) = on_curve::<A>(x, y) else { return false };
     // The digest is below 2^256 < 2n: the VM takes it as it is.
-    let digest = reversed(digest);
-    let sum = Sum::<A>::of(&A::divide_order(&digest, &s), &A::divide_order(&r, &s), &key);
+    let digest = from_big_endian(digest);
+    let sum = Sum::<A>::combine(&A::divide_order(&digest, &s), &A::divide_order(&r, &s), &key);
     let Some(sum) = sum else { return false };
     if A::same_field(&sum.x, &r) {
         return true;
@@ -83,7 +83,7 @@ struct Sum<A>(Option<Point>, PhantomData<A>);
 
 impl<A: Arithmetic> Sum<A> {
     /// `a` times the generator and `b` times `key`, four bits of both at a time (Straus).
-    fn of(a: &Number, b: &Number, key: &Point) -> Option<Point> {
+    fn combine(a: &Number, b: &Number, key: &Point) -> Option<Point> {
         let (generator, key) = (multiples::<A>(&GENERATOR), multiples::<A>(key));
         let mut sum = Self(None, PhantomData);
         for (a, b) in a.0.iter().zip(&b.0).rev() {
@@ -137,11 +137,11 @@ fn multiples<A: Arithmetic>(point: &Point) -> [Point; 15] {
 
 fn halves(bytes: &[u8; 64]) -> (Number, Number) {
     let (first, second) = bytes.split_at(32);
-    let read = |half: &[u8]| half.try_into().map_or(ZERO, |half: &[u8; 32]| reversed(half));
+    let read = |half: &[u8]| half.try_into().map_or(ZERO, |half: &[u8; 32]| from_big_endian(half));
     (read(first), read(second))
 }
 
-fn reversed(big_endian: &[u8; 32]) -> Number {
+fn from_big_endian(big_endian: &[u8; 32]) -> Number {
     let mut bytes = *big_endian;
     bytes.reverse();
     Number(bytes)

@@ -15,7 +15,7 @@ use confide_verifier::{
 };
 use foreign::{Case, all_cases, at};
 use host::CRYPTO;
-use inputs::{NOW, attester, changed, input, options, real, simulated};
+use inputs::{NOW, attester, changed_copies, input, options, real, simulated_inputs};
 
 /// What the foreign cases' reader appraises by.
 mod ways {
@@ -50,7 +50,7 @@ fn every_foreign_case_is_stated_as_the_verifier_says_or_not_at_all() {
 
 #[test]
 fn a_real_quote_and_every_kind_of_simulated_one_is_stated_by_the_guests_arithmetic_too() {
-    for input in simulated().into_iter().chain(real()) {
+    for input in simulated_inputs().into_iter().chain(real()) {
         let native = run(&input, &AwsLc).unwrap();
         assert_eq!(native, run(&input, &CRYPTO).unwrap());
         assert_eq!(Statement::decode(&native.encode()), Ok(native));
@@ -59,8 +59,8 @@ fn a_real_quote_and_every_kind_of_simulated_one_is_stated_by_the_guests_arithmet
 
 #[test]
 fn changed_inputs_end_alike_natively_and_by_the_guests_arithmetic() {
-    for (nth, input) in simulated().into_iter().enumerate() {
-        for (place, changed) in changed(&input, 37, nth).iter().enumerate() {
+    for (nth, input) in simulated_inputs().into_iter().enumerate() {
+        for (place, changed) in changed_copies(&input, 37, nth).iter().enumerate() {
             let [native, guest] = [&AwsLc as &dyn Crypto, &CRYPTO].map(|it| run(changed, it));
             match (native, guest) {
                 (Ok(native), Ok(guest)) => assert_eq!(native, guest),

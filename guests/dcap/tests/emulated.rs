@@ -7,7 +7,7 @@ use std::{env, fs, process::Command};
 
 use confide_guest_dcap::run;
 use confide_verifier::AwsLc;
-use inputs::{changed, real, simulated};
+use inputs::{changed_copies, real, simulated_inputs};
 use serde_json::Value;
 
 /// Changes to each input: one run takes a fraction of a second.
@@ -20,8 +20,8 @@ fn emulated_and_native_runs_say_the_same() {
         return;
     };
     let (mut stated, mut refused) = (0, 0);
-    for (nth, good) in simulated().into_iter().chain(real()).enumerate() {
-        for input in changed(&good, CHANGES, nth).into_iter().chain([good]) {
+    for (nth, good) in simulated_inputs().into_iter().chain(real()).enumerate() {
+        for input in changed_copies(&good, CHANGES, nth).into_iter().chain([good]) {
             let native = run(&input, &AwsLc).map(|statement| hex::encode(statement.digest()));
             let emulated = emulate(&prover, &input);
             match (&native, &emulated) {

@@ -8,7 +8,7 @@ use confide_statement::StatementError;
 pub enum ProgramError {
     /// The input ends inside a field or before it.
     #[error("input ends in {subject}: wanted {wanted} bytes, got {got}")]
-    Ended {
+    Truncated {
         /// The field.
         subject: &'static str,
         /// Bytes that it needs.

@@ -2,7 +2,10 @@
 
 use confide_statement::{Fibonacci, Statement};
 
-use crate::{Input, ProgramError, Source};
+use crate::{
+    error::ProgramError,
+    input::{Input, Source},
+};
 
 /// Greatest n: some 10^8 cycles, more than any machine here proves.
 pub const FIBONACCI_N_MAX: u32 = 1 << 24;
@@ -12,7 +15,7 @@ pub const FIBONACCI_N_MAX: u32 = 1 << 24;
 /// # Errors
 /// Where the input is not as above or n is beyond [`FIBONACCI_N_MAX`].
 pub fn fibonacci(input: &mut Input<impl Source>) -> Result<Statement, ProgramError> {
-    let n = input.bounded("n", 0, FIBONACCI_N_MAX)?;
+    let n = input.u32_between("n", 0, FIBONACCI_N_MAX)?;
     input.finish()?;
     let (mut value, mut next) = (0u64, 1u64);
     for _ in 0..n {

@@ -5,7 +5,7 @@
 
 use alloc::{string::String, vec::Vec};
 
-use crate::{ProgramError, machine::U256};
+use crate::{error::ProgramError, machine::U256};
 
 /// Bytes of a word.
 const WORD: usize = 4;
@@ -81,7 +81,7 @@ impl<S: Source> Input<S> {
     }
 
     /// A number from `least` to `most`.
-    pub(crate) fn bounded(
+    pub(crate) fn u32_between(
         &mut self,
         subject: &'static str,
         least: u32,
@@ -133,7 +133,7 @@ impl<S: Source> Input<S> {
         subject: &'static str,
         most: usize,
     ) -> Result<String, ProgramError> {
-        let length = self.bounded(subject, 1, most as u32)? as usize;
+        let length = self.u32_between(subject, 1, most as u32)? as usize;
         let text = String::from_utf8(self.bytes(subject, length)?);
         text.map_err(|_| ProgramError::Value { subject, wanted: "UTF-8" })
     }
@@ -145,7 +145,7 @@ impl<S: Source> Input<S> {
                 self.remaining = rest;
                 Ok(())
             }
-            None => Err(ProgramError::Ended { subject, wanted, got: self.remaining }),
+            None => Err(ProgramError::Truncated { subject, wanted, got: self.remaining }),
         }
     }
 }

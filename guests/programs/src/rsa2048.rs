@@ -18,7 +18,8 @@ use alloc::vec::Vec;
 use confide_statement::{DIGEST_BYTES, MODULUS_BYTES, Rsa2048, Statement};
 
 use crate::{
-    Input, ProgramError, Source,
+    error::ProgramError,
+    input::{Input, Source},
     machine::{Int256, Sha256},
 };
 use columns::{Identity, product_is, square_is};
@@ -47,7 +48,7 @@ const DIGEST_INFO: [u8; 19] = [
 pub fn rsa2048<M: Int256 + Sha256>(
     input: &mut Input<impl Source>,
 ) -> Result<Statement, ProgramError> {
-    let length = input.bounded("message", 0, MESSAGE_BYTES_MAX)? as usize;
+    let length = input.u32_between("message", 0, MESSAGE_BYTES_MAX)? as usize;
     let message = input.bytes("message", length)?;
     let claim = Rsa2048 { modulus: input.array("modulus")?, message_sha256: M::sha256(&message) };
     let statement = Statement::Rsa2048(claim.clone());

@@ -4,7 +4,11 @@ use alloc::vec::Vec;
 
 use confide_statement::{Sort, SortSource, Statement};
 
-use crate::{Input, ProgramError, Source, machine::Sha256};
+use crate::{
+    error::ProgramError,
+    input::{Input, Source},
+    machine::Sha256,
+};
 
 /// Most numbers: some 3 * 10^7 cycles.
 pub const SORT_COUNT_MAX: u32 = 1 << 17;
@@ -18,14 +22,14 @@ pub const SORT_COUNT_MAX: u32 = 1 << 17;
 /// Where the input is not as above or a number is outside its limits.
 pub fn sort<M: Sha256>(input: &mut Input<impl Source>) -> Result<Statement, ProgramError> {
     let kind = input.u32("source")?;
-    let count = input.bounded("count", 1, SORT_COUNT_MAX)?;
-    let place = input.bounded("place", 0, count - 1)?;
+    let count = input.u32_between("count", 1, SORT_COUNT_MAX)?;
+    let place = input.u32_between("place", 0, count - 1)?;
     let (source, mut numbers) = match kind {
         0 => {
             let bytes = input.bytes("numbers", 4 * count as usize)?;
             let (words, _) = bytes.as_chunks();
             let numbers = words.iter().map(|word| u32::from_le_bytes(*word)).collect();
-            (SortSource::Given { input_sha256: M::sha256(&bytes) }, numbers)
+            (SortSource::Supplied { input_sha256: M::sha256(&bytes) }, numbers)
         }
         1 => (SortSource::Fibonacci, sequence(count)),
         _ => return Err(ProgramError::Value { subject: "source", wanted: "0 or 1" }),

@@ -10,7 +10,11 @@ use confide_statement::{
     DEPTH_MAX, Direction, PATH_BYTES_MAX, Predicate, Statement, TEXT_BYTES_MAX, Transcript,
 };
 
-use crate::{Input, ProgramError, Source, machine::Sha256};
+use crate::{
+    error::ProgramError,
+    input::{Input, Source},
+    machine::Sha256,
+};
 
 /// Most chunks that one proof looks into: 1 KiB. More of a transcript is better opened.
 pub const LEAVES_MAX: u32 = 16;
@@ -47,8 +51,8 @@ type Hash = [u8; 32];
 /// # Errors
 /// Where the input is not as above or the predicate does not hold.
 pub fn transcript<M: Sha256>(input: &mut Input<impl Source>) -> Result<Statement, ProgramError> {
-    let predicate = input.bounded("predicate", 0, 1)?;
-    let depth = input.bounded("depth", 0, DEPTH_MAX.into())? as u8;
+    let predicate = input.u32_between("predicate", 0, 1)?;
+    let depth = input.u32_between("depth", 0, DEPTH_MAX.into())? as u8;
     let (predicate, root) = match predicate {
         0 => contains::<M>(input, depth)?,
         _ => number_between::<M>(input, depth)?,
@@ -63,16 +67,16 @@ fn contains<M: Sha256>(
     input: &mut Input<impl Source>,
     depth: u8,
 ) -> Result<(Predicate, Hash), ProgramError> {
-    let direction = Direction::from_byte(input.bounded("direction", 1, 2)? as u8);
+    let direction = Direction::from_byte(input.u32_between("direction", 1, 2)? as u8);
     let wanted = "1 or 2";
     let direction = direction.ok_or(ProgramError::Value { subject: "direction", wanted })?;
     let text = input.text("text", TEXT_BYTES_MAX)?;
     let place = input.u32("place of the text")? as usize;
     let first = input.u32("index")?;
-    let count = input.bounded("chunks", 1, LEAVES_MAX)?;
+    let count = input.u32_between("chunks", 1, LEAVES_MAX)?;
     let (mut joined, mut leaves) = (Vec::new(), Vec::new());
     for index in first..first.saturating_add(count) {
-        let length = input.bounded("chunk", 0, CHUNK_BYTES as u32)? as usize;
+        let length = input.u32_between("chunk", 0, CHUNK_BYTES as u32)? as usize;
         if length > 0 && joined.len() != leaves.len() * CHUNK_BYTES {
             return Err(ProgramError::AfterEnd);
         }
@@ -81,9 +85,9 @@ fn contains<M: Sha256>(
         joined.extend_from_slice(&chunk);
         leaves.push(
             Message::<M>::new(&[CHUNK_TAG, direction.byte()])
-                .with(&index.to_be_bytes())
-                .with(&salt)
-                .with(&chunk)
+                .append(&index.to_be_bytes())
+                .append(&salt)
+                .append(&chunk)
                 .hash(),
         );
     }
@@ -102,17 +106,17 @@ fn number_between<M: Sha256>(
     let (least, greatest) = (input.i64("least number")?, input.i64("greatest number")?);
     let path = input.text("path", PATH_BYTES_MAX)?;
     let index = input.u32("index")?;
-    let length = input.bounded("value", 1, NUMBER_BYTES_MAX)? as usize;
+    let length = input.u32_between("value", 1, NUMBER_BYTES_MAX)? as usize;
     let value = input.bytes("value", length)?;
     let salt: [u8; SALT_BYTES] = input.array("salt")?;
-    let value_digest = Message::<M>::new(&[VALUE_TAG]).with(&salt).with(&value).hash();
+    let value_digest = Message::<M>::new(&[VALUE_TAG]).append(&salt).append(&value).hash();
     let leaf = Message::<M>::new(&[FIELD_TAG, NUMBER_KIND])
-        .with(&(path.len() as u16).to_be_bytes())
-        .with(path.as_bytes())
-        .with(&value_digest);
-    let leaf = match input.bounded("commitment", 0, 1)? {
-        0 => leaf.with(&[0]),
-        _ => leaf.with(&[1]).with(&input.array::<32>("commitment")?),
+        .append(&(path.len() as u16).to_be_bytes())
+        .append(path.as_bytes())
+        .append(&value_digest);
+    let leaf = match input.u32_between("commitment", 0, 1)? {
+        0 => leaf.append(&[0]),
+        _ => leaf.append(&[1]).append(&input.array::<32>("commitment")?),
     };
     let root = root_of::<M>(input, depth, index, alloc::vec![leaf.hash()])?;
     let number = integer(&value).ok_or(ProgramError::Predicate { wanted: "an integer" })?;
@@ -154,7 +158,7 @@ fn root_of<M: Sha256>(
 }
 
 fn node<M: Sha256>(left: &Hash, right: &Hash) -> Hash {
-    Message::<M>::new(&[NODE_TAG]).with(left).with(right).hash()
+    Message::<M>::new(&[NODE_TAG]).append(left).append(right).hash()
 }
 
 /// An integer in its canonical form: a sign where it is negative, digits, no zero before others.
@@ -183,7 +187,7 @@ impl<M: Sha256> Message<M> {
         Self { bytes: message, machine: PhantomData }
     }
 
-    fn with(mut self, bytes: &[u8]) -> Self {
+    fn append(mut self, bytes: &[u8]) -> Self {
         self.bytes.extend_from_slice(bytes);
         self
     }

@@ -8,7 +8,7 @@ use confide_statement::{Fibonacci, Sort, SortSource, Statement};
 use sha2::{Digest, Sha256};
 
 /// The statement of an input as JSON.
-fn stated(guest: &str, json: &str) -> Statement {
+fn state(guest: &str, json: &str) -> Statement {
     let input = input_from_json(guest, json.as_bytes()).expect("an input");
     run(guest, &input).expect("a guest").expect("a statement")
 }
@@ -17,7 +17,7 @@ fn words(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
-fn refused(guest: &str, input: &[u8]) -> ProgramError {
+fn run_refused(guest: &str, input: &[u8]) -> ProgramError {
     run(guest, input).expect("a guest").expect_err("a false input")
 }
 
@@ -26,11 +26,11 @@ fn fibonacci_numbers_are_right_and_wrap_at_64_bits() {
     let table = [(0, 0), (1, 1), (2, 1), (10, 55), (93, 12_200_160_415_121_876_738)];
     for (n, value) in table {
         let wanted = Statement::Fibonacci(Fibonacci { n, value });
-        assert_eq!(stated("fibonacci", &format!("{{\"n\": {n}}}")), wanted);
+        assert_eq!(state("fibonacci", &format!("{{\"n\": {n}}}")), wanted);
     }
     let wrapped = 7_540_113_804_746_346_429_u64.wrapping_add(12_200_160_415_121_876_738);
     let wanted = Statement::Fibonacci(Fibonacci { n: 94, value: wrapped });
-    assert_eq!(stated("fibonacci", "{\"n\": 94}"), wanted);
+    assert_eq!(state("fibonacci", "{\"n\": 94}"), wanted);
 }
 
 #[test]
@@ -41,9 +41,9 @@ fn a_sorted_list_has_its_number_at_its_place() {
     for (place, value) in sorted.into_iter().enumerate() {
         let json = format!("{{\"given\": {{\"numbers\": {numbers:?}, \"place\": {place}}}}}");
         let input_sha256 = Sha256::digest(words(&numbers)).into();
-        let source = SortSource::Given { input_sha256 };
+        let source = SortSource::Supplied { input_sha256 };
         let (count, place) = (numbers.len() as u32, place as u32);
-        assert_eq!(stated("sort", &json), Statement::Sort(Sort { source, count, place, value }));
+        assert_eq!(state("sort", &json), Statement::Sort(Sort { source, count, place, value }));
     }
 }
 
@@ -56,7 +56,7 @@ fn the_work_of_the_report_is_a_sorted_fibonacci_sequence() {
     sequence.sort();
     let (count, place, value) = (3000, 1500, sequence[1500]);
     let wanted = Statement::Sort(Sort { source: SortSource::Fibonacci, count, place, value });
-    assert_eq!(stated("sort", "{\"fibonacci\": {\"count\": 3000, \"place\": 1500}}"), wanted);
+    assert_eq!(state("sort", "{\"fibonacci\": {\"count\": 3000, \"place\": 1500}}"), wanted);
 }
 
 #[test]
@@ -65,14 +65,14 @@ fn a_message_has_its_digest() {
         let sample = sample("sha256", length, 7).expect("a sample");
         let message = sample["message_hex"].as_str().expect("hexadecimal");
         let message = hex::decode(message).expect("hexadecimal");
-        let Statement::Sha256(claim) = stated("sha256", &sample.to_string()) else {
+        let Statement::Sha256(claim) = state("sha256", &sample.to_string()) else {
             panic!("another claim")
         };
         assert_eq!(claim.message_bytes, length);
         assert_eq!(claim.message_sha256, Sha256::digest(message).as_slice());
     }
-    let text = stated("sha256", "{\"message\": \"abc\"}");
-    assert_eq!(text, stated("sha256", "{\"message_hex\": \"616263\"}"));
+    let text = state("sha256", "{\"message\": \"abc\"}");
+    assert_eq!(text, state("sha256", "{\"message_hex\": \"616263\"}"));
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn samples_of_every_guest_are_proved_and_differ_by_their_seed() {
         for size in [1, 100, 2000] {
             let statements = [2, 3, 4].map(|seed| {
                 let sample = sample(guest, size, seed).expect("a sample");
-                stated(guest, &sample.to_string())
+                state(guest, &sample.to_string())
             });
             statements.iter().for_each(|statement| assert_eq!(statement.claim(), guest));
             let differ = statements[0] != statements[2];
@@ -98,13 +98,13 @@ fn inputs_that_are_cut_longer_or_not_whole_words_are_refused() {
         let sample = sample(guest, 100, 2).expect("a sample").to_string();
         let input = input_from_json(guest, sample.as_bytes()).expect("an input");
         for length in 0..input.len() {
-            let why = refused(guest, &input[..length]);
-            let cut = matches!(why, ProgramError::Ended { .. } | ProgramError::Padding { .. });
+            let why = run_refused(guest, &input[..length]);
+            let cut = matches!(why, ProgramError::Truncated { .. } | ProgramError::Padding { .. });
             assert!(cut, "{guest}, {length} of {} bytes: {why:?}", input.len());
         }
         let mut longer = input.clone();
         longer.extend([0; 4]);
-        assert_eq!(refused(guest, &longer), ProgramError::Trailing { got: 4 });
+        assert_eq!(run_refused(guest, &longer), ProgramError::Trailing { got: 4 });
     }
     assert!(run("dcap", &[]).is_none());
 }
@@ -123,17 +123,17 @@ fn numbers_beyond_their_limits_are_refused() {
         ("transcript", words(&[0, 4, 3])),
     ];
     for (guest, input) in beyond {
-        let why = refused(guest, &input);
+        let why = run_refused(guest, &input);
         assert!(matches!(why, ProgramError::Limit { .. }), "{guest}: {why:?}");
     }
-    assert!(matches!(refused("sort", &words(&[2, 1, 0])), ProgramError::Value { .. }));
+    assert!(matches!(run_refused("sort", &words(&[2, 1, 0])), ProgramError::Value { .. }));
 }
 
 #[test]
 fn what_fills_the_last_word_must_be_zero() {
     let mut input = input_from_json("sha256", b"{\"message\": \"abc\"}").expect("an input");
     *input.last_mut().expect("a byte") = 1;
-    assert_eq!(refused("sha256", &input), ProgramError::Padding { subject: "message" });
+    assert_eq!(run_refused("sha256", &input), ProgramError::Padding { subject: "message" });
 }
 
 #[test]

@@ -11,7 +11,7 @@ fn json(size: u32, seed: u64) -> Value {
     sample("transcript", size, seed).expect("a sample")
 }
 
-fn stated(json: &Value) -> Result<Transcript, ProgramError> {
+fn state(json: &Value) -> Result<Transcript, ProgramError> {
     let input = input_from_json("transcript", json.to_string().as_bytes()).expect("an input");
     match run("transcript", &input).expect("a guest")? {
         Statement::Transcript(claim) => Ok(claim),
@@ -30,7 +30,7 @@ fn flip(digits: &mut Value) {
 fn a_text_across_two_chunks_is_found_under_the_root() {
     for seed in [0, 2, 4, 6] {
         for (size, depth) in [(1, 4), (1024, 4), (1025, 5), (65536, 10)] {
-            let claim = stated(&json(size, seed)).expect("a statement");
+            let claim = state(&json(size, seed)).expect("a statement");
             assert_eq!(claim.depth, depth);
             let text = "\"total_tokens\": 123".into();
             let direction = Direction::Response;
@@ -43,7 +43,7 @@ fn a_text_across_two_chunks_is_found_under_the_root() {
 fn a_number_of_a_field_is_within_its_range() {
     for seed in [1, 3, 5, 7] {
         let mut json = json(4096, seed);
-        let root = stated(&json).expect("a statement").root;
+        let root = state(&json).expect("a statement").root;
         let field = &mut json["number_between"];
         let value: i64 = field["value"].as_str().expect("text").parse().expect("a number");
         for (least, greatest, holds) in [
@@ -54,7 +54,7 @@ fn a_number_of_a_field_is_within_its_range() {
         ] {
             (json["number_between"]["least"], json["number_between"]["greatest"]) =
                 (least.into(), greatest.into());
-            match stated(&json) {
+            match state(&json) {
                 Ok(claim) => assert!(holds && claim.root == root),
                 Err(why) => assert!(!holds && matches!(why, ProgramError::Predicate { .. })),
             }
@@ -66,7 +66,7 @@ fn a_number_of_a_field_is_within_its_range() {
 fn whatever_is_changed_leads_to_another_root() {
     for seed in 0..4 {
         let whole = json(65536, seed);
-        let root = stated(&whole).expect("a statement").root;
+        let root = state(&whole).expect("a statement").root;
         let kind = if seed % 2 == 0 { "contains" } else { "number_between" };
         let mut changed = Vec::new();
         for at in 0..whole[kind]["nodes"].as_array().expect("nodes").len() {
@@ -96,7 +96,7 @@ fn whatever_is_changed_leads_to_another_root() {
         }
         changed.push(json);
         for json in changed {
-            assert_ne!(stated(&json).expect("a statement of another root").root, root);
+            assert_ne!(state(&json).expect("a statement of another root").root, root);
         }
     }
 }
@@ -105,13 +105,13 @@ fn whatever_is_changed_leads_to_another_root() {
 fn another_index_has_another_root_or_none() {
     for seed in 0..8 {
         let whole = json(65536, seed);
-        let root = stated(&whole).expect("a statement").root;
+        let root = state(&whole).expect("a statement").root;
         let kind = if seed % 2 == 0 { "contains" } else { "number_between" };
         let index = whole[kind]["index"].as_u64().expect("a number");
         for other in [index ^ 1, index ^ 2, index ^ 512, index + 1024, u64::from(u32::MAX)] {
             let mut json = whole.clone();
             json[kind]["index"] = other.into();
-            assert!(stated(&json).map_or(true, |claim| claim.root != root), "{index} {other}");
+            assert!(state(&json).map_or(true, |claim| claim.root != root), "{index} {other}");
         }
     }
 }
@@ -161,7 +161,7 @@ fn only_canonical_integers_are_numbers() {
         let mut field = field.clone();
         field["value"] = value.into();
         (field["least"], field["greatest"]) = (least.clone(), greatest.clone());
-        let claim = stated(&json!({ "number_between": field }));
+        let claim = state(&json!({ "number_between": field }));
         assert_eq!(claim.is_ok(), holds, "{value}: {claim:?}");
     }
 }

@@ -13,7 +13,7 @@ use p3_field::{PackedFieldExtension, PrimeCharacteristicRing};
 use rayon::prelude::*;
 
 use crate::{
-    lanes::{LOG_W, P, PE, Point, W, between, eq_lanes, eq_one, eq_table, without_lowest},
+    lanes::{LOG_W, P, PE, Point, W, eq_lanes, eq_one, eq_table, interpolate, without_lowest},
     leaves::Leaves,
 };
 
@@ -42,26 +42,28 @@ impl Layer {
     fn leaves(leaves: &Leaves) -> Self {
         let count = leaves.numerators.len();
         if count < 4 * W {
-            return Self::Plain((0..count).map(|at| leaves.at(at)).collect());
+            return Self::Plain((0..count).map(|at| leaves.value_at(at)).collect());
         }
-        let (numerators, denominators) = leaves.packed();
+        let (numerators, denominators) = leaves.pack();
         Self::Leaves(numerators, denominators)
     }
 
     /// Half as many nodes.
-    fn above(&self) -> Self {
+    fn next_layer(&self) -> Self {
         match self {
             Self::Leaves(numerators, denominators) => {
                 let child = |at: usize| [PE::from(numerators[at]), denominators[at]];
-                Self::Packed(above(numerators.len() / 2, child)).settled()
+                Self::Packed(add_pairs(numerators.len() / 2, child)).settle()
             }
-            Self::Packed(nodes) => Self::Packed(above(nodes.len() / 2, |at| nodes[at])).settled(),
-            Self::Plain(nodes) => Self::Plain(above(nodes.len() / 2, |at| nodes[at])),
+            Self::Packed(nodes) => {
+                Self::Packed(add_pairs(nodes.len() / 2, |at| nodes[at])).settle()
+            }
+            Self::Plain(nodes) => Self::Plain(add_pairs(nodes.len() / 2, |at| nodes[at])),
         }
     }
 
     /// One register of nodes, or the last pair, is plain numbers from here on.
-    fn settled(self) -> Self {
+    fn settle(self) -> Self {
         match self {
             Self::Packed(nodes) if nodes.len() * W <= W.max(2) => {
                 let lanes = (0..W).flat_map(|lane| {
@@ -74,7 +76,7 @@ impl Layer {
     }
 }
 
-fn above<V: Point>(count: usize, child: impl Fn(usize) -> [V; 2] + Sync) -> Vec<[V; 2]> {
+fn add_pairs<V: Point>(count: usize, child: impl Fn(usize) -> [V; 2] + Sync) -> Vec<[V; 2]> {
     let sum = |at: usize| {
         let ([a, b], [c, d]) = (child(2 * at), child(2 * at + 1));
         [a * d + c * b, b * d]
@@ -94,7 +96,7 @@ pub(crate) fn prove(
     let mut layers = vec![Layer::leaves(&leaves)];
     drop(leaves);
     for _ in 0..rounds {
-        layers.push(layers[layers.len() - 1].above());
+        layers.push(layers[layers.len() - 1].next_layer());
     }
     let mut top_down = layers.into_iter().rev();
     let root = match top_down.next() {
@@ -159,12 +161,12 @@ impl<'a, TS: FiatShamirTranscript<SC>> Sumcheck<'a, TS> {
                 let pairs = nodes.as_chunks::<2>().0.iter();
                 pairs.map(|[[a, b], [c, d]]| [*a, *b, *c + *d * lambda, *d]).collect()
             }
-            Layer::Leaves(n, d) => self.packed(n.len() / 2, |at| {
+            Layer::Leaves(n, d) => self.run_packed(n.len() / 2, |at| {
                 let node = |at: usize| [PE::from(n[at]), d[at]];
                 quad(node(2 * at), node(2 * at + 1))
             }),
             Layer::Packed(nodes) => {
-                self.packed(nodes.len() / 2, |at| quad(nodes[2 * at], nodes[2 * at + 1]))
+                self.run_packed(nodes.len() / 2, |at| quad(nodes[2 * at], nodes[2 * at + 1]))
             }
         };
         let [a, b, c, d] = self.plain(quads);
@@ -172,22 +174,26 @@ impl<'a, TS: FiatShamirTranscript<SC>> Sumcheck<'a, TS> {
     }
 
     /// Rounds on registers, until one is left.
-    fn packed(&mut self, count: usize, first: impl Fn(usize) -> Quad<PE> + Sync) -> Vec<Quad<EF>> {
+    fn run_packed(
+        &mut self,
+        count: usize,
+        first: impl Fn(usize) -> Quad<PE> + Sync,
+    ) -> Vec<Quad<EF>> {
         let lanes = self.point.len() - LOG_W;
         if count > 1 {
             let tops = eq_lanes(&self.point[lanes..]);
             let mut lows = eq_table(&self.point[1..lanes]);
             let r = self.round(sums(&lows, &first).map(|sum| (sum * tops).total()));
-            let mut quads = folded(count / 2, &first, r);
+            let mut quads = fold(count / 2, &first, r);
             while quads.len() > 1 {
                 lows = without_lowest(&lows);
                 let sums = sums(&lows, &|at: usize| quads[at]);
                 let r = self.round(sums.map(|sum| (sum * tops).total()));
-                quads = folded(quads.len() / 2, &|at: usize| quads[at], r);
+                quads = fold(quads.len() / 2, &|at: usize| quads[at], r);
             }
-            return unpacked(&quads[0]);
+            return unpack(&quads[0]);
         }
-        unpacked(&first(0))
+        unpack(&first(0))
     }
 
     /// Rounds on single numbers.
@@ -195,7 +201,7 @@ impl<'a, TS: FiatShamirTranscript<SC>> Sumcheck<'a, TS> {
         while quads.len() > 1 {
             let lows = eq_table(&self.point[self.challenges.len() + 1..]);
             let r = self.round(sums(&lows, &|at: usize| quads[at]));
-            quads = folded(quads.len() / 2, &|at: usize| quads[at], r);
+            quads = fold(quads.len() / 2, &|at: usize| quads[at], r);
         }
         quads[0]
     }
@@ -217,7 +223,7 @@ impl<'a, TS: FiatShamirTranscript<SC>> Sumcheck<'a, TS> {
     }
 }
 
-fn unpacked(quad: &Quad<PE>) -> Vec<Quad<EF>> {
+fn unpack(quad: &Quad<PE>) -> Vec<Quad<EF>> {
     (0..W).map(|lane| quad.map(|part| part.extract(lane))).collect()
 }
 
@@ -240,10 +246,10 @@ fn sums<V: Point>(lows: &[EF], at: &(impl Fn(usize) -> Quad<V> + Sync)) -> [V; 3
         .reduce(none, |left, right| std::array::from_fn(|at| left[at] + right[at]))
 }
 
-fn folded<V: Point>(count: usize, at: &(impl Fn(usize) -> Quad<V> + Sync), r: EF) -> Vec<Quad<V>> {
+fn fold<V: Point>(count: usize, at: &(impl Fn(usize) -> Quad<V> + Sync), r: EF) -> Vec<Quad<V>> {
     let fold = |y: usize| {
         let (zero, one) = (at(2 * y), at(2 * y + 1));
-        std::array::from_fn(|part| between(zero[part], one[part], r))
+        std::array::from_fn(|part| interpolate(zero[part], one[part], r))
     };
     (0..count).into_par_iter().with_min_len(PAIRS_MIN).map(fold).collect()
 }

@@ -66,7 +66,7 @@ impl Point for PE {
 }
 
 /// `a` where the variable is 0, `b` where it is 1: the value at `r`.
-pub(crate) fn between<V: Point>(a: V, b: V, r: EF) -> V {
+pub(crate) fn interpolate<V: Point>(a: V, b: V, r: EF) -> V {
     a + (b - a) * r
 }
 

@@ -89,7 +89,7 @@ impl Job<'_, '_> {
         for at in (0..rows).step_by(W) {
             let row = self.row + at;
             for (number, (view, column)) in numbers.iter_mut().zip(&columns) {
-                *number = P::from_fn(|lane| view.at(row + lane, *column));
+                *number = P::from_fn(|lane| view.value_at(row + lane, *column));
             }
             let selectors: [P; SELECTORS] =
                 std::array::from_fn(|which| P::from_fn(|lane| table.selector(which, row + lane)));
@@ -114,7 +114,7 @@ impl Job<'_, '_> {
 
 impl Leaves {
     /// Packed, in lane order.
-    pub(crate) fn packed(&self) -> (Vec<P>, Vec<PE>) {
+    pub(crate) fn pack(&self) -> (Vec<P>, Vec<PE>) {
         let each = self.numerators.len() / W;
         let numerators = (0..each).into_par_iter().map(|at| self.lane_order(0, at, each));
         let denominators = (0..each)
@@ -129,7 +129,7 @@ impl Leaves {
     }
 
     /// Numerator and denominator at one place.
-    pub(crate) fn at(&self, at: usize) -> [EF; 2] {
+    pub(crate) fn value_at(&self, at: usize) -> [EF; 2] {
         let denominator = EF::from_basis_coefficients_fn(|part| self.denominators[part][at]);
         [self.numerators[at].into(), denominator]
     }

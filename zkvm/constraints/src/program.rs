@@ -36,7 +36,7 @@ pub(crate) struct Program {
 
 impl Program {
     /// No steps.
-    pub(crate) fn none() -> Self {
+    pub(crate) fn empty() -> Self {
         Self { steps: Vec::new(), columns: Vec::new(), wanted: Vec::new() }
     }
 
@@ -52,7 +52,7 @@ impl Program {
         for at in (0..nodes.len()).rev().filter(|at| is_needed[*at]).collect::<Vec<_>>() {
             mark(nodes, at, &mut is_needed);
         }
-        let mut program = Self::none();
+        let mut program = Self::empty();
         let mut step_of = vec![0; nodes.len()];
         for (at, node) in nodes.iter().enumerate().filter(|(at, _)| is_needed[*at]) {
             step_of[at] = program.steps.len() as u32;
@@ -181,7 +181,7 @@ impl Form {
     }
 
     /// From values of the extension field.
-    pub(crate) fn of<V: Point>(&self, values: &[V]) -> V {
+    pub(crate) fn evaluate<V: Point>(&self, values: &[V]) -> V {
         let mut sum = V::from(self.constant);
         for (step, factor, _) in &self.terms {
             sum += values[*step as usize] * *factor;

@@ -9,7 +9,7 @@ use rayon::prelude::*;
 
 use crate::{
     forms::Forms,
-    lanes::{LOG_W, P, PE, Point, W, between, eq_lanes, eq_table},
+    lanes::{LOG_W, P, PE, Point, W, eq_lanes, eq_table, interpolate},
     table::{SELECTORS, Table},
 };
 
@@ -46,7 +46,7 @@ impl Folded {
         let blocks = 1usize << (table.log_lifted - l_skip);
         let width = table.width + SELECTORS;
         let rows = match blocks >= 2 * W {
-            true => Rows::Packed(packed(table, l_skip, &weights, blocks / W)),
+            true => Rows::Packed(pack_rows(table, l_skip, &weights, blocks / W)),
             false => Rows::Plain(
                 (0..blocks).flat_map(|block| row(table, l_skip, &weights, block)).collect(),
             ),
@@ -92,9 +92,9 @@ impl Folded {
         let width = self.width;
         let rows = match &self.rows {
             Rows::Plain(rows) if rows.len() == width => return,
-            Rows::Plain(rows) => Rows::Plain(folded(rows, width, r)),
+            Rows::Plain(rows) => Rows::Plain(fold_rows(rows, width, r)),
             Rows::Packed(rows) => {
-                let rows = folded(rows, width, r);
+                let rows = fold_rows(rows, width, r);
                 match rows.len() == width {
                     true => Rows::Plain(
                         (0..W).flat_map(|lane| rows.iter().map(move |n| n.extract(lane))).collect(),
@@ -112,14 +112,14 @@ fn row(table: &Table<'_>, l_skip: usize, weights: &[EF], block: usize) -> Vec<EF
         weights.iter().enumerate().map(|(row, weight)| *weight * at((block << l_skip) + row)).sum()
     };
     let columns = table.views.iter().flat_map(|view| {
-        (0..view.matrix.width).map(move |column| joined(&|row| view.at(row, column)))
+        (0..view.matrix.width).map(move |column| joined(&|row| view.value_at(row, column)))
     });
     let selectors = (0..SELECTORS).map(|which| joined(&|row| table.selector(which, row)));
     columns.chain(selectors).collect()
 }
 
 /// In lane order: `each` rows of registers.
-fn packed(table: &Table<'_>, l_skip: usize, weights: &[EF], each: usize) -> Vec<PE> {
+fn pack_rows(table: &Table<'_>, l_skip: usize, weights: &[EF], each: usize) -> Vec<PE> {
     let weights: Vec<PE> = weights.iter().map(|weight| PE::from(*weight)).collect();
     let width = table.width + SELECTORS;
     let mut rows = vec![PE::ZERO; each * width];
@@ -129,7 +129,7 @@ fn packed(table: &Table<'_>, l_skip: usize, weights: &[EF], each: usize) -> Vec<
             for view in &table.views {
                 let into = &mut into[view.first..][..view.matrix.width];
                 for (column, sum) in into.iter_mut().enumerate() {
-                    *sum += *weight * P::from_fn(|lane| view.at(of(lane), column));
+                    *sum += *weight * P::from_fn(|lane| view.value_at(of(lane), column));
                 }
             }
             for (which, sum) in into[table.width..].iter_mut().enumerate() {
@@ -140,13 +140,13 @@ fn packed(table: &Table<'_>, l_skip: usize, weights: &[EF], each: usize) -> Vec<
     rows
 }
 
-fn folded<V: Point>(rows: &[V], width: usize, r: EF) -> Vec<V> {
+fn fold_rows<V: Point>(rows: &[V], width: usize, r: EF) -> Vec<V> {
     let mut joined = vec![V::ZERO; rows.len() / 2];
     let pairs = rows.par_chunks_exact(2 * width).with_min_len(ROWS_MIN);
     joined.par_chunks_exact_mut(width).zip(pairs).for_each(|(to, pair)| {
         let (zero, one) = pair.split_at(width);
         for (to, (zero, one)) in to.iter_mut().zip(zero.iter().zip(one)) {
-            *to = between(*zero, *one, r);
+            *to = interpolate(*zero, *one, r);
         }
     });
     joined
@@ -165,9 +165,9 @@ fn values<V: Point>(
     table.program.run(numbers, &row[table.width..], V::constant, steps);
     let lookups = match table.lookups.is_empty() {
         true => [V::ZERO; 2],
-        false => [forms.numerators.of(steps), forms.denominators.of(steps)],
+        false => [forms.numerators.evaluate(steps), forms.denominators.evaluate(steps)],
     };
-    [lookups[0], lookups[1], forms.constraints.of(steps)]
+    [lookups[0], lookups[1], forms.constraints.evaluate(steps)]
 }
 
 fn sums<V: Point>(

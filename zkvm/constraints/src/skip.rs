@@ -40,7 +40,7 @@ impl Domain {
         let scale = F::from_usize(size).inverse();
         let shifts = cosets.iter().map(|shift| {
             let powers: Vec<F> = shift.shifted_powers(scale).take(size).collect();
-            (0..size).map(|at| powers[reversed(at, l_skip)]).collect()
+            (0..size).map(|at| powers[reverse_bits(at, l_skip)]).collect()
         });
         Self {
             l_skip,
@@ -87,7 +87,7 @@ impl Domain {
     }
 }
 
-fn reversed(at: usize, bits: usize) -> usize {
+fn reverse_bits(at: usize, bits: usize) -> usize {
     if bits == 0 { 0 } else { at.reverse_bits() >> (usize::BITS as usize - bits) }
 }
 
@@ -122,7 +122,7 @@ pub(crate) fn polynomials(
             .collect()
     };
     let lookups = [0, 1].map(|which| match has_lookups {
-        true => interpolated(of(which, degree), degree),
+        true => interpolate_cosets(of(which, degree), degree),
         false => UnivariatePoly::new(vec![]),
     });
     let constraints = constraints(&domain, of(2, degree - 1), degree);
@@ -204,12 +204,12 @@ fn read(
             *selector = P::from_fn(|lane| table.selector(which, at(lane)));
         }
         for (number, (view, column)) in to[SELECTORS..].iter_mut().zip(columns) {
-            *number = P::from_fn(|lane| view.at(at(lane), *column));
+            *number = P::from_fn(|lane| view.value_at(at(lane), *column));
         }
     }
 }
 
-fn interpolated(values: Vec<EF>, cosets: usize) -> UnivariatePoly<EF> {
+fn interpolate_cosets(values: Vec<EF>, cosets: usize) -> UnivariatePoly<EF> {
     let values = RowMajorMatrix::new(values, cosets);
     UnivariatePoly::from_geometric_cosets_evals_idft(values, F::GENERATOR, F::GENERATOR)
 }
@@ -229,7 +229,7 @@ fn constraints(domain: &Domain, mut values: Vec<EF>, degree: usize) -> Univariat
     for row in values.chunks_exact_mut(cosets) {
         row.iter_mut().zip(&inverses).for_each(|(value, inverse)| *value *= *inverse);
     }
-    let quotient = interpolated(values, cosets).into_coeffs();
+    let quotient = interpolate_cosets(values, cosets).into_coeffs();
     let of = |at: usize| quotient.get(at).copied().unwrap_or(EF::ZERO);
     let coefficient = |at: usize| match at.checked_sub(size) {
         Some(lower) => of(lower) - of(at),

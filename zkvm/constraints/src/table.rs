@@ -81,10 +81,10 @@ impl<'a> Table<'a> {
             reads_next,
             has_preprocessed: preprocessed.is_some(),
             degree: key.vk.max_constraint_degree.into(),
-            program: Program::none(),
+            program: Program::empty(),
             constraints: vec![],
             lookups: vec![],
-            lookup_program: Program::none(),
+            lookup_program: Program::empty(),
             lookups_alone: vec![],
         };
         let dag = &key.vk.symbolic_constraints;
@@ -140,7 +140,7 @@ impl<'a> Table<'a> {
 
 impl View<'_> {
     /// The number of a column in a row, rows counted round and round.
-    pub(crate) fn at(&self, row: usize, column: usize) -> F {
+    pub(crate) fn value_at(&self, row: usize, column: usize) -> F {
         let height = self.matrix.values.len() / self.matrix.width;
         self.matrix.values[((row + self.offset) & (height - 1)) * self.matrix.width + column]
     }

@@ -17,7 +17,7 @@ use openvm_stark_sdk::config::baby_bear_poseidon2::{
 };
 
 /// Proofs by both, on one thread: a proof of work is otherwise found at any of several places.
-fn both(engine: &Engine, fixture: &(impl TestFixture<SC> + Sync)) -> [Proof<SC>; 2] {
+fn prove_twice(engine: &Engine, fixture: &(impl TestFixture<SC> + Sync)) -> [Proof<SC>; 2] {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().expect("a thread");
     let (key, vk) = fixture.keygen(engine);
     let device = engine.device();
@@ -36,7 +36,7 @@ fn both(engine: &Engine, fixture: &(impl TestFixture<SC> + Sync)) -> [Proof<SC>;
 }
 
 fn assert_same(engine: &Engine, fixture: &(impl TestFixture<SC> + Sync), named: &str) {
-    let [wanted, got] = both(engine, fixture);
+    let [wanted, got] = prove_twice(engine, fixture);
     assert!(wanted.gkr_proof == got.gkr_proof, "{named}: lookups");
     assert!(wanted.batch_constraint_proof == got.batch_constraint_proof, "{named}: constraints");
     assert!(wanted == got, "{named}");

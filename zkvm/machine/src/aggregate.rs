@@ -104,13 +104,13 @@ impl Aggregator {
             self.internal_recursive.agg_prove_no_def::<Engine>(children, ChildVkKind::Standard)
         })?;
         while proofs.len() > 1 {
-            proofs = tally.layer(&proofs, internal, |children| self.again(children))?;
+            proofs = tally.layer(&proofs, internal, |children| self.join_again(children))?;
         }
         (tally.step)(Step::Wrap);
-        self.again(&proofs).map_err(|e| Fault::Backend(e.to_string()))
+        self.join_again(&proofs).map_err(|e| Fault::Backend(e.to_string()))
     }
 
-    fn again(&self, children: &[Proof<SC>]) -> eyre::Result<Proof<SC>> {
+    fn join_again(&self, children: &[Proof<SC>]) -> eyre::Result<Proof<SC>> {
         self.internal_recursive.agg_prove::<Engine>(
             children,
             ChildVkKind::RecursiveSelf,

@@ -21,7 +21,7 @@ pub use keys::{Keys, KeysError};
 pub use program::{Commitment, Program};
 pub use prove::{AppProof, Machine, Plan, Prover};
 pub use size::{FanIn, Load, MEMORY_DEFAULT};
-pub use wire::{BODY_BYTES_MAX, declared};
+pub use wire::{BODY_BYTES_MAX, declared_digests};
 
 /// Name of the back end.
 pub const BACKEND: &str = "openvm";

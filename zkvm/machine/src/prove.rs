@@ -22,7 +22,7 @@ use crate::{
     config::MachineBuilder,
     keys::{app_key, machine_digest},
     program::to_bytes,
-    size::{LIMIT_MAX, LIMIT_MIN, Tables, first_limit, named, next_limit, seconds},
+    size::{LIMIT_MAX, LIMIT_MIN, Tables, first_limit, memory_to_name, next_limit, seconds},
     wire::{Body, PublicValues},
 };
 
@@ -118,7 +118,7 @@ impl Machine {
             refined += u32::from(best.is_some());
             limit = next_limit(limit, memory, needed);
         }
-        best.ok_or_else(|| Fault::Memory { needed: named(least), given: memory })
+        best.ok_or_else(|| Fault::Memory { needed: memory_to_name(least), given: memory })
     }
 
     /// A plan within the back end's own limit, whose bytes are those of a graphics card.

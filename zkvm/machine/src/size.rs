@@ -57,7 +57,7 @@ pub(crate) fn next_limit(limit: usize, memory: u64, needed: u64) -> usize {
 }
 
 /// The memory to name where none of the cuts fits.
-pub(crate) fn named(least: u64) -> u64 {
+pub(crate) fn memory_to_name(least: u64) -> u64 {
     least.saturating_add(NAMED_MARGIN).next_multiple_of(NAMED_STEP)
 }
 

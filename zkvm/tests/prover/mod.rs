@@ -8,7 +8,7 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-use confide_prover::line::{Done, Line, Progress, Refusal};
+use confide_prover::line::{Line, Progress, Refusal, StageResult};
 
 /// What one run said.
 pub struct Answer {
@@ -17,14 +17,14 @@ pub struct Answer {
 }
 
 impl Answer {
-    pub fn done(self) -> Done {
+    pub fn into_result(self) -> StageResult {
         match self.last {
             Line::Result(done) => done,
             other => panic!("wanted a result, got {other:?}"),
         }
     }
 
-    pub fn refused(self) -> Refusal {
+    pub fn into_refusal(self) -> Refusal {
         match self.last {
             Line::Refused(refusal) => refusal,
             other => panic!("wanted a refusal, got {other:?}"),
@@ -127,8 +127,8 @@ impl Body {
     pub fn cut(bytes: &[u8]) -> Self {
         let (head, mut rest) = bytes.split_at(HEAD);
         let count = word(&mut rest);
-        let segments = (0..count).map(|_| sized(&mut rest)).collect();
-        let public_values = sized(&mut rest);
+        let segments = (0..count).map(|_| take_sized(&mut rest)).collect();
+        let public_values = take_sized(&mut rest);
         assert!(rest.is_empty());
         Self { head: head.to_vec(), segments, public_values }
     }
@@ -150,7 +150,7 @@ fn word(rest: &mut &[u8]) -> u32 {
     u32::from_le_bytes(*word)
 }
 
-fn sized(rest: &mut &[u8]) -> Vec<u8> {
+fn take_sized(rest: &mut &[u8]) -> Vec<u8> {
     let length = word(rest) as usize;
     let (part, left) = rest.split_at(length);
     *rest = left;

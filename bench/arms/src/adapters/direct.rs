@@ -42,7 +42,7 @@ impl Direct {
         let pair = matrix_pair(problem);
         let pairs = [(Projection::Query, &pair)];
         let rounding = Rounding { entry_max, noise_sigma: 0.0 };
-        let weights = Weights::rounded(0, &pairs, Protect::A, context.set(), rounding);
+        let weights = Weights::with_rounding(0, &pairs, Protect::A, context.set(), rounding);
         let weights = weights?;
         let terms = weights.terms.clone();
         let job = job(&context, &terms);
@@ -78,8 +78,11 @@ impl Direct {
 
 /// The ring and the greatest entry of a weight.
 fn select_parameters(flooded: bool) -> Result<(Arc<Context>, i16), RlweError> {
-    let set =
-        if flooded { ParameterSet::named(SET)? } else { ParameterSet::dangerous_named(UNFLOODED)? };
+    let set = if flooded {
+        ParameterSet::from_name(SET)?
+    } else {
+        ParameterSet::dangerous_from_name(UNFLOODED)?
+    };
     let (set, entry_max) = parameters(&set)?;
     Ok((Context::new(&set)?, entry_max))
 }

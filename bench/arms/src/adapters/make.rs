@@ -64,8 +64,8 @@ impl Widths {
     fn dimensions(&self, projection: Projection) -> (usize, usize) {
         match projection {
             Projection::Key | Projection::Value => (self.hidden, self.kv),
-            Projection::Gate | Projection::Up => (self.hidden, self.inner),
-            Projection::Down => (self.inner, self.hidden),
+            Projection::MlpGate | Projection::MlpUp => (self.hidden, self.inner),
+            Projection::MlpDown => (self.inner, self.hidden),
             _ => (self.hidden, self.hidden),
         }
     }
@@ -80,7 +80,7 @@ mod tests {
         let widths = Widths { hidden: 12, kv: 4, inner: 20 };
         let adapter = make_adapter(&widths, 2, 3, &Projection::ALL);
         assert_eq!(adapter.modules.len(), 14);
-        let site = Site { layer: 1, projection: Projection::Down };
+        let site = Site { layer: 1, projection: Projection::MlpDown };
         assert_eq!((adapter.sites()[&site].input, adapter.sites()[&site].output), (20, 12));
     }
 }

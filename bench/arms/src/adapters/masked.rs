@@ -4,8 +4,8 @@ use std::{sync::Arc, time::Instant};
 
 use confide_arm_line::Outcome;
 use confide_lora::{
-    Digits, Guarantee, Input, Meter, ProcessKey, Projection, Protect, Report, Slot, Step as Lap,
-    Weights,
+    DigitScratch, Guarantee, Input, Meter, ProcessKey, Projection, Protect, Report, Slot,
+    Step as Lap, Weights,
     masked::{ApplyJob, BLOCK, BatchState, HolderBatch, HostInput, HostSequence, MaskRequest},
     quantise_vector,
 };
@@ -36,7 +36,7 @@ pub(crate) struct Masked {
     input: HostInput,
     sequence: HostSequence,
     batch: Option<HolderBatch>,
-    scratch: Digits,
+    scratch: DigitScratch,
     meter: Meter,
     context: Arc<Context>,
 }
@@ -52,7 +52,7 @@ pub(crate) struct BatchCost {
 
 impl Masked {
     pub(crate) fn new(problem: &Problem) -> Outcome<Self> {
-        let set = ParameterSet::named(SET)?;
+        let set = ParameterSet::from_name(SET)?;
         let context = Context::new(&set)?;
         let pair = matrix_pair(problem);
         let pairs = [(Projection::Query, &pair)];
@@ -64,7 +64,7 @@ impl Masked {
         let sequence = input.sequence(&process, slot, &mut rng);
         let key = SecretKey::generate(&context, &mut rng);
         let public = key.public_key(&mut rng);
-        let (scratch, meter) = (Digits::default(), Meter::default());
+        let (scratch, meter) = (DigitScratch::default(), Meter::default());
         let batch = None;
         Ok(Self { key, public, rng, process, input, sequence, batch, scratch, meter, context })
     }

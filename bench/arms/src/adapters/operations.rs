@@ -40,7 +40,7 @@ pub(crate) fn run(args: Args) -> Outcome {
 
 impl Operations {
     fn new(n: usize) -> Result<Self, CkksError> {
-        let ckks = Ckks::new(&Parameters::named(&format!("ckks-{n}-tensafe"))?)?;
+        let ckks = Ckks::new(&Parameters::from_name(&format!("ckks-{n}-tensafe"))?)?;
         let mut rng = Rng::from_os()?;
         let key = SecretKey::generate(&ckks, &mut rng);
         let mut random = Random(1);

@@ -27,7 +27,7 @@ pub(crate) fn connect(
     address: Option<SocketAddr>,
     scheme: Scheme,
 ) -> Outcome<RemoteAdapter> {
-    let set = ParameterSet::named(SET)?;
+    let set = ParameterSet::from_name(SET)?;
     let mut options = HolderOptions::new(adapter.name.clone(), set.clone());
     options.scheme = scheme;
     options.mask_deadline = PREPARE_DEADLINE;
@@ -40,7 +40,7 @@ pub(crate) fn connect(
 
 /// Tokens of one batch: the degree of the ring.
 pub(crate) fn batch_tokens() -> Outcome<usize> {
-    Ok(ParameterSet::named(SET)?.n())
+    Ok(ParameterSet::from_name(SET)?.n())
 }
 
 struct Tcp(SocketAddr);

@@ -23,7 +23,7 @@ impl Preimage {
     pub(super) fn new() -> Outcome<Self> {
         let message = bytes::sample_text(1024);
         let circuit = Circuit::for_message(message.len())?;
-        Keys::cached(circuit)?;
+        Keys::derive_cached(circuit)?;
         Ok(Self { digest: Sha256::digest(&message).into(), message, proof: Vec::new() })
     }
 }
@@ -63,7 +63,7 @@ impl Contains {
         let (leaf, siblings) = committed.witness(17).ok_or("no leaf 17")?;
         let commitment = committed.commitment();
         let circuit = Circuit::for_tree(commitment.depth)?;
-        Keys::cached(circuit)?;
+        Keys::derive_cached(circuit)?;
         Ok(Self { leaf, siblings, commitment, proof: Vec::new() })
     }
 

@@ -1,6 +1,6 @@
 //! A fetch through a notary whose evidence was judged before.
 
-use std::{path::Path, sync::Arc, time::Instant};
+use std::{ops::RangeInclusive, path::Path, sync::Arc, time::Instant};
 
 use confide_arm_line::Outcome;
 use confide_channel::Binding;
@@ -19,7 +19,7 @@ pub(super) struct Notarised {
     host: String,
     client: HttpClient,
     key: KeyEvidence,
-    validity: (u64, u64),
+    validity: RangeInclusive<u64>,
     simulated: bool,
 }
 
@@ -46,7 +46,7 @@ impl Notarised {
         let claims = appraised.verdict().claims();
         let claims = claims.filter(|claims| claims.pubkey_hash == key.spki_hash());
         let claims = claims.ok_or("the notary's evidence is over another key")?;
-        let validity = (claims.not_before, claims.not_after);
+        let validity = claims.not_before..=claims.not_after;
         let simulated = appraised.is_simulated();
         Ok(Self { host: host.into(), client, key, validity, simulated })
     }
@@ -72,7 +72,7 @@ impl Notarised {
         let read = reader.push(&answer).map(drop).and_then(|()| reader.finish());
         let received = read?;
         let (body, began) = (received.body.clone(), Instant::now());
-        received.check(&request, self.key.clone(), self.validity)?;
+        received.check(&request, self.key.clone(), &self.validity)?;
         let check_ms = began.elapsed().as_secs_f64() * 1e3;
         Ok(FetchedAnswer { body, figures: vec![("holder_check_ms", check_ms)] })
     }

@@ -90,7 +90,7 @@ fn leaves_that_are_no_neighbours_or_of_another_tree_do_not_hold() {
     let circuit = across(3, 3, chunks, at, &needle);
     let change = |change: &dyn Fn(&mut Found)| {
         let mut other = circuit.clone();
-        let mut found = copied(&circuit);
+        let mut found = copy_place(&circuit);
         change(&mut found);
         other.claim.place = Some(Arc::new(found));
         holds(&other)
@@ -128,8 +128,8 @@ fn leaves_with_one_between_them_do_not_hold() {
     // Both are under the root, but another leaf stands between them.
     let mut apart = across(3, 2, [&one, &[]], at, &needle).claim;
     let far = across(3, 4, [&two, &[]], 0, &two[..1]).claim;
-    let mut found = copied(&InContext { claim: apart.clone(), context: CONTEXT });
-    let other = copied(&InContext { claim: far, context: CONTEXT });
+    let mut found = copy_place(&InContext { claim: apart.clone(), context: CONTEXT });
+    let other = copy_place(&InContext { claim: far, context: CONTEXT });
     found.leaves[1] = other.leaves.into_iter().next().expect("two");
     let leaf = |leaf: &LeafPath| {
         digest_of(&[&[0, 2], &leaf.index.to_be_bytes()[..], &leaf.salt, &leaf.chunk].concat())
@@ -168,6 +168,6 @@ fn samples_of_the_largest_trees_of_neighbours_cannot_be_changed() {
     let (at, needle) = edge(chunks, 32, 32);
     for (depth, first, bits) in [(7, 63, 19), (10, 511, 20)] {
         let mut rows = rows(&across(depth, first, chunks, at, &needle));
-        sampled(&format!("across, depth {depth}"), &mut rows, bits);
+        check_sample(&format!("across, depth {depth}"), &mut rows, bits);
     }
 }

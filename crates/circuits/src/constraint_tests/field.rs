@@ -130,7 +130,7 @@ fn samples_of_the_largest_fields_cannot_be_changed() {
     let value = message(1024);
     let found = &value[900..964];
     let mut contained = rows(&text(1024, &value, 900, found));
-    sampled("field contains, 1,024 bytes", &mut contained, 19);
-    sampled("sha256 of a field, 486 bytes", &mut rows(&digest(486, &value[..480])), 19);
-    sampled("sha256 of a field, 1,024 bytes", &mut rows(&digest(1024, &value[..1000])), 20);
+    check_sample("field contains, 1,024 bytes", &mut contained, 19);
+    check_sample("sha256 of a field, 486 bytes", &mut rows(&digest(486, &value[..480])), 19);
+    check_sample("sha256 of a field, 1,024 bytes", &mut rows(&digest(1024, &value[..1000])), 20);
 }

@@ -163,8 +163,8 @@ async fn serve(args: Args) -> Result<ExitCode, CliError> {
 
 fn load(args: &Args) -> Result<Arc<AdapterHost>, CliError> {
     let parameters = match args.dangerous_parameters {
-        false => ParameterSet::named(&args.parameters),
-        true => ParameterSet::dangerous_named(&args.parameters),
+        false => ParameterSet::from_name(&args.parameters),
+        true => ParameterSet::dangerous_from_name(&args.parameters),
     };
     let parameters = parameters
         .map_err(|error| CliError::new(error).hint("docs/blind-protocol.md names the sets"))?;

@@ -112,7 +112,7 @@ struct Fit {
 
 impl View {
     fn of(config: &Config, adapter: &Adapter) -> Result<View, CliError> {
-        let set = ParameterSet::named(SET).map_err(CliError::new)?;
+        let set = ParameterSet::from_name(SET).map_err(CliError::new)?;
         let groups = groups(adapter);
         let inputs: Vec<(u32, InputView)> = groups
             .iter()

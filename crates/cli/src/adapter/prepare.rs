@@ -175,8 +175,8 @@ impl Figures {
 
 fn options(args: &Args) -> Result<HolderOptions, CliError> {
     let parameters = match args.dangerous_parameters {
-        false => ParameterSet::named(&args.parameters),
-        true => ParameterSet::dangerous_named(&args.parameters),
+        false => ParameterSet::from_name(&args.parameters),
+        true => ParameterSet::dangerous_from_name(&args.parameters),
     };
     let parameters = parameters
         .map_err(|error| CliError::new(error).hint("docs/blind-protocol.md names the sets"))?;

@@ -1,6 +1,7 @@
 //! A notary whose evidence was accepted: the channel's and that of its signing key.
 
 use std::{
+    ops::RangeInclusive,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -93,7 +94,7 @@ pub(super) struct BoundKey {
     /// SHA-256 of its SubjectPublicKeyInfo.
     pub(super) hash: [u8; 32],
     /// From its claims.
-    pub(super) validity: (u64, u64),
+    pub(super) validity: RangeInclusive<u64>,
 }
 
 impl Verified {
@@ -254,7 +255,7 @@ async fn bound_key(
     if claims.guarantee != GUARANTEE {
         return Err(not_a_notary(via, Some(&claims.guarantee)));
     }
-    let validity = (claims.not_before, claims.not_after);
+    let validity = claims.not_before..=claims.not_after;
     Ok(BoundKey { bound, appraised, hash, validity })
 }
 

@@ -12,7 +12,7 @@ use std::{
 
 use confide_prover::{
     APP_SEGMENTS_MAX, External, Launcher, OnProgress, ProverError, StopHandle,
-    line::{Progress, Stage, Why},
+    line::{Progress, RefusalReason, Stage},
 };
 
 use crate::{error::CliError, process};
@@ -173,13 +173,13 @@ pub(crate) fn explained(error: &ProverError) -> CliError {
         ProverError::Interrupted { .. } => {
             CliError::new(format!("{error}; nothing was written")).status(STOPPED)
         }
-        ProverError::Refused { why: Why::Memory, .. } => CliError::new(error)
+        ProverError::Refused { why: RefusalReason::Memory, .. } => CliError::new(error)
             .hint("give more with --memory, or leave it away to let the back end choose"),
-        ProverError::Refused { why: Why::UnknownGuest, .. } => CliError::new(error)
+        ProverError::Refused { why: RefusalReason::UnknownGuest, .. } => CliError::new(error)
             .hint("this confide-prover was built without it: `make prover` builds a new one"),
         ProverError::Protocol { .. } => CliError::new(error)
             .hint("is it of another version? `make prover` builds the one that belongs here"),
-        ProverError::Ended { .. } => CliError::new(error).hint(
+        ProverError::NoAnswer { .. } => CliError::new(error).hint(
             "was it killed for want of memory (--memory bounds it)? is it another program? `make \
              prover` builds the one that belongs here",
         ),

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use confide_prover::{
     BODY_BYTES_MAX, External, Header, Plan, ProofFile, Prover, ProverError, StageRun,
-    line::{Description, Digest, Done, Stage, Strength},
+    line::{Description, Digest, Stage, StageResult, Strength},
 };
 use confide_statement::Statement;
 
@@ -98,7 +98,7 @@ fn statement_of(guest: &str, native: &StageRun<Vec<u8>>) -> Result<Statement, Cl
 }
 
 /// Every stage has to say the same of the same program.
-fn same(statement: &Statement, known: &Description, done: &Done) -> Result<(), CliError> {
+fn same(statement: &Statement, known: &Description, done: &StageResult) -> Result<(), CliError> {
     let (stage, claim) = (done.stage, statement.claim());
     let wanted = Digest(statement.digest());
     if done.public_values != wanted {
@@ -116,8 +116,8 @@ fn header(
     statement: &Statement,
     description: &Description,
     order: &Order,
-    done: &Done,
-    emulated: &Done,
+    done: &StageResult,
+    emulated: &StageResult,
 ) -> Result<Header, CliError> {
     let lacks = |what| fault(format!("the back end does not say {what} of its proof"));
     let strength: Strength = done.strength.ok_or_else(|| lacks("the bits"))?;

@@ -46,7 +46,7 @@ impl Head for ModelHead {
 struct Completing<'a>(Completion<'a>);
 
 impl Complete for Completing<'_> {
-    fn ended(&self) -> Option<FinishReason> {
+    fn finish_reason(&self) -> Option<FinishReason> {
         self.0.ended()
     }
 

@@ -10,7 +10,7 @@ mod remote;
 use std::{io::Write, path::PathBuf, process::ExitCode};
 
 use confide_engine::{EngineError, Message, Prompt, Request, Role, Sampling};
-use confide_report_003::split_mode::{Ended, Head, Read, Step, converse};
+use confide_report_003::split_mode::{Completion, Head, Read, Step, converse};
 use serde_json::{Value, json};
 
 use super::head::ModelHead;
@@ -94,7 +94,7 @@ fn generate(
     head: &ModelHead,
     remote: &mut Remote,
     noise: &mut Option<Noise>,
-) -> Result<Ended, CliError> {
+) -> Result<Completion, CliError> {
     let context_tokens = remote.context_tokens;
     // Both closures tell and read how far the account is; they never run at the same time.
     let account = std::cell::Cell::new(noise.as_ref().map(Noise::spent));
@@ -154,7 +154,7 @@ fn generate(
 
 fn say_end(
     args: &Args,
-    ended: &Ended,
+    ended: &Completion,
     remote: &Remote,
     noise: Option<&Noise>,
 ) -> Result<(), CliError> {

@@ -233,7 +233,7 @@ fn an_edited_answer_is_refused() {
     let notary = Notary::new(1, Tee::Tdx);
     let mut edited = notary.disclosure();
     for field in &mut edited.fields.as_mut().unwrap().fields {
-        if let OpenedValue::Shown { value, .. } = &mut field.value
+        if let OpenedValue::Revealed { value, .. } = &mut field.value
             && field.path.ends_with("content")
         {
             *value = b"five".to_vec();
@@ -267,7 +267,7 @@ fn an_opened_string_posing_as_a_field_is_refused() {
     for field in &mut posing.fields.as_mut().unwrap().fields {
         if field.path == "response./note" {
             field.path = "response./balance".into();
-            if let OpenedValue::Shown { value, .. } = &mut field.value {
+            if let OpenedValue::Revealed { value, .. } = &mut field.value {
                 *value = b"100".to_vec();
             }
         }
@@ -390,7 +390,9 @@ fn the_other_session_is_judged_as_this_one_is() {
     let gateway = Notary { guarantee: "operator is outside the TEE", ..Notary::new(1, Tee::Tdx) };
     assert_eq!(refused(&with(&gateway), &rules), "guarantee");
     let mut edited = with(&Notary::new(1, Tee::Tdx));
-    let Some(Claim::Other(other)) = edited.claims.first_mut() else { panic!("no other session") };
+    let Some(Claim::OtherSession(other)) = edited.claims.first_mut() else {
+        panic!("no other session")
+    };
     other.statement.time += 1;
     assert_eq!(refused(&edited, &rules), "signature");
     // Another session than the one for which equality was proven.
@@ -424,7 +426,7 @@ fn one_session_that_poses_as_two_is_refused_by_its_statements_digest() {
     let (session, rules) = (notary.notarise(BODY), notary.rules());
     let mut posing = equal(&session, &notary.notarise(BODY));
     let itself = equal(&session, &notary.notarise(BODY));
-    posing.claims[0] = Claim::Other(Box::new(Disclosure { claims: Vec::new(), ..itself }));
+    posing.claims[0] = Claim::OtherSession(Box::new(Disclosure { claims: Vec::new(), ..itself }));
     assert_eq!(refused(&posing, &rules), "same_session");
     let mut unused = equal(&session, &notary.notarise(BODY));
     unused.claims.truncate(1);

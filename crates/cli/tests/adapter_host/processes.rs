@@ -20,7 +20,7 @@ pub(crate) const WIDTH: usize = 64;
 pub(crate) const TOY: [&str; 3] = ["--parameters", PARAMETERS, "--dangerous-parameters"];
 
 pub(crate) fn parameters() -> ParameterSet {
-    ParameterSet::dangerous_named(PARAMETERS).unwrap()
+    ParameterSet::dangerous_from_name(PARAMETERS).unwrap()
 }
 
 /// Plain TCP, as the cli opens it.

@@ -1,9 +1,11 @@
+//! The key holder's half of the direct scheme.
+
 use std::fmt;
 
 use confide_rlwe::{Context, Rng, SecretKey, SeededCiphertext, SmallCiphertext};
 use zeroize::Zeroizing;
 
-use super::{Cut, DirectError, check_count};
+use super::cut::{Cut, DirectError, check_count};
 use crate::{
     int_matrix::low_mask,
     link::Tile,

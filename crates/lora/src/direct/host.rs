@@ -1,10 +1,12 @@
+//! The host's half of the direct scheme.
+
 use std::{fmt, sync::Arc};
 
 use confide_rlwe::{
     Ciphertext, Context, Plaintext, PublicKey, RlweError, Rng, SeededCiphertext, SmallCiphertext,
 };
 
-use super::{Cut, DirectError, check_count};
+use super::cut::{Cut, DirectError, check_count};
 use crate::{
     int_matrix::IntMatrix,
     link::Tile,
@@ -58,7 +60,7 @@ impl DirectHost {
     ) -> Result<Vec<SmallCiphertext>, DirectError> {
         check_count("ciphertexts", self.cut.requests(), request.len())?;
         let ring = self.context.ring();
-        if let Some(other) = request.iter().find(|ciphertext| !ring.same(ciphertext.c0.ring())) {
+        if let Some(other) = request.iter().find(|ciphertext| !ring.is_same(ciphertext.c0.ring())) {
             return check_count("words of a ciphertext", ring.len(), other.c0.values().len())
                 .map(|()| Vec::new());
         }

@@ -1,3 +1,5 @@
+//! The direct scheme gives exact products, and refuses what does not fit.
+
 use std::sync::Arc;
 
 use confide_rlwe::{Context, ParameterSet, PublicKey, RlweError, Rng, SecretKey};
@@ -5,10 +7,10 @@ use confide_rlwe::{Context, ParameterSet, PublicKey, RlweError, Rng, SecretKey};
 use super::*;
 use crate::{
     int_matrix::{IntMatrix, low_mask},
-    link::{Link, OperationCosts},
+    link::{Link, OperationCosts, Tile},
     meter::Meter,
     site::{Input, Projection},
-    terms::{Effect, Part, Protect, Terms, Weights, centred},
+    terms::{Effect, Part, Protect, Terms, Weights, sign_extend},
 };
 
 struct Parties {
@@ -27,7 +29,7 @@ fn parties(set: &ParameterSet) -> Parties {
 }
 
 fn toy() -> ParameterSet {
-    ParameterSet::dangerous_named("toy-256-q100-flood40").expect("a set")
+    ParameterSet::dangerous_from_name("toy-256-q100-flood40").expect("a set")
 }
 
 fn weights(
@@ -106,7 +108,7 @@ fn every_tile_gives_the_exact_product_extremes_included() {
 
 #[test]
 fn the_real_set_gives_the_exact_product_of_the_widths_of_the_study() {
-    let set = ParameterSet::named("rlwe-4096-q100-flood40").expect("a set");
+    let set = ParameterSet::from_name("rlwe-4096-q100-flood40").expect("a set");
     let (set, entry_max) = parameters(&set).expect("room");
     let pair = crate::Pair {
         a: crate::Matrix {
@@ -119,7 +121,7 @@ fn the_real_set_gives_the_exact_product_of_the_widths_of_the_study() {
     };
     let pairs = [(Projection::Query, &pair)];
     let rounding = crate::Rounding { entry_max, noise_sigma: 0.0 };
-    let weights = Weights::rounded(0, &pairs, Protect::A, &set, rounding).expect("fits");
+    let weights = Weights::with_rounding(0, &pairs, Protect::A, &set, rounding).expect("fits");
     let mut parties = parties(&set);
     let costs = OperationCosts::GIVEN;
     let tile = job(&parties.context, &weights.terms).best_tile(&Link::LAN, &costs).expect("rows");
@@ -129,12 +131,12 @@ fn the_real_set_gives_the_exact_product_of_the_widths_of_the_study() {
     let x = crate::quantise_vector(&real, weights.terms.norm_limit).expect("fits");
     let got = round_trip(&mut parties, &host, &holder, &x.values);
     assert_eq!(got, exact(&weights.matrix, &x.values, weights.terms.bits));
-    assert!(got.iter().all(|word| centred(*word, weights.terms.bits).abs() < 1 << 30));
+    assert!(got.iter().all(|word| sign_extend(*word, weights.terms.bits).abs() < 1 << 30));
 }
 
 #[test]
 fn a_set_without_flooding_must_be_asked_for_by_its_danger() {
-    let set = ParameterSet::dangerous_named("rlwe-2048-q50").expect("a set");
+    let set = ParameterSet::dangerous_from_name("rlwe-2048-q50").expect("a set");
     let (set, entry_max) = parameters(&set).expect("room");
     let mut parties = parties(&set);
     let weights = weights(6, 700, &set, |at| (at % 255) as i16 - entry_max);
@@ -167,7 +169,7 @@ fn tiles_that_do_not_fit_are_refused() {
 
 #[test]
 fn rows_of_a_tile_share_the_noise_budget() {
-    let set = ParameterSet::named("rlwe-4096-q100-flood40").expect("a set");
+    let set = ParameterSet::from_name("rlwe-4096-q100-flood40").expect("a set");
     let matrix = IntMatrix::new(4, 1536, &vec![1900; 4 * 1536]).expect("fits");
     assert_eq!(outputs_max(&matrix, &set), 1);
     let wider = set.clone().with_plaintext_bits(31).expect("room");

@@ -1,6 +1,8 @@
+//! The loop over panels, compiled for the registers that this machine has.
+
 #![allow(unsafe_code)] // instructions that run-time detection has found
 
-use super::{Factor, add_panels};
+use super::panels::{Factor, add_panels};
 
 /// Adds with the widest registers of this machine, where it has more than the portable code uses.
 /// The same additions in the same order, never fused, so that results agree to the last bit.

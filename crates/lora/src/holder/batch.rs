@@ -69,7 +69,7 @@ impl Preparation<'_> {
             credit.blocks -= 1;
             let part = Block { first, count: block.len() as u16, ciphertexts: &bytes };
             let sent = self.connection.send(FrameKind::Block, self.id, |out| part.encode(out));
-            sent.map_err(|error| self.failed(error))?;
+            sent.map_err(|error| self.to_holder_error(error))?;
             first += block.len() as u32;
         }
     }
@@ -80,7 +80,7 @@ impl Preparation<'_> {
             FrameKind::Credit => Credit::decode(answer.payload),
             got => Err(ProtocolError::Unexpected { wanted: "credit", got }),
         });
-        credit.map_err(|error| self.failed(error))
+        credit.map_err(|error| self.to_holder_error(error))
     }
 
     /// Receives and decrypts the answers to every row.
@@ -121,7 +121,7 @@ impl Preparation<'_> {
         }
     }
 
-    fn failed(&self, error: ProtocolError) -> HolderError {
+    fn to_holder_error(&self, error: ProtocolError) -> HolderError {
         HolderError::from_protocol(self.connect, error)
     }
 }

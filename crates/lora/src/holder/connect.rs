@@ -1,3 +1,5 @@
+//! How a key holder reaches an adapter host.
+
 use std::{future::Future, io, pin::Pin};
 
 use tokio::io::{AsyncRead, AsyncWrite};

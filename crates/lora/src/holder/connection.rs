@@ -46,7 +46,7 @@ impl Connection {
     /// Opens a stream and says nothing on it yet.
     pub(crate) fn open(connect: &dyn Connect) -> Result<Self, HolderError> {
         let runtime = Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|error| HolderError::lost(connect, &error))?;
+        let runtime = runtime.map_err(|error| HolderError::connection_lost(connect, &error))?;
         let opened = runtime.block_on(async {
             timeout(CONNECT_DEADLINE, connect.connect()).await.unwrap_or_else(|_| {
                 let text = format!("nothing answered within {} s", CONNECT_DEADLINE.as_secs());
@@ -98,7 +98,7 @@ impl Connection {
             meanwhile();
             reader.next("the host's answer", ANSWER_DEADLINE).await
         })?;
-        let payload = checked(answer, id)?;
+        let payload = check_answer(answer, id)?;
         self.bytes += payload.payload.len() as u64 + crate::protocol::HEADER_BYTES as u64;
         match payload.kind == wanted {
             true => Ok(payload.payload),
@@ -140,7 +140,7 @@ impl Connection {
     ) -> Result<Answer<'_>, ProtocolError> {
         let (reader, runtime) = (&mut self.reader, self.runtime.get());
         let frame = runtime.block_on(reader.next(what, deadline))?;
-        let answer = checked(frame, id)?;
+        let answer = check_answer(frame, id)?;
         self.bytes += answer.payload.len() as u64 + crate::protocol::HEADER_BYTES as u64;
         Ok(answer)
     }
@@ -157,7 +157,7 @@ impl Connection {
 }
 
 /// A refusal in place of any answer is an error of its own; so is an answer to something else.
-fn checked(frame: Frame<'_>, id: u32) -> Result<Answer<'_>, ProtocolError> {
+fn check_answer(frame: Frame<'_>, id: u32) -> Result<Answer<'_>, ProtocolError> {
     if frame.kind == FrameKind::Error {
         return Err(Refusal::decode(frame.payload)?.into());
     }

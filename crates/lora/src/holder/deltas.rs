@@ -132,8 +132,8 @@ impl RemoteDeltas {
         };
         let began = Instant::now();
         let connection = self.connection.as_mut();
-        let connection =
-            connection.ok_or_else(|| HolderError::lost(&*connect, &"the connection is gone"))?;
+        let connection = connection
+            .ok_or_else(|| HolderError::connection_lost(&*connect, &"the connection is gone"))?;
         let answer = connection.ask_and(
             FrameKind::Apply,
             FrameKind::Products,
@@ -167,7 +167,8 @@ impl RemoteDeltas {
         let (terms, context) = (&session.groups[group].terms, session.secret.context());
         let tile = direct::job(context, terms)
             .best_tile(&self.shared.options.link, &self.shared.options.costs);
-        let tile = tile.ok_or_else(|| HolderError::lost(&*connect, &"no tile fits its terms"))?;
+        let tile =
+            tile.ok_or_else(|| HolderError::connection_lost(&*connect, &"no tile fits its terms"))?;
         let holder = DirectHolder::new(context, terms, tile)?;
         let mut rng = Rng::from_os()?;
         let request = holder.request(&session.secret, integers, &mut rng, &mut self.meter)?;
@@ -182,8 +183,8 @@ impl RemoteDeltas {
         };
         let began = Instant::now();
         let connection = self.connection.as_mut();
-        let connection =
-            connection.ok_or_else(|| HolderError::lost(&*connect, &"the connection is gone"))?;
+        let connection = connection
+            .ok_or_else(|| HolderError::connection_lost(&*connect, &"the connection is gone"))?;
         let fill = |out: &mut Vec<u8>| message.encode(out);
         let answer = connection.ask(FrameKind::Direct, FrameKind::DirectAnswer, fill);
         let read = answer.and_then(|payload| {

@@ -1,3 +1,5 @@
+//! Why a key holder did not get on with its host.
+
 use confide_rlwe::RlweError;
 
 use super::connect::{Connect, NotAccepted};
@@ -94,7 +96,7 @@ impl HolderError {
         }
     }
 
-    pub(crate) fn lost(connect: &dyn Connect, reason: &dyn std::fmt::Display) -> Self {
+    pub(crate) fn connection_lost(connect: &dyn Connect, reason: &dyn std::fmt::Display) -> Self {
         Self::Lost { host: connect.host(), reason: reason.to_string() }
     }
 
@@ -104,7 +106,7 @@ impl HolderError {
                 Self::StartedAnew { host: connect.host() }
             }
             ProtocolError::Refused(refusal) => Self::Refused { host: connect.host(), refusal },
-            other => Self::lost(connect, &other),
+            other => Self::connection_lost(connect, &other),
         }
     }
 }

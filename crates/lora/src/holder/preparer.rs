@@ -77,7 +77,7 @@ fn prepare(
         *held = Some((shared.open_connection(session)?, client));
     }
     let Some((connection, _)) = held else {
-        return Err(HolderError::lost(&*shared.connect, &"no connection"));
+        return Err(HolderError::connection_lost(&*shared.connect, &"no connection"));
     };
     let before = connection.bytes;
     let mut meter = Meter::default();

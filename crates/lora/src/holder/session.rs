@@ -15,8 +15,8 @@ use super::{
     connect::Connect,
     connection::{ANSWER_DEADLINE, Connection},
     error::HolderError,
+    options::HolderOptions,
     pool::{Pool, ReservedVectors},
-    remote::HolderOptions,
 };
 use crate::{
     direct,
@@ -96,11 +96,11 @@ impl Session {
             welcome,
             groups,
         };
-        session.checked(connect, options)
+        session.check_offer(connect, options)
     }
 
     /// Whether the offer holds together and is what was asked for.
-    fn checked(
+    fn check_offer(
         mut self,
         connect: &dyn Connect,
         options: &HolderOptions,

@@ -102,7 +102,7 @@ impl Sink {
             Sink::File { path, file, bytes, limit, lost } => {
                 note(&mut line, "lines_lost", *lost);
                 let text = format!("{line}\n");
-                let written = rotated(path, file, bytes, *limit)
+                let written = rotate_if_full(path, file, bytes, *limit)
                     .and_then(|()| file.write_all(text.as_bytes()));
                 match written {
                     Ok(()) => (*bytes, *lost) = (*bytes + text.len() as u64, 0),
@@ -122,7 +122,7 @@ fn note(line: &mut Value, name: &str, count: u64) {
     }
 }
 
-fn rotated(path: &Path, file: &mut File, bytes: &mut u64, limit: u64) -> io::Result<()> {
+fn rotate_if_full(path: &Path, file: &mut File, bytes: &mut u64, limit: u64) -> io::Result<()> {
     if *bytes < limit {
         return Ok(());
     }

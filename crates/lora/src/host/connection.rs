@@ -3,19 +3,19 @@
 use std::{sync::Arc, time::Duration};
 
 use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadHalf, WriteHalf, split},
+    io::{AsyncRead, AsyncWrite, ReadHalf, split},
     sync::{Mutex, watch},
 };
 
 use super::{
-    AdapterHost, Peer,
+    adapter_host::{AdapterHost, Peer},
     sessions::{Seat, Session},
-    upload::{Upload, UploadEnd},
+    upload::{BlockError, Upload},
+    writer::{SharedWriter, Writer},
 };
 use crate::protocol::{
-    Apply, Attach, Attached, Block, Direct, DirectAnswer, Frame, FrameBuffer, FrameKind,
-    FrameReader, Goodbye, GroupTerms, Hello, Prepare, Products, ProtocolError, Refusal, Scheme,
-    Side, Welcome, write_frame,
+    Apply, Attach, Attached, Block, Direct, DirectAnswer, Frame, FrameKind, FrameReader, Goodbye,
+    GroupTerms, Hello, Prepare, Products, ProtocolError, Refusal, Scheme, Side, Welcome,
 };
 
 /// The first frame has to come within this.
@@ -24,62 +24,36 @@ pub(crate) const HELLO_DEADLINE: Duration = Duration::from_secs(10);
 /// A connection on which nothing is asked is closed after this; its session lives on.
 pub(crate) const IDLE_DEADLINE: Duration = Duration::from_secs(600);
 
-/// A key holder that does not take its answers is cut off after this.
-pub(crate) const WRITE_DEADLINE: Duration = Duration::from_secs(30);
-
-/// The writing end, shared by the task that reads and the one that prepares.
-pub(crate) struct Writer<S> {
-    stream: WriteHalf<S>,
-    buffer: FrameBuffer,
-}
-
-pub(crate) type SharedWriter<S> = Arc<Mutex<Writer<S>>>;
-
-impl<S: AsyncRead + AsyncWrite> Writer<S> {
-    pub(crate) async fn send(
-        &mut self,
-        kind: FrameKind,
-        id: u32,
-        fill: impl FnOnce(&mut Vec<u8>),
-    ) -> Result<(), ProtocolError> {
-        let frame = self.buffer.frame(kind, id, fill);
-        write_frame(&mut self.stream, frame, WRITE_DEADLINE).await
+impl AdapterHost {
+    /// Speaks the blind protocol on one connection until either side ends it.
+    ///
+    /// # Errors
+    /// Where the key holder broke off, or broke the protocol. The audit log has it.
+    pub async fn serve<S>(self: &Arc<Self>, stream: S, peer: Peer) -> Result<(), ProtocolError>
+    where
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        let (read, write) = split(stream);
+        let reader = FrameReader::new(read, Side::Host);
+        let writer = Arc::new(Mutex::new(Writer::new(write)));
+        let mut conversation = Conversation {
+            host: self.clone(),
+            reader,
+            writer: writer.clone(),
+            stopping: self.stopping(),
+            upload: None,
+        };
+        let ended = conversation.run(peer).await;
+        let told = match &ended {
+            Ok(()) | Err(ProtocolError::Io(_) | ProtocolError::StreamEnded { .. }) => return ended,
+            Err(ProtocolError::Refused(refusal)) => *refusal,
+            Err(ProtocolError::Deadline { .. }) => Refusal::Deadline,
+            Err(_) => Refusal::Malformed,
+        };
+        // The id 0 belongs to no request: nothing comes after it.
+        let _ = writer.lock().await.refuse(0, told).await;
+        ended
     }
-
-    pub(crate) async fn refuse(&mut self, id: u32, refusal: Refusal) -> Result<(), ProtocolError> {
-        self.send(FrameKind::Error, id, |out| refusal.encode(out)).await
-    }
-}
-
-/// Serves a connection until either side ends it.
-pub(crate) async fn serve<S>(
-    host: &Arc<AdapterHost>,
-    stream: S,
-    peer: Peer,
-) -> Result<(), ProtocolError>
-where
-    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
-{
-    let (read, write) = split(stream);
-    let reader = FrameReader::new(read, Side::Host);
-    let writer = Arc::new(Mutex::new(Writer { stream: write, buffer: FrameBuffer::default() }));
-    let mut conversation = Conversation {
-        host: host.clone(),
-        reader,
-        writer: writer.clone(),
-        stopping: host.stopping(),
-        upload: None,
-    };
-    let ended = conversation.run(peer).await;
-    let told = match &ended {
-        Ok(()) | Err(ProtocolError::Io(_) | ProtocolError::Ended { .. }) => return ended,
-        Err(ProtocolError::Refused(refusal)) => *refusal,
-        Err(ProtocolError::Deadline { .. }) => Refusal::Deadline,
-        Err(_) => Refusal::Malformed,
-    };
-    // The id 0 belongs to no request: nothing comes after it.
-    let _ = writer.lock().await.refuse(0, told).await;
-    ended
 }
 
 struct Conversation<S> {
@@ -241,7 +215,7 @@ async fn answer_direct<S: AsyncRead + AsyncWrite>(
     if session.scheme != Scheme::Direct {
         return Err(Refusal::NotOffered.into());
     }
-    let (ciphertexts, budget_left) = host.direct(session, direct).await?;
+    let (ciphertexts, budget_left) = host.answer_direct(session, direct).await?;
     let answer = DirectAnswer { budget_left, ciphertexts: &ciphertexts };
     writer.lock().await.send(FrameKind::DirectAnswer, id, |out| answer.encode(out)).await
 }
@@ -254,7 +228,7 @@ async fn begin_upload<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
     id: u32,
     prepare: Prepare,
 ) -> Result<(), ProtocolError> {
-    if upload.as_ref().is_some_and(|upload| !upload.ended()) {
+    if upload.as_ref().is_some_and(|upload| !upload.has_ended()) {
         return Err(Refusal::Busy.into());
     }
     if session.scheme != Scheme::Masked {
@@ -275,7 +249,7 @@ async fn take_block(
     match running.block(block) {
         Ok(()) => Ok(()),
         // It was refused already, and blocks were still on their way.
-        Err(UploadEnd::Ended) => Ok(()),
-        Err(UploadEnd::BeyondCredit) => Err(Refusal::Malformed.into()),
+        Err(BlockError::BatchEnded) => Ok(()),
+        Err(BlockError::BeyondCredit) => Err(Refusal::Malformed.into()),
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use confide_rlwe::{Rng, SeededCiphertext};
 
-use super::{AdapterHost, sessions::Session};
+use super::{adapter_host::AdapterHost, sessions::Session};
 use crate::{
     link::Tile,
     meter::Meter,
@@ -15,7 +15,7 @@ use crate::{
 impl AdapterHost {
     /// Answers one vector: the bytes of each answer with its length before it, and what is left of
     /// the budget.
-    pub(crate) async fn direct(
+    pub(crate) async fn answer_direct(
         &self,
         session: &Arc<Session>,
         direct: &Direct<'_>,
@@ -35,8 +35,8 @@ impl AdapterHost {
         let held = session.clone();
         // The tile and the count are checked before anything is counted as answered.
         let tiled = tokio::task::spawn_blocking(move || {
-            let input = held.adapter.groups()[group].direct().ok_or(Refusal::NotOffered)?;
-            input.tiled(tile).map_err(|_| Refusal::NotOffered)
+            let input = held.adapter.groups()[group].direct_input().ok_or(Refusal::NotOffered)?;
+            input.host_for_tile(tile).map_err(|_| Refusal::NotOffered)
         });
         let tiled = tiled.await.map_err(|_| Refusal::Internal)??;
         let state = self.count(session, group, 1).await?;
@@ -55,7 +55,7 @@ impl AdapterHost {
             Ok::<_, Refusal>(bytes)
         });
         let bytes = computing.await.map_err(|_| Refusal::Internal)??;
-        session.tally.answered(direct.layer, direct.input, 1);
+        session.tally.count_answers(direct.layer, direct.input, 1);
         Ok((bytes, state.left))
     }
 }

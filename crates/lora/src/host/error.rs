@@ -1,8 +1,10 @@
+//! Why a host is not made, or an adapter not loaded.
+
 use std::{io, path::PathBuf};
 
 use confide_rlwe::RlweError;
 
-use crate::{masked::MaskedError, terms::TermsError};
+use crate::{masked::MaskedError, protocol::Refusal, terms::TermsError};
 
 /// Why a host is not made, or an adapter not loaded.
 #[derive(Debug, thiserror::Error)]
@@ -81,4 +83,20 @@ pub enum HostError {
     /// More counts than are kept.
     #[error("budget file: more counts than are kept")]
     Budgets,
+}
+
+/// What a key holder is told of an error of the masked scheme.
+impl From<MaskedError> for Refusal {
+    fn from(error: MaskedError) -> Self {
+        match error {
+            MaskedError::CounterUsed { .. } => Refusal::CounterUsed,
+            MaskedError::CounterUnknown { .. } => Refusal::NotPrepared,
+            MaskedError::Batch { .. } => Refusal::AlreadyPrepared,
+            MaskedError::Epoch { .. } => Refusal::NoSession,
+            MaskedError::Count { .. } | MaskedError::Word { .. } | MaskedError::Ring(_) => {
+                Refusal::Malformed
+            }
+            _ => Refusal::Internal,
+        }
+    }
 }

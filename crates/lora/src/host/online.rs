@@ -8,13 +8,9 @@ use std::{
 
 use confide_rlwe::Rng;
 
-use super::{
-    adapter::Group,
-    queue::Compute,
-    sessions::{Session, masked_refusal},
-};
+use super::{group::Group, queue::Compute, sequences::Sequences};
 use crate::{
-    int_matrix::Digits,
+    int_matrix::DigitScratch,
     mask::Epoch,
     masked::{ApplyJob, HostInput, HostSequence},
     meter::Meter,
@@ -23,7 +19,7 @@ use crate::{
 
 thread_local! {
     /// Kept between products, so that the online step allocates little.
-    static SCRATCH: RefCell<Option<(Digits, Rng)>> = const { RefCell::new(None) };
+    static SCRATCH: RefCell<Option<(DigitScratch, Rng)>> = const { RefCell::new(None) };
 }
 
 /// Computes products with the matrices of one adapter.
@@ -34,7 +30,7 @@ pub(crate) struct Online {
 
 /// Masked vectors of one session for one input.
 pub(crate) struct OnlineJob {
-    pub(crate) session: Arc<Session>,
+    pub(crate) sequences: Sequences,
     pub(crate) group: usize,
     pub(crate) counter: u64,
     /// One after the other, below 2^k.
@@ -51,13 +47,13 @@ impl Online {
 
     /// One product for all jobs of an input; a session that has several waits for the next.
     fn answer(&self, group: usize, jobs: Vec<(usize, OnlineJob)>, answers: &mut [AnswerResult]) {
-        let Some(input) = self.groups[group].masked() else { return };
+        let Some(input) = self.groups[group].masked_input() else { return };
         let mut waiting = VecDeque::from(jobs);
         while !waiting.is_empty() {
             let mut now: Vec<(usize, OnlineJob)> = Vec::with_capacity(waiting.len());
             for (place, job) in std::mem::take(&mut waiting) {
                 let same =
-                    |(_, other): &(usize, OnlineJob)| Arc::ptr_eq(&other.session, &job.session);
+                    |(_, other): &(usize, OnlineJob)| job.sequences.is_same(&other.sequences);
                 match now.iter().any(same) {
                     true => waiting.push_back((place, job)),
                     false => now.push((place, job)),
@@ -77,7 +73,7 @@ impl Online {
         jobs: &[(usize, OnlineJob)],
     ) -> Vec<AnswerResult> {
         let mut sequences: Vec<MutexGuard<'_, HostSequence>> =
-            jobs.iter().filter_map(|(_, job)| job.session.sequence(group)).collect();
+            jobs.iter().filter_map(|(_, job)| job.sequences.lock(group)).collect();
         let applied = jobs.iter().zip(&mut sequences).map(|((_, job), sequence)| ApplyJob {
             sequence,
             epoch: self.epoch,
@@ -88,7 +84,7 @@ impl Online {
         let (rows, bits) = (input.terms().rows(), input.terms().bits);
         let products = SCRATCH.with_borrow_mut(|scratch| {
             if scratch.is_none() {
-                *scratch = Rng::from_os().ok().map(|rng| (Digits::default(), rng));
+                *scratch = Rng::from_os().ok().map(|rng| (DigitScratch::default(), rng));
             }
             let (digits, rng) = scratch.as_mut()?;
             Some(input.apply(&mut applied, digits, rng, &mut Meter::default()))
@@ -99,7 +95,7 @@ impl Online {
             packed
         };
         let answers = products.unwrap_or_default().into_iter();
-        answers.map(|answer| answer.map(packed).map_err(|error| masked_refusal(&error))).collect()
+        answers.map(|answer| Ok(packed(answer?))).collect()
     }
 }
 

@@ -90,13 +90,13 @@ impl<C: Compute> Queue<C> {
         }
         let queue = self.clone();
         tokio::task::spawn_blocking(move || {
-            while !queue.done() {
+            while !queue.stop_if_idle() {
                 queue.round();
             }
         });
     }
 
-    fn done(&self) -> bool {
+    fn stop_if_idle(&self) -> bool {
         let mut state = self.lock();
         let done = state.waiting.is_empty();
         state.working = !done;

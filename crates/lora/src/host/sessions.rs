@@ -13,12 +13,12 @@ use super::{
     accounts::Account,
     adapter::HostedAdapter,
     peers::{HostLimits, PeerPrefix},
+    sequences::Sequences,
     tally::Tally,
 };
 use crate::{
     budget::Allowance,
     mask::Epoch,
-    masked::{HostSequence, MaskedError},
     protocol::{Attach, Refusal, Scheme},
 };
 
@@ -42,8 +42,7 @@ pub(crate) struct Session {
     pub(crate) scheme: Scheme,
     pub(crate) public_key: Arc<PublicKey>,
     pub(crate) context: Arc<Context>,
-    /// One for each group of the adapter; none in the direct scheme.
-    pub(crate) sequences: Vec<Mutex<HostSequence>>,
+    pub(crate) sequences: Sequences,
     pub(crate) tally: Tally,
     /// Whom the hello came from.
     pub(crate) peer: Option<PeerPrefix>,
@@ -61,7 +60,7 @@ pub(crate) struct Opening {
     pub(crate) scheme: Scheme,
     pub(crate) public_key: Arc<PublicKey>,
     pub(crate) context: Arc<Context>,
-    pub(crate) sequences: Vec<Mutex<HostSequence>>,
+    pub(crate) sequences: Sequences,
     pub(crate) peer: Option<PeerPrefix>,
 }
 
@@ -159,7 +158,10 @@ impl Sessions {
     /// One more connection of a session. Whatever is wrong, the answer is one and the same.
     pub(crate) fn attach(&self, attach: &Attach, epoch: Epoch) -> Result<(Seat, u16), Refusal> {
         let session = self.lock().get(&attach.client).cloned().ok_or(Refusal::NoSession)?;
-        if !same(&attach.token, &session.token) || attach.epoch != epoch.0 || session.expired() {
+        if !equal_in_constant_time(&attach.token, &session.token)
+            || attach.epoch != epoch.0
+            || session.is_expired()
+        {
             return Err(Refusal::NoSession);
         }
         let mut life = session.life();
@@ -185,8 +187,9 @@ impl Sessions {
     /// Forgets those without connections; gives them.
     pub(crate) fn expire(&self) -> Vec<Arc<Session>> {
         let mut open = self.lock();
-        let expired: Vec<_> = open.values().filter(|session| session.expired()).cloned().collect();
-        open.retain(|_, session| !session.expired());
+        let expired: Vec<_> =
+            open.values().filter(|session| session.is_expired()).cloned().collect();
+        open.retain(|_, session| !session.is_expired());
         expired
     }
 
@@ -204,11 +207,6 @@ impl Sessions {
 }
 
 impl Session {
-    pub(crate) fn sequence(&self, group: usize) -> Option<MutexGuard<'_, HostSequence>> {
-        let sequence = self.sequences.get(group)?;
-        Some(sequence.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
     /// Something was asked: the session is idle from now on, and no longer one that never was used.
     pub(crate) fn note_use(&self) {
         let mut life = self.life();
@@ -225,7 +223,7 @@ impl Session {
         self.life.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn expired(&self) -> bool {
+    fn is_expired(&self) -> bool {
         let life = self.life();
         life.connections == 0 && life.last_used.elapsed() >= SESSION_IDLE
     }
@@ -249,20 +247,6 @@ fn greatest_holder(open: &HashMap<[u8; 32], Arc<Session>>) -> Option<(Option<Pee
 }
 
 /// Compares in a time that does not depend on where they differ.
-fn same(a: &[u8; 32], b: &[u8; 32]) -> bool {
+fn equal_in_constant_time(a: &[u8; 32], b: &[u8; 32]) -> bool {
     a.iter().zip(b).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
-}
-
-/// What is said of an error of the masked scheme.
-pub(crate) fn masked_refusal(error: &MaskedError) -> Refusal {
-    match error {
-        MaskedError::CounterUsed { .. } => Refusal::CounterUsed,
-        MaskedError::CounterUnknown { .. } => Refusal::NotPrepared,
-        MaskedError::Batch { .. } => Refusal::AlreadyPrepared,
-        MaskedError::Epoch { .. } => Refusal::NoSession,
-        MaskedError::Count { .. } | MaskedError::Word { .. } | MaskedError::Ring(_) => {
-            Refusal::Malformed
-        }
-        _ => Refusal::Internal,
-    }
 }

@@ -22,13 +22,13 @@ struct Counts {
 }
 
 impl Tally {
-    pub(crate) fn answered(&self, layer: u32, input: Input, vectors: u64) {
+    pub(crate) fn count_answers(&self, layer: u32, input: Input, vectors: u64) {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         *counts.answered.entry((layer, input)).or_default() += vectors;
     }
 
     /// Whether this refusal is the first of its kind since the last line: it gets one of its own.
-    pub(crate) fn refused(&self, refusal: Refusal) -> bool {
+    pub(crate) fn count_refusal(&self, refusal: Refusal) -> bool {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         let count = counts.refused.entry(refusal.name()).or_default();
         *count += 1;
@@ -77,11 +77,11 @@ mod tests {
     fn counts_are_taken_once() {
         let tally = Tally::default();
         assert!(tally.take().is_none());
-        tally.answered(3, Input::Attention, 2);
-        tally.answered(3, Input::Attention, 1);
-        tally.answered(4, Input::FeedForward, 5);
-        assert!(tally.refused(Refusal::CounterUsed));
-        assert!(!tally.refused(Refusal::CounterUsed));
+        tally.count_answers(3, Input::Attention, 2);
+        tally.count_answers(3, Input::Attention, 1);
+        tally.count_answers(4, Input::FeedForward, 5);
+        assert!(tally.count_refusal(Refusal::CounterUsed));
+        assert!(!tally.count_refusal(Refusal::CounterUsed));
         let fields = Value::Object(tally.take().unwrap());
         assert_eq!(fields["vectors"], 8);
         assert_eq!(fields["inputs"]["3/attention"], 3);

@@ -11,10 +11,10 @@ use tokio::{
 };
 
 use super::{
-    AdapterHost,
-    connection::SharedWriter,
+    adapter_host::AdapterHost,
     peers::PreparationPermit,
-    sessions::{BATCHES_MAX, Session, masked_refusal},
+    sessions::{BATCHES_MAX, Session},
+    writer::SharedWriter,
 };
 use crate::{
     masked::HostPreparation,
@@ -40,9 +40,9 @@ pub(crate) struct Upload {
 }
 
 /// Why a block was not taken.
-pub(crate) enum UploadEnd {
+pub(crate) enum BlockError {
     /// The batch came to an end before.
-    Ended,
+    BatchEnded,
     /// More than was credited, or out of order.
     BeyondCredit,
 }
@@ -61,17 +61,17 @@ impl Upload {
     {
         let found = session.adapter.group(prepare.layer, prepare.input);
         let group = found.ok_or(Refusal::NotOffered)?;
-        let input = session.adapter.groups()[group].masked().ok_or(Refusal::NotOffered)?;
+        let input = session.adapter.groups()[group].masked_input().ok_or(Refusal::NotOffered)?;
         let room = host.room_for_sums(session).ok_or(Refusal::Busy)?;
         let (preparing, batch) = {
-            let mut sequence = session.sequence(group).ok_or(Refusal::NotOffered)?;
+            let mut sequence = session.sequences.lock(group).ok_or(Refusal::NotOffered)?;
             if sequence.live_batches() >= BATCHES_MAX {
                 return Err(Refusal::Busy.into());
             }
             let batch = sequence.next_batch();
             let key = host.key();
             let preparing = input.prepare(key, &mut sequence, key.epoch(), batch);
-            (preparing.map_err(|error| masked_refusal(&error))?, batch)
+            (preparing.map_err(Refusal::from)?, batch)
         };
         let (sender, receiver) = mpsc::channel(WINDOW.into());
         let task = Task {
@@ -92,21 +92,21 @@ impl Upload {
         self.id
     }
 
-    pub(crate) fn ended(&self) -> bool {
+    pub(crate) fn has_ended(&self) -> bool {
         self.blocks.is_closed()
     }
 
-    pub(crate) fn block(&mut self, block: &Block<'_>) -> Result<(), UploadEnd> {
-        if self.ended() {
-            return Err(UploadEnd::Ended);
+    pub(crate) fn block(&mut self, block: &Block<'_>) -> Result<(), BlockError> {
+        if self.has_ended() {
+            return Err(BlockError::BatchEnded);
         }
         if block.first != self.next {
-            return Err(UploadEnd::BeyondCredit);
+            return Err(BlockError::BeyondCredit);
         }
         self.next += u32::from(block.count);
         self.blocks.try_send(block.ciphertexts.to_vec()).map_err(|error| match error {
-            mpsc::error::TrySendError::Full(_) => UploadEnd::BeyondCredit,
-            mpsc::error::TrySendError::Closed(_) => UploadEnd::Ended,
+            mpsc::error::TrySendError::Full(_) => BlockError::BeyondCredit,
+            mpsc::error::TrySendError::Closed(_) => BlockError::BatchEnded,
         })
     }
 }
@@ -144,7 +144,7 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> Task<S> {
             let waited = timeout(BLOCK_DEADLINE, self.blocks.recv()).await;
             // A closed channel is a connection that ended: there is nobody to tell.
             let Some(block) = waited.map_err(|_| Refusal::Deadline)? else {
-                return Err(ProtocolError::Ended { within_frame: false });
+                return Err(ProtocolError::StreamEnded { within_frame: false });
             };
             self.session.note_use();
             let turn = self.host.turn_to_prepare().await;
@@ -226,7 +226,7 @@ fn finish(
     group: usize,
     preparing: HostPreparation,
 ) -> Result<Vec<Vec<u8>>, Refusal> {
-    let input = session.adapter.groups()[group].masked().ok_or(Refusal::Internal)?;
+    let input = session.adapter.groups()[group].masked_input().ok_or(Refusal::Internal)?;
     let mut rng = Rng::from_os().map_err(|_| Refusal::Internal)?;
     let meter = &mut Meter::default();
     let mut answering = preparing.finish(input, meter).map_err(|_| Refusal::Malformed)?;
@@ -236,7 +236,7 @@ fn finish(
     {
         answers.push(row.to_bytes(&session.context));
     }
-    let mut sequence = session.sequence(group).ok_or(Refusal::Internal)?;
+    let mut sequence = session.sequences.lock(group).ok_or(Refusal::Internal)?;
     answering.commit(&mut sequence).map_err(|_| Refusal::Internal)?;
     Ok(answers)
 }

@@ -1,4 +1,6 @@
-use super::{DIGIT_BITS, DIGITS, LANE, Lane};
+//! Products of matrices and vectors without any intrinsics.
+
+use super::lane::{DIGIT_BITS, DIGITS, LANE, Lane};
 
 const DIGIT_MASK: u64 = (1 << DIGIT_BITS) - 1;
 

@@ -10,7 +10,10 @@
 
 use std::arch::x86_64::*;
 
-use super::{DIGIT_BITS, DIGITS, Lane, portable};
+use super::{
+    lane::{DIGIT_BITS, DIGITS, Lane},
+    portable,
+};
 
 /// Lanes after which 32-bit sums are widened: at most four products of (2^12 - 1)(2^11 - 1) of a lane
 /// fall into one sum (with 256 bits; two with 512), and 64 times that stays below 2^31.

@@ -1,3 +1,5 @@
+//! Products on every path are those of the slow reference.
+
 use confide_rlwe::Rng;
 
 use super::*;
@@ -23,7 +25,7 @@ fn check(matrix: &IntMatrix, vectors: &[Vec<u64>], bits: u32) {
     let vectors: Vec<&[u64]> = vectors.iter().map(Vec::as_slice).collect();
     for path in Path::all() {
         let mut products = vec![u64::MAX; wanted.len()];
-        matrix.products_by(path, &vectors, bits, &mut Digits::default(), &mut products);
+        matrix.products_by(path, &vectors, bits, &mut DigitScratch::default(), &mut products);
         let shape = (matrix.rows(), matrix.columns());
         assert_eq!(products, wanted, "{path:?}, {shape:?}, {bits} bits");
     }
@@ -63,7 +65,7 @@ fn every_path_is_exact_at_the_extremes() {
 
 #[test]
 fn scratch_of_a_longer_vector_leaves_nothing_behind() {
-    let mut scratch = Digits::default();
+    let mut scratch = DigitScratch::default();
     let wide = IntMatrix::new(1, 64, &[1; 64]).expect("fits");
     let narrow = IntMatrix::new(1, 3, &[1; 3]).expect("fits");
     let mut product = [0];

@@ -1,9 +1,11 @@
+//! The key holder's half of the masked scheme.
+
 use std::fmt;
 
 use confide_rlwe::{Encryptor, Rng, SecretKey, SeededCiphertext, SmallCiphertext};
 use zeroize::{Zeroize, Zeroizing};
 
-use super::{BLOCK, MaskedError, check_count, check_words};
+use super::error::{BLOCK, MaskedError, check_count, check_words};
 use crate::{
     int_matrix::low_mask,
     mask::{Epoch, MaskStream},
@@ -180,10 +182,7 @@ impl PendingBatch {
 impl HolderBatch {
     /// Tokens that can still be masked.
     pub fn tokens_left(&self) -> usize {
-        match self.dropped {
-            true => 0,
-            false => (self.batch.tokens - self.next) as usize,
-        }
+        if self.dropped { 0 } else { (self.batch.tokens - self.next) as usize }
     }
 
     /// The host process that it was prepared with; with another one it is worthless.
@@ -252,7 +251,7 @@ impl HolderBatch {
         if self.dropped {
             return Err(MaskedError::Dropped);
         }
-        let opened = self.opened(counter, answers, meter);
+        let opened = self.open_answers(counter, answers, meter);
         if opened.is_err() {
             self.drop_all();
         }
@@ -267,7 +266,7 @@ impl HolderBatch {
         self.asked.clear();
     }
 
-    fn opened(
+    fn open_answers(
         &mut self,
         counter: u64,
         answers: &[u64],

@@ -1,3 +1,5 @@
+//! The host's half of the masked scheme.
+
 use std::{collections::BTreeMap, fmt, sync::Arc, vec};
 
 use confide_rlwe::{
@@ -6,9 +8,12 @@ use confide_rlwe::{
 };
 use zeroize::Zeroizing;
 
-use super::{BLOCK, MaskedError, ROWS_MAX, check_count, check_words, noise};
+use super::{
+    error::{BLOCK, MaskedError, ROWS_MAX, check_count, check_words},
+    noise,
+};
 use crate::{
-    int_matrix::{Digits, IntMatrix, low_mask},
+    int_matrix::{DigitScratch, IntMatrix, low_mask},
     mask::{Epoch, MaskStream, ProcessKey, Slot},
     meter::{Meter, Step},
     terms::{Terms, Weights},
@@ -149,13 +154,13 @@ impl HostInput {
     pub fn apply(
         &self,
         jobs: &mut [ApplyJob<'_>],
-        scratch: &mut Digits,
+        scratch: &mut DigitScratch,
         rng: &mut Rng,
         meter: &mut Meter,
     ) -> Vec<Result<Vec<u64>, MaskedError>> {
         let (rows, columns) = (self.matrix.rows(), self.matrix.columns());
         let granted: Vec<Result<Vec<u64>, MaskedError>> =
-            jobs.iter_mut().map(|job| self.granted(job)).collect();
+            jobs.iter_mut().map(|job| self.use_counters(job)).collect();
         let answered = jobs.iter().zip(&granted).filter(|(_, masks)| masks.is_ok());
         let vectors: Vec<&[u64]> =
             answered.flat_map(|(job, _)| job.vectors.chunks_exact(columns)).collect();
@@ -179,7 +184,7 @@ impl HostInput {
     }
 
     /// Marks the counters of a job as used and gives the masks of its answers.
-    fn granted(&self, job: &mut ApplyJob<'_>) -> Result<Vec<u64>, MaskedError> {
+    fn use_counters(&self, job: &mut ApplyJob<'_>) -> Result<Vec<u64>, MaskedError> {
         let sequence = &mut *job.sequence;
         sequence.check_epoch(job.epoch)?;
         let columns = self.matrix.columns();
@@ -212,10 +217,7 @@ impl HostSequence {
     }
 
     fn check_epoch(&self, got: Epoch) -> Result<(), MaskedError> {
-        match self.epoch == got {
-            true => Ok(()),
-            false => Err(MaskedError::Epoch { wanted: self.epoch, got }),
-        }
+        if self.epoch == got { Ok(()) } else { Err(MaskedError::Epoch { wanted: self.epoch, got }) }
     }
 
     /// Uses `count` counters of one batch; a refusal drops the batch.

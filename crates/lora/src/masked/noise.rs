@@ -1,3 +1,5 @@
+//! Noise on the answers of the masked scheme.
+
 use confide_rlwe::Rng;
 
 use crate::terms::noise_headroom;
@@ -33,14 +35,14 @@ fn normal(rng: &mut Rng) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::terms::centred;
+    use crate::terms::sign_extend;
 
     #[test]
     fn noise_has_its_standard_deviation_and_no_mean() {
         let (sigma, mask, count) = (100.0, (1 << 33) - 1, 100_000);
         let mut words = vec![0; count];
         add(&mut words, sigma, mask, &mut Rng::from_seed([3; 32]));
-        let values: Vec<f64> = words.iter().map(|word| centred(*word, 33) as f64).collect();
+        let values: Vec<f64> = words.iter().map(|word| sign_extend(*word, 33) as f64).collect();
         let mean = values.iter().sum::<f64>() / count as f64;
         let variance = values.iter().map(|value| value * value).sum::<f64>() / count as f64;
         assert!(mean.abs() < 2.0 && (variance.sqrt() - sigma).abs() < 1.0, "{mean} {variance}");

@@ -1,10 +1,12 @@
+//! The masked scheme gives exact products, each counter once.
+
 use std::sync::Arc;
 
 use confide_rlwe::{Context, ParameterSet, PublicKey, RlweError, Rng, SecretKey};
 
 use super::*;
 use crate::{
-    int_matrix::{Digits, IntMatrix, low_mask},
+    int_matrix::{DigitScratch, IntMatrix, low_mask},
     mask::{ProcessKey, Slot},
     meter::{Meter, Step},
     quantise::norm_limit,
@@ -26,7 +28,7 @@ struct Pair {
 const SLOT: Slot = Slot { client: [1; 32], adapter: [2; 32], layer: 0, input: Input::Attention };
 
 fn pair(rows: usize, columns: usize, noise_sigma: f64, entry: impl Fn(usize) -> i16) -> Pair {
-    let set = ParameterSet::dangerous_named("toy-256-q100-flood40").expect("a set");
+    let set = ParameterSet::dangerous_from_name("toy-256-q100-flood40").expect("a set");
     let context = Context::new(&set).expect("a set");
     let entries: Vec<i16> = (0..rows * columns).map(entry).collect();
     let matrix = IntMatrix::new(rows, columns, &entries).expect("fits");
@@ -93,7 +95,7 @@ impl Pair {
         let (epoch, counter) = (self.process.epoch(), masked.counter);
         let job = ApplyJob { sequence, epoch, counter, vectors: &masked.vectors };
         let (rng, meter) = (&mut self.rng, &mut self.meter);
-        self.input.apply(&mut [job], &mut Digits::default(), rng, meter).remove(0)
+        self.input.apply(&mut [job], &mut DigitScratch::default(), rng, meter).remove(0)
     }
 
     fn exact(&self, x: &[i16]) -> Vec<u64> {
@@ -191,7 +193,7 @@ fn vectors_of_several_clients_share_one_product() {
         .collect();
     // The middle one asks for what it did not prepare: the others are answered.
     jobs[1].counter = 999;
-    let mut scratch = Digits::default();
+    let mut scratch = DigitScratch::default();
     let answers = pair.input.apply(&mut jobs, &mut scratch, &mut pair.rng, &mut pair.meter);
     assert_eq!(answers[1], Err(MaskedError::CounterUnknown { counter: 999 }));
     for at in [0, 2] {
@@ -215,7 +217,7 @@ fn noise_is_on_the_answer_and_nowhere_else() {
         let answer = pair.apply(&mut sequence, &masked).expect("fresh");
         let got = batch.unmask(masked.counter, &answer, &mut pair.meter).expect("asked");
         let noise = |(got, exact): (&u64, &u64)| {
-            crate::terms::centred(got.wrapping_sub(*exact) & low_mask(33), 33) as f64
+            crate::terms::sign_extend(got.wrapping_sub(*exact) & low_mask(33), 33) as f64
         };
         all.extend(got.iter().zip(&exact).map(noise));
     }
@@ -271,7 +273,7 @@ fn steps_out_of_order_are_refused() {
 #[test]
 fn sets_and_matrices_without_protection_are_refused() {
     let pair = pair(2, 8, 0.0, random_entry);
-    let set = ParameterSet::dangerous_named("rlwe-2048-q50").expect("a set");
+    let set = ParameterSet::dangerous_from_name("rlwe-2048-q50").expect("a set");
     let context: Arc<Context> = Context::new(&set).expect("a set");
     let refused = HostInput::new(&context, &pair.weights);
     assert!(matches!(refused, Err(MaskedError::Ring(RlweError::NotFlooded { .. }))));

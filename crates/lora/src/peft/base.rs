@@ -1,3 +1,5 @@
+//! The base model's weights, with which DoRA's magnitudes are folded.
+
 use std::{
     fs::File,
     io::{Read, Seek, SeekFrom},
@@ -6,7 +8,7 @@ use std::{
 
 use safetensors::tensor::{Metadata, TensorView};
 
-use super::{WIDTH_MAX, error::PeftError, weights};
+use super::{error::PeftError, limits::WIDTH_MAX, tensors};
 use crate::{adapter::Matrix, site::Site};
 
 // Header bytes of one file of a base model; a mixture of experts has some ten thousand tensors.
@@ -60,7 +62,7 @@ impl BaseFolder {
 impl BaseWeights for BaseFolder {
     fn weight(&self, site: Site) -> Result<Matrix, PeftError> {
         let names =
-            weights::STACKS.map(|stack| format!("{}.weight", weights::path_of(stack, site)));
+            tensors::STACKS.map(|stack| format!("{}.weight", tensors::path_of(stack, site)));
         for path in &self.files {
             let unread = |reason: String| PeftError::Read { path: path.clone(), reason };
             if let Some(found) = read(path, &names).map_err(|error| unread(error.to_string()))? {
@@ -100,6 +102,6 @@ fn read(path: &Path, names: &[String]) -> std::io::Result<Option<Result<Matrix, 
     file.take((end - start) as u64).read_to_end(&mut data)?;
     let view = TensorView::new(info.dtype, info.shape.clone(), &data);
     let view = view.map_err(|error| bad(&error.to_string()))?;
-    let values = weights::floats(name, &view);
+    let values = tensors::floats(name, &view);
     Ok(Some(values.map(|values| Matrix { rows, columns, values })))
 }

@@ -1,3 +1,5 @@
+//! PEFT's configuration, `adapter_config.json`.
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
@@ -11,8 +13,8 @@ use serde::{
 use serde_json::Value;
 
 use super::{
-    LAYERS_MAX, NAMES_MAX, PATTERNS_MAX, RANK_MAX,
     error::PeftError,
+    limits::{LAYERS_MAX, NAMES_MAX, PATTERNS_MAX, RANK_MAX},
     pattern::{Key, Pattern},
     target::{Layers, Names, Target},
 };
@@ -173,7 +175,7 @@ struct File {
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum OneOrMany<T> {
-    One(T),
+    Single(T),
     Many(Vec<T>),
 }
 
@@ -230,15 +232,15 @@ impl File {
         let Some(chosen) = &self.target_modules else {
             return Err(field("target_modules", "names, a pattern or all-linear", "nothing"));
         };
-        let is_pattern = matches!(chosen, OneOrMany::One(_));
+        let is_pattern = matches!(chosen, OneOrMany::Single(_));
         let chosen = match chosen {
-            OneOrMany::One(text) if text.eq_ignore_ascii_case("all-linear") => Names::All,
+            OneOrMany::Single(text) if text.eq_ignore_ascii_case("all-linear") => Names::All,
             chosen => names("target_modules", chosen)?,
         };
         // PEFT takes an empty string or list for none.
         let excluded = match &self.exclude_modules {
             None => None,
-            Some(OneOrMany::One(text)) if text.is_empty() => None,
+            Some(OneOrMany::Single(text)) if text.is_empty() => None,
             Some(excluded) => Some(names("exclude_modules", excluded)?),
         };
         if is_pattern && self.layers_to_transform.is_some() {
@@ -251,7 +253,7 @@ impl File {
     fn layers(&self) -> Result<Option<Layers>, PeftError> {
         let patterns: Vec<&str> = match &self.layers_pattern {
             None => Vec::new(),
-            Some(OneOrMany::One(text)) => {
+            Some(OneOrMany::Single(text)) => {
                 Some(text.as_str()).filter(|text| !text.is_empty()).into_iter().collect()
             }
             Some(OneOrMany::Many(list)) => list.iter().map(String::as_str).collect(),
@@ -263,7 +265,7 @@ impl File {
             };
         };
         let indices: &[i64] = match indices {
-            OneOrMany::One(index) => std::slice::from_ref(index),
+            OneOrMany::Single(index) => std::slice::from_ref(index),
             OneOrMany::Many(list) if list.is_empty() => return Ok(None),
             OneOrMany::Many(list) => list,
         };
@@ -273,9 +275,9 @@ impl File {
             _ => Err(field("layers_to_transform", "layers from 0 to 1023", &index.to_string())),
         };
         let indices = indices.iter().map(index).collect::<Result<BTreeSet<u32>, _>>()?;
-        let compiled = patterns
-            .iter()
-            .map(|pattern| Pattern::compile("layers_pattern", pattern, &Layers::whole(pattern)));
+        let compiled = patterns.iter().map(|pattern| {
+            Pattern::compile("layers_pattern", pattern, &Layers::layers_prefix(pattern))
+        });
         let patterns = match patterns.is_empty() {
             true => vec![Pattern::compile("layers_pattern", "", Layers::ANY)?],
             false => compiled.collect::<Result<_, _>>()?,
@@ -286,7 +288,7 @@ impl File {
 
 fn names(field: &'static str, names: &OneOrMany<String>) -> Result<Names, PeftError> {
     match names {
-        OneOrMany::One(pattern) => Pattern::full(field, pattern).map(Names::Pattern),
+        OneOrMany::Single(pattern) => Pattern::full(field, pattern).map(Names::Pattern),
         OneOrMany::Many(list) => {
             at_most(field, NAMES_MAX, list.len())?;
             Ok(Names::List(list.iter().cloned().collect()))

@@ -1,4 +1,6 @@
-use super::{ELEMENTS_MAX, base::BaseWeights, error::PeftError};
+//! DoRA's magnitudes, folded into a pair.
+
+use super::{base::BaseWeights, error::PeftError, limits::ELEMENTS_MAX};
 use crate::{
     adapter::{Matrix, Pair},
     site::Site,

@@ -1,3 +1,5 @@
+//! Why an adapter is refused.
+
 use std::path::PathBuf;
 
 use crate::site::{Input, Site};

@@ -1,6 +1,8 @@
+//! Patterns over the paths of modules, as Python matches them.
+
 use fancy_regex::{Regex, RegexBuilder};
 
-use super::{PATTERN_BYTES_MAX, error::PeftError};
+use super::{error::PeftError, limits::PATTERN_BYTES_MAX};
 
 // Steps of one match. Names are short, so honest expressions take hundreds.
 const STEPS_MAX: usize = 100_000;
@@ -69,12 +71,12 @@ impl Pattern {
             .delegate_size_limit(COMPILED_BYTES_MAX)
             .delegate_dfa_size_limit(COMPILED_BYTES_MAX)
             .build()
-            .map_err(|error| refused(field, source, &error))?;
+            .map_err(|error| pattern_error(field, source, &error))?;
         Ok(Pattern { field, source: source.into(), regex })
     }
 
     pub(super) fn matches(&self, path: &str) -> Result<bool, PeftError> {
-        self.regex.is_match(path).map_err(|error| refused(self.field, &self.source, &error))
+        self.regex.is_match(path).map_err(|error| pattern_error(self.field, &self.source, &error))
     }
 
     /// The text of group `name` where the expression matches.
@@ -84,7 +86,7 @@ impl Pattern {
         name: &str,
     ) -> Result<Option<&'a str>, PeftError> {
         let found = self.regex.captures(path);
-        let found = found.map_err(|error| refused(self.field, &self.source, &error))?;
+        let found = found.map_err(|error| pattern_error(self.field, &self.source, &error))?;
         Ok(found.and_then(|groups| groups.name(name).map(|group| group.as_str())))
     }
 }
@@ -97,7 +99,7 @@ fn ends_in(path: &str, key: &str) -> bool {
     at_part && key.iter().zip(&path[before..]).all(|(key, byte)| *key == b'.' || key == byte)
 }
 
-fn refused(field: &'static str, pattern: &str, error: &fancy_regex::Error) -> PeftError {
+fn pattern_error(field: &'static str, pattern: &str, error: &fancy_regex::Error) -> PeftError {
     let pattern = pattern.chars().take(200).collect();
     PeftError::Pattern { field, pattern, reason: error.to_string() }
 }

@@ -1,3 +1,5 @@
+//! Which modules a configuration chooses.
+
 use std::collections::BTreeSet;
 
 use super::{error::PeftError, pattern::Pattern};
@@ -62,7 +64,7 @@ impl Layers {
     pub(super) const ANY: &str = r"\A.*?\.[^.]*\.(?P<idx>\d+)\.";
 
     /// How it does where `layers_pattern` names what holds the layers.
-    pub(super) fn whole(pattern: &str) -> String {
+    pub(super) fn layers_prefix(pattern: &str) -> String {
         format!(r"\A(?:(?:^|.*?\.){pattern}\.(?P<idx>\d+)\.)")
     }
 

@@ -1,27 +1,21 @@
+//! PEFT's matrices, `adapter_model.safetensors`.
+
 use std::collections::BTreeMap;
 
-use safetensors::{Dtype, SafeTensors, tensor::TensorView};
+use safetensors::{SafeTensors, tensor::TensorView};
 
 use super::{
-    ELEMENTS_MAX, HEADER_BYTES_MAX, LAYERS_MAX, RANK_MAX, WIDTH_MAX, base::BaseWeights,
-    config::Config, dora, error::PeftError,
+    base::BaseWeights,
+    config::Config,
+    dora,
+    error::PeftError,
+    limits::{ELEMENTS_MAX, HEADER_BYTES_MAX, LAYERS_MAX, RANK_MAX, WIDTH_MAX},
+    tensors::{PREFIX, STACKS, floats, path_of},
 };
 use crate::{
     adapter::{Matrix, Pair},
     site::{Input, Projection, Site},
 };
-
-/// What PEFT puts before the base model's own paths.
-pub(super) const PREFIX: &str = "base_model.model.";
-
-// Where the decoder's layers lie within models of the kinds that are served.
-pub(super) const STACKS: [&str; 5] = [
-    "model.layers.",
-    "layers.",
-    "model.model.layers.",
-    "model.language_model.layers.",
-    "language_model.model.layers.",
-];
 
 /// Reads all pairs, by the rules of `config`.
 pub(super) fn read(
@@ -55,15 +49,6 @@ pub(super) fn read(
         true => Err(PeftError::Missing { tensor: "any lora_A".into() }),
         false => same_inputs(&pairs).map(|()| pairs),
     }
-}
-
-/// The path of a projection within the base model.
-pub(super) fn path_of(stack: &str, site: Site) -> String {
-    let part = match site.projection.input() {
-        Input::Attention | Input::AttentionOutput => "self_attn",
-        _ => "mlp",
-    };
-    format!("{stack}{}.{part}.{}", site.layer, site.projection)
 }
 
 /// The tensors of one module, with the names that the file gives them.
@@ -257,30 +242,6 @@ impl Module<'_> {
     }
 }
 
-/// A tensor's values in 32-bit floats, which hold those of 16 bits exactly.
-pub(super) fn floats(name: &str, view: &TensorView<'_>) -> Result<Vec<f32>, PeftError> {
-    let data = view.data();
-    let halves = || data.chunks_exact(2).map(|bytes| [bytes[0], bytes[1]]);
-    let values: Vec<f32> = match view.dtype() {
-        Dtype::F32 => {
-            let four = |bytes: &[u8]| f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
-            data.chunks_exact(4).map(four).collect()
-        }
-        Dtype::F16 => halves().map(|bytes| half::f16::from_le_bytes(bytes).to_f32()).collect(),
-        Dtype::BF16 => halves().map(|bytes| half::bf16::from_le_bytes(bytes).to_f32()).collect(),
-        other => {
-            return Err(PeftError::Dtype { tensor: name.into(), got: format!("{other:?}") });
-        }
-    };
-    match values.iter().position(|value| !value.is_finite()) {
-        None => Ok(values),
-        Some(index) => {
-            let got = values[index].to_string();
-            Err(PeftError::NotFinite { tensor: name.into(), index, got })
-        }
-    }
-}
-
 fn same_inputs(pairs: &BTreeMap<Site, Pair>) -> Result<(), PeftError> {
     let mut widths: BTreeMap<(u32, Input), usize> = BTreeMap::new();
     for (site, pair) in pairs {
@@ -295,10 +256,7 @@ fn same_inputs(pairs: &BTreeMap<Site, Pair>) -> Result<(), PeftError> {
 }
 
 fn limit(what: &str, limit: u64, got: u64) -> Result<(), PeftError> {
-    match got <= limit {
-        true => Ok(()),
-        false => Err(PeftError::Limit { what: what.into(), limit, got }),
-    }
+    if got <= limit { Ok(()) } else { Err(PeftError::Limit { what: what.into(), limit, got }) }
 }
 
 #[cfg(test)]

@@ -1,3 +1,5 @@
+//! Adapters written as PEFT writes them.
+
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     fs::{self, OpenOptions},
@@ -8,7 +10,11 @@ use std::{
 use safetensors::{Dtype, tensor::TensorView};
 use serde_json::{Value, json};
 
-use super::{CONFIG_FILE, WEIGHTS_FILE, error::PeftError, weights};
+use super::{
+    error::PeftError,
+    limits::{CONFIG_FILE, WEIGHTS_FILE},
+    tensors,
+};
 use crate::{
     adapter::{Adapter, Matrix, Pair},
     site::{Projection, Site},
@@ -23,7 +29,7 @@ pub(super) fn save(adapter: &Adapter, dir: &Path) -> Result<(), PeftError> {
     let config = serde_json::to_vec_pretty(&config(adapter))
         .map_err(|error| PeftError::Json { reason: error.to_string() })?;
     let weights = serialize(adapter)?;
-    fs::create_dir_all(dir).map_err(|error| unwritten(dir, &error))?;
+    fs::create_dir_all(dir).map_err(|error| write_error(dir, &error))?;
     // Without a configuration the folder is no adapter, so that it comes last.
     write_new(&dir.join(WEIGHTS_FILE), &weights)?;
     write_new(&dir.join(CONFIG_FILE), &config)
@@ -36,12 +42,12 @@ fn is_outside(site: Site) -> bool {
 /// The rank and alpha that most modules have, and patterns for the others.
 fn config(adapter: &Adapter) -> Value {
     let pairs = || adapter.modules.iter();
-    let rank = most(pairs().map(|(_, pair)| pair.rank())).unwrap_or(8);
-    let alpha_bits = most(pairs().map(|(_, pair)| alpha(pair).to_bits()));
+    let rank = most_frequent(pairs().map(|(_, pair)| pair.rank())).unwrap_or(8);
+    let alpha_bits = most_frequent(pairs().map(|(_, pair)| alpha(pair).to_bits()));
     let default_alpha = alpha_bits.map_or(8.0, f64::from_bits);
     let other_ranks = pairs().filter(|(_, pair)| pair.rank() != rank);
     let other_alphas = pairs().filter(|(_, pair)| alpha(pair) != default_alpha);
-    let path = |site: &Site| weights::path_of(STACK, *site);
+    let path = |site: &Site| tensors::path_of(STACK, *site);
     let ranks: BTreeMap<String, usize> =
         other_ranks.map(|(site, pair)| (path(site), pair.rank())).collect();
     let alphas: BTreeMap<String, Value> =
@@ -76,7 +82,7 @@ fn targets(adapter: &Adapter) -> BTreeSet<String> {
         layers.last().is_none_or(|last| layers.len() as u64 == u64::from(*last) + 1);
     match has_all_layers && sites.len() == projections.len() * layers.len() {
         true => projections.iter().map(Projection::to_string).collect(),
-        false => sites.keys().map(|site| weights::path_of(STACK, *site)).collect(),
+        false => sites.keys().map(|site| tensors::path_of(STACK, *site)).collect(),
     }
 }
 
@@ -93,7 +99,7 @@ fn number(value: f64) -> Value {
     if is_whole { json!(value as i64) } else { json!(value) }
 }
 
-fn most<T: Ord + Copy>(values: impl Iterator<Item = T>) -> Option<T> {
+fn most_frequent<T: Ord + Copy>(values: impl Iterator<Item = T>) -> Option<T> {
     let mut counts: BTreeMap<T, usize> = BTreeMap::new();
     values.for_each(|value| *counts.entry(value).or_default() += 1);
     counts.into_iter().max_by_key(|(_, count)| *count).map(|(value, _)| value)
@@ -105,7 +111,7 @@ fn serialize(adapter: &Adapter) -> Result<Vec<u8>, PeftError> {
     };
     let mut tensors: Vec<(String, Vec<usize>, Vec<u8>)> = Vec::new();
     for (site, pair) in &adapter.modules {
-        let module = format!("{}{}", weights::PREFIX, weights::path_of(STACK, *site));
+        let module = format!("{}{}", tensors::PREFIX, tensors::path_of(STACK, *site));
         for (part, matrix) in [("lora_A", &pair.a), ("lora_B", &pair.b)] {
             let shape = vec![matrix.rows, matrix.columns];
             tensors.push((format!("{module}.{part}.weight"), shape, bytes(matrix)));
@@ -125,11 +131,11 @@ fn write_new(path: &Path, bytes: &[u8]) -> Result<(), PeftError> {
     let file = OpenOptions::new().write(true).create_new(true).open(path);
     let mut file = file.map_err(|error| match error.kind() {
         std::io::ErrorKind::AlreadyExists => PeftError::Exists { path: path.to_path_buf() },
-        _ => unwritten(path, &error),
+        _ => write_error(path, &error),
     })?;
-    file.write_all(bytes).map_err(|error| unwritten(path, &error))
+    file.write_all(bytes).map_err(|error| write_error(path, &error))
 }
 
-fn unwritten(path: &Path, error: &std::io::Error) -> PeftError {
+fn write_error(path: &Path, error: &std::io::Error) -> PeftError {
     PeftError::Write { path: path.to_path_buf(), reason: error.to_string() }
 }

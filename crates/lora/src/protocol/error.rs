@@ -1,6 +1,8 @@
+//! Why a frame or a message is refused.
+
 use std::{io, time::Duration};
 
-use super::{frame::FrameKind, refusal::Refusal};
+use super::{kind::FrameKind, refusal::Refusal};
 
 /// Why a frame could not be sent, received or read.
 #[derive(Debug, thiserror::Error)]
@@ -11,7 +13,7 @@ pub enum ProtocolError {
     Io(#[from] io::Error),
     /// The peer ended the stream between frames, or within one.
     #[error("stream ended {}", if *.within_frame { "within a frame" } else { "by the peer" })]
-    Ended {
+    StreamEnded {
         /// Whether a frame had begun.
         within_frame: bool,
     },

@@ -77,7 +77,7 @@ impl<'a> Fields<'a> {
         text.ok_or_else(|| self.wrong(field, "1 to 128 visible ASCII characters"))
     }
 
-    pub(crate) fn rest(&mut self) -> &'a [u8] {
+    pub(crate) fn take_rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.rest)
     }
 

@@ -1,3 +1,5 @@
+//! Refusals of a host, by name and code.
+
 /// What a host says when it does not answer: coarse, so that it tells an attacker nothing that a
 /// key holder who follows the protocol does not know already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,16 +1,18 @@
+//! The loops of quantisation, compiled for the registers that this machine has.
+
 #![allow(unsafe_code)] // instructions that run-time detection has found
 
-use super::{round, scan};
+use super::portable;
 
 /// As the portable code, compiled for wider registers: the same sums in the same order.
-pub(super) fn scanned(real: &[f32]) -> Option<(f64, f32)> {
+pub(super) fn scan(real: &[f32]) -> Option<(f64, f32)> {
     #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
     fn avx512(real: &[f32]) -> (f64, f32) {
-        scan(real)
+        portable::scan(real)
     }
     #[target_feature(enable = "avx2")]
     fn avx2(real: &[f32]) -> (f64, f32) {
-        scan(real)
+        portable::scan(real)
     }
     if has_avx512() {
         // SAFETY: the instructions are there, as the line above says.
@@ -20,15 +22,15 @@ pub(super) fn scanned(real: &[f32]) -> Option<(f64, f32)> {
     is_x86_feature_detected!("avx2").then(|| unsafe { avx2(real) })
 }
 
-/// As [`scanned`], for rounding.
-pub(super) fn rounded(real: &[f32], factor: f64, values: &mut [i16]) -> Option<u64> {
+/// As [`scan`], for rounding.
+pub(super) fn round(real: &[f32], factor: f64, values: &mut [i16]) -> Option<u64> {
     #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
     fn avx512(real: &[f32], factor: f64, values: &mut [i16]) -> u64 {
-        round(real, factor, values)
+        portable::round(real, factor, values)
     }
     #[target_feature(enable = "avx2")]
     fn avx2(real: &[f32], factor: f64, values: &mut [i16]) -> u64 {
-        round(real, factor, values)
+        portable::round(real, factor, values)
     }
     if has_avx512() {
         // SAFETY: the instructions are there, as the line above says.

@@ -78,7 +78,7 @@ impl Ring {
     }
 
     /// A signed integer as a residue.
-    pub(crate) fn of(&self, value: i64) -> u64 {
+    pub(crate) fn to_residue(&self, value: i64) -> u64 {
         i128::from(value).rem_euclid(i128::from(self.modulus())) as u64
     }
 }

@@ -16,7 +16,7 @@ fn prepared_answers_of_another_count_or_form_are_refused() {
     let answers = world.answers(&mut sequence, &request);
     let four = [&answers[..], &answers[..1]].concat();
     let part = answers[0].clone().select(&[0, 1, 2]).expect("ascending");
-    let other = Context::new(&ParameterSet::named("rlwe-4096-q100-flood40").expect("a set"));
+    let other = Context::new(&ParameterSet::from_name("rlwe-4096-q100-flood40").expect("a set"));
     let other = confide_rlwe::SecretKey::generate(&other.expect("a set"), &mut world.rng);
     let large =
         other.encrypt(&vec![0; 4096], &mut world.rng).expect("whole").expand().switch_down();

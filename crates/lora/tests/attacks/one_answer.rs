@@ -25,7 +25,7 @@ fn quotient(context: &Context, c1_in: &NttPoly, c1_out: &[u64]) -> Vec<i64> {
     let divided: Vec<u64> =
         c1_in.limb(0).iter().zip(c1_out).map(|(a, b)| divide(p, *b, *a)).collect();
     let poly: Poly = NttPoly::from_values(small, divided).expect("reduced").into_poly();
-    poly.values().iter().map(|value| p.centred(*value)).collect()
+    poly.values().iter().map(|value| p.to_centred(*value)).collect()
 }
 
 fn divide(p: Modulus, a: u64, b: u64) -> u64 {
@@ -33,7 +33,7 @@ fn divide(p: Modulus, a: u64, b: u64) -> u64 {
 }
 
 /// Entries of the matrix that stand where the layout of the direct scheme puts them.
-fn found(matrix: &IntMatrix, tile: Tile, weights: &[i64]) -> usize {
+fn count_found(matrix: &IntMatrix, tile: Tile, weights: &[i64]) -> usize {
     let right = |row: usize| {
         let end = (row + 1) * tile.inputs - 1;
         let entries = matrix.row(row).enumerate();
@@ -51,7 +51,7 @@ fn c1_of(context: &Context, answer: &SmallCiphertext) -> NttPoly {
     Poly::from_values(context.small_ring(), values).expect("below the prime").into_ntt()
 }
 
-struct Asked {
+struct TileRequest {
     context: Arc<Context>,
     matrix: IntMatrix,
     tile: Tile,
@@ -61,7 +61,7 @@ struct Asked {
 }
 
 /// A request for one tile: the attacker knows all that is public of it.
-fn asked(set: &ParameterSet, entry_max: i64) -> Asked {
+fn request_tile(set: &ParameterSet, entry_max: i64) -> TileRequest {
     let (set, _) = direct::parameters(set).expect("room");
     let context = Context::new(&set).expect("a set");
     let matrix = secret_matrix(4, 256, entry_max);
@@ -73,13 +73,13 @@ fn asked(set: &ParameterSet, entry_max: i64) -> Asked {
     let holder = DirectHolder::new(&context, &terms, tile).expect("fits");
     let request =
         holder.request(&key, &[1000; 256], &mut rng, &mut Meter::default()).expect("fits");
-    Asked { context, matrix, tile, public, request, rng }
+    TileRequest { context, matrix, tile, public, request, rng }
 }
 
 #[test]
 fn a_direct_answer_does_not_give_the_weights() {
-    let set = ParameterSet::named("rlwe-4096-q100-flood40").expect("a set");
-    let mut asked = asked(&set, 2047);
+    let set = ParameterSet::from_name("rlwe-4096-q100-flood40").expect("a set");
+    let mut asked = request_tile(&set, 2047);
     let weights = weights(&asked.matrix, asked.context.set());
     let host = DirectHost::new(&asked.context, &weights, asked.tile).expect("fits");
     let (c1_in, mut meter) = (asked.request[0].c1(), Meter::default());
@@ -88,13 +88,13 @@ fn a_direct_answer_does_not_give_the_weights() {
         .expect("fits");
     let c1_out = c1_of(&asked.context, &answers[0]);
     let guessed = quotient(&asked.context, &c1_in, c1_out.limb(0));
-    assert_eq!(found(&asked.matrix, asked.tile, &guessed), 0);
+    assert_eq!(count_found(&asked.matrix, asked.tile, &guessed), 0);
 }
 
 #[test]
 fn control_a_bare_product_gives_all_weights() {
-    let set = ParameterSet::named("rlwe-4096-q100-flood40").expect("a set");
-    let asked = asked(&set, 2047);
+    let set = ParameterSet::from_name("rlwe-4096-q100-flood40").expect("a set");
+    let asked = request_tile(&set, 2047);
     let mut coefficients = vec![0; 4096];
     for row in 0..4 {
         for (column, entry) in asked.matrix.row(row).enumerate() {
@@ -106,13 +106,13 @@ fn control_a_bare_product_gives_all_weights() {
     let mut bare = Ciphertext::zero(&asked.context);
     bare.add_product(&sent, &plaintext);
     let guessed = quotient(&asked.context, &sent.c1, bare.c1.limb(0));
-    assert_eq!(found(&asked.matrix, asked.tile, &guessed), 4 * 256);
+    assert_eq!(count_found(&asked.matrix, asked.tile, &guessed), 4 * 256);
 }
 
 #[test]
 fn control_an_unflooded_answer_gives_all_weights_from_its_bytes() {
-    let set = ParameterSet::dangerous_named("rlwe-2048-q50").expect("a set");
-    let mut asked = asked(&set, 127);
+    let set = ParameterSet::dangerous_from_name("rlwe-2048-q50").expect("a set");
+    let mut asked = request_tile(&set, 127);
     let weights = weights(&asked.matrix, asked.context.set());
     let host = DirectHost::dangerous_unflooded(&asked.context, &weights, asked.tile).expect("fits");
     let (c1_in, mut meter) = (asked.request[0].c1(), Meter::default());
@@ -121,7 +121,7 @@ fn control_an_unflooded_answer_gives_all_weights_from_its_bytes() {
         .expect("fits");
     let c1_out = c1_of(&asked.context, &answers[0]);
     let guessed = quotient(&asked.context, &c1_in, c1_out.limb(0));
-    assert_eq!(found(&asked.matrix, asked.tile, &guessed), 4 * 256);
+    assert_eq!(count_found(&asked.matrix, asked.tile, &guessed), 4 * 256);
 }
 
 /// Scalars instead of polynomials: each row is a system of linear equations modulo the first prime,
@@ -144,7 +144,7 @@ fn prepared_answers_do_not_give_the_rows_and_bare_sums_do() {
     request.iter().for_each(|ciphertext| products.push(ciphertext).expect("in order"));
     let mut sums = products.finish().expect("complete");
     let ring = Ring::Prime(world.context.set().primes()[0]);
-    let secret: Vec<u64> = world.matrix.row(1).map(|entry| ring.of(entry.into())).collect();
+    let secret: Vec<u64> = world.matrix.row(1).map(|entry| ring.to_residue(entry.into())).collect();
     let same = |got: &[u64]| got.iter().zip(&secret).filter(|(a, b)| a == b).count();
 
     // Control: the sum as it is.

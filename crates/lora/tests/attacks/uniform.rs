@@ -17,7 +17,7 @@ fn chi_square(values: impl Iterator<Item = u64>) -> f64 {
 }
 
 /// All that the host sees of a batch in which every vector is the same.
-fn seen(x: i16) -> Vec<u64> {
+fn host_view(x: i16) -> Vec<u64> {
     let mut world = World::new(1, COLUMNS);
     let mut sequence = world.sequence();
     let mut batch = world.batch(&mut sequence);
@@ -29,7 +29,7 @@ fn seen(x: i16) -> Vec<u64> {
 #[test]
 fn masked_vectors_are_uniform_in_their_highest_and_lowest_bits() {
     for x in [0, 1, i16::MAX, -i16::MAX] {
-        let seen = seen(x);
+        let seen = host_view(x);
         for (name, shift) in [("lowest", 0), ("middle", 12), ("highest", BITS - 8)] {
             let chi = chi_square(seen.iter().map(|word| word >> shift));
             assert!((130.0..400.0).contains(&chi), "{name} bits of x = {x}: {chi}");
@@ -51,7 +51,7 @@ fn control_unmasked_vectors_are_not() {
 
 #[test]
 fn no_word_of_what_two_batches_show_agrees_beyond_chance() {
-    let (first, second) = (seen(7), seen(7));
+    let (first, second) = (host_view(7), host_view(7));
     // The same seed in both worlds: equal, which is what makes the next line mean something.
     assert_eq!(first, second);
     let mut world = World::new(1, COLUMNS);

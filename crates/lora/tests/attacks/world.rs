@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use confide_lora::{
-    Digits, Effect, Epoch, Input, IntMatrix, Meter, Part, ProcessKey, Projection, Slot, Terms,
-    Weights, direct,
+    DigitScratch, Effect, Epoch, Input, IntMatrix, Meter, Part, ProcessKey, Projection, Slot,
+    Terms, Weights, direct,
     masked::{
         ApplyJob, BatchState, HolderBatch, HostInput, HostSequence, MaskRequest, MaskedError,
         PendingBatch,
@@ -36,7 +36,7 @@ pub(crate) struct World {
 
 /// The toy ring: no security at all against lattice attacks, and the same protocol around it.
 pub(crate) fn toy() -> ParameterSet {
-    ParameterSet::dangerous_named("toy-256-q100-flood40").expect("a set")
+    ParameterSet::dangerous_from_name("toy-256-q100-flood40").expect("a set")
 }
 
 pub(crate) fn slot() -> Slot {
@@ -46,7 +46,7 @@ pub(crate) fn slot() -> Slot {
 /// A secret matrix.
 pub(crate) fn secret_matrix(rows: usize, columns: usize, entry_max: i64) -> IntMatrix {
     let mut rng = Rng::from_seed([99; 32]);
-    let entry = |rng: &mut Rng| rng.below(2 * entry_max as u64 + 1) as i64 - entry_max;
+    let entry = |rng: &mut Rng| rng.next_below(2 * entry_max as u64 + 1) as i64 - entry_max;
     let entries: Vec<i16> = (0..rows * columns).map(|_| entry(&mut rng) as i16).collect();
     IntMatrix::new(rows, columns, &entries).expect("fits")
 }
@@ -154,14 +154,14 @@ impl World {
         vectors: &[u64],
     ) -> Result<Vec<u64>, MaskedError> {
         let job = ApplyJob { sequence, epoch, counter, vectors };
-        let scratch = &mut Digits::default();
+        let scratch = &mut DigitScratch::default();
         self.input.apply(&mut [job], scratch, &mut self.rng, &mut self.meter).remove(0)
     }
 
     /// `A · x mod 2^k`.
     pub(crate) fn product(&self, vector: &[u64]) -> Vec<u64> {
         let mut product = vec![0; self.matrix.rows()];
-        self.matrix.products(&[vector], BITS, &mut Digits::default(), &mut product);
+        self.matrix.products(&[vector], BITS, &mut DigitScratch::default(), &mut product);
         product
     }
 

@@ -12,14 +12,14 @@ use confide_lora::{
 };
 
 use super::{
-    compared,
     hall::{HONEST, Hall, adapter, host_options, vectors},
     raw::Raw,
+    relative_error,
 };
 
 const STRANGER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 1);
 
-fn limited(limits: HostLimits) -> Hall {
+fn limited_hall(limits: HostLimits) -> Hall {
     Hall::new(HostOptions { limits, ..host_options() }, &[&adapter("banking", 48)])
 }
 
@@ -39,11 +39,11 @@ fn hello(hall: &Hall, address: Ipv4Addr) -> Result<Raw<'_>, Refusal> {
 #[test]
 fn a_flood_of_hellos_leaves_an_honest_client_served_and_newcomers_let_in() {
     let limits = HostLimits { sessions: 8, sessions_per_peer: 6, ..HostLimits::default() };
-    let hall = limited(limits);
+    let hall = limited_hall(limits);
     let adapter = adapter("banking", 48);
     // At work before the flood: its session has masks and answers.
     let honest = hall.remote("banking", |_| ());
-    assert!(compared(&adapter, &honest, Input::Attention, &vectors(2, 48)) < 2e-3);
+    assert!(relative_error(&adapter, &honest, Input::Attention, &vectors(2, 48)) < 2e-3);
     // The stranger keeps its connections open, so that no session of its own gives way.
     let flood: Vec<_> = (0..20).map(|_| hello(&hall, STRANGER)).collect();
     let open = flood.iter().filter(|hello| hello.is_ok()).count();
@@ -55,7 +55,7 @@ fn a_flood_of_hellos_leaves_an_honest_client_served_and_newcomers_let_in() {
     assert!(newcomers.iter().all(Result::is_ok), "no newcomer is refused");
     assert_eq!(hall.host().sessions(), 8);
     let epoch = honest.epoch();
-    assert!(compared(&adapter, &honest, Input::Attention, &vectors(2, 48)) < 2e-3);
+    assert!(relative_error(&adapter, &honest, Input::Attention, &vectors(2, 48)) < 2e-3);
     assert_eq!(honest.epoch(), epoch);
     let lines = hall.host().audit_lines();
     assert_eq!(lines.iter().filter(|line| line.contains("\"evicted\"")).count(), 2);
@@ -64,24 +64,24 @@ fn a_flood_of_hellos_leaves_an_honest_client_served_and_newcomers_let_in() {
 #[test]
 fn sessions_that_a_stranger_left_behind_are_the_first_to_go() {
     let limits = HostLimits { sessions: 4, sessions_per_peer: 4, ..HostLimits::default() };
-    let hall = limited(limits);
+    let hall = limited_hall(limits);
     let adapter = adapter("banking", 48);
     let honest = hall.remote("banking", |_| ());
-    assert!(compared(&adapter, &honest, Input::Attention, &vectors(1, 48)) < 2e-3);
+    assert!(relative_error(&adapter, &honest, Input::Attention, &vectors(1, 48)) < 2e-3);
     for _ in 0..40 {
         // The socket is closed at once; the session would live for ten minutes.
         drop(hello(&hall, STRANGER));
     }
     let newcomer = hall.remote("banking", |_| ());
     for remote in [&honest, &newcomer] {
-        assert!(compared(&adapter, remote, Input::Attention, &vectors(1, 48)) < 2e-3);
+        assert!(relative_error(&adapter, remote, Input::Attention, &vectors(1, 48)) < 2e-3);
     }
 }
 
 #[test]
 fn an_evicted_connection_is_told_that_its_session_is_gone() {
     let limits = HostLimits { sessions: 2, sessions_per_peer: 2, ..HostLimits::default() };
-    let hall = limited(limits);
+    let hall = limited_hall(limits);
     let mut first = hello(&hall, STRANGER).unwrap();
     let _second = hello(&hall, STRANGER).unwrap();
     assert!(matches!(hello(&hall, STRANGER), Err(Refusal::Busy)), "its own share is full");
@@ -102,11 +102,11 @@ fn an_evicted_connection_is_told_that_its_session_is_gone() {
 #[test]
 fn a_key_holder_whose_session_was_evicted_gets_a_new_one() {
     let limits = HostLimits { sessions: 3, sessions_per_peer: 3, ..HostLimits::default() };
-    let hall = limited(limits);
+    let hall = limited_hall(limits);
     let adapter = adapter("banking", 48);
     let remotes = [(); 3].map(|()| hall.remote("banking", |_| ()));
     for remote in &remotes {
-        assert!(compared(&adapter, remote, Input::Attention, &vectors(1, 48)) < 2e-3);
+        assert!(relative_error(&adapter, remote, Input::Attention, &vectors(1, 48)) < 2e-3);
     }
     drop(hello(&hall, STRANGER).expect("one of three gives way"));
     for remote in &remotes {
@@ -127,7 +127,7 @@ fn a_key_holder_whose_session_was_evicted_gets_a_new_one() {
 
 #[test]
 fn four_begun_preparations_of_one_stranger_do_not_lock_others_out() {
-    let hall = limited(HostLimits::default());
+    let hall = limited_hall(HostLimits::default());
     let mut begun = Vec::new();
     for _ in 0..4 {
         let mut raw = Raw::new(hall.runtime(), hall.pipe_from(STRANGER));

@@ -37,7 +37,7 @@ impl Drop for Place {
     }
 }
 
-fn answered(hall: &Hall, name: &str, count: usize) -> Result<Option<u64>, AdaptError> {
+fn request_answers(hall: &Hall, name: &str, count: usize) -> Result<Option<u64>, AdaptError> {
     let remote = hall.remote(name, |_| ());
     let mut output = vec![0f32; count * WIDTH];
     let outputs = &mut [(Projection::Query, &mut output[..])];
@@ -61,18 +61,18 @@ fn a_restart_keeps_the_budget() {
     let place = Place::new("restart");
     let adapter = adapter("banking", WIDTH);
     let hall = Hall::new(place.options(), &[&adapter]);
-    assert_eq!(answered(&hall, "banking", 10), Ok(Some(13)));
+    assert_eq!(request_answers(&hall, "banking", 10), Ok(Some(13)));
     hall.host().close();
     end(&hall);
     // As a crash leaves it, too: without the end that writes the true counts.
     for left in [3, 1] {
         let (host, count) = (place.options(), if left == 3 { 10 } else { 2 });
         hall.start_anew(host, &[&adapter]);
-        assert_eq!(answered(&hall, "banking", count), Ok(Some(left)));
+        assert_eq!(request_answers(&hall, "banking", count), Ok(Some(left)));
         end(&hall);
     }
     hall.start_anew(place.options(), &[&adapter]);
-    assert!(matches!(answered(&hall, "banking", 2), Err(AdaptError::Budget { limit: 23 })));
+    assert!(matches!(request_answers(&hall, "banking", 2), Err(AdaptError::Budget { limit: 23 })));
 }
 
 #[test]
@@ -85,11 +85,11 @@ fn two_names_of_the_same_weights_share_one_budget() {
     let mut other = Adapter { name: "travel".into(), ..banking.clone() };
     other.modules.values_mut().for_each(|pair| pair.a.values[0] += 0.01);
     let hall = Hall::new(host_options(), &[&banking, &copy, &other]);
-    assert_eq!(answered(&hall, "banking", 10), Ok(Some(13)));
-    assert_eq!(answered(&hall, "savings", 10), Ok(Some(3)));
-    assert_eq!(answered(&hall, "banking", 3), Ok(Some(0)));
-    assert!(matches!(answered(&hall, "savings", 1), Err(AdaptError::Budget { .. })));
-    assert_eq!(answered(&hall, "travel", 10), Ok(Some(13)));
+    assert_eq!(request_answers(&hall, "banking", 10), Ok(Some(13)));
+    assert_eq!(request_answers(&hall, "savings", 10), Ok(Some(3)));
+    assert_eq!(request_answers(&hall, "banking", 3), Ok(Some(0)));
+    assert!(matches!(request_answers(&hall, "savings", 1), Err(AdaptError::Budget { .. })));
+    assert_eq!(request_answers(&hall, "travel", 10), Ok(Some(13)));
 }
 
 #[test]
@@ -100,8 +100,8 @@ fn a_request_that_does_not_fit_leaves_the_budget_untouched() {
     assert_eq!(short, AdaptError::BudgetTooSmall { wanted: 24, left: 23 });
     assert_eq!(remote.budget_left(), Some(23));
     // At the host too, where a key holder asks all the same.
-    assert!(matches!(answered(&hall, "banking", 24), Err(AdaptError::Budget { limit: 23 })));
-    assert_eq!(answered(&hall, "banking", 11), Ok(Some(12)));
+    assert!(matches!(request_answers(&hall, "banking", 24), Err(AdaptError::Budget { limit: 23 })));
+    assert_eq!(request_answers(&hall, "banking", 11), Ok(Some(12)));
 }
 
 #[test]

@@ -38,7 +38,7 @@ struct State {
 struct Pipes(Arc<State>);
 
 pub(crate) fn parameters() -> ParameterSet {
-    ParameterSet::dangerous_named("toy-256-q100-flood40").unwrap()
+    ParameterSet::dangerous_from_name("toy-256-q100-flood40").unwrap()
 }
 
 pub(crate) fn host_options() -> HostOptions {

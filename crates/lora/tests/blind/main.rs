@@ -19,7 +19,7 @@ use hall::{Hall, adapter, host_options, vectors};
 const GENEROUS: Duration = Duration::from_secs(60);
 
 /// What each projection of a layer gives, by the adapter and by the reference.
-fn compared(adapter: &Adapter, remote: &dyn Adapt, input: Input, rows: &[f32]) -> f64 {
+fn relative_error(adapter: &Adapter, remote: &dyn Adapt, input: Input, rows: &[f32]) -> f64 {
     let mut deltas = remote.open().unwrap();
     let (mut error, mut size) = (0f64, 0f64);
     let sites = adapter.modules.iter().filter(|(site, _)| site.projection.input() == input);
@@ -48,7 +48,7 @@ fn masked_and_direct_give_what_plain_lora_gives_under_either_protection() {
             let remote = hall.remote("banking", |options| options.scheme = scheme);
             assert_eq!(*remote.sites(), adapter.sites());
             for (input, rows) in [(Input::Attention, 1), (Input::AttentionOutput, 5)] {
-                let error = compared(&adapter, &remote, input, &vectors(rows, 48));
+                let error = relative_error(&adapter, &remote, input, &vectors(rows, 48));
                 assert!(error < 2e-3, "{protect:?} {scheme:?} {input:?}: {error:.2e}");
             }
             let guarantee = remote.guarantee();
@@ -64,7 +64,7 @@ fn a_long_prompt_takes_the_counters_of_several_batches() {
     let hall = Hall::new(host_options(), &[&adapter]);
     let remote = hall.remote("banking", |_| ());
     // A batch of this set is 256 tokens.
-    let error = compared(&adapter, &remote, Input::AttentionOutput, &vectors(300, 512));
+    let error = relative_error(&adapter, &remote, Input::AttentionOutput, &vectors(300, 512));
     assert!(error < 2e-3, "{error:.2e}");
     assert!(remote.progress().batches >= 2);
 }
@@ -82,7 +82,7 @@ fn a_report_says_what_was_asked_and_what_is_left() {
     }
     // What the adapter does not change, and an input without takers, cost nothing.
     let mut gate = vec![7f32; 64];
-    let outputs = &mut [(Projection::Gate, &mut gate[..])];
+    let outputs = &mut [(Projection::MlpGate, &mut gate[..])];
     deltas.add(0, Input::FeedForward, &vectors(1, 64), outputs).unwrap();
     assert_eq!(gate, [7f32; 64]);
     let report = deltas.report();
@@ -158,7 +158,7 @@ fn masks_of_a_host_that_was_started_anew_are_thrown_away() {
     }
     drop(deltas);
     // The next generation has a new session, and masks of its own.
-    let error = compared(&adapter, &remote, Input::Attention, &vectors(2, 64));
+    let error = relative_error(&adapter, &remote, Input::Attention, &vectors(2, 64));
     assert!(error < 2e-3, "{error:.2e}");
     assert_ne!(remote.epoch(), before);
 }
@@ -194,7 +194,7 @@ fn unit_vectors_trip_the_budget_however_often_the_client_comes_back() {
     assert!(refused >= 2, "the third and the fourth visit");
     // Another input has a budget of its own.
     let remote = hall.remote("banking", |_| ());
-    let error = compared(&adapter, &remote, Input::AttentionOutput, &vectors(1, 24));
+    let error = relative_error(&adapter, &remote, Input::AttentionOutput, &vectors(1, 24));
     assert!(error < 2e-3, "{error:.2e}");
 }
 
@@ -212,7 +212,7 @@ fn a_key_holder_without_attestation_can_learn_the_adapter_and_an_attested_one_ha
     assert!(!remote.guarantee().adapter_can_be_learned);
     assert!(remote.guarantee().simulated);
     assert_eq!(remote.budget_left(), None);
-    let error = compared(&adapter, &remote, Input::Attention, &vectors(40, 24));
+    let error = relative_error(&adapter, &remote, Input::Attention, &vectors(40, 24));
     assert!(error < 2e-3, "{error:.2e}");
 }
 
@@ -229,7 +229,7 @@ fn many_generations_at_once_share_one_session_and_many_clients_one_host() {
                 scope.spawn(move || {
                     for _ in 0..5 {
                         let rows = vectors(2, 512);
-                        let error = compared(adapter, &*remote, Input::Attention, &rows);
+                        let error = relative_error(adapter, &*remote, Input::Attention, &rows);
                         assert!(error < 2e-3, "{error:.2e}");
                     }
                 });
@@ -243,7 +243,7 @@ fn the_audit_log_counts_and_never_tells() {
     let adapter = adapter("banking", 64);
     let hall = Hall::new(host_options(), &[&adapter]);
     let remote = hall.remote("banking", |_| ());
-    compared(&adapter, &remote, Input::AttentionOutput, &vectors(3, 64));
+    relative_error(&adapter, &remote, Input::AttentionOutput, &vectors(3, 64));
     hall.host().expire();
     let mut events = BTreeMap::new();
     for line in hall.host().audit_lines() {
@@ -263,6 +263,6 @@ fn noise_on_answers_is_what_was_asked_for_and_said() {
     let adapter = adapter("banking", 64);
     let hall = Hall::new(HostOptions { noise_sigma: 2000.0, ..host_options() }, &[&adapter]);
     let remote = hall.remote("banking", |_| ());
-    let error = compared(&adapter, &remote, Input::Attention, &vectors(8, 64));
+    let error = relative_error(&adapter, &remote, Input::Attention, &vectors(8, 64));
     assert!(error > 1e-6 && error < 0.2, "{error:.2e}");
 }

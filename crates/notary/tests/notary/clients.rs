@@ -56,11 +56,11 @@ async fn four_hanging_fetches_of_one_address_leave_another_address_its_place() {
         held.push(tokio::spawn(async move { client.fetch(&request).await.map(drop) }));
         timeout(GENEROUS, hangs.recv()).await.unwrap().unwrap();
     }
-    assert_eq!(greedy.refused(&greedy.get(&url("more"))).await, "client_busy");
+    assert_eq!(greedy.fetch_refusal(&greedy.get(&url("more"))).await, "client_busy");
     site.address = way_from_elsewhere(site.address).await;
     let other = site.client().await;
     let served = other.fetch(&other.get(&url("other"))).await.unwrap();
     assert!(served.received.ends_with(b"\r\n\r\nok"));
-    assert_eq!(greedy.refused(&greedy.get(&url("more"))).await, "client_busy");
+    assert_eq!(greedy.fetch_refusal(&greedy.get(&url("more"))).await, "client_busy");
     held.iter().for_each(|fetch| fetch.abort());
 }

@@ -169,7 +169,7 @@ async fn a_stream_of_events_comes_through_before_it_is_signed() {
     }
     assert_eq!(String::from_utf8(seen).unwrap(), whole);
     let received = reader.finish().unwrap();
-    let notarised = received.check(&request, client.key.clone(), client.validity).unwrap();
+    let notarised = received.check(&request, client.key.clone(), &client.validity).unwrap();
     assert_eq!(notarised.statement.response_view, View::Events);
     assert_eq!(value(&notarised, "response./choices/0/message/content"), "hello");
 }

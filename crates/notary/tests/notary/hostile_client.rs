@@ -13,15 +13,16 @@ use tokio::{
     time::timeout,
 };
 
-use crate::site::{Ca, Client, GENEROUS, notary, request_of, says, server, small, whole};
+use crate::site::{Ca, Client, GENEROUS, notary, request_of, says, send_and_read, server, small};
 
 async fn status_of(client: &Client, bytes: Vec<u8>) -> (u16, String) {
-    let (status, answer) = whole(&client.http, Request::post(FETCH_PATH), whole_body(bytes)).await;
+    let (status, answer) =
+        send_and_read(&client.http, Request::post(FETCH_PATH), whole_body(bytes)).await;
     let refusal: Refusal = serde_json::from_slice(&answer).unwrap();
     (status.as_u16(), refusal.code)
 }
 
-fn refused(status: u16, code: &str) -> (u16, String) {
+fn refusal(status: u16, code: &str) -> (u16, String) {
     (status, code.into())
 }
 
@@ -37,26 +38,26 @@ async fn nothing_is_dialled_for_a_request_that_is_refused() {
     let other_port = client.get("https://localhost:1/");
     assert_eq!(
         status_of(&client, other_port.encode().unwrap()).await,
-        refused(403, "host_refused")
+        refusal(403, "host_refused")
     );
     let other_host = client.get(&format!("https://elsewhere.example:{port}/"));
     assert_eq!(
         status_of(&client, other_host.encode().unwrap()).await,
-        refused(403, "host_refused")
+        refusal(403, "host_refused")
     );
     let other_key = good.clone().signed_by([0; 32]);
-    assert_eq!(status_of(&client, other_key.encode().unwrap()).await, refused(409, "key_renewed"));
+    assert_eq!(status_of(&client, other_key.encode().unwrap()).await, refusal(409, "key_renewed"));
     let long = client.post(&url, &[b' '; 1025]);
-    assert_eq!(status_of(&client, long.encode().unwrap()).await, refused(413, "request_too_large"));
+    assert_eq!(status_of(&client, long.encode().unwrap()).await, refusal(413, "request_too_large"));
     let longer = vec![b' '; 100_000];
-    assert_eq!(status_of(&client, longer).await, refused(413, "request_too_large"));
-    assert_eq!(status_of(&client, Vec::new()).await, refused(400, "request_malformed"));
-    assert_eq!(status_of(&client, vec![0; 64]).await, refused(400, "request_malformed"));
+    assert_eq!(status_of(&client, longer).await, refusal(413, "request_too_large"));
+    assert_eq!(status_of(&client, Vec::new()).await, refusal(400, "request_malformed"));
+    assert_eq!(status_of(&client, vec![0; 64]).await, refusal(400, "request_malformed"));
     // As long as the value that it takes the place of.
     let mut smuggled = good.encode().unwrap();
     let at = smuggled.windows(3).position(|value| value == b"*/*").unwrap();
     smuggled[at..at + 3].copy_from_slice(b"\\nx");
-    assert_eq!(status_of(&client, smuggled).await, refused(400, "request_malformed"));
+    assert_eq!(status_of(&client, smuggled).await, refusal(400, "request_malformed"));
     let dialled = timeout(Duration::from_millis(50), listener.accept());
     assert!(dialled.await.is_err(), "a refused request was dialled");
 }
@@ -72,9 +73,10 @@ async fn other_routes_and_methods_are_refused_and_the_configuration_is_shown() {
         (Request::post(WELL_KNOWN_PATH), 405),
         (Request::delete("/v1/key"), 405),
     ] {
-        assert_eq!(whole(&client.http, request, no_body()).await.0.as_u16(), status);
+        assert_eq!(send_and_read(&client.http, request, no_body()).await.0.as_u16(), status);
     }
-    let (status, bytes) = whole(&client.http, Request::get(WELL_KNOWN_PATH), no_body()).await;
+    let (status, bytes) =
+        send_and_read(&client.http, Request::get(WELL_KNOWN_PATH), no_body()).await;
     assert_eq!(status, StatusCode::OK);
     let shown: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
     assert_eq!(shown["simulated"], true);
@@ -130,7 +132,7 @@ async fn exchanges_beyond_the_limit_wait_and_are_refused() {
         tokio::spawn(async move { client.fetch(&request).await.map(drop) })
     };
     timeout(GENEROUS, first.recv()).await.unwrap().unwrap();
-    assert_eq!(client.refused(&request).await, "busy");
+    assert_eq!(client.fetch_refusal(&request).await, "busy");
     holding.abort();
     // The place is free again as soon as the notary sees that the client has gone.
     let free = async {

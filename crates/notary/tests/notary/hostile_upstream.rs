@@ -19,7 +19,7 @@ async fn code_of(answer: Vec<u8>) -> String {
     let port = server(acceptor, move |stream| says(stream, answer.clone())).await;
     let site = notary(&ca, port, small()).await;
     let client = site.client().await;
-    client.refused(&client.get(&format!("https://localhost:{port}/"))).await
+    client.fetch_refusal(&client.get(&format!("https://localhost:{port}/"))).await
 }
 
 fn answer(fields: &str, body: &[u8]) -> Vec<u8> {
@@ -144,7 +144,7 @@ async fn a_stream_of_http_2_that_was_reset_is_no_whole_answer() {
         let client = site.client().await;
         let request = client.get(&format!("https://localhost:{port}/"));
         match wanted {
-            Some(code) => assert_eq!(client.refused(&request).await, code, "{shown}"),
+            Some(code) => assert_eq!(client.fetch_refusal(&request).await, code, "{shown}"),
             None => {
                 let notarised = client.fetch(&request).await.unwrap();
                 assert!(notarised.received.ends_with(b"whole"));
@@ -163,7 +163,7 @@ async fn an_exchange_ends_in_its_time_whatever_its_steps_may_take() {
     let site = notary(&ca, port, limits).await;
     let client = site.client().await;
     // Connected, and silent for ever.
-    let code = client.refused(&client.get(&format!("https://localhost:{port}/"))).await;
+    let code = client.fetch_refusal(&client.get(&format!("https://localhost:{port}/"))).await;
     assert_eq!(code, "host_timeout");
     drop(listener);
 }
@@ -189,7 +189,7 @@ async fn silent_and_dripping_servers_are_given_up() {
         .await;
         let site = notary(&ca, port, short()).await;
         let client = site.client().await;
-        let code = client.refused(&client.get(&format!("https://localhost:{port}/"))).await;
+        let code = client.fetch_refusal(&client.get(&format!("https://localhost:{port}/"))).await;
         assert_eq!(code, "host_timeout", "{begins:?} {goes_on:?}");
     }
 }
@@ -206,7 +206,7 @@ async fn servers_without_a_believed_certificate_are_refused() {
         let port = server(acceptor, |_| async {}).await;
         let site = notary(&ca, port, small()).await;
         let client = site.client().await;
-        let code = client.refused(&client.get(&format!("https://localhost:{port}/"))).await;
+        let code = client.fetch_refusal(&client.get(&format!("https://localhost:{port}/"))).await;
         assert_eq!(code, "certificate_refused");
     }
 }
@@ -227,7 +227,7 @@ async fn servers_that_speak_no_tls_are_refused() {
             stream.write_all(answer).await.unwrap();
             std::future::pending::<()>().await;
         });
-        assert_eq!(client.refused(&request).await, wanted);
+        assert_eq!(client.fetch_refusal(&request).await, wanted);
         plain.abort();
     }
     // Bound and not listening: nobody else can take the port meanwhile.
@@ -236,7 +236,7 @@ async fn servers_that_speak_no_tls_are_refused() {
     let closed = socket.local_addr().unwrap().port();
     let site = notary(&ca, closed, small()).await;
     let client = site.client().await;
-    let code = client.refused(&client.get(&format!("https://localhost:{closed}/"))).await;
+    let code = client.fetch_refusal(&client.get(&format!("https://localhost:{closed}/"))).await;
     assert_eq!(code, "host_unreachable");
 }
 
@@ -252,7 +252,7 @@ async fn private_addresses_are_not_dialled_unless_the_policy_names_them() {
     let site = notary_of(&policy, &ca, small()).await;
     let client = site.client().await;
     for host in ["localhost", "127.0.0.1", "[::ffff:7f00:1]"] {
-        let code = client.refused(&client.get(&format!("https://{host}:{port}/"))).await;
+        let code = client.fetch_refusal(&client.get(&format!("https://{host}:{port}/"))).await;
         assert_eq!(code, "address_refused", "{host}");
     }
     let dialled = tokio::time::timeout(Duration::from_millis(50), listener.accept());

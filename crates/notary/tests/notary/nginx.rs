@@ -90,7 +90,7 @@ fn listening(program: &str, folder: &Path) -> Option<Child> {
     Some(process)
 }
 
-async fn fetched(client: &Client, port: u16, path: &str, coding: &str) -> NotarisedSession {
+async fn fetch(client: &Client, port: u16, path: &str, coding: &str) -> NotarisedSession {
     let url = format!("https://localhost:{port}{path}");
     let fields = vec![("accept-encoding".into(), coding.into())];
     let key = client.key.spki_hash();
@@ -107,20 +107,20 @@ async fn nginx_is_notarised_over_both_versions_plain_chunked_and_compressed() {
         let Some(nginx) = nginx(&ca, name, http2) else { return };
         let site = notary(&ca, nginx.port, Limits::default()).await;
         let client = site.client().await;
-        let plain = fetched(&client, nginx.port, "/chat.json", "identity").await;
+        let plain = fetch(&client, nginx.port, "/chat.json", "identity").await;
         assert_eq!(plain.statement.http, version);
         assert_eq!(plain.statement.response_view, View::Json);
         assert_eq!(value(&plain, "response./usage/total_tokens"), "7");
         assert!(plain.received.ends_with(CHAT.as_bytes()));
-        let coded = fetched(&client, nginx.port, "/long.json", "gzip").await;
+        let coded = fetch(&client, nginx.port, "/long.json", "gzip").await;
         assert_eq!(value(&coded, "response.header:content-encoding"), "gzip");
         assert_eq!(value(&coded, "response./text").len(), 60_000);
         let is_chunked =
             coded.fields.iter().any(|field| field.path == "response.header:transfer-encoding");
         assert_eq!(is_chunked, version == HttpVersion::V11);
-        let moved = fetched(&client, nginx.port, "/moved", "identity").await;
+        let moved = fetch(&client, nginx.port, "/moved", "identity").await;
         assert_eq!(value(&moved, "response.status"), "302");
-        let absent = fetched(&client, nginx.port, "/absent", "identity").await;
+        let absent = fetch(&client, nginx.port, "/absent", "identity").await;
         assert_eq!(value(&absent, "response.status"), "404");
         assert_eq!(plain.statement.certificate_chain_hash, coded.statement.certificate_chain_hash);
     }

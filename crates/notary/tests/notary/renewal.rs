@@ -83,7 +83,7 @@ async fn an_exchange_ends_with_the_key_with_which_it_began() {
     assert_eq!((paid.statement.key, paid.statement.time), (first, NOW + 2400));
     assert!(paid.received.ends_with(b"paid"));
     // What begins now begins with the new one, and nothing is sent before the client knows it.
-    assert_eq!(client.refused(&client.get(&rig.url)).await, "key_renewed");
+    assert_eq!(client.fetch_refusal(&client.get(&rig.url)).await, "key_renewed");
     let other = rig.site.client().await;
     assert_eq!(other.fetch(&other.get(&rig.url)).await.unwrap().statement.key, other.key.key);
 }

@@ -1,6 +1,6 @@
 //! A notary with simulated evidence, a client that verifies it, and servers that follow a script.
 
-use std::{future::Future, net::SocketAddr, sync::Arc, time::Duration};
+use std::{future::Future, net::SocketAddr, ops::RangeInclusive, sync::Arc, time::Duration};
 
 use confide_channel::Binding;
 use confide_client::{
@@ -211,7 +211,7 @@ pub(crate) async fn notary_with(
 pub(crate) struct Client {
     pub(crate) http: HttpClient,
     pub(crate) key: KeyEvidence,
-    pub(crate) validity: (u64, u64),
+    pub(crate) validity: RangeInclusive<u64>,
 }
 
 /// Why there is nothing to keep.
@@ -233,7 +233,7 @@ impl Site {
         let connector =
             Connector::attested(endpoint, None, Binding::Key, appraiser.clone(), limits).unwrap();
         let http = HttpClient::new(connector, limits, self.clock);
-        let (status, bytes) = whole(&http, Request::get(KEY_PATH), no_body()).await;
+        let (status, bytes) = send_and_read(&http, Request::get(KEY_PATH), no_body()).await;
         assert_eq!(status, StatusCode::OK);
         let key = KeyEvidence::decode(&bytes).unwrap();
         let evidence = Evidence {
@@ -244,7 +244,7 @@ impl Site {
         let appraised = appraiser.judge(&evidence, Some(&key.evidence.endorsements)).unwrap();
         let claims = appraised.verdict().claims().unwrap();
         assert_eq!(claims.pubkey_hash, key.spki_hash());
-        let validity = (claims.not_before, claims.not_after);
+        let validity = claims.not_before..=claims.not_after;
         Client { http, key, validity }
     }
 }
@@ -265,7 +265,7 @@ impl Client {
 
     pub(crate) async fn fetch(&self, request: &FetchRequest) -> Result<NotarisedSession, Failure> {
         let body = whole_body(request.encode().unwrap());
-        let (status, bytes) = whole(&self.http, Request::post(FETCH_PATH), body).await;
+        let (status, bytes) = send_and_read(&self.http, Request::post(FETCH_PATH), body).await;
         if status != StatusCode::OK {
             let refusal: Refusal = serde_json::from_slice(&bytes).unwrap();
             return Err(Failure::Refused(refusal.code));
@@ -276,13 +276,13 @@ impl Client {
             Err(HolderError::Refused(refusal)) => Err(Failure::Refused(refusal.code)),
             Err(error) => Err(Failure::Holder(error)),
             Ok(received) => {
-                received.check(request, self.key.clone(), self.validity).map_err(Failure::Holder)
+                received.check(request, self.key.clone(), &self.validity).map_err(Failure::Holder)
             }
         }
     }
 
     /// The refusal's code.
-    pub(crate) async fn refused(&self, request: &FetchRequest) -> String {
+    pub(crate) async fn fetch_refusal(&self, request: &FetchRequest) -> String {
         match self.fetch(request).await {
             Err(Failure::Refused(code)) => code,
             other => panic!("wanted a refusal, got {other:?}"),
@@ -290,7 +290,7 @@ impl Client {
     }
 }
 
-pub(crate) async fn whole(
+pub(crate) async fn send_and_read(
     http: &HttpClient,
     request: http::request::Builder,
     body: RequestBody,

@@ -1,9 +1,12 @@
+//! Keys, ciphertexts and their arithmetic.
+
 use std::{fmt, sync::Arc};
 
 use zeroize::{Zeroize, Zeroizing};
 
-use super::{Ckks, CkksError, Message};
 use confide_rlwe::{NttPoly, Poly, Ring, Rng, Seed};
+
+use super::{context::Ckks, error::CkksError, message::Message};
 
 /// A factor in NTT form.
 #[derive(Clone)]
@@ -79,7 +82,7 @@ impl SecretKey {
         into: &mut Ciphertext,
     ) -> Result<(), CkksError> {
         let ring = self.ckks.data_ring(into.limbs())?;
-        if !ring.same(into.c0.ring()) {
+        if !ring.is_same(into.c0.ring()) {
             return Err(CkksError::OtherParameters { what: "ciphertext" });
         }
         let mut noisy = Zeroizing::new(vec![0; ring.n()]);
@@ -143,7 +146,7 @@ impl SecretKey {
         into.truncate(ciphertexts.len());
         for (index, ciphertext) in ciphertexts.iter().enumerate() {
             let ring = self.ckks.data_ring(ciphertext.limbs())?;
-            if !ring.same(ciphertext.c0.ring()) {
+            if !ring.is_same(ciphertext.c0.ring()) {
                 return Err(CkksError::OtherParameters { what: "ciphertext" });
             }
             if index == into.len() {
@@ -182,7 +185,7 @@ impl Ciphertext {
         scale: f64,
     ) -> Result<Ciphertext, CkksError> {
         let ring = ckks.data_ring(c0.ring().limbs().len())?;
-        if !ring.same(c0.ring()) || !ring.same(c1.ring()) {
+        if !ring.is_same(c0.ring()) || !ring.is_same(c1.ring()) {
             return Err(CkksError::OtherParameters { what: "ciphertext" });
         }
         Ok(Ciphertext { c0, c1, scale, seed: None })
@@ -220,7 +223,7 @@ impl Ciphertext {
     /// Where the factor or the ciphertext was made for other limbs.
     pub fn product_into(&self, factor: &Plaintext, into: &mut Ciphertext) -> Result<(), CkksError> {
         for (what, ring) in [("factor", factor.poly.ring()), ("product", into.c0.ring())] {
-            if !self.c0.ring().same(ring) {
+            if !self.c0.ring().is_same(ring) {
                 let (wanted, got) = (self.limbs(), ring.limbs().len());
                 return Err(CkksError::Limbs { what, wanted, got });
             }
@@ -242,7 +245,7 @@ impl Ciphertext {
     /// # Errors
     /// Where limbs or scales differ.
     pub fn add_assign(&mut self, other: &Ciphertext) -> Result<(), CkksError> {
-        if !self.c0.ring().same(other.c0.ring()) {
+        if !self.c0.ring().is_same(other.c0.ring()) {
             let (wanted, got) = (self.limbs(), other.limbs());
             return Err(CkksError::Limbs { what: "sum", wanted, got });
         }
@@ -285,7 +288,7 @@ impl Decrypted {
 }
 
 /// c1 of a seed.
-pub(super) fn expanded(ring: &Arc<Ring>, seed: Seed) -> NttPoly {
+pub(super) fn expand_seed(ring: &Arc<Ring>, seed: Seed) -> NttPoly {
     NttPoly::uniform(ring, &mut Rng::from_seed(seed))
 }
 

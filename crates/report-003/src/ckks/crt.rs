@@ -51,7 +51,7 @@ impl Recombination {
     /// `[limb][n]` residues to n reals in (−Q/2, Q/2). In the outer thousandth of that range a value
     /// may come out as its neighbour Q away: quotients near one half are rounded in f64.
     #[inline(always)]
-    pub(super) fn centred(&self, values: &[u64], n: usize) -> Vec<f64> {
+    pub(super) fn to_centred(&self, values: &[u64], n: usize) -> Vec<f64> {
         let limb = |index: usize| &values[index * n..][..n];
         let (first, p0) = (self.first, self.first.value() as f64);
         // Loops in this body alone: an iterator's own loop would not be compiled for the vectors
@@ -60,22 +60,22 @@ impl Recombination {
         match *self.steps.as_slice() {
             [] => {
                 for (sum, &x) in sums.iter_mut().zip(limb(0)) {
-                    *sum = first.centred(x) as f64;
+                    *sum = first.to_centred(x) as f64;
                 }
             }
             [b] => {
                 for ((sum, &x), &y) in sums.iter_mut().zip(limb(0)).zip(limb(1)) {
-                    let d0 = first.centred(x);
-                    *sum = float(b.times(b.less(y, d0), 0)) * p0 + d0 as f64;
+                    let d0 = first.to_centred(x);
+                    *sum = float(b.times(b.subtract_digit(y, d0), 0)) * p0 + d0 as f64;
                 }
             }
             [b, c, ..] => {
                 let p1 = b.q as f64;
                 let limbs = limb(0).iter().zip(limb(1)).zip(limb(2));
                 for (sum, ((&x, &y), &z)) in sums.iter_mut().zip(limbs) {
-                    let d0 = first.centred(x);
-                    let d1 = b.times(b.less(y, d0), 0);
-                    let d2 = c.times(c.times(c.less(z, d0), 0) - d1, 1);
+                    let d0 = first.to_centred(x);
+                    let d1 = b.times(b.subtract_digit(y, d0), 0);
+                    let d2 = c.times(c.times(c.subtract_digit(z, d0), 0) - d1, 1);
                     *sum = (float(d2) * p1 + float(d1)) * p0 + d0 as f64;
                 }
             }
@@ -87,7 +87,7 @@ impl Recombination {
 impl Step {
     /// x − digit modulo q, of magnitude below 2q; the digit has at most 61 bits.
     #[inline(always)]
-    fn less(&self, x: u64, digit: i64) -> i64 {
+    fn subtract_digit(&self, x: u64, digit: i64) -> i64 {
         let quotient = nearest(digit as f64 * self.inverse_q);
         x as i64 - (digit - quotient * self.q)
     }
@@ -150,7 +150,7 @@ mod tests {
                 wanted.iter().map(reduce).collect::<Vec<_>>()
             });
             let limbs: Vec<u64> = limbs.collect();
-            let found = Recombination::new(&ring).centred(&limbs, 1024);
+            let found = Recombination::new(&ring).to_centred(&limbs, 1024);
             for (x, wanted) in found.iter().zip(&wanted) {
                 let error = (x - *wanted as f64).abs();
                 assert!(error <= (*wanted as f64).abs() * 4e-16, "{count}: {x} for {wanted}");

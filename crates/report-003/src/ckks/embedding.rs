@@ -125,7 +125,7 @@ impl Embedding {
         let (mut node, mut block) = (1, self.n);
         if self.n.trailing_zeros() % 2 == 1 {
             radix2(re, im, |x, y| {
-                let turned = times(y, self.roots.at(1));
+                let turned = times(y, self.roots.root(1));
                 (plus(x, turned), minus(x, turned))
             });
             (node, block) = (2, self.n / 2);
@@ -151,7 +151,7 @@ impl Embedding {
             }
         }
         if node == 2 {
-            radix2(re, im, |x, y| (plus(x, y), back(minus(x, y), self.roots.at(1))));
+            radix2(re, im, |x, y| (plus(x, y), times_conjugate(minus(x, y), self.roots.root(1))));
         }
     }
 
@@ -170,7 +170,7 @@ impl Embedding {
 
     #[inline(always)]
     fn turns(&self, node: usize) -> Turns {
-        [self.roots.at(2 * node), self.roots.at(node), self.products.at(node)]
+        [self.roots.root(2 * node), self.roots.root(node), self.products.root(node)]
     }
 }
 
@@ -195,9 +195,9 @@ fn join([a, b, c, d]: [Complex; 4], turns: &Turns) -> [Complex; 4] {
     let turned = (odd.1.1, -odd.1.0);
     [
         plus(even.0, even.1),
-        back(plus(odd.0, turned), turns[0]),
-        back(minus(even.0, even.1), turns[1]),
-        back(minus(odd.0, turned), turns[2]),
+        times_conjugate(plus(odd.0, turned), turns[0]),
+        times_conjugate(minus(even.0, even.1), turns[1]),
+        times_conjugate(minus(odd.0, turned), turns[2]),
     ]
 }
 
@@ -277,7 +277,7 @@ fn times(a: Complex, b: Complex) -> Complex {
 
 /// a times the conjugate of b.
 #[inline(always)]
-fn back(a: Complex, b: Complex) -> Complex {
+fn times_conjugate(a: Complex, b: Complex) -> Complex {
     (a.0 * b.0 + a.1 * b.1, a.1 * b.0 - a.0 * b.1)
 }
 
@@ -290,7 +290,7 @@ impl Roots {
     }
 
     #[inline(always)]
-    fn at(&self, node: usize) -> Complex {
+    fn root(&self, node: usize) -> Complex {
         (self.re[node], self.im[node])
     }
 }
@@ -299,7 +299,7 @@ impl Roots {
 mod tests {
     use super::*;
 
-    fn drawn(count: usize, seed: u64) -> Vec<f64> {
+    fn random_values(count: usize, seed: u64) -> Vec<f64> {
         let mut state = seed;
         let step = || {
             state = state
@@ -311,7 +311,7 @@ mod tests {
     }
 
     /// The real part of the polynomial's value at ζ^(3^j), term by term.
-    fn evaluated(coefficients: &[f64]) -> Vec<f64> {
+    fn evaluate_naively(coefficients: &[f64]) -> Vec<f64> {
         let degree = coefficients.len();
         let mut exponent = 1;
         let mut slots = Vec::new();
@@ -334,9 +334,10 @@ mod tests {
     fn slots_are_the_values_at_the_odd_roots() {
         for degree in [8, 16, 32, 64, 128, 512] {
             let embedding = Embedding::new(degree);
-            let coefficients = drawn(degree, degree as u64);
+            let coefficients = random_values(degree, degree as u64);
             let slots = embedding.values(&mut coefficients.clone(), 2.0);
-            let wanted: Vec<f64> = evaluated(&coefficients).iter().map(|x| 2.0 * x).collect();
+            let wanted: Vec<f64> =
+                evaluate_naively(&coefficients).iter().map(|x| 2.0 * x).collect();
             assert!(close(&slots, &wanted, 1e-10), "{degree}");
         }
     }
@@ -345,12 +346,13 @@ mod tests {
     fn encoding_is_the_inverse_of_decoding() {
         for degree in [8, 16, 64, 256, 16384, 32768] {
             let embedding = Embedding::new(degree);
-            let slots = drawn(degree / 2, 5);
+            let slots = random_values(degree / 2, 5);
             let coefficients = embedding.coefficients(&slots, 4.0);
             let again = embedding.values(&mut coefficients.clone(), 0.25);
             assert!(close(&again, &slots, 1e-13), "{degree}");
             if degree <= 256 {
-                let wanted: Vec<f64> = evaluated(&coefficients).iter().map(|x| x / 4.0).collect();
+                let wanted: Vec<f64> =
+                    evaluate_naively(&coefficients).iter().map(|x| x / 4.0).collect();
                 assert!(close(&wanted, &slots, 1e-12), "{degree}");
             }
         }
@@ -370,7 +372,7 @@ mod tests {
         for degree in [8, 16, 64, 16384] {
             let embedding = Embedding::new(degree);
             // Any real polynomial: its imaginary parts must not reach the other one's slots.
-            let (first, second) = (drawn(degree, 1), drawn(degree, 2));
+            let (first, second) = (random_values(degree, 1), random_values(degree, 2));
             let wanted = [&first, &second].map(|p| embedding.values(&mut p.clone(), 3.0));
             let (a, b) = embedding.value_pairs(&mut first.clone(), &mut second.clone(), 3.0);
             assert!(close(&a, &wanted[0], 1e-10) && close(&b, &wanted[1], 1e-10), "{degree}");

@@ -1,6 +1,8 @@
+//! The parameter sets of report 003.
+
 use std::fmt;
 
-use super::CkksError;
+use super::error::CkksError;
 use confide_rlwe::{ntt_primes_below, quantum_security_bits};
 
 /// Limbs of a fresh ciphertext.
@@ -37,7 +39,7 @@ impl Parameters {
     ///
     /// # Errors
     /// Where there is no such name.
-    pub fn named(name: &str) -> Result<Parameters, CkksError> {
+    pub fn from_name(name: &str) -> Result<Parameters, CkksError> {
         let found = NAMED.iter().find(|set| set.name == name).cloned();
         found.ok_or_else(|| CkksError::UnknownSet {
             got: name.into(),
@@ -105,18 +107,18 @@ mod tests {
     #[test]
     fn named_sets_have_128_bits_and_say_so() {
         for name in Parameters::names() {
-            let set = Parameters::named(name).unwrap();
+            let set = Parameters::from_name(name).unwrap();
             assert!(set.security_bits() >= 128, "{set}");
             assert!(set.to_string().contains("quantum row"));
         }
-        assert!(matches!(Parameters::named("x"), Err(CkksError::UnknownSet { .. })));
+        assert!(matches!(Parameters::from_name("x"), Err(CkksError::UnknownSet { .. })));
         assert_eq!(Parameters::dangerous_of_degree(1024).security_bits(), 0);
     }
 
     #[test]
     fn primes_are_those_of_seal() {
         // CoeffModulus::Create(16384, {60, 40, 40, 60}) of SEAL in tenseal 0.3.18.
-        let (data, special) = Parameters::named("ckks-16384-tensafe").unwrap().primes();
+        let (data, special) = Parameters::from_name("ckks-16384-tensafe").unwrap().primes();
         assert_eq!(data, [1_152_921_504_606_683_137, 1_099_508_121_601, 1_099_510_054_913]);
         assert_eq!(special, 1_152_921_504_606_748_673);
     }

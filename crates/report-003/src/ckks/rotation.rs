@@ -1,10 +1,18 @@
-use std::{fmt, sync::Arc};
+//! Rotations of slots, by keys that switch.
+
+use std::fmt;
 
 use zeroize::Zeroizing;
 
-use super::{Ckks, CkksError, cipher::small, crt::nearest};
-use crate::ckks::cipher::{Ciphertext, SecretKey};
-use confide_rlwe::{Modulus, NttPoly, Ring, Rng, vectorised};
+use confide_rlwe::{Modulus, NttPoly, Ring, Rng, run_vectorised};
+
+use super::{
+    cipher::{Ciphertext, SecretKey, small},
+    context::Ckks,
+    crt::nearest,
+    error::CkksError,
+    switch::SwitchMemory,
+};
 
 /// What a rotation by one count of slots needs: the rotated key under the key itself, times the
 /// special prime, once for each limb.
@@ -31,7 +39,7 @@ impl SecretKey {
         }
         let sources = sources(n, steps);
         let ring = &self.ckks.key_ring;
-        let rotated = Zeroizing::new(permuted(&self.s, &sources));
+        let rotated = Zeroizing::new(permute(&self.s, &sources));
         let special = ring.limbs()[self.ckks.limbs_max()].modulus.value();
         let digits = (0..self.ckks.limbs_max()).map(|index| {
             let mut errors = Zeroizing::new(vec![0; n]);
@@ -66,14 +74,14 @@ impl Ciphertext {
     /// Where the key was made for other parameters.
     pub fn rotate(&self, ckks: &Ckks, key: &GaloisKey) -> Result<Ciphertext, CkksError> {
         let ring = ckks.data_ring(self.limbs())?;
-        if !ring.same(self.c0.ring()) || key.sources.len() != ring.n() {
+        if !ring.is_same(self.c0.ring()) || key.sources.len() != ring.n() {
             return Err(CkksError::OtherParameters { what: "rotation key" });
         }
         let kept = ckks.switches.lock().ok().and_then(|mut kept| kept.pop());
-        let mut switch = kept.unwrap_or_else(|| Switch::new(ring.n()));
-        let (b, a) = switch.run(ckks, &self.c1, key);
+        let mut memory = kept.unwrap_or_else(|| SwitchMemory::new(ring.n()));
+        let (b, a) = switch_key(&mut memory, ckks, &self.c1, key);
         if let Ok(mut kept) = ckks.switches.lock() {
-            kept.push(switch);
+            kept.push(memory);
         }
         let (mut c0, c1) = (b, a);
         for ((q, x), (_, values)) in c0.limbs_mut().zip(self.c0.limbs()) {
@@ -85,78 +93,57 @@ impl Ciphertext {
     }
 }
 
-/// Memory of one key switch, used again by the next: it is several times a cache's size, and fresh
-/// pages from the operating system would cost more than the arithmetic.
-#[derive(Default)]
-pub(super) struct Switch {
-    turned: Vec<u64>,
-    digit: Vec<u64>,
-    lifted: Vec<u64>,
-    sums: Vec<(NttPoly, NttPoly)>,
-}
-
-impl Switch {
-    fn new(n: usize) -> Switch {
-        let empty = || vec![0; n];
-        Switch { turned: empty(), digit: empty(), lifted: empty(), sums: Vec::new() }
-    }
-
-    /// The part, turned, times the rotated key, under the key: Σ digit·key modulo the part's primes
-    /// and the special one, divided by the special one.
-    fn run(&mut self, ckks: &Ckks, part: &NttPoly, key: &GaloisKey) -> (NttPoly, NttPoly) {
-        let count = part.ring().limbs().len();
-        let ring = &ckks.switching_rings[count - 1];
-        let (mut b, mut a) = self.sums_of(ring);
-        for (index, keys) in key.digits.iter().take(count).enumerate() {
-            let own = &ring.limbs()[index];
-            let values = part.limb(index);
-            let pairs = self.turned.iter_mut().zip(&key.sources);
-            pairs.for_each(|(x, &from)| *x = values[from as usize]);
-            self.digit.copy_from_slice(&self.turned);
-            own.table.inverse(&mut self.digit);
-            for (to, ((q, b), (_, a))) in b.limbs_mut().zip(a.limbs_mut()).enumerate() {
-                let limb = &ring.limbs()[to];
-                if to != index {
-                    lift(&mut self.lifted, &self.digit, own.modulus, q);
-                    limb.table.forward(&mut self.lifted);
-                }
-                let digit = if to == index { &self.turned } else { &self.lifted };
-                // The special prime is the last limb of the keys' ring too.
-                let of_key = if to == count { ckks.limbs_max() } else { to };
-                limb.add_product(b, digit, keys.0.limb(of_key));
-                limb.add_product(a, digit, keys.1.limb(of_key));
+/// The part, turned, times the rotated key, under the key: Σ digit·key modulo the part's primes
+/// and the special one, divided by the special one.
+fn switch_key(
+    memory: &mut SwitchMemory,
+    ckks: &Ckks,
+    part: &NttPoly,
+    key: &GaloisKey,
+) -> (NttPoly, NttPoly) {
+    let count = part.ring().limbs().len();
+    let ring = &ckks.switching_rings[count - 1];
+    let (mut b, mut a) = memory.sums_of(ring);
+    for (index, keys) in key.digits.iter().take(count).enumerate() {
+        let own = &ring.limbs()[index];
+        let values = part.limb(index);
+        let pairs = memory.turned.iter_mut().zip(&key.sources);
+        pairs.for_each(|(x, &from)| *x = values[from as usize]);
+        memory.digit.copy_from_slice(&memory.turned);
+        own.table.inverse(&mut memory.digit);
+        for (to, ((q, b), (_, a))) in b.limbs_mut().zip(a.limbs_mut()).enumerate() {
+            let limb = &ring.limbs()[to];
+            if to != index {
+                lift(&mut memory.lifted, &memory.digit, own.modulus, q);
+                limb.table.forward(&mut memory.lifted);
             }
+            let digit = if to == index { &memory.turned } else { &memory.lifted };
+            // The special prime is the last limb of the keys' ring too.
+            let of_key = if to == count { ckks.limbs_max() } else { to };
+            limb.add_product(b, digit, keys.0.limb(of_key));
+            limb.add_product(a, digit, keys.1.limb(of_key));
         }
-        let quotients = (b.drop_limb(), a.drop_limb());
-        self.sums.push((b, a));
-        quotients
     }
-
-    /// Two zeroes of a ring.
-    fn sums_of(&mut self, ring: &Arc<Ring>) -> (NttPoly, NttPoly) {
-        let known = self.sums.iter().position(|(b, _)| b.ring().same(ring));
-        let Some(known) = known else { return (NttPoly::zero(ring), NttPoly::zero(ring)) };
-        let (mut b, mut a) = self.sums.swap_remove(known);
-        b.limbs_mut().chain(a.limbs_mut()).for_each(|(_, limb)| limb.fill(0));
-        (b, a)
-    }
+    let quotients = (b.drop_limb(), a.drop_limb());
+    memory.sums.push((b, a));
+    quotients
 }
 
 /// Residues modulo `from`, centred, modulo `q`.
 fn lift(lifted: &mut [u64], values: &[u64], from: Modulus, q: Modulus) {
     let (width, inverse) = (q.value() as i64, 1.0 / q.value() as f64);
     if from.value() / 2 < q.value() {
-        vectorised(|| {
+        run_vectorised(|| {
             for (x, &y) in lifted.iter_mut().zip(values) {
-                let centred = from.centred(y);
+                let centred = from.to_centred(y);
                 *x = (centred + ((centred >> 63) & width)) as u64;
             }
         });
     } else {
         // The quotient is far below 2^51 and so right to the nearest or the one beside it.
-        vectorised(|| {
+        run_vectorised(|| {
             for (x, &y) in lifted.iter_mut().zip(values) {
-                let centred = from.centred(y);
+                let centred = from.to_centred(y);
                 let rest = centred - nearest(centred as f64 * inverse) * width;
                 *x = (rest + ((rest >> 63) & width)) as u64;
             }
@@ -177,7 +164,7 @@ fn sources(n: usize, steps: usize) -> Vec<u32> {
     (0..n).map(source).collect()
 }
 
-fn permuted(poly: &NttPoly, sources: &[u32]) -> NttPoly {
+fn permute(poly: &NttPoly, sources: &[u32]) -> NttPoly {
     let mut turned = NttPoly::zero(poly.ring());
     for ((_, turned), (_, values)) in turned.limbs_mut().zip(poly.limbs()) {
         turned.iter_mut().zip(sources).for_each(|(x, &from)| *x = values[from as usize]);

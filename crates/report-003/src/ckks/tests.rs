@@ -1,3 +1,7 @@
+//! CKKS gives what its slots say, to the precision of its scale.
+
+use std::sync::Arc;
+
 use super::*;
 use confide_rlwe::Rng;
 
@@ -15,7 +19,7 @@ fn setup(n: usize) -> Setup {
 }
 
 impl Setup {
-    fn drawn(&mut self, count: usize, size: f64) -> Vec<f64> {
+    fn random_slots(&mut self, count: usize, size: f64) -> Vec<f64> {
         let unit = |word: u64| (word >> 11) as f64 / (1u64 << 52) as f64 - 1.0;
         (0..count).map(|_| size * unit(self.rng.next_u64())).collect()
     }
@@ -45,7 +49,7 @@ fn error(found: &[f64], wanted: &[f64]) -> f64 {
 fn a_message_survives_encryption_at_every_count_of_limbs() {
     for (n, limbs) in [(1024, 1), (1024, 2), (2048, 3), (16384, 3)] {
         let mut setup = setup(n);
-        let slots = setup.drawn(n / 2, 60.0);
+        let slots = setup.random_slots(n / 2, 60.0);
         let ciphertext = setup.encrypt(&slots, limbs);
         assert!(error(&setup.slots(&ciphertext), &slots) < 1e-9, "{n} {limbs}");
     }
@@ -55,7 +59,7 @@ fn a_message_survives_encryption_at_every_count_of_limbs() {
 fn the_product_of_the_reports_parameters_is_right_to_a_billionth() {
     for n in [16384, 32768] {
         let mut setup = setup(n);
-        let (x, a) = (setup.drawn(n / 2, 3.0), setup.drawn(n / 2, 0.05));
+        let (x, a) = (setup.random_slots(n / 2, 3.0), setup.random_slots(n / 2, 0.05));
         let wanted: Vec<f64> = x.iter().zip(&a).map(|(x, a)| x * a).collect();
         for limbs in [2, 3] {
             let factor = setup.plaintext(&a, limbs);
@@ -69,7 +73,7 @@ fn the_product_of_the_reports_parameters_is_right_to_a_billionth() {
 #[test]
 fn sums_and_rescaled_products_are_right() {
     let mut setup = setup(2048);
-    let [x, y, a] = [3.0, 2.0, 1.0].map(|size| setup.drawn(1024, size));
+    let [x, y, a] = [3.0, 2.0, 1.0].map(|size| setup.random_slots(1024, size));
     let mut sum = setup.encrypt(&x, 3);
     sum.add_assign(&setup.encrypt(&y, 3)).unwrap();
     let rescaled = sum.product(&setup.plaintext(&a, 3)).unwrap().rescale().unwrap();
@@ -85,7 +89,7 @@ fn sums_and_rescaled_products_are_right() {
 #[test]
 fn a_rotation_moves_every_slot_at_every_count_of_limbs() {
     let mut setup = setup(1024);
-    let x = setup.drawn(512, 3.0);
+    let x = setup.random_slots(512, 3.0);
     for steps in [0, 1, 5, 256, 511] {
         let key = setup.key.galois_key(steps, &mut setup.rng).unwrap();
         let mut wanted = x.clone();
@@ -102,7 +106,7 @@ fn a_rotation_moves_every_slot_at_every_count_of_limbs() {
 #[test]
 fn a_batch_is_decrypted_and_decoded_as_its_members_are() {
     let mut setup = setup(1024);
-    let all: Vec<_> = (0..5).map(|_| setup.drawn(512, 3.0)).collect();
+    let all: Vec<_> = (0..5).map(|_| setup.random_slots(512, 3.0)).collect();
     let mut ciphertexts: Vec<_> = all.iter().map(|x| setup.encrypt(x, 3)).collect();
     ciphertexts[1] = setup.encrypt(&all[1], 2);
     let factor = setup.plaintext(&all[3], 3);

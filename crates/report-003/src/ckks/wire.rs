@@ -3,7 +3,7 @@
 //! `version u8 = 1, set u8, limbs u8, seeded u8, scale f64, c0, c1 or its seed`, numbers
 //! little-endian, each residue in as many bytes as its prime has.
 
-use super::{Ckks, CkksError, cipher::expanded};
+use super::{cipher::expand_seed, context::Ckks, error::CkksError};
 use crate::ckks::cipher::Ciphertext;
 use confide_rlwe::{Modulus, NttPoly, Seed};
 
@@ -58,7 +58,7 @@ impl Ciphertext {
         let (c1, seed) = match (seeded, c1.len()) {
             (1, 32) => {
                 let seed = Seed::try_from(c1).map_err(|_| wire("no whole seed"))?;
-                (expanded(ring, seed), Some(seed))
+                (expand_seed(ring, seed), Some(seed))
             }
             (0, length) if length == size => (read(c1)?, None),
             _ => return Err(wire("wrong length")),

@@ -2,7 +2,10 @@
 
 use crate::ckks::{Ckks, CkksError, Plaintext};
 
-use super::{CkksSlotsError, Options, Packing};
+use super::{
+    error::CkksSlotsError,
+    options::{Options, Packing},
+};
 use confide_lora::{AdaptError, Input, Matrix, Pair, Site, Width};
 
 /// A projection's weights, encoded for one packing.

@@ -3,21 +3,25 @@
 use std::time::Instant;
 
 use super::{
-    Ciphertext, CkksDeltas, CkksError, Decryption, Direction, Packing,
+    CkksDeltas,
+    error::activation_error,
     layout::{Tile, Weights},
-    refused,
+    options::{Decryption, Direction, Packing},
 };
+use crate::ckks::{Ciphertext, CkksError};
 use confide_lora::AdaptError;
 
 impl CkksDeltas {
     /// A vector encrypted, one ciphertext for each tile of its width.
-    pub(super) fn encrypted(
+    pub(super) fn encrypt_row(
         &mut self,
         weights: &Weights,
         row: &[f32],
     ) -> Result<Vec<Ciphertext>, AdaptError> {
         let tiles = weights.tiles.iter();
-        tiles.map(|tile| self.encrypted_tile(tile, row).map_err(|error| refused(&error))).collect()
+        tiles
+            .map(|tile| self.encrypted_tile(tile, row).map_err(|error| activation_error(&error)))
+            .collect()
     }
 
     fn encrypted_tile(&mut self, tile: &Tile, row: &[f32]) -> Result<Ciphertext, CkksError> {
@@ -37,7 +41,7 @@ impl CkksDeltas {
         };
         self.report.he_operations += 1;
         self.lap("encrypt_ms", begin);
-        self.carried(ciphertext)
+        self.cross_wire(ciphertext)
     }
 
     /// scale·B·(A·x) for the vector whose tiles are given.
@@ -52,7 +56,7 @@ impl CkksDeltas {
                 self.dots(weights, inputs).map(|dots| self.b_times(weights, &dots))
             }
         };
-        delta.map_err(|error| refused(&error))
+        delta.map_err(|error| activation_error(&error))
     }
 
     /// A·x by one product for each pack of rows.
@@ -63,12 +67,12 @@ impl CkksDeltas {
             for pack in &tile.packs {
                 let mut product = self.product(input, pack)?;
                 if rotate {
-                    product = self.summed(product, tile.segment)?;
+                    product = self.sum_segments(product, tile.segment)?;
                 }
-                answers.push(self.carried(product)?);
+                answers.push(self.cross_wire(product)?);
             }
         }
-        let all = self.decrypted(&answers)?;
+        let all = self.decrypt_answers(&answers)?;
         self.memory.products = answers;
         let begin = Instant::now();
         let mut slots = all.iter();
@@ -102,16 +106,18 @@ impl CkksDeltas {
             let begin = Instant::now();
             let rescaled = term.rescale()?;
             self.lap("product_ms", begin);
-            let inner = self.summed(rescaled, self.shared.ckks.slots())?;
+            let inner = self.sum_segments(rescaled, self.shared.ckks.slots())?;
             for (total, columns) in totals.iter_mut().zip(&weights.b_columns) {
                 let product = self.product(&inner, &columns[rank])?;
                 add(total, product)?;
             }
         }
         let totals: Vec<_> = totals.into_iter().flatten().collect();
-        let answers =
-            totals.into_iter().map(|total| self.carried(total)).collect::<Result<Vec<_>, _>>()?;
-        let all = self.decrypted(&answers)?;
+        let answers = totals
+            .into_iter()
+            .map(|total| self.cross_wire(total))
+            .collect::<Result<Vec<_>, _>>()?;
+        let all = self.decrypt_answers(&answers)?;
         Ok(all.into_iter().flatten().take(weights.width().output).collect())
     }
 
@@ -144,7 +150,11 @@ impl CkksDeltas {
     }
 
     /// Every slot plus the `segment` − 1 that follow it: log2(segment) rotations.
-    fn summed(&mut self, mut sum: Ciphertext, segment: usize) -> Result<Ciphertext, CkksError> {
+    fn sum_segments(
+        &mut self,
+        mut sum: Ciphertext,
+        segment: usize,
+    ) -> Result<Ciphertext, CkksError> {
         let begin = Instant::now();
         let mut steps = segment / 2;
         while steps > 0 {
@@ -161,7 +171,7 @@ impl CkksDeltas {
     }
 
     /// Across a wire where a client encrypts, as it is otherwise.
-    fn carried(&mut self, ciphertext: Ciphertext) -> Result<Ciphertext, CkksError> {
+    fn cross_wire(&mut self, ciphertext: Ciphertext) -> Result<Ciphertext, CkksError> {
         if self.shared.options.direction == Direction::Server {
             return Ok(ciphertext);
         }
@@ -173,7 +183,7 @@ impl CkksDeltas {
         Ok(read)
     }
 
-    fn decrypted(&mut self, answers: &[Ciphertext]) -> Result<Vec<Vec<f64>>, CkksError> {
+    fn decrypt_answers(&mut self, answers: &[Ciphertext]) -> Result<Vec<Vec<f64>>, CkksError> {
         let shared = self.shared.clone();
         let at_once = match shared.options.decryption {
             Decryption::Batched => answers.len().max(1),

@@ -1,4 +1,7 @@
+//! Every option gives what plain LoRA gives, and counts what it did.
+
 use super::*;
+use crate::ckks::Parameters;
 use confide_lora::{Matrix, Pair, plain};
 
 const SLOTS: usize = 512;
@@ -18,7 +21,7 @@ fn adapter() -> Adapter {
         (Projection::Query, 100, 7, 30),
         (Projection::Key, 100, 3, 9),
         (Projection::Output, 128, 5, 600),
-        (Projection::Down, 700, 4, 40),
+        (Projection::MlpDown, 700, 4, 40),
     ];
     for (seed, (projection, input, rank, output)) in (0..).zip(shapes) {
         let (a, b) = (matrix(rank, input, seed), matrix(output, rank, 7 + seed));
@@ -28,7 +31,7 @@ fn adapter() -> Adapter {
 }
 
 fn options() -> Options {
-    Options::of(Parameters::dangerous_of_degree(2 * SLOTS))
+    Options::new(Parameters::dangerous_of_degree(2 * SLOTS))
 }
 
 fn every_option() -> Vec<Options> {
@@ -66,7 +69,7 @@ fn every_option_gives_what_the_reference_gives() {
 }
 
 /// Operations of one vector through q and k of the test's adapter, by what runs.
-fn counted(options: Options) -> Report {
+fn count_operations(options: Options) -> Report {
     let adapter = adapter();
     let mut deltas = CkksSlots::new(&adapter, options).unwrap().open().unwrap();
     let rows = matrix(1, 100, 5).values;
@@ -84,7 +87,7 @@ fn counted(options: Options) -> Report {
 #[test]
 fn operations_are_counted_where_they_run() {
     let operations = |options: Options| {
-        let report = counted(options);
+        let report = count_operations(options);
         assert_eq!(report.answered_vectors, 2);
         (report.he_operations, report.he_rotations)
     };
@@ -100,9 +103,9 @@ fn operations_are_counted_where_they_run() {
 
 #[test]
 fn bytes_are_counted_where_a_client_encrypts() {
-    let here = counted(options());
+    let here = count_operations(options());
     assert_eq!((here.online_bytes, here.steps_ms.get("wire_ms")), (0, None));
-    let client = counted(Options { direction: Direction::Client, ..options() });
+    let client = count_operations(Options { direction: Direction::Client, ..options() });
     let limbs = 1024 * (8 + 5 + 5);
     // One ciphertext with its seed there, three whole ones back.
     assert_eq!(client.online_bytes, 12 + limbs + 32 + 3 * (12 + 2 * limbs));

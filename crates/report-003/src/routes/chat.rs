@@ -1,10 +1,12 @@
+//! `chat/compare`: the base model's answer, then the adapter's.
+
 use std::{sync::Arc, time::Instant};
 
 use axum::{body::Body, extract::State, response::Response};
 use confide_serve::{ApiError, Ending, json_response, label, read_answer, read_body};
 use serde_json::{Value, json};
 
-use super::{Layer, query::Query};
+use super::{layer::Layer, query::Query};
 use crate::split_mode::since_ms;
 
 /// `POST /api/v1/chat/compare`: the base model's answer, then the adapter's, each alone.
@@ -16,16 +18,16 @@ pub(super) async fn compare(layer: State<Arc<Layer>>, body: Body) -> Result<Resp
         "query": query.text,
         "adapter": adapter,
         "ignored": query.ignored,
-        "base": one(&layer, &query, &base, body.len()).await?,
+        "base": complete_once(&layer, &query, &base, body.len()).await?,
     });
     answer["adapted"] = match query.adapted {
-        true => one(&layer, &query, &adapter, body.len()).await?,
+        true => complete_once(&layer, &query, &adapter, body.len()).await?,
         false => Value::Null,
     };
     Ok(json_response(&answer))
 }
 
-async fn one(
+async fn complete_once(
     layer: &Layer,
     query: &Query,
     model: &str,

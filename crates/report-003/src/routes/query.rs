@@ -1,8 +1,10 @@
+//! The fields of a question, as report 003 has them.
+
 use confide_engine::{Message, Prompt, Request, Role, Sampling};
 use confide_serve::{ApiError, Fields};
 use serde_json::Value;
 
-use super::Layer;
+use super::layer::Layer;
 use crate::error::no_adapter;
 
 /// What `chat/compare` and `chat/stream` are asked.

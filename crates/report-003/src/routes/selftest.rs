@@ -1,3 +1,5 @@
+//! The self-test: split mode in one process, compared with plain LoRA.
+
 use std::{sync::Arc, time::Instant};
 
 use axum::{extract::State, response::Response};
@@ -7,8 +9,8 @@ use http::HeaderMap;
 use serde_json::{Value, json};
 
 use super::{
-    Layer,
     chat::rate,
+    layer::Layer,
     split::{SPLIT_GUARANTEE, TOLERANCE, head_of, relative_difference, split_of},
 };
 use crate::split_mode::{Head, Read, converse, since_ms};

@@ -1,3 +1,5 @@
+//! WebSockets: the handshake, messages, and the end.
+
 use std::{
     future::Future,
     sync::{Arc, atomic::Ordering},
@@ -24,7 +26,7 @@ use tokio_tungstenite::{
     },
 };
 
-use super::{Layer, SocketLimits};
+use super::layer::{Layer, SocketLimits};
 use crate::error::{no_upgrade, sockets_full, unreadable_message};
 
 /// A WebSocket whose client is there.

@@ -1,3 +1,5 @@
+//! Split mode over HTTP: hidden states for a client that keeps the LM head.
+
 use std::{
     sync::{Arc, atomic::Ordering},
     time::Instant,
@@ -8,7 +10,7 @@ use confide_engine::{AdapterReport, EngineError, Prompt, Split, SplitSession};
 use confide_serve::{ApiError, Counters, Fields, drop_apart, json_response, label, read_body};
 use serde_json::{Value, json};
 
-use super::Layer;
+use super::layer::Layer;
 use crate::{
     error::no_hidden_states,
     split_mode::{
@@ -162,7 +164,7 @@ pub(super) async fn read(
         "encrypted": report.as_ref().is_some_and(|report| report.report.he_operations > 0),
         "he_operations": report.as_ref().map_or(0, |report| report.report.he_operations),
         "split_guarantee": SPLIT_GUARANTEE,
-        "confide": labelled(reading.adapter.as_deref(), report.as_ref()),
+        "confide": optional_label(reading.adapter.as_deref(), report.as_ref()),
     });
     *open = Some(reading);
     Ok(Answer { hidden, head })
@@ -186,7 +188,7 @@ pub(super) async fn head_of(layer: &Arc<Layer>) -> Result<Arc<dyn Head>, ApiErro
     Ok(loading.await.map_err(|_| EngineError::Stopped)??)
 }
 
-fn labelled(name: Option<&str>, report: Option<&AdapterReport>) -> Option<Value> {
+fn optional_label(name: Option<&str>, report: Option<&AdapterReport>) -> Option<Value> {
     Some(label(name?, report?))
 }
 

@@ -1,3 +1,5 @@
+//! Split mode over a WebSocket.
+
 use std::sync::Arc;
 
 use axum::{body::Body, extract::State, response::Response};
@@ -6,13 +8,13 @@ use http::Request;
 use serde_json::json;
 
 use super::{
-    Layer,
+    layer::Layer,
     socket::{Disconnected, Received, Socket, upgrade},
     split::{self, Reading},
 };
 use crate::{
     error::unreadable_message,
-    split_mode::frame::{self, Asked},
+    split_mode::frame::{self, SplitRequest},
 };
 
 /// `WS /api/v1/split/stream`: hidden states for a client that keeps the LM head. One session, which
@@ -53,10 +55,10 @@ async fn answer(
         Received::Binary(bytes) => (frame::parse_binary(bytes)?, true),
     };
     Ok(match asked {
-        Asked::Ping => socket.say(&json!({ "type": "pong" })).await,
-        Asked::Config => socket.say(&split::config_object(layer)?).await,
-        Asked::Tokenize { text } => socket.say(&split::token_ids(layer, text).await?).await,
-        Asked::Forward(forward) => {
+        SplitRequest::Ping => socket.say(&json!({ "type": "pong" })).await,
+        SplitRequest::Config => socket.say(&split::config_object(layer)?).await,
+        SplitRequest::Tokenize { text } => socket.say(&split::token_ids(layer, text).await?).await,
+        SplitRequest::Forward(forward) => {
             // A session that was lost must not be continued as if it were whole.
             if forward.incremental && reading.is_none() {
                 let reason = "incremental: nothing was read in this session";

@@ -1,3 +1,5 @@
+//! The adapters of the server, and what it counted.
+
 use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering},
@@ -10,7 +12,7 @@ use axum::{
 use confide_serve::{ApiError, Loaded, json_response};
 use serde_json::{Value, json};
 
-use super::Layer;
+use super::layer::Layer;
 
 /// `GET /api/v1/adapters`.
 pub(super) async fn adapters(layer: State<Arc<Layer>>) -> Response {

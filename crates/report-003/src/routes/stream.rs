@@ -1,3 +1,5 @@
+//! `chat/stream`: an answer token by token, with the times of its parts.
+
 use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
 use axum::{body::Body, extract::State, response::Response};
@@ -9,13 +11,13 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use super::{
-    Layer,
     chat::rate,
+    layer::Layer,
     query::Query,
     socket::{Disconnected, Received, Socket, upgrade},
     split::{head_of, split_of},
 };
-use crate::split_mode::{Ended, Read, Step, converse, since_ms};
+use crate::split_mode::{Completion, Read, Step, converse, since_ms};
 
 /// `WS /api/v1/chat/stream`: each text message is a query, answered by `input_info`, a `token` for
 /// each token, and `done` or `error`.
@@ -65,15 +67,15 @@ async fn answer(
 }
 
 /// What a running answer says, token by token.
-enum Said {
+enum AnswerEvent {
     /// A token, and where the time of each part is known, what it took.
     Token(Step, bool),
-    Ended(Ending, String),
+    End(Ending, String),
     Failed(ApiError),
 }
 
 struct Running {
-    said: mpsc::Receiver<Said>,
+    said: mpsc::Receiver<AnswerEvent>,
     model: String,
     session_id: Option<String>,
     meter: Meter,
@@ -88,10 +90,7 @@ async fn begin(
     query: &Query,
     bytes: usize,
 ) -> Result<(Value, Running), ApiError> {
-    let model = match query.adapted {
-        true => query.adapter_name(layer)?,
-        false => layer.server.base()?.name,
-    };
+    let model = if query.adapted { query.adapter_name(layer)? } else { layer.server.base()?.name };
     let slot = layer.server.enter().await?;
     let (say, said) = mpsc::channel(QUEUED_MAX);
     let request = query.request(&model, layer);
@@ -122,7 +121,7 @@ async fn by_halves(
     layer: &Arc<Layer>,
     request: confide_engine::Request,
     adapted: bool,
-    say: mpsc::Sender<Said>,
+    say: mpsc::Sender<AnswerEvent>,
 ) -> Result<(), ApiError> {
     let (split, head) = (split_of(layer)?, head_of(layer).await?);
     tokio::task::spawn_blocking(move || {
@@ -132,17 +131,17 @@ async fn by_halves(
                 let hidden = session.forward(ids)?;
                 Ok(Read { hidden, adapter: session.adapter() })
             };
-            let mut each = |step| say.blocking_send(Said::Token(step, true)).is_ok();
+            let mut each = |step| say.blocking_send(AnswerEvent::Token(step, true)).is_ok();
             converse(&*head, &request, split.context_tokens(), &mut forward, &mut each)
         };
         let end = match answer() {
             // The client has gone.
             Ok(None) => return,
             Ok(Some(ended)) => {
-                let Ended { reason, tail, usage, adapter } = ended;
-                Said::Ended(Ending { reason, usage, adapter }, tail)
+                let Completion { reason, tail, usage, adapter } = ended;
+                AnswerEvent::End(Ending { reason, usage, adapter }, tail)
             }
-            Err(error) => Said::Failed(error.into()),
+            Err(error) => AnswerEvent::Failed(error.into()),
         };
         let _ = say.blocking_send(end);
     });
@@ -150,7 +149,7 @@ async fn by_halves(
 }
 
 /// An engine that gives no hidden states: only whole tokens can be timed.
-async fn by_events(mut generation: Generation, say: mpsc::Sender<Said>) {
+async fn by_events(mut generation: Generation, say: mpsc::Sender<AnswerEvent>) {
     let mut lost = None;
     let mut since = Instant::now();
     while let Some(event) = generation.next().await {
@@ -160,7 +159,7 @@ async fn by_events(mut generation: Generation, say: mpsc::Sender<Said>) {
                 since = Instant::now();
                 let (head_ms, choose_ms) = (0.0, 0.0);
                 let adapter = lost.clone();
-                Said::Token(Step { token, forward_ms, head_ms, choose_ms, adapter }, false)
+                AnswerEvent::Token(Step { token, forward_ms, head_ms, choose_ms, adapter }, false)
             }
             Event::AdapterLost { reason } => {
                 let guarantee = confide_lora::Guarantee::NONE;
@@ -169,9 +168,9 @@ async fn by_events(mut generation: Generation, say: mpsc::Sender<Said>) {
                 continue;
             }
             Event::Finished { reason, tail, usage, adapter } => {
-                Said::Ended(Ending { reason, usage, adapter }, tail)
+                AnswerEvent::End(Ending { reason, usage, adapter }, tail)
             }
-            Event::Failed(error) => Said::Failed(error.into()),
+            Event::Failed(error) => AnswerEvent::Failed(error.into()),
         };
         if say.send(said).await.is_err() {
             return;
@@ -186,18 +185,18 @@ async fn tell(
 ) -> Result<Result<(), ApiError>, Disconnected> {
     let started = Instant::now();
     let (mut tokens, mut text, mut lost) = (0u32, String::new(), false);
-    let mut before = Taken::default();
+    let mut before = AdapterCost::default();
     while let Some(said) = running.said.recv().await {
         match said {
-            Said::Failed(error) => return Ok(Err(error)),
-            Said::Ended(ending, tail) => {
+            AnswerEvent::Failed(error) => return Ok(Err(error)),
+            AnswerEvent::End(ending, tail) => {
                 running.meter.ended(ending.adapter.as_ref());
                 text.push_str(&tail);
                 let total_ms = since_ms(started);
-                socket.say(&done(&running, &ending, &tail, &text, total_ms)).await?;
+                socket.say(&done_message(&running, &ending, &tail, &text, total_ms)).await?;
                 return Ok(Ok(()));
             }
-            Said::Token(step, timed) => {
+            AnswerEvent::Token(step, timed) => {
                 running.meter.token();
                 tokens += 1;
                 text.push_str(&step.token.text);
@@ -208,7 +207,7 @@ async fn tell(
                     event["type"] = "adapter_lost".into();
                     socket.say(&event).await?;
                 }
-                let now = Taken::of(step.adapter.as_ref());
+                let now = AdapterCost::from_report(step.adapter.as_ref());
                 let metrics = metrics(&step, timed, &before, &now, &running.model, lost);
                 let elapsed_ms = since_ms(started);
                 let event = json!({
@@ -235,14 +234,14 @@ async fn tell(
 
 /// What the adapter took until some token.
 #[derive(Default)]
-struct Taken {
+struct AdapterCost {
     operations: u64,
     rotations: u64,
     steps_ms: BTreeMap<&'static str, f64>,
 }
 
-impl Taken {
-    fn of(adapter: Option<&AdapterReport>) -> Self {
+impl AdapterCost {
+    fn from_report(adapter: Option<&AdapterReport>) -> Self {
         let Some(AdapterReport { report, .. }) = adapter else { return Self::default() };
         let (operations, rotations) = (report.he_operations, report.he_rotations);
         Self { operations, rotations, steps_ms: report.steps_ms.clone() }
@@ -253,8 +252,8 @@ impl Taken {
 fn metrics(
     step: &Step,
     timed: bool,
-    before: &Taken,
-    now: &Taken,
+    before: &AdapterCost,
+    now: &AdapterCost,
     model: &str,
     lost: bool,
 ) -> Value {
@@ -284,7 +283,13 @@ fn metrics(
     })
 }
 
-fn done(running: &Running, ending: &Ending, tail: &str, text: &str, total_ms: f64) -> Value {
+fn done_message(
+    running: &Running,
+    ending: &Ending,
+    tail: &str,
+    text: &str,
+    total_ms: f64,
+) -> Value {
     let tokens = ending.usage.completion_tokens;
     let report = ending.adapter.as_ref();
     json!({

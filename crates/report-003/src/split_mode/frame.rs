@@ -8,7 +8,7 @@ use crate::error::{message_too_large, unreadable_message};
 
 /// What a client of split mode asks.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Asked {
+pub enum SplitRequest {
     /// Whether anybody is there.
     Ping,
     /// The shape of the model.
@@ -57,17 +57,17 @@ const WIDTH_MAX: i64 = 65_536;
 ///
 /// # Errors
 /// [`ApiError`] of a kind that names the field.
-pub fn parse_text(bytes: &[u8]) -> Result<Asked, ApiError> {
+pub fn parse_text(bytes: &[u8]) -> Result<SplitRequest, ApiError> {
     let mut fields = Fields::parse(bytes)?;
     let kind = fields.text("type")?;
     let asked = match kind.as_deref() {
-        Some("ping") => Asked::Ping,
-        Some("config") => Asked::Config,
+        Some("ping") => SplitRequest::Ping,
+        Some("config") => SplitRequest::Config,
         Some("tokenize") => {
             let text = fields.text("text")?;
-            Asked::Tokenize { text: text.ok_or(ApiError::Missing { param: "text".into() })? }
+            SplitRequest::Tokenize { text: text.ok_or(ApiError::Missing { param: "text".into() })? }
         }
-        Some("forward") => return parse_forward(fields, None).map(Asked::Forward),
+        Some("forward") => return parse_forward(fields, None).map(SplitRequest::Forward),
         other => {
             return Err(ApiError::field(
                 "type",
@@ -84,12 +84,12 @@ pub fn parse_text(bytes: &[u8]) -> Result<Asked, ApiError> {
 ///
 /// # Errors
 /// As [`parse_text`], and where the lengths do not agree.
-pub fn parse_binary(bytes: &[u8]) -> Result<Asked, ApiError> {
+pub fn parse_binary(bytes: &[u8]) -> Result<SplitRequest, ApiError> {
     let (head, tail) = cut(bytes)?;
     let mut fields = Fields::parse(head)?;
     fields.neutral("type", &["forward".into()])?;
     let rows = (!tail.is_empty()).then(|| floats(tail)).transpose()?;
-    parse_forward(fields, rows).map(Asked::Forward)
+    parse_forward(fields, rows).map(SplitRequest::Forward)
 }
 
 /// Reads the JSON body of `POST /api/v1/split/forward`.
@@ -233,13 +233,13 @@ mod tests {
             "expert_name": "banking", "session_id": "s" });
         let rows = [1.0, -2.5, 3.0, 0.0, 1e-9, 4.0];
         let asked = parse_binary(&write_binary(&head, &rows)).expect("a message");
-        let Asked::Forward(forward) = asked else { panic!("wanted a forward") };
+        let SplitRequest::Forward(forward) = asked else { panic!("wanted a forward") };
         assert_eq!(forward.input, Input::Rows(rows.into()));
         assert!(forward.incremental && forward.adapted);
         assert_eq!(forward.adapter.as_deref(), Some("banking"));
         let head = json!({ "token_ids": [1, 2], "use_he": false });
         let asked = parse_binary(&write_binary(&head, &[])).expect("a message");
-        let Asked::Forward(forward) = asked else { panic!("wanted a forward") };
+        let SplitRequest::Forward(forward) = asked else { panic!("wanted a forward") };
         assert_eq!((forward.input, forward.adapted), (Input::Ids(vec![1, 2]), false));
     }
 

@@ -41,7 +41,7 @@ struct Completing {
 }
 
 impl Complete for Completing {
-    fn ended(&self) -> Option<FinishReason> {
+    fn finish_reason(&self) -> Option<FinishReason> {
         (self.usage.completion_tokens == self.most).then_some(FinishReason::Length)
     }
 

@@ -9,23 +9,16 @@
 
 use std::{arch::x86_64::*, mem};
 
-use super::{NttTable, Path, Roots};
+use super::{
+    path::Path,
+    stages::{Roots, Stages},
+};
 use crate::modulus::Modulus;
 
 type Vector = __m512i;
 
-/// Whether this machine has what a path needs.
-pub(super) fn has(path: Path) -> bool {
-    let both = is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512dq");
-    match path {
-        Path::Portable => true,
-        Path::Avx512 => both,
-        Path::Ifma => both && is_x86_feature_detected!("avx512ifma"),
-    }
-}
-
-pub(super) fn forward(table: &NttTable, values: &mut [u64]) {
-    assert!(has(table.path), "a table of a path that this machine does not have");
+pub(super) fn forward(table: &Stages, values: &mut [u64]) {
+    assert!(table.path.is_here(), "a table of a path that this machine does not have");
     match table.path {
         // SAFETY: the assertion above saw the features.
         Path::Ifma => unsafe { ifma::forward(table, values) },
@@ -34,8 +27,8 @@ pub(super) fn forward(table: &NttTable, values: &mut [u64]) {
     }
 }
 
-pub(super) fn inverse(table: &NttTable, values: &mut [u64]) {
-    assert!(has(table.path), "a table of a path that this machine does not have");
+pub(super) fn inverse(table: &Stages, values: &mut [u64]) {
+    assert!(table.path.is_here(), "a table of a path that this machine does not have");
     match table.path {
         // SAFETY: the assertion above saw the features.
         Path::Ifma => unsafe { ifma::inverse(table, values) },
@@ -91,7 +84,7 @@ fn store(to: &mut [u64; 8], value: Vector) {
 /// x − q where x >= q.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn once(x: Vector, q: Vector) -> Vector {
+fn subtract_once(x: Vector, q: Vector) -> Vector {
     _mm512_min_epu64(x, _mm512_sub_epi64(x, q))
 }
 
@@ -161,7 +154,7 @@ fn multiply_wide(x: Vector, turn: Turn, c: &Constants) -> Vector {
     let high_high = _mm512_mul_epu32(x_high, turn_high);
     let quotient = _mm512_add_epi64(high_high, _mm512_add_epi64(low_high, high_low));
     let product = _mm512_mullo_epi64(x, turn.value);
-    once(_mm512_sub_epi64(product, _mm512_mullo_epi64(quotient, c.q)), c.two_q)
+    subtract_once(_mm512_sub_epi64(product, _mm512_mullo_epi64(quotient, c.q)), c.two_q)
 }
 
 /// Lanes of two registers side by side: where the pairs of halves of 4, 2 and 1 stand. The second
@@ -202,7 +195,7 @@ macro_rules! transforms {
             use super::*;
 
             #[target_feature(enable = $features)]
-            pub(super) fn forward(table: &NttTable, values: &mut [u64]) {
+            pub(super) fn forward(table: &Stages, values: &mut [u64]) {
                 let (roots, c) = (&table.forward, constants(table.modulus));
                 let (vectors, _) = values.as_chunks_mut::<8>();
                 // Stages whose halves are registers: halves of n/2 down to 8 values.
@@ -265,14 +258,17 @@ macro_rules! transforms {
                     let (x, y) = (_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b));
                     let turn = eight(roots, 4 * count + 8 * index);
                     let (a, b) = butterfly(x, y, turn, c);
-                    let (a, b) = (once(once(a, c.two_q), c.q), once(once(b, c.two_q), c.q));
+                    let (a, b) = (
+                        subtract_once(subtract_once(a, c.two_q), c.q),
+                        subtract_once(subtract_once(b, c.two_q), c.q),
+                    );
                     store(low, _mm512_permutex2var_epi64(a, l.lower, b));
                     store(high, _mm512_permutex2var_epi64(a, l.upper, b));
                 }
             }
 
             #[target_feature(enable = $features)]
-            pub(super) fn inverse(table: &NttTable, values: &mut [u64]) {
+            pub(super) fn inverse(table: &Stages, values: &mut [u64]) {
                 let (roots, c) = (&table.inverse, constants(table.modulus));
                 let (vectors, _) = values.as_chunks_mut::<8>();
                 inverse_short(roots, vectors, &c);
@@ -343,7 +339,7 @@ macro_rules! transforms {
 
             #[inline]
             #[target_feature(enable = $features)]
-            fn inverse_last(table: &NttTable, vectors: &mut [[u64; 8]], c: &Constants) {
+            fn inverse_last(table: &Stages, vectors: &mut [[u64; 8]], c: &Constants) {
                 let factor = |index: usize| Turn {
                     value: _mm512_set1_epi64(table.scale[index].value as i64),
                     quotient: _mm512_set1_epi64(table.scale[index].quotient as i64),
@@ -354,8 +350,8 @@ macro_rules! transforms {
                     let (a, b) = (load(x), load(y));
                     let sum = _mm512_add_epi64(a, b);
                     let difference = _mm512_sub_epi64(_mm512_add_epi64(a, c.two_q), b);
-                    store(x, once($multiply(sum, scale, c), c.q));
-                    store(y, once($multiply(difference, turn, c), c.q));
+                    store(x, subtract_once($multiply(sum, scale, c), c.q));
+                    store(y, subtract_once($multiply(difference, turn, c), c.q));
                 }
             }
 
@@ -363,7 +359,7 @@ macro_rules! transforms {
             #[inline]
             #[target_feature(enable = $features)]
             fn butterfly(x: Vector, y: Vector, turn: Turn, c: &Constants) -> (Vector, Vector) {
-                let (base, turned) = (once(x, c.two_q), $multiply(y, turn, c));
+                let (base, turned) = (subtract_once(x, c.two_q), $multiply(y, turn, c));
                 let other = _mm512_sub_epi64(_mm512_add_epi64(base, c.two_q), turned);
                 (_mm512_add_epi64(base, turned), other)
             }
@@ -378,7 +374,7 @@ macro_rules! transforms {
                 c: &Constants,
             ) -> (Vector, Vector) {
                 let difference = _mm512_sub_epi64(_mm512_add_epi64(x, c.two_q), y);
-                (once(_mm512_add_epi64(x, y), c.two_q), $multiply(difference, turn, c))
+                (subtract_once(_mm512_add_epi64(x, y), c.two_q), $multiply(difference, turn, c))
             }
         }
     };

@@ -1,18 +1,20 @@
-use super::{NttTable, Roots};
-use crate::modulus::{Modulus, Shoup, once};
+//! The transforms in 64-bit integers, for every machine and modulus.
+
+use super::stages::Stages;
+use crate::modulus::{Modulus, Shoup, subtract_once};
 
 /// Cooley-Tukey, natural order to bit-reversed; values stay below 4q until the end.
-pub(super) fn forward(table: &NttTable, values: &mut [u64]) {
+pub(super) fn forward(table: &Stages, values: &mut [u64]) {
     let (q, roots) = (table.modulus, &table.forward);
     let two_q = 2 * q.value();
     let mut half = values.len() / 2;
     let mut groups = 1;
     while half > 0 {
         for (group, block) in values.chunks_exact_mut(2 * half).enumerate() {
-            let root = roots.at(groups + group);
+            let root = roots.root(groups + group);
             let (left, right) = block.split_at_mut(half);
             for (x, y) in left.iter_mut().zip(right) {
-                let base = once(*x, two_q);
+                let base = subtract_once(*x, two_q);
                 let turned = q.mul_shoup_lazy(*y, root);
                 *x = base + turned;
                 *y = base + two_q - turned;
@@ -22,24 +24,24 @@ pub(super) fn forward(table: &NttTable, values: &mut [u64]) {
         half /= 2;
     }
     for value in values {
-        *value = once(once(*value, two_q), q.value());
+        *value = subtract_once(subtract_once(*value, two_q), q.value());
     }
 }
 
 /// Gentleman-Sande, bit-reversed order to natural; values stay below 2q until the end. The last
 /// stage multiplies by n^−1 as well.
-pub(super) fn inverse(table: &NttTable, values: &mut [u64]) {
+pub(super) fn inverse(table: &Stages, values: &mut [u64]) {
     let (q, roots) = (table.modulus, &table.inverse);
     let two_q = 2 * q.value();
     let mut half = 1;
     let mut groups = values.len() / 2;
     while groups > 1 {
         for (group, block) in values.chunks_exact_mut(2 * half).enumerate() {
-            let root = roots.at(groups + group);
+            let root = roots.root(groups + group);
             let (left, right) = block.split_at_mut(half);
             for (x, y) in left.iter_mut().zip(right) {
                 let difference = *x + two_q - *y;
-                *x = once(*x + *y, two_q);
+                *x = subtract_once(*x + *y, two_q);
                 *y = q.mul_shoup_lazy(difference, root);
             }
         }
@@ -49,7 +51,7 @@ pub(super) fn inverse(table: &NttTable, values: &mut [u64]) {
     last(q, table, values);
 }
 
-fn last(q: Modulus, table: &NttTable, values: &mut [u64]) {
+fn last(q: Modulus, table: &Stages, values: &mut [u64]) {
     let two_q = 2 * q.value();
     let [scale, turn] = table.scale.map(|f| Shoup { value: f.value, quotient: f.quotient });
     let (left, right) = values.split_at_mut(table.n / 2);
@@ -57,11 +59,5 @@ fn last(q: Modulus, table: &NttTable, values: &mut [u64]) {
         let (sum, difference) = (*x + *y, *x + two_q - *y);
         *x = q.mul_shoup(sum, scale);
         *y = q.mul_shoup(difference, turn);
-    }
-}
-
-impl Roots {
-    fn at(&self, index: usize) -> Shoup {
-        Shoup { value: self.values[index], quotient: self.quotients[index] }
     }
 }

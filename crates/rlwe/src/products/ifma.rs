@@ -5,7 +5,7 @@
 
 use std::arch::x86_64::*;
 
-use super::{BLOCK, TILE};
+use super::tile::{BLOCK, TILE};
 use crate::{
     modulus::Modulus,
     simd::avx512::{Factor, Wide, load, store},

@@ -7,7 +7,7 @@ use std::{arch::x86_64::*, mem};
 
 use zeroize::Zeroize;
 
-use super::{Seed, stream::STREAM_WORDS};
+use super::keystream::{STREAM_WORDS, Seed};
 
 /// "expand 32-byte k" (RFC 8439, section 2.3).
 const CONSTANTS: [u32; 4] = [0x6170_7865, 0x3320_646e, 0x7962_2d32, 0x6b20_6574];

@@ -1,12 +1,11 @@
+//! A keystream by the fastest code of this machine.
+
 use chacha20::{
     ChaCha20,
     cipher::{KeyIvInit, StreamCipher},
 };
 
-use super::Seed;
-
-/// Words made at a time: 64 blocks.
-pub(super) const STREAM_WORDS: usize = 512;
+use super::keystream::{STREAM_WORDS, Seed};
 
 /// The keystream of a key and a nonce from block 0 on, as little-endian words. Both kinds give the
 /// same.

@@ -2,7 +2,7 @@
 
 use std::{arch::x86_64::*, mem};
 
-use super::Encoding;
+use super::encoding::Encoding;
 use crate::modulus::{Modulus, Shoup};
 
 type Vector = __m512i;
@@ -47,7 +47,7 @@ impl Wide {
         let c = _mm512_or_si512(upper, _mm512_srl_epi64(low, self.down));
         let quotient = _mm512_madd52hi_epu64(_mm512_setzero_si512(), c, self.ratio);
         let rest = _mm512_and_si512(_mm512_madd52lo_epu64(low, quotient, self.minus_q), self.low);
-        self.once(self.once_two(rest))
+        self.subtract_once(self.subtract_twice(rest))
     }
 
     #[inline]
@@ -65,31 +65,31 @@ impl Wide {
         let quotient = _mm512_madd52hi_epu64(zero, x, factor.quotient);
         let product = _mm512_madd52lo_epu64(zero, x, factor.value);
         let rest = _mm512_madd52lo_epu64(product, quotient, self.minus_q);
-        self.once(_mm512_and_si512(rest, self.low))
+        self.subtract_once(_mm512_and_si512(rest, self.low))
     }
 
     /// a + b mod q.
     #[inline]
     #[target_feature(enable = "avx512f")]
     pub(crate) fn add(&self, a: Vector, b: Vector) -> Vector {
-        self.once(_mm512_add_epi64(a, b))
+        self.subtract_once(_mm512_add_epi64(a, b))
     }
 
     #[inline]
     #[target_feature(enable = "avx512f")]
     fn sub(&self, a: Vector, b: Vector) -> Vector {
-        self.once(_mm512_sub_epi64(_mm512_add_epi64(a, self.q), b))
+        self.subtract_once(_mm512_sub_epi64(_mm512_add_epi64(a, self.q), b))
     }
 
     #[inline]
     #[target_feature(enable = "avx512f")]
-    fn once(&self, x: Vector) -> Vector {
+    fn subtract_once(&self, x: Vector) -> Vector {
         _mm512_min_epu64(x, _mm512_sub_epi64(x, self.q))
     }
 
     #[inline]
     #[target_feature(enable = "avx512f")]
-    fn once_two(&self, x: Vector) -> Vector {
+    fn subtract_twice(&self, x: Vector) -> Vector {
         _mm512_min_epu64(x, _mm512_sub_epi64(x, self.two_q))
     }
 }

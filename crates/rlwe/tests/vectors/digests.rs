@@ -47,6 +47,6 @@ pub(crate) fn of_signed(words: &[i64]) -> Value {
 }
 
 /// A generator whose seed is one byte 32 times.
-pub(crate) fn seeded(byte: u8) -> Rng {
+pub(crate) fn rng_of_byte(byte: u8) -> Rng {
     Rng::from_seed([byte; 32])
 }

@@ -8,7 +8,7 @@ use confide_rlwe::{
 };
 use serde_json::{Value, json};
 
-use super::digests::{agrees, hex, of_bytes, of_signed, of_words, seeded};
+use super::digests::{agrees, hex, of_bytes, of_signed, of_words, rng_of_byte};
 
 const ROWS: usize = 3;
 const COLUMNS: usize = 5;
@@ -18,7 +18,7 @@ const WHOLE: &str = "toy-256-q100-flood40";
 #[test]
 fn every_set_computes_what_is_committed() {
     for name in ParameterSet::names() {
-        let set = ParameterSet::dangerous_named(name).unwrap();
+        let set = ParameterSet::dangerous_from_name(name).unwrap();
         agrees(name, &Walk::new(&set).all());
     }
 }
@@ -36,10 +36,10 @@ impl Walk {
     /// Key, public key, messages, encryptions from seeds 1 to 4.
     fn new(set: &ParameterSet) -> Walk {
         let context = Context::new(set).unwrap();
-        let key = SecretKey::generate(&context, &mut seeded(1));
-        let public = key.public_key(&mut seeded(2));
-        let messages = drawn(&context, 3, COLUMNS);
-        let mut encryptor = key.encryptor(seeded(4));
+        let key = SecretKey::generate(&context, &mut rng_of_byte(1));
+        let public = key.public_key(&mut rng_of_byte(2));
+        let messages = draw_messages(&context, 3, COLUMNS);
+        let mut encryptor = key.encryptor(rng_of_byte(4));
         let fresh = messages.iter().map(|message| encryptor.encrypt(message).unwrap()).collect();
         Walk { context, key, public, messages, fresh, small: Vec::new() }
     }
@@ -53,7 +53,7 @@ impl Walk {
                 "plain": 6, "hide": 7, "plaintext": 8, "zero": 9 },
             "public_key": of_bytes(&self.public.to_bytes(&self.context)),
             "messages": of_each(&self.messages),
-            "seeded": self.seeded(),
+            "seeded": self.seeded_json(),
             "scalar_products": scalar,
             "plaintext_products": plaintext,
         });
@@ -63,7 +63,7 @@ impl Walk {
         made
     }
 
-    fn seeded(&self) -> Value {
+    fn seeded_json(&self) -> Value {
         let one = |fresh: &SeededCiphertext| {
             json!({ "c0": of_words(fresh.c0.values()), "c1": of_words(fresh.c1().values()),
                 "wire": of_bytes(&fresh.to_bytes(&self.context)) })
@@ -73,13 +73,13 @@ impl Walk {
 
     /// Σ_j w_ij·ct_j, hidden behind an encryption of `plain` where the set floods, switched down.
     fn scalar_products(&mut self) -> Value {
-        let weights = weights(seeded(5), ROWS * COLUMNS, self.context.set().row_l1_max());
+        let weights = weights(rng_of_byte(5), ROWS * COLUMNS, self.context.set().row_l1_max());
         let matrix = ScalarMatrix::new(&self.context, ROWS, COLUMNS, &weights).unwrap();
         let mut products = ScalarProducts::new(&self.context, &matrix);
         self.fresh.iter().for_each(|fresh| products.push(fresh).unwrap());
-        let plain = drawn(&self.context, 6, ROWS);
+        let plain = draw_messages(&self.context, 6, ROWS);
         let flooded = self.context.set().flood_bits() > 0;
-        let mut rng = seeded(7);
+        let mut rng = rng_of_byte(7);
         let mut rows = Vec::new();
         for (mut sum, plain) in products.finish().unwrap().into_iter().zip(&plain) {
             let mut row = json!({ "sum": self.of_ciphertext(&sum) });
@@ -100,15 +100,15 @@ impl Walk {
     fn plaintext_products(&mut self) -> Value {
         let n = self.context.n();
         let limit = self.context.set().row_l1_max() / (2 * n as u64);
-        let mut rng = seeded(8);
+        let mut rng = rng_of_byte(8);
         let mut draw = || {
-            let weight = |_| (rng.below(2 * limit + 1) as i64) - limit as i64;
+            let weight = |_| (rng.next_below(2 * limit + 1) as i64) - limit as i64;
             (0..n).map(weight).collect::<Vec<i64>>()
         };
         let weights = [draw(), draw()];
         let mut sum = match self.context.set().flood_bits() {
             0 => Ciphertext::zero(&self.context),
-            _ => self.public.zero(&self.context, &mut seeded(9)).unwrap(),
+            _ => self.public.zero(&self.context, &mut rng_of_byte(9)).unwrap(),
         };
         for (fresh, weights) in self.fresh.iter().zip(&weights) {
             let weights = Plaintext::new(&self.context, weights).unwrap();
@@ -147,8 +147,8 @@ impl Walk {
 }
 
 /// Vectors of messages, one after the other from one generator.
-fn drawn(context: &Context, seed: u8, count: usize) -> Vec<Vec<u64>> {
-    let mut rng = seeded(seed);
+fn draw_messages(context: &Context, seed: u8, count: usize) -> Vec<Vec<u64>> {
+    let mut rng = rng_of_byte(seed);
     let draw = |_| {
         let mut messages = vec![0; context.n()];
         rng.fill_bits(context.set().plaintext_bits(), &mut messages);
@@ -160,7 +160,7 @@ fn drawn(context: &Context, seed: u8, count: usize) -> Vec<Vec<u64>> {
 /// Weights whose rows keep to the set's limit, the least of all first where there is room.
 fn weights(mut rng: Rng, count: usize, limit: u64) -> Vec<i16> {
     let most = (limit / COLUMNS as u64).min(32_767);
-    let weight = |_| (rng.below(2 * most + 1) as i64 - most as i64) as i16;
+    let weight = |_| (rng.next_below(2 * most + 1) as i64 - most as i64) as i16;
     let mut weights: Vec<i16> = (0..count).map(weight).collect();
     if limit >= 32_768 * COLUMNS as u64 {
         weights[0] = i16::MIN;

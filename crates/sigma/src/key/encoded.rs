@@ -7,8 +7,8 @@ use der::{
 };
 use x509_cert::Certificate;
 
-use super::{KEY_FILE_LENGTH_MAX, Kind, PublicKey};
-use crate::error::SigmaError;
+use super::kind::{KEY_FILE_LENGTH_MAX, Kind};
+use crate::{error::SigmaError, rsa::EXPONENT};
 
 const RSA: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.1.1");
 const RSA_PSS: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.1.10");
@@ -16,7 +16,7 @@ const EC: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.2.1");
 const P256: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.3.1.7");
 const P384: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.132.0.34");
 
-pub(super) fn from_certificate(bytes: &[u8]) -> Result<PublicKey, SigmaError> {
+pub(super) fn from_certificate(bytes: &[u8]) -> Result<Kind, SigmaError> {
     let malformed = || SigmaError::Malformed { what: "certificate" };
     let bytes = der_of(bytes, "certificate", "CERTIFICATE")?;
     let certificate = Certificate::from_der(&bytes).map_err(|_| malformed())?;
@@ -25,7 +25,7 @@ pub(super) fn from_certificate(bytes: &[u8]) -> Result<PublicKey, SigmaError> {
     from_spki(&spki)
 }
 
-pub(super) fn from_spki(bytes: &[u8]) -> Result<PublicKey, SigmaError> {
+pub(super) fn from_spki(bytes: &[u8]) -> Result<Kind, SigmaError> {
     let bytes = der_of(bytes, "public key", "PUBLIC KEY")?;
     let (algorithm, parameters, key) =
         read_spki(&bytes).map_err(|_| SigmaError::Malformed { what: "public key" })?;
@@ -33,19 +33,17 @@ pub(super) fn from_spki(bytes: &[u8]) -> Result<PublicKey, SigmaError> {
         (RSA, None) => rsa(key),
         (RSA, Some(parameters)) if parameters.is_null() => rsa(key),
         (RSA_PSS, None) => rsa(key),
-        (RSA_PSS, Some(_)) => Err(unsupported("RSA-PSS key", "parameters of its own")),
+        (RSA_PSS, Some(_)) => {
+            Err(SigmaError::not_supported("RSA-PSS key", "parameters of its own"))
+        }
         (EC, Some(parameters)) => match parameters.decode_as::<ObjectIdentifier>() {
-            Ok(P256) => PublicKey::on_p256(key),
-            Ok(P384) => PublicKey::on_p384(key),
-            Ok(other) => Err(unsupported("curve", &other.to_string())),
-            Err(_) => Err(unsupported("curve", "explicit parameters")),
+            Ok(P256) => Kind::on_p256(key),
+            Ok(P384) => Kind::on_p384(key),
+            Ok(other) => Err(SigmaError::not_supported("curve", &other.to_string())),
+            Err(_) => Err(SigmaError::not_supported("curve", "explicit parameters")),
         },
-        (other, _) => Err(unsupported("key algorithm", &other.to_string())),
+        (other, _) => Err(SigmaError::not_supported("key algorithm", &other.to_string())),
     }
-}
-
-pub(super) fn unsupported(what: &'static str, got: &str) -> SigmaError {
-    SigmaError::Unsupported { what, got: got.to_string() }
 }
 
 type Parts<'a> = (ObjectIdentifier, Option<AnyRef<'a>>, &'a [u8]);
@@ -64,7 +62,7 @@ fn read_spki(bytes: &[u8]) -> Result<Parts<'_>, der::Error> {
     Ok(parts)
 }
 
-fn rsa(key: &[u8]) -> Result<PublicKey, SigmaError> {
+fn rsa(key: &[u8]) -> Result<Kind, SigmaError> {
     let read = || {
         let mut reader = SliceReader::new(key)?;
         let numbers = reader.sequence(|reader| {
@@ -74,7 +72,7 @@ fn rsa(key: &[u8]) -> Result<PublicKey, SigmaError> {
         Ok::<_, der::Error>(numbers)
     };
     let (modulus, exponent) = read().map_err(|_| SigmaError::Malformed { what: "RSA key" })?;
-    PublicKey::rsa(modulus.as_bytes(), exponent.as_bytes())
+    Kind::rsa(modulus.as_bytes(), exponent.as_bytes())
 }
 
 /// The bytes of a file that is DER, or PEM with this label.
@@ -110,28 +108,28 @@ pub(super) fn spki(kind: &Kind) -> Vec<u8> {
     ];
     let (algorithm, key): (&[u8], Vec<u8>) = match kind {
         Kind::Rsa(key) => {
-            let modulus = unsigned(&key.modulus());
-            let numbers = [modulus, unsigned(&crate::rsa::EXPONENT.to_be_bytes())].concat();
-            (&RSA_ALGORITHM, tagged(0x30, &numbers))
+            let modulus = der_integer(&key.modulus());
+            let numbers = [modulus, der_integer(&EXPONENT.to_be_bytes())].concat();
+            (&RSA_ALGORITHM, der_element(0x30, &numbers))
         }
         Kind::P256(_) => (&P256_ALGORITHM, kind.point()),
         Kind::P384(_) => (&P384_ALGORITHM, kind.point()),
     };
-    let bits = tagged(0x03, &[&[0], key.as_slice()].concat());
-    tagged(0x30, &[algorithm, &bits].concat())
+    let bits = der_element(0x03, &[&[0], key.as_slice()].concat());
+    der_element(0x30, &[algorithm, &bits].concat())
 }
 
 /// A DER INTEGER that is not negative.
-fn unsigned(bytes: &[u8]) -> Vec<u8> {
+fn der_integer(bytes: &[u8]) -> Vec<u8> {
     let start = bytes.iter().position(|byte| *byte != 0).unwrap_or(bytes.len());
     let digits = &bytes[start..];
     match digits.first() {
-        Some(first) if *first < 0x80 => tagged(0x02, digits),
-        _ => tagged(0x02, &[&[0], digits].concat()),
+        Some(first) if *first < 0x80 => der_element(0x02, digits),
+        _ => der_element(0x02, &[&[0], digits].concat()),
     }
 }
 
-fn tagged(tag: u8, content: &[u8]) -> Vec<u8> {
+fn der_element(tag: u8, content: &[u8]) -> Vec<u8> {
     let mut out = vec![tag];
     let length = content.len().to_be_bytes();
     let start = length.iter().position(|byte| *byte != 0).unwrap_or(length.len() - 1);

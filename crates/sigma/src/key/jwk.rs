@@ -3,7 +3,7 @@
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::Deserialize;
 
-use super::{KEY_FILE_LENGTH_MAX, PublicKey, encoded::unsupported};
+use super::kind::{KEY_FILE_LENGTH_MAX, Kind};
 use crate::error::SigmaError;
 
 /// The members that make a key; others (`alg`, `kid`, `use`) are the caller's to judge.
@@ -18,7 +18,7 @@ struct Jwk {
     d: Option<serde::de::IgnoredAny>,
 }
 
-pub(super) fn from_jwk(bytes: &[u8]) -> Result<PublicKey, SigmaError> {
+pub(super) fn from_jwk(bytes: &[u8]) -> Result<Kind, SigmaError> {
     if bytes.len() > KEY_FILE_LENGTH_MAX {
         let max = KEY_FILE_LENGTH_MAX;
         return Err(SigmaError::TooLong { what: "JWK", max, got: bytes.len() });
@@ -26,7 +26,7 @@ pub(super) fn from_jwk(bytes: &[u8]) -> Result<PublicKey, SigmaError> {
     let malformed = || SigmaError::Malformed { what: "JWK" };
     let jwk: Jwk = serde_json::from_slice(bytes).map_err(|_| malformed())?;
     if jwk.d.is_some() {
-        return Err(unsupported("JWK", "a private key: give the public one"));
+        return Err(SigmaError::not_supported("JWK", "a private key: give the public one"));
     }
     let field = |value: &Option<String>| {
         let text = value.as_ref().ok_or_else(malformed)?;
@@ -40,11 +40,11 @@ pub(super) fn from_jwk(bytes: &[u8]) -> Result<PublicKey, SigmaError> {
         }
     };
     match (jwk.kty.as_str(), jwk.crv.as_deref()) {
-        ("RSA", _) => PublicKey::rsa(&field(&jwk.n)?, &field(&jwk.e)?),
-        ("EC", Some("P-256")) => PublicKey::on_p256(&point(32)?),
-        ("EC", Some("P-384")) => PublicKey::on_p384(&point(48)?),
-        ("EC", Some(curve)) => Err(unsupported("curve", curve)),
+        ("RSA", _) => Kind::rsa(&field(&jwk.n)?, &field(&jwk.e)?),
+        ("EC", Some("P-256")) => Kind::on_p256(&point(32)?),
+        ("EC", Some("P-384")) => Kind::on_p384(&point(48)?),
+        ("EC", Some(curve)) => Err(SigmaError::not_supported("curve", curve)),
         ("EC", None) => Err(malformed()),
-        (kind, _) => Err(unsupported("key type", kind)),
+        (kind, _) => Err(SigmaError::not_supported("key type", kind)),
     }
 }

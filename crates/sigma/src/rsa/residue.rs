@@ -7,8 +7,13 @@ use crypto_bigint::{
 };
 use zeroize::{Zeroize, Zeroizing};
 
-use super::{EXPONENT, ROUNDS};
-use crate::random::Stream;
+use crate::{challenge::CHALLENGE_LENGTH, random::Stream};
+
+/// The one public exponent: prime, above every challenge, and what certificates use.
+pub(crate) const EXPONENT: u32 = 65537;
+
+/// Rounds of 16 bits each: soundness 2^-128.
+pub(super) const ROUNDS: usize = CHALLENGE_LENGTH / 2;
 
 type Residue<const L: usize> = FixedMontyForm<L>;
 
@@ -28,12 +33,12 @@ impl<'a, const L: usize> Group<'a, L> {
 
     /// A public residue, or `None` where the bytes are zero, too many, or not below N.
     pub(super) fn read(&self, bytes: &[u8]) -> Option<Residue<L>> {
-        Some(Residue::new(&self.below(bytes)?, self.params))
+        Some(Residue::new(&self.read_nonzero(bytes)?, self.params))
     }
 
     /// A residue that is wiped after use.
     pub(super) fn read_secret(&self, bytes: &[u8]) -> Option<Zeroizing<Residue<L>>> {
-        let number = Zeroizing::new(self.below(bytes)?);
+        let number = Zeroizing::new(self.read_nonzero(bytes)?);
         Some(Zeroizing::new(Residue::new(&number, self.params)))
     }
 
@@ -61,7 +66,7 @@ impl<'a, const L: usize> Group<'a, L> {
             loop {
                 stream.fill(&mut buffer);
                 buffer[0] &= 0xff >> spare;
-                if let Some(number) = self.below(&buffer) {
+                if let Some(number) = self.read_nonzero(&buffer) {
                     return Residue::from_montgomery(number, self.params);
                 }
             }
@@ -135,7 +140,7 @@ impl<'a, const L: usize> Group<'a, L> {
         challenge: u16,
         powers: &[Residue<L>; 16],
     ) -> Option<Uint<L>> {
-        let number = self.below(response)?;
+        let number = self.read_nonzero(response)?;
         let mut product = Residue::new(&number, self.params);
         for digit in [challenge >> 12, challenge >> 8 & 15, challenge >> 4 & 15, challenge & 15] {
             product = product.square_repeat_vartime(4);
@@ -149,7 +154,7 @@ impl<'a, const L: usize> Group<'a, L> {
     }
 
     /// A number above zero and below N.
-    fn below(&self, bytes: &[u8]) -> Option<Uint<L>> {
+    fn read_nonzero(&self, bytes: &[u8]) -> Option<Uint<L>> {
         if bytes.len() != self.length {
             return None;
         }

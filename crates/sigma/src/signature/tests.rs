@@ -3,7 +3,10 @@
 use serde_json::Value;
 
 use super::*;
-use crate::vectors::{bytes, read_all};
+use crate::{
+    signature_file::SIGNATURE_PROOF_LENGTH_MAX,
+    vectors::{bytes, read_all},
+};
 
 fn vector(name: &str) -> Value {
     read_all().into_iter().find(|(found, _)| found == name).unwrap().1

@@ -42,7 +42,7 @@ const SIGNATURES: &[(&str, &str, Hash, bool)] = &[
 fn signatures(place: &Path) {
     let message = b"the balance of account 17 is 4,200";
     for (name, parameter, hash, pss) in SIGNATURES {
-        let (key, signature) = signed(place, parameter, *hash, *pss, message);
+        let (key, signature) = sign_with_openssl(place, parameter, *hash, *pss, message);
         let public = PublicKey::from_spki(&key).unwrap();
         let scheme = match (public.name().starts_with("RSA"), pss) {
             (false, _) => Scheme::Ecdsa,
@@ -73,8 +73,8 @@ fn signatures(place: &Path) {
 
 fn rsa_failures(vector: &Value, key: &[u8], proof: &[u8]) {
     let body = proof.len() - 16 - 8 * 256;
-    changed(vector, "rsa-other-message", "another message", "message", b"the balance is 9,999");
-    changed(vector, "rsa-other-context", "another context", "context", b"another context");
+    put_changed(vector, "rsa-other-message", "another message", "message", b"the balance is 9,999");
+    put_changed(vector, "rsa-other-context", "another context", "context", b"another context");
     flip(vector, "rsa-challenge", "a bit of the challenges", proof, body + 3);
     flip(vector, "rsa-response", "a bit of the first response", proof, body + 16 + 100);
     flip(vector, "rsa-scheme", "the scheme says PSS", proof, 17);
@@ -90,10 +90,22 @@ fn rsa_failures(vector: &Value, key: &[u8], proof: &[u8]) {
         out
     };
     let modulus = &key[33..33 + 256];
-    changed(vector, "rsa-response-zero", "the first response is 0", "proof", &response(&[0; 256]));
-    changed(vector, "rsa-response-modulus", "the first response is N", "proof", &response(modulus));
-    let negated = negated(modulus, &proof[body + 16..body + 16 + 256]);
-    changed(
+    put_changed(
+        vector,
+        "rsa-response-zero",
+        "the first response is 0",
+        "proof",
+        &response(&[0; 256]),
+    );
+    put_changed(
+        vector,
+        "rsa-response-modulus",
+        "the first response is N",
+        "proof",
+        &response(modulus),
+    );
+    let negated = negate(modulus, &proof[body + 16..body + 16 + 256]);
+    put_changed(
         vector,
         "rsa-response-negated",
         "N less the first response",
@@ -102,15 +114,21 @@ fn rsa_failures(vector: &Value, key: &[u8], proof: &[u8]) {
     );
     let mut swapped = proof.to_vec();
     swapped[body + 16..body + 16 + 512].rotate_left(256);
-    changed(vector, "rsa-responses-swapped", "two responses swapped", "proof", &swapped);
-    changed(vector, "rsa-short", "the last byte is missing", "proof", &proof[..proof.len() - 1]);
-    changed(vector, "rsa-long", "a byte too many", "proof", &[proof, &[0]].concat());
+    put_changed(vector, "rsa-responses-swapped", "two responses swapped", "proof", &swapped);
+    put_changed(
+        vector,
+        "rsa-short",
+        "the last byte is missing",
+        "proof",
+        &proof[..proof.len() - 1],
+    );
+    put_changed(vector, "rsa-long", "a byte too many", "proof", &[proof, &[0]].concat());
     let mut exponent = key.to_vec();
     *exponent.last_mut().unwrap() = 3;
-    changed(vector, "rsa-exponent", "a key with e = 65539", "key", &exponent);
+    put_changed(vector, "rsa-exponent", "a key with e = 65539", "key", &exponent);
     let mut even = key.to_vec();
     even[33 + 255] &= 0xfe;
-    changed(vector, "rsa-modulus-even", "a key with an even modulus", "key", &even);
+    put_changed(vector, "rsa-modulus-even", "a key with an even modulus", "key", &even);
 }
 
 fn pss_failures(vector: &Value, proof: &[u8]) {
@@ -119,7 +137,13 @@ fn pss_failures(vector: &Value, proof: &[u8]) {
 
 fn ecdsa_failures(vector: &Value, proof: &[u8]) {
     let body = proof.len() - 33 - 16 - 32;
-    changed(vector, "ecdsa-other-message", "another message", "message", b"the balance is 9,999");
+    put_changed(
+        vector,
+        "ecdsa-other-message",
+        "another message",
+        "message",
+        b"the balance is 9,999",
+    );
     flip(vector, "ecdsa-challenge", "a bit of the challenge", proof, body + 33 + 15);
     flip(vector, "ecdsa-response", "a bit of the response", proof, body + 33 + 16 + 31);
     let put = |start: usize, bytes: &[u8]| {
@@ -128,11 +152,23 @@ fn ecdsa_failures(vector: &Value, proof: &[u8]) {
         out
     };
     let sign = put(body, &[proof[body] ^ 1]);
-    changed(vector, "ecdsa-point-sign", "the other point with R's x coordinate", "proof", &sign);
+    put_changed(
+        vector,
+        "ecdsa-point-sign",
+        "the other point with R's x coordinate",
+        "proof",
+        &sign,
+    );
     // x = 1: 1 − 3 + b is no square for P-256.
     let off: Vec<u8> = [&[2], &[0; 31][..], &[1]].concat();
-    changed(vector, "ecdsa-point-off-curve", "R is not on the curve", "proof", &put(body, &off));
-    changed(
+    put_changed(
+        vector,
+        "ecdsa-point-off-curve",
+        "R is not on the curve",
+        "proof",
+        &put(body, &off),
+    );
+    put_changed(
         vector,
         "ecdsa-point-neutral",
         "R is the neutral element",
@@ -140,7 +176,7 @@ fn ecdsa_failures(vector: &Value, proof: &[u8]) {
         &put(body, &[0; 33]),
     );
     let order = [0xff; 32];
-    changed(
+    put_changed(
         vector,
         "ecdsa-response-large",
         "a response above the order",
@@ -155,7 +191,7 @@ fn relations() {
         (hex(&Commitment::new(value, &blinding).to_bytes()), hex(blinding.to_bytes().as_slice()))
     };
     let ((one, r), (other, s), (third, t)) = (parts(5, 1), parts(5, 2), parts(7, 3));
-    let equal = finished(json!({
+    let equal = with_proof(json!({
         "about": "two commitments to 5", "kind": "relation",
         "terms": [{"weight": 1, "commitment": one}, {"weight": -1, "commitment": other}],
         "constant": "0", "context": hex(CONTEXT), "outcome": "holds",
@@ -165,18 +201,18 @@ fn relations() {
     let proof = bytes(&equal["proof"]);
     flip(&equal, "equal-challenge", "a bit of the challenge", &proof, 0);
     flip(&equal, "equal-response", "a bit of the response", &proof, 16);
-    changed(
+    put_changed(
         &equal,
         "equal-response-large",
         "a response above the order",
         "proof",
         &[&proof[..16], &[0xff; 32]].concat(),
     );
-    changed(&equal, "equal-other-context", "another context", "context", b"another context");
+    put_changed(&equal, "equal-other-context", "another context", "context", b"another context");
     let mut unequal = equal.clone();
     unequal["terms"][1]["commitment"] = json!(third);
     put_failure(&unequal, "equal-other-number", "the second commitment hides 7");
-    let sum = finished(json!({
+    let sum = with_proof(json!({
         "about": "3·5 − 2·5 + 7 = 12", "kind": "relation",
         "terms": [{"weight": 3, "commitment": one}, {"weight": -2, "commitment": other},
                   {"weight": 1, "commitment": third}],
@@ -195,7 +231,7 @@ fn relations() {
 fn ranges() {
     let blinding = Blinding::from_seed(&[4; 32]);
     let range = |value: u64, low: u64, high: u64, about: &str| {
-        finished(json!({
+        with_proof(json!({
             "about": about, "kind": "range", "low": low.to_string(), "high": high.to_string(),
             "commitment": hex(&Commitment::new(value, &blinding).to_bytes()),
             "context": hex(CONTEXT), "outcome": "holds",
@@ -212,8 +248,8 @@ fn ranges() {
     for (part, at) in [("a", 0), ("tx", 4 * 32), ("l", 7 * 32), ("b", proof.len() - 32)] {
         flip(&at_most, &format!("range-{part}"), &format!("a bit of {part}"), &proof, at);
     }
-    changed(&at_most, "range-other-context", "another context", "context", b"another context");
-    changed(
+    put_changed(&at_most, "range-other-context", "another context", "context", b"another context");
+    put_changed(
         &at_most,
         "range-short",
         "the last 32 bytes are missing",
@@ -229,13 +265,13 @@ fn ranges() {
 }
 
 /// The vector with the proof that its witness gives.
-fn finished(mut vector: Value) -> Value {
+fn with_proof(mut vector: Value) -> Value {
     vector["proof"] = json!(hex(&make(&vector).unwrap()));
     vector
 }
 
 /// A vector with one field replaced, which has to fail.
-fn changed(vector: &Value, name: &str, about: &str, field: &str, bytes: &[u8]) {
+fn put_changed(vector: &Value, name: &str, about: &str, field: &str, bytes: &[u8]) {
     let mut vector = vector.clone();
     vector[field] = json!(hex(bytes));
     put_failure(&vector, name, about);
@@ -245,7 +281,7 @@ fn flip(vector: &Value, name: &str, about: &str, proof: &[u8], at: usize) {
     let mut proof = proof.to_vec();
     // The scheme byte turns from 1 into 2 by both low bits; elsewhere any change will do.
     proof[at] ^= 3;
-    changed(vector, name, &format!("changed: {about}"), "proof", &proof);
+    put_changed(vector, name, &format!("changed: {about}"), "proof", &proof);
 }
 
 fn put_failure(vector: &Value, name: &str, about: &str) {
@@ -262,7 +298,7 @@ fn put(name: &str, vector: &Value) {
     fs::write(folder().join(format!("{name}.json")), text + "\n").unwrap();
 }
 
-fn negated(modulus: &[u8], number: &[u8]) -> Vec<u8> {
+fn negate(modulus: &[u8], number: &[u8]) -> Vec<u8> {
     let mut out = vec![0; modulus.len()];
     let mut borrow = 0;
     for i in (0..modulus.len()).rev() {
@@ -274,7 +310,7 @@ fn negated(modulus: &[u8], number: &[u8]) -> Vec<u8> {
 }
 
 /// A fresh key's `SubjectPublicKeyInfo` and its signature, both by openssl.
-fn signed(
+fn sign_with_openssl(
     place: &Path,
     parameter: &str,
     hash: Hash,

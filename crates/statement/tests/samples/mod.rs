@@ -10,12 +10,12 @@ pub(crate) fn samples() -> Vec<Statement> {
     vec![
         Statement::Fibonacci(Fibonacci { n: 10, value: 55 }),
         Statement::Fibonacci(Fibonacci { n: u32::MAX, value: u64::MAX }),
-        Statement::Sort(sort(SortSource::Given { input_sha256: [3; 32] })),
+        Statement::Sort(sort(SortSource::Supplied { input_sha256: [3; 32] })),
         Statement::Sort(sort(SortSource::Fibonacci)),
         Statement::Rsa2048(Rsa2048 { modulus: [0xc5; 256], message_sha256: [1; 32] }),
         Statement::Sha256(Sha256 { message_bytes: 1024, message_sha256: [2; 32] }),
         Statement::Transcript(transcript(contains)),
-        Statement::Transcript(transcript(between(-7, 4096))),
+        Statement::Transcript(transcript(number_between(-7, 4096))),
         Statement::Dcap(dcap(trust_domain(), &[])),
         Statement::Dcap(dcap(enclave(), &["INTEL-SA-00001", "INTEL-SA-00002"])),
     ]
@@ -36,7 +36,7 @@ pub(crate) fn out_of_bounds() -> Vec<(Statement, &'static str)> {
     let stern = Dcap { verdict: Verdict::Conditional, ..dcap(enclave(), &[]) };
     let nameless = Dcap { tcb_status: String::new(), ..dcap(enclave(), &[]) };
     let outside = Sort { place: 3000, ..sort(SortSource::Fibonacci) };
-    let deep = Transcript { depth: 19, ..transcript(between(0, 0)) };
+    let deep = Transcript { depth: 19, ..transcript(number_between(0, 0)) };
     vec![
         (Statement::Sort(outside), "place"),
         (Statement::Transcript(deep), "depth"),
@@ -44,7 +44,7 @@ pub(crate) fn out_of_bounds() -> Vec<(Statement, &'static str)> {
         (rsa(0xff, 0xfe), "modulus"),
         (Statement::Transcript(transcript(text(""))), "text"),
         (Statement::Transcript(transcript(text(&"a".repeat(257)))), "text"),
-        (Statement::Transcript(transcript(between(1, 0))), "greatest"),
+        (Statement::Transcript(transcript(number_between(1, 0))), "greatest"),
         (Statement::Dcap(dcap(enclave(), &["B", "A"])), "advisories"),
         (Statement::Dcap(dcap(enclave(), &["A", "A"])), "advisories"),
         (Statement::Dcap(dcap(enclave(), &["with space"])), "advisories"),
@@ -63,7 +63,7 @@ fn transcript(predicate: Predicate) -> Transcript {
     Transcript { root: [5; 32], depth: 10, predicate }
 }
 
-fn between(least: i64, greatest: i64) -> Predicate {
+fn number_between(least: i64, greatest: i64) -> Predicate {
     Predicate::NumberBetween { path: "response./usage/total_tokens".into(), least, greatest }
 }
 

@@ -18,7 +18,7 @@ const REAL: [(&str, &str, u64); 3] = [
 ];
 
 /// An honest simulated quote of each kind.
-pub(crate) fn simulated() -> Vec<Vec<u8>> {
+pub(crate) fn simulated_inputs() -> Vec<Vec<u8>> {
     let kinds = [Tee::Tdx, Tee::TdxV5, Tee::Sgx];
     kinds.map(|tee| input(&attester(tee, None), NOW).encode()).into()
 }
@@ -39,7 +39,7 @@ pub(crate) fn real() -> Vec<Vec<u8>> {
 }
 
 /// Copies with one bit changed each, at places that differ from input to input. The magic stays.
-pub(crate) fn changed(input: &[u8], count: usize, nth: usize) -> Vec<Vec<u8>> {
+pub(crate) fn changed_copies(input: &[u8], count: usize, nth: usize) -> Vec<Vec<u8>> {
     let step = input.len() / count;
     let places = (16..input.len() - step).step_by(step).map(|at| at + nth);
     places

@@ -9,8 +9,8 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let made = match *words {
-        [guest, size, seed] => parsed(guest, size, seed),
-        [guest, size, seed, "--encoded"] => parsed(guest, size, seed)
+        [guest, size, seed] => encode_sample(guest, size, seed),
+        [guest, size, seed, "--encoded"] => encode_sample(guest, size, seed)
             .and_then(|json| input_from_json(guest, &json).map_err(|error| error.to_string())),
         _ => Err("usage: guest-sample GUEST SIZE SEED [--encoded]".into()),
     };
@@ -26,7 +26,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn parsed(guest: &str, size: &str, seed: &str) -> Result<Vec<u8>, String> {
+fn encode_sample(guest: &str, size: &str, seed: &str) -> Result<Vec<u8>, String> {
     let size = size.parse().map_err(|_| format!("size: wanted a number, got {size}"))?;
     let seed = seed.parse().map_err(|_| format!("seed: wanted a number, got {seed}"))?;
     let json = sample(guest, size, seed).map_err(|error: InputError| error.to_string())?;

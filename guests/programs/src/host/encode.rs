@@ -5,11 +5,10 @@ use alloc::vec::Vec;
 use confide_statement::{Direction, MODULUS_BYTES};
 use crypto_bigint::{NonZero, U2048, U4096};
 
-use super::Native;
+use super::native::Native;
 use crate::{
-    STEPS,
     machine::Sha256,
-    rsa2048::{encoded_message, words_of},
+    rsa2048::{STEPS, encoded_message, words_of},
 };
 
 /// Why an input cannot be made.
@@ -63,7 +62,7 @@ impl Words {
     }
 
     /// Their length, then the bytes.
-    pub(super) fn sized(self, bytes: &[u8]) -> Self {
+    pub(super) fn with_length(self, bytes: &[u8]) -> Self {
         self.u32(bytes.len() as u32).bytes(bytes)
     }
 
@@ -122,7 +121,7 @@ impl RsaHints {
     /// The input of the program.
     pub fn encode(&self) -> Vec<u8> {
         let mut words = Words::default()
-            .sized(&self.message)
+            .with_length(&self.message)
             .bytes(&self.modulus)
             .words(&words_of(&self.signature));
         for (step, [quotient, remainder]) in self.steps.iter().enumerate() {
@@ -151,12 +150,12 @@ pub(super) fn transcript_contains(
         .u32(0)
         .u32(depth.into())
         .u32(direction.byte().into())
-        .sized(text.as_bytes())
+        .with_length(text.as_bytes())
         .u32(place as u32)
         .u32(first)
         .u32(chunks.len() as u32);
     for (chunk, salt) in chunks {
-        words = words.sized(chunk).bytes(salt);
+        words = words.with_length(chunk).bytes(salt);
     }
     Some(nodes.iter().fold(words, |words, node| words.bytes(node)).0)
 }
@@ -182,9 +181,9 @@ pub(super) fn transcript_number(
         .u32(depth.into())
         .i64(*range.start())
         .i64(*range.end())
-        .sized(field.path.as_bytes())
+        .with_length(field.path.as_bytes())
         .u32(field.index)
-        .sized(field.value.as_bytes())
+        .with_length(field.value.as_bytes())
         .bytes(&field.salt);
     let words = match &field.commitment {
         None => words.u32(0),

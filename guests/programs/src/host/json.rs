@@ -9,8 +9,8 @@ use confide_statement::{Direction, MODULUS_BYTES};
 use serde::{Deserialize, de::DeserializeOwned};
 
 use super::{
-    GUESTS, InputError,
-    encode::{NumberField, RsaHints, Words, transcript_contains, transcript_number},
+    encode::{InputError, NumberField, RsaHints, Words, transcript_contains, transcript_number},
+    native::GUESTS,
 };
 
 /// The encoded input of `guest` from its JSON.
@@ -49,15 +49,22 @@ impl FibonacciJson {
 #[derive(Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 enum SortJson {
-    Given { numbers: Vec<u32>, place: u32 },
-    Fibonacci { count: u32, place: u32 },
+    #[serde(rename = "given")]
+    Numbers {
+        numbers: Vec<u32>,
+        place: u32,
+    },
+    Fibonacci {
+        count: u32,
+        place: u32,
+    },
 }
 
 impl SortJson {
     fn encode(&self) -> Vec<u8> {
         let words = Words::default();
         match self {
-            SortJson::Given { numbers, place } => {
+            SortJson::Numbers { numbers, place } => {
                 words.u32(0).u32(numbers.len() as u32).u32(*place).words(numbers).0
             }
             SortJson::Fibonacci { count, place } => words.u32(1).u32(*count).u32(*place).0,
@@ -87,7 +94,7 @@ impl MessageJson {
 
 impl Message {
     fn sized_input(&self) -> Vec<u8> {
-        Words::default().sized(&self.0).0
+        Words::default().with_length(&self.0).0
     }
 }
 

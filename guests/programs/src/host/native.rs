@@ -6,9 +6,14 @@ use confide_statement::Statement;
 use sha2::Digest as _;
 
 use crate::{
-    Input, ProgramError, Source, fibonacci,
+    error::ProgramError,
+    fibonacci::fibonacci,
+    input::{Input, Source},
     machine::{Int256, Sha256, U256},
-    rsa2048, sha256, sort, transcript,
+    rsa2048::rsa2048,
+    sha256::sha256,
+    sort::sort,
+    transcript::transcript,
 };
 
 /// The guests of this crate, by name. `dcap` is a crate of its own.

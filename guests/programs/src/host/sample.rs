@@ -9,10 +9,13 @@ use crypto_bigint::{
 };
 use serde_json::{Value, json};
 
-use super::{InputError, Native};
+use super::{encode::InputError, native::Native};
 use crate::{
-    FIBONACCI_N_MAX, MESSAGE_BYTES_MAX, SHA256_BYTES_MAX, SORT_COUNT_MAX, machine::Sha256,
-    rsa2048::encoded_message,
+    fibonacci::FIBONACCI_N_MAX,
+    machine::Sha256,
+    rsa2048::{MESSAGE_BYTES_MAX, encoded_message},
+    sha256::SHA256_BYTES_MAX,
+    sort::SORT_COUNT_MAX,
 };
 
 /// A key made for these samples and for nothing else. **Not secret.**
@@ -66,7 +69,9 @@ pub fn sample(guest: &str, size: u32, seed: u64) -> Result<Value, InputError> {
             let numbers: Vec<u32> = (0..size.max(1)).map(|_| random.u32()).collect();
             json!({ "given": { "numbers": numbers, "place": random.u32() % size.max(1) } })
         }),
-        "rsa2048" => within(MESSAGE_BYTES_MAX).map(|()| signed(&random.bytes(size as usize))),
+        "rsa2048" => {
+            within(MESSAGE_BYTES_MAX).map(|()| signed_message(&random.bytes(size as usize)))
+        }
         "sha256" => within(SHA256_BYTES_MAX)
             .map(|()| json!({ "message_hex": hex::encode(random.bytes(size as usize)) })),
         "transcript" => within(1 << 24).map(|()| {
@@ -81,7 +86,7 @@ pub fn sample(guest: &str, size: u32, seed: u64) -> Result<Value, InputError> {
 }
 
 /// A message with its signature.
-fn signed(message: &[u8]) -> Value {
+fn signed_message(message: &[u8]) -> Value {
     let encoded = encoded_message(&Native::sha256(message));
     json!({
         "message_hex": hex::encode(message),

@@ -6,7 +6,8 @@ use alloc::vec::Vec;
 use confide_statement::MODULUS_BYTES;
 
 use crate::{
-    Input, ProgramError, Source,
+    error::ProgramError,
+    input::{Input, Source},
     machine::{Int256, U256},
 };
 

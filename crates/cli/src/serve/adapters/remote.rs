@@ -62,7 +62,7 @@ pub(super) fn open(
     });
     let connect = connect.map_err(|error| error.message().to_owned())?;
     let set = args.adapter_parameters.as_deref().unwrap_or(PARAMETERS_DEFAULT);
-    let parameters = ParameterSet::named(set).map_err(|error| error.to_string())?;
+    let parameters = ParameterSet::from_name(set).map_err(|error| error.to_string())?;
     let protect = args.adapter_protect.map(|protect| match protect {
         ProtectName::A => Protect::A,
         ProtectName::Ba => Protect::Ba,

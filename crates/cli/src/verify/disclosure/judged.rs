@@ -231,7 +231,7 @@ fn content_name(refused: &VerifyError) -> &'static str {
         VerifyError::SameField { .. } => "same_field",
         VerifyError::Empty => "empty",
         VerifyError::NoCircuits { .. } => NO_CIRCUITS,
-        VerifyError::Other(refused) => content_name(refused),
+        VerifyError::OtherSession(refused) => content_name(refused),
         VerifyError::Subject { .. } | VerifyError::Proof { .. } => "proof",
     }
 }
@@ -247,14 +247,14 @@ pub(super) fn judge(file: &[u8], rules: &Rules, at: u64) -> Judged {
 fn accept(file: &[u8], rules: &Rules, at: u64) -> Result<Accepted, Rejected> {
     let disclosure = Disclosure::decode(file)?;
     let signed = believed(&disclosure, rules, at)?;
-    let other = disclosure.other().map(|other| believed(other, rules, at)).transpose();
+    let other = disclosure.other_session().map(|other| believed(other, rules, at)).transpose();
     let other = other.map_err(|rejected| Rejected::Other(Box::new(rejected)))?;
     let verified = disclosure.verify(super::text_proofs())?;
     let is_shown = |name: &&String| verified.fields().iter().any(|field| field.path == **name);
     if let Some(name) = rules.statement.must_show.iter().find(|name| !is_shown(name)) {
         return Err(Rejected::NotShown { name: name.clone() });
     }
-    let other = other.zip(verified.other().cloned());
+    let other = other.zip(verified.other_session().cloned());
     let other = other.map(|(believed, verified)| Box::new(believed.accepted(verified, None)));
     Ok(signed.accepted(verified, other))
 }

@@ -98,7 +98,7 @@ fn yes(
     args: &Args,
 ) -> Answered {
     let (statement, header) = (checked.statement(), checked.header());
-    let used = checked.used();
+    let used = checked.usage();
     let unproved = unproved(checked);
     if args.json {
         let mut object = shown::facts_json(statement, header);
@@ -106,7 +106,7 @@ fn yes(
         object.insert("outcome".into(), "accepted".into());
         object.insert("reason".into(), Value::Null);
         object.insert("proof_bytes".into(), file.body.len().into());
-        object.insert("check".into(), shown::stage_json(checked.done(), used));
+        object.insert("check".into(), shown::stage_json(checked.result(), used));
         object.insert("checks".into(), checks_json(checks));
         return (format!("{}\n", Value::Object(object)), ExitCode::SUCCESS);
     }
@@ -134,7 +134,7 @@ fn yes(
 
 /// Fields of the answer that stand in the file and that no check can tell.
 fn unproved(checked: &CheckedProof) -> &'static [&'static str] {
-    match checked.done().segments {
+    match checked.result().segments {
         Some(_) => &["cycles"],
         None => &["segments", "cycles"],
     }

@@ -1,8 +1,12 @@
-use super::{Fields, PROTECTS, Protect, ProtocolError, SCHEMES, Scheme, code, word};
+//! Messages that open a session or join one.
+
+use super::codes::{PROTECTS, SCHEMES, code, word};
+use crate::protocol::{error::ProtocolError, fields::Fields, scheme::Scheme};
 use crate::protocol::{
-    MAGIC, VERSION,
     fields::{is_name, put_short},
+    version::{MAGIC, VERSION},
 };
+use crate::terms::Protect;
 
 /// Opens a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,7 +67,7 @@ impl<'a> Hello<'a> {
         if credential.len() > Self::CREDENTIAL_MAX {
             return Err(fields.wrong("credential", "at most 64 bytes"));
         }
-        let public_key = fields.rest();
+        let public_key = fields.take_rest();
         Ok(Self { version, adapter, scheme, parameters, protect, client, credential, public_key })
     }
 

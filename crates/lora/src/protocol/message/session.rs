@@ -1,4 +1,8 @@
-use super::{Fields, PROTECTS, Protect, ProtocolError, code, word};
+//! Messages with which a host answers a hello.
+
+use super::codes::{PROTECTS, code, word};
+use crate::protocol::{error::ProtocolError, fields::Fields, version::VERSION};
+use crate::terms::Protect;
 
 /// Groups in a welcome: five inputs of two hundred layers fit.
 const GROUPS_MAX: u16 = 1024;
@@ -54,7 +58,7 @@ impl Welcome {
     pub fn decode(payload: &[u8]) -> Result<Self, ProtocolError> {
         let mut fields = Fields::new("welcome", payload);
         let version = fields.u16("version")?;
-        if version != crate::protocol::VERSION {
+        if version != VERSION {
             return Err(fields.wrong("version", "the one that was asked for"));
         }
         let (epoch, token) = (fields.array("epoch")?, fields.array("token")?);
@@ -102,6 +106,6 @@ impl<'a> GroupTerms<'a> {
         if budget.is_some() != left.is_some() || left > budget {
             return Err(fields.wrong("budget left", "no more than the budget"));
         }
-        Ok(Self { budget, budget_left: left, terms: fields.rest() })
+        Ok(Self { budget, budget_left: left, terms: fields.take_rest() })
     }
 }

@@ -1,6 +1,7 @@
 //! [`Terms`] as bytes.
 
-use super::{Fields, INPUTS, ProtocolError, code, word};
+use super::codes::{INPUTS, code, word};
+use crate::protocol::{error::ProtocolError, fields::Fields};
 use crate::{
     factor::Factor,
     int_matrix::VECTOR_BITS_MAX,
@@ -19,9 +20,9 @@ const PROJECTIONS: [Projection; 8] = [
     Projection::Key,
     Projection::Value,
     Projection::Output,
-    Projection::Gate,
-    Projection::Up,
-    Projection::Down,
+    Projection::MlpGate,
+    Projection::MlpUp,
+    Projection::MlpDown,
     Projection::FinalHidden,
 ];
 

@@ -1,7 +1,13 @@
-use super::*;
-use crate::protocol::{VERSION, refusal::Refusal};
+//! Every message comes back as it was, and nothing else is read.
 
-fn encoded(encode: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+use super::*;
+use crate::{
+    protocol::{ProtocolError, Scheme, VERSION, refusal::Refusal},
+    site::Input,
+    terms::Protect,
+};
+
+fn encode(encode: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let mut out = Vec::new();
     encode(&mut out);
     out
@@ -35,35 +41,35 @@ fn welcome() -> Welcome {
 
 #[test]
 fn messages_come_back_as_they_were() {
-    let bytes = encoded(|out| hello().encode(out));
+    let bytes = encode(|out| hello().encode(out));
     assert_eq!(Hello::decode(&bytes).unwrap(), hello());
-    let bytes = encoded(|out| welcome().encode(out));
+    let bytes = encode(|out| welcome().encode(out));
     assert_eq!(Welcome::decode(&bytes).unwrap(), welcome());
     let attach = Attach { client: [1; 32], epoch: [2; 16], token: [3; 32] };
-    assert_eq!(Attach::decode(&encoded(|out| attach.encode(out))).unwrap(), attach);
+    assert_eq!(Attach::decode(&encode(|out| attach.encode(out))).unwrap(), attach);
     let attached = Attached { connections: 3 };
-    assert_eq!(Attached::decode(&encoded(|out| attached.encode(out))).unwrap(), attached);
+    assert_eq!(Attached::decode(&encode(|out| attached.encode(out))).unwrap(), attached);
     let terms = GroupTerms { budget: Some(7), budget_left: Some(0), terms: &[1, 2] };
-    assert_eq!(GroupTerms::decode(&encoded(|out| terms.encode(out))).unwrap(), terms);
+    assert_eq!(GroupTerms::decode(&encode(|out| terms.encode(out))).unwrap(), terms);
     let prepare = Prepare { layer: 1, input: Input::FeedForward };
-    assert_eq!(Prepare::decode(&encoded(|out| prepare.encode(out))).unwrap(), prepare);
+    assert_eq!(Prepare::decode(&encode(|out| prepare.encode(out))).unwrap(), prepare);
     let block = Block { first: 16, count: 2, ciphertexts: &[1, 2, 3, 4] };
-    assert_eq!(Block::decode(&encoded(|out| block.encode(out))).unwrap(), block);
+    assert_eq!(Block::decode(&encode(|out| block.encode(out))).unwrap(), block);
     let prepared = Prepared { first: 16, count: 2, ciphertexts: &[1, 2, 3, 4] };
-    assert_eq!(Prepared::decode(&encoded(|out| prepared.encode(out))).unwrap(), prepared);
+    assert_eq!(Prepared::decode(&encode(|out| prepared.encode(out))).unwrap(), prepared);
     let credit = Credit { blocks: 4, batch: 7 };
-    assert_eq!(Credit::decode(&encoded(|out| credit.encode(out))).unwrap(), credit);
+    assert_eq!(Credit::decode(&encode(|out| credit.encode(out))).unwrap(), credit);
     let input = Input::FinalHidden;
     let apply = Apply { layer: 0, input, counter: 4097, vectors: 2, packed: &[9; 8] };
-    assert_eq!(Apply::decode(&encoded(|out| apply.encode(out))).unwrap(), apply);
+    assert_eq!(Apply::decode(&encode(|out| apply.encode(out))).unwrap(), apply);
     let products = Products { budget_left: None, vectors: 2, packed: &[8; 4] };
-    assert_eq!(Products::decode(&encoded(|out| products.encode(out))).unwrap(), products);
+    assert_eq!(Products::decode(&encode(|out| products.encode(out))).unwrap(), products);
     let direct = Direct { layer: 1, input, tile_inputs: 512, tile_rows: 8, ciphertexts: &[6] };
-    assert_eq!(Direct::decode(&encoded(|out| direct.encode(out))).unwrap(), direct);
+    assert_eq!(Direct::decode(&encode(|out| direct.encode(out))).unwrap(), direct);
     let answer = DirectAnswer { budget_left: Some(3), ciphertexts: &[6] };
-    assert_eq!(DirectAnswer::decode(&encoded(|out| answer.encode(out))).unwrap(), answer);
+    assert_eq!(DirectAnswer::decode(&encode(|out| answer.encode(out))).unwrap(), answer);
     let goodbye = Goodbye { session: true };
-    assert_eq!(Goodbye::decode(&encoded(|out| goodbye.encode(out))).unwrap(), goodbye);
+    assert_eq!(Goodbye::decode(&encode(|out| goodbye.encode(out))).unwrap(), goodbye);
 }
 
 #[test]
@@ -84,7 +90,7 @@ fn every_refusal_comes_back_by_its_name() {
         Refusal::Budget { limit: 1535 },
     ];
     for refusal in plain {
-        let bytes = encoded(|out| refusal.encode(out));
+        let bytes = encode(|out| refusal.encode(out));
         assert_eq!(Refusal::decode(&bytes).unwrap(), refusal);
     }
     assert!(Refusal::decode(&[0; 9]).is_err());
@@ -93,13 +99,13 @@ fn every_refusal_comes_back_by_its_name() {
 
 #[test]
 fn every_cut_of_a_message_with_an_end_is_refused() {
-    let bytes = encoded(|out| welcome().encode(out));
+    let bytes = encode(|out| welcome().encode(out));
     for end in 0..bytes.len() {
         assert!(Welcome::decode(&bytes[..end]).is_err(), "{end}");
     }
     let long = [&bytes[..], &[0]].concat();
     assert!(Welcome::decode(&long).is_err());
-    let bytes = encoded(|out| hello().encode(out));
+    let bytes = encode(|out| hello().encode(out));
     // What follows the fields is the key, whatever its length.
     for end in 0..bytes.len() - hello().public_key.len() {
         assert!(Hello::decode(&bytes[..end]).is_err(), "{end}");
@@ -108,7 +114,7 @@ fn every_cut_of_a_message_with_an_end_is_refused() {
 
 #[test]
 fn another_protocol_and_another_version_are_told_apart() {
-    let mut bytes = encoded(|out| hello().encode(out));
+    let mut bytes = encode(|out| hello().encode(out));
     bytes[8] = 2;
     let refused = Hello::decode(&bytes).unwrap_err();
     assert!(matches!(refused, ProtocolError::Refused(Refusal::Version { host: VERSION })));
@@ -120,7 +126,7 @@ fn another_protocol_and_another_version_are_told_apart() {
 fn terms_with_more_left_than_there_was_are_refused() {
     for (budget, budget_left) in [(Some(7), Some(8)), (None, Some(1)), (Some(1), None)] {
         let terms = GroupTerms { budget, budget_left, terms: &[] };
-        assert!(GroupTerms::decode(&encoded(|out| terms.encode(out))).is_err());
+        assert!(GroupTerms::decode(&encode(|out| terms.encode(out))).is_err());
     }
 }
 
@@ -129,9 +135,9 @@ fn vectors_are_counted_before_they_are_looked_at() {
     for vectors in [0, Apply::VECTORS_MAX + 1] {
         let input = Input::Attention;
         let apply = Apply { layer: 0, input, counter: 0, vectors, packed: &[] };
-        assert!(Apply::decode(&encoded(|out| apply.encode(out))).is_err());
+        assert!(Apply::decode(&encode(|out| apply.encode(out))).is_err());
     }
     let apply =
         Apply { layer: 0, input: Input::Attention, counter: u64::MAX, vectors: 2, packed: &[] };
-    assert!(Apply::decode(&encoded(|out| apply.encode(out))).is_err());
+    assert!(Apply::decode(&encode(|out| apply.encode(out))).is_err());
 }

@@ -1,4 +1,7 @@
-use super::{Fields, INPUTS, ProtocolError, code, word};
+//! Messages of requests and their answers.
+
+use super::codes::{INPUTS, code, word};
+use crate::protocol::{error::ProtocolError, fields::Fields};
 use crate::{protocol::refusal::Refusal, site::Input};
 
 /// Vectors in one [`Apply`]: a longer prompt is sent in several.
@@ -203,7 +206,7 @@ impl<'a> Apply<'a> {
         if counter.checked_add(vectors.into()).is_none() {
             return Err(fields.wrong("counter", "one that can be counted on from"));
         }
-        Ok(Self { layer, input, counter, vectors, packed: fields.rest() })
+        Ok(Self { layer, input, counter, vectors, packed: fields.take_rest() })
     }
 }
 
@@ -229,7 +232,7 @@ impl<'a> Products<'a> {
         let left = fields.u64("budget left")?;
         let vectors = fields.u16("vectors")?;
         let budget_left = (left != u64::MAX).then_some(left);
-        Ok(Self { budget_left, vectors, packed: fields.rest() })
+        Ok(Self { budget_left, vectors, packed: fields.take_rest() })
     }
 }
 
@@ -250,7 +253,7 @@ impl<'a> Direct<'a> {
         let mut fields = Fields::new("direct", payload);
         let (layer, input) = place(&mut fields)?;
         let (tile_inputs, tile_rows) = (fields.u32("tile inputs")?, fields.u32("tile rows")?);
-        Ok(Self { layer, input, tile_inputs, tile_rows, ciphertexts: fields.rest() })
+        Ok(Self { layer, input, tile_inputs, tile_rows, ciphertexts: fields.take_rest() })
     }
 }
 
@@ -268,7 +271,10 @@ impl<'a> DirectAnswer<'a> {
     pub fn decode(payload: &'a [u8]) -> Result<Self, ProtocolError> {
         let mut fields = Fields::new("direct answer", payload);
         let left = fields.u64("budget left")?;
-        Ok(Self { budget_left: (left != u64::MAX).then_some(left), ciphertexts: fields.rest() })
+        Ok(Self {
+            budget_left: (left != u64::MAX).then_some(left),
+            ciphertexts: fields.take_rest(),
+        })
     }
 }
 
@@ -284,7 +290,7 @@ impl<'a> DirectAnswer<'a> {
             let mut fields = Fields::new("direct answer", rest);
             let length = fields.u32("length")? as usize;
             parts.push(fields.bytes("ciphertext", length)?);
-            rest = fields.rest();
+            rest = fields.take_rest();
         }
         Ok(parts)
     }
@@ -355,7 +361,7 @@ fn part<'a>(
 ) -> Result<(u32, u16, &'a [u8]), ProtocolError> {
     let mut fields = Fields::new(message, payload);
     let (first, count) = (fields.u32("first")?, fields.u16("count")?);
-    let ciphertexts = fields.rest();
+    let ciphertexts = fields.take_rest();
     if count == 0 || ciphertexts.is_empty() || !ciphertexts.len().is_multiple_of(count.into()) {
         return Err(fields.wrong("ciphertexts", "at least one, all of one length"));
     }

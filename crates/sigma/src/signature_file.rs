@@ -1,7 +1,11 @@
 //! The bytes of a signature proof, in and out.
 
-use super::{Scheme, SignatureProof};
-use crate::{challenge::CONTEXT_LENGTH_MAX, error::SigmaError, hash::Hash};
+use crate::{
+    challenge::CONTEXT_LENGTH_MAX,
+    error::SigmaError,
+    hash::Hash,
+    signature::{Scheme, SignatureProof},
+};
 
 /// The first bytes of every signature proof.
 pub const SIGNATURE_PROOF_MAGIC: &[u8] = b"confide sigma v1\n";
@@ -42,23 +46,6 @@ impl SignatureProof {
         }
         read(bytes).ok_or(SigmaError::Malformed { what: "signature proof" })
     }
-
-    /// What is claimed, as it is written and hashed.
-    pub(super) fn claim(&self) -> Vec<u8> {
-        let scheme = match &self.scheme {
-            Scheme::Pkcs1 => 1,
-            Scheme::Pss { .. } => 2,
-            Scheme::Ecdsa => 3,
-        };
-        let mut out = vec![scheme, self.hash.code()];
-        out.extend(self.key_id);
-        out.extend(&self.digest);
-        if let Scheme::Pss { salt } = &self.scheme {
-            out.extend((salt.len() as u16).to_be_bytes());
-            out.extend(salt);
-        }
-        out
-    }
 }
 
 fn read(bytes: &[u8]) -> Option<SignatureProof> {
@@ -69,11 +56,11 @@ fn read(bytes: &[u8]) -> Option<SignatureProof> {
     let digest = take(&mut rest, hash.length())?.to_vec();
     let scheme = match scheme {
         1 => Scheme::Pkcs1,
-        2 => Scheme::Pss { salt: counted(&mut rest, SALT_LENGTH_MAX)?.to_vec() },
+        2 => Scheme::Pss { salt: take_counted(&mut rest, SALT_LENGTH_MAX)?.to_vec() },
         3 => Scheme::Ecdsa,
         _ => return None,
     };
-    let context = counted(&mut rest, CONTEXT_LENGTH_MAX)?.to_vec();
+    let context = take_counted(&mut rest, CONTEXT_LENGTH_MAX)?.to_vec();
     let body = (rest.len() <= BODY_LENGTH_MAX).then(|| rest.to_vec())?;
     Some(SignatureProof { scheme, hash, key_id, digest, context, body })
 }
@@ -88,7 +75,7 @@ fn array<'a, const N: usize>(rest: &mut &'a [u8]) -> Option<&'a [u8; N]> {
     take(rest, N)?.try_into().ok()
 }
 
-fn counted<'a>(rest: &mut &'a [u8], max: usize) -> Option<&'a [u8]> {
+fn take_counted<'a>(rest: &mut &'a [u8], max: usize) -> Option<&'a [u8]> {
     let count = usize::from(u16::from_be_bytes(*array(rest)?));
     (count <= max).then(|| take(rest, count))?
 }

@@ -1,0 +1,28 @@
+//! The adapter of report 003, which is applied to the last hidden state.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    adapter::Adapter,
+    peft::PeftError,
+    site::{Projection, Site, Width},
+};
+
+impl Adapter {
+    /// The adapter of report 003: the first pair only, that of `q_proj` in layer 0, added to the last
+    /// hidden state after the last norm. This is no LoRA; it is here to be compared with.
+    ///
+    /// # Errors
+    /// Where there is no such pair, or it does not give a vector as long as it reads.
+    pub fn into_final_hidden(mut self) -> Result<Adapter, PeftError> {
+        let first = Site { layer: 0, projection: Projection::Query };
+        let refused = |got: String| PeftError::NoFinalHidden { got };
+        let pair = self.modules.remove(&first).ok_or_else(|| refused("no pair".into()))?;
+        let Width { input, output } = pair.width();
+        if input != output {
+            return Err(refused(format!("{output}x{input}")));
+        }
+        let site = Site { layer: 0, projection: Projection::FinalHidden };
+        Ok(Adapter { modules: BTreeMap::from([(site, pair)]), ..self })
+    }
+}

@@ -1,0 +1,532 @@
+//! The host's state: adapters, sessions, budgets and the audit log, shared by all connections.
+
+use std::{
+    collections::BTreeMap,
+    num::NonZero,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+};
+
+use confide_rlwe::{Context, ParameterSet, PublicKey, Rng};
+use serde_json::{Map, Value, json};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+
+use super::{
+    accounts::Clients,
+    adapter::HostedAdapter,
+    audit::{AuditLog, Subject},
+    budget_file::BudgetFile,
+    error::HostError,
+    group::{Contexts, Group},
+    online::OnlineJob,
+    peers::{HostLimits, PeerPrefix, PreparationPermit, Preparations},
+    sequences::Sequences,
+    sessions::{Opening, Seat, Session, Sessions},
+    tally::{Tally, input_name},
+};
+use crate::{
+    adapter::Adapter,
+    budget::{Allowance, BudgetError, BudgetState, Budgets},
+    direct,
+    guarantee::Guarantee,
+    mask::{ProcessKey, Slot},
+    protocol::{
+        Apply, Attach, Hello, ProtocolError, Refusal, Scheme, VERSION, Welcome, packed_bytes,
+        unpack,
+    },
+    terms::Protect,
+};
+
+/// The set that both schemes share.
+pub const PARAMETERS_DEFAULT: &str = "rlwe-4096-q100-flood40";
+
+/// Adapters of one host.
+const ADAPTERS_MAX: usize = 64;
+
+/// Below this a set hides nothing (HomomorphicEncryption.org tables, quantum row).
+pub(crate) const SECURITY_BITS_MIN: u32 = 128;
+
+/// Configuration of an adapter host.
+#[derive(Debug)]
+pub struct HostOptions {
+    /// The parameter set of the encryption: ring, moduli, flooding.
+    pub parameters: ParameterSet,
+    /// The matrices that stay at the host: A, or the product of B and A.
+    pub protect: Protect,
+    /// The number of answers for each account, each A and each input.
+    pub allowance: Allowance,
+    /// Standard deviation of noise on each answer, in units of its integers; 0 is none.
+    pub noise_sigma: f64,
+    /// The greatest rank of an adapter that is loaded.
+    pub rank_max: usize,
+    /// The clients that are served; empty serves everyone, on one account.
+    pub clients: Clients,
+    /// Keeps the counts of answers over a restart.
+    pub budget_file: Option<PathBuf>,
+    /// Whether every peer of [`AdapterHost::serve`] is attested, which the guarantee then says.
+    pub attested_only: bool,
+    /// Limits of concurrent sessions and preparations, in all and for one peer.
+    pub limits: HostLimits,
+}
+
+/// Facts about a key holder that the channel established.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Peer {
+    /// Whether the policy for clients accepted its evidence.
+    pub attested: bool,
+    /// Whether the evidence of either side is simulated.
+    pub simulated: bool,
+    /// The network it connects from; `None` if there is no address, as on a pipe.
+    pub prefix: Option<PeerPrefix>,
+}
+
+/// Answers key holders about its adapters.
+pub struct AdapterHost {
+    options: HostOptions,
+    contexts: Contexts,
+    key: ProcessKey,
+    adapters: Mutex<BTreeMap<String, Arc<HostedAdapter>>>,
+    sessions: Sessions,
+    budgets: Budgets,
+    budget_file: Option<Arc<BudgetFile>>,
+    audit: AuditLog,
+    before_hello: Tally,
+    preparations: Arc<Preparations>,
+    turns: Arc<Semaphore>,
+    stopping: watch::Sender<bool>,
+    simulated: AtomicBool,
+}
+
+impl AdapterHost {
+    /// A host without adapters yet, with a fresh key and epoch.
+    ///
+    /// # Errors
+    /// Where the parameter set is not flooded, randomness fails, or the budget file cannot be read.
+    pub fn new(options: HostOptions, audit: AuditLog) -> Result<Self, HostError> {
+        let (direct, direct_entry_max) = direct::parameters(&options.parameters)?;
+        let contexts = Contexts {
+            masked: Context::new(&options.parameters)?,
+            direct: Context::new(&direct)?,
+            direct_entry_max,
+        };
+        let key = ProcessKey::random(&mut Rng::from_os()?);
+        let budgets = Budgets::new();
+        let budget_file = match &options.budget_file {
+            None => None,
+            Some(path) => {
+                let cannot = |source| HostError::BudgetFile { path: path.clone(), source };
+                let (file, counts) = BudgetFile::open(path).map_err(cannot)?;
+                for (slot, used) in counts {
+                    let counted = budgets.take(slot, 0, Allowance::Attested, used);
+                    counted.map_err(|_| HostError::Budgets)?;
+                }
+                Some(Arc::new(file))
+            }
+        };
+        // One of two cores, or half of many: the others answer tokens.
+        let turns = thread::available_parallelism().map_or(1, NonZero::get).div_ceil(2);
+        let limits = options.limits;
+        Ok(Self {
+            options,
+            contexts,
+            key,
+            adapters: Mutex::default(),
+            sessions: Sessions::new(limits),
+            preparations: Arc::new(Preparations::new(limits)),
+            budgets,
+            budget_file,
+            audit,
+            before_hello: Tally::default(),
+            turns: Arc::new(Semaphore::new(turns)),
+            stopping: watch::Sender::new(false),
+            simulated: AtomicBool::new(false),
+        })
+    }
+
+    /// Quantises an adapter and offers it under its name.
+    ///
+    /// # Errors
+    /// Where it has no name that can be sent, another of that name is there, its rank or shape is
+    /// beyond a limit, or a value is not finite.
+    pub fn load(&self, adapter: &Adapter) -> Result<(), HostError> {
+        let limit = self.options.rank_max;
+        if let Some(pair) = adapter.modules.values().find(|pair| pair.rank() > limit) {
+            return Err(HostError::Rank { limit, got: pair.rank() });
+        }
+        let (protect, sigma) = (self.options.protect, self.options.noise_sigma);
+        let epoch = self.key.epoch();
+        let hosted = HostedAdapter::new(adapter, &self.contexts, protect, sigma, epoch)?;
+        let mut adapters = self.adapters.lock().unwrap_or_else(PoisonError::into_inner);
+        if adapters.len() >= ADAPTERS_MAX {
+            return Err(HostError::Adapters { limit: ADAPTERS_MAX });
+        }
+        if adapters.contains_key(&hosted.name) {
+            return Err(HostError::Twice { name: hosted.name });
+        }
+        adapters.insert(hosted.name.clone(), Arc::new(hosted));
+        Ok(())
+    }
+
+    /// The guarantee towards every key holder that may connect.
+    pub fn guarantee(&self) -> Guarantee {
+        let allowance = match self.options.attested_only {
+            true => Allowance::Attested,
+            false => self.options.allowance,
+        };
+        let set = &self.options.parameters;
+        Guarantee {
+            host_is_blind: set.security_bits() >= SECURITY_BITS_MIN,
+            adapter_stays: set.flood_bits() > 0,
+            b_is_handed_over: self.options.protect == Protect::A,
+            adapter_can_be_learned: allowance.lets_learn(),
+            simulated: self.simulated.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Whether the evidence that the channel shows for this host is simulated.
+    pub fn set_simulated(&self, simulated: bool) {
+        self.simulated.store(simulated, Ordering::Relaxed);
+    }
+
+    /// The name of this process: batches of another epoch are worthless.
+    pub fn epoch(&self) -> [u8; 16] {
+        self.key.epoch().0
+    }
+
+    /// Where counts of answers outlive this process.
+    pub fn budget_file(&self) -> Option<&Path> {
+        self.options.budget_file.as_deref()
+    }
+
+    /// The number of sessions that are held.
+    pub fn sessions(&self) -> usize {
+        self.sessions.count()
+    }
+
+    /// What is offered and on which terms, for a ready line or a digest; no values.
+    pub fn describe(&self) -> Value {
+        let adapters = self.all().into_iter().map(|adapter| {
+            let widths = adapter.groups().iter().map(Group::columns);
+            let limits = widths.map(|width| self.options.allowance.limit(width));
+            json!({
+                "name": adapter.name,
+                "inputs": adapter.groups().len(),
+                "rows": adapter.groups().iter().map(Group::rows).sum::<usize>(),
+                "budget_least": limits.min().flatten(),
+            })
+        });
+        json!({
+            "parameters": self.options.parameters.to_string(),
+            "protect": self.options.protect.name(),
+            "noise_sigma": self.options.noise_sigma,
+            "adapters": adapters.collect::<Vec<_>>(),
+        })
+    }
+
+    /// The audit log's lines, where they are kept in memory.
+    pub fn audit_lines(&self) -> Vec<String> {
+        self.audit.lines()
+    }
+
+    /// Forgets sessions that nobody has come back to, and writes what was counted.
+    pub fn expire(&self) {
+        for session in self.sessions.expire() {
+            self.write_tally(&session);
+            self.audit.write("expired", subject(&session), Map::new());
+        }
+        for session in self.sessions.all() {
+            self.write_tally(&session);
+        }
+        if let Some(fields) = self.before_hello.take() {
+            self.audit.write("counted", Subject::default(), fields);
+        }
+    }
+
+    /// Ends every connection after the request that it is at.
+    pub fn stop(&self) {
+        self.stopping.send_replace(true);
+    }
+
+    /// Writes the last counts to the audit log and the budget file, at the end of the program.
+    pub fn close(&self) {
+        self.expire();
+        let counts = self
+            .all()
+            .iter()
+            .map(|adapter| adapter.queue.counts())
+            .fold((0, 0), |(rounds, requests), (more_rounds, more)| {
+                (rounds + more_rounds, requests + more)
+            });
+        let mut fields = Map::new();
+        fields.insert("requests".into(), counts.1.into());
+        fields.insert("rounds_of_products".into(), counts.0.into());
+        self.audit.write("stopped", Subject::default(), fields);
+        if let Some(file) = &self.budget_file
+            && let Err(error) = file.settle(self.budgets.counts())
+        {
+            tracing::warn!(%error, "the budget file counts some answers ahead");
+        }
+    }
+
+    fn all(&self) -> Vec<Arc<HostedAdapter>> {
+        let adapters = self.adapters.lock().unwrap_or_else(PoisonError::into_inner);
+        adapters.values().cloned().collect()
+    }
+}
+
+/// What a connection asks of its host.
+impl AdapterHost {
+    pub(super) fn stopping(&self) -> watch::Receiver<bool> {
+        self.stopping.subscribe()
+    }
+
+    pub(super) fn welcome(
+        &self,
+        hello: &Hello<'_>,
+        peer: Peer,
+    ) -> Result<(Seat, Welcome), Refusal> {
+        let account = self.options.clients.account(hello.credential, peer.attested)?;
+        let adapter = {
+            let adapters = self.adapters.lock().unwrap_or_else(PoisonError::into_inner);
+            adapters.get(hello.adapter).cloned().ok_or(Refusal::UnknownAdapter)?
+        };
+        let protect = self.options.protect;
+        if hello.parameters != self.options.parameters.name()
+            || hello.protect.is_some_and(|wanted| wanted != protect)
+            || !adapter.offers(hello.scheme)
+        {
+            return Err(Refusal::NotOffered);
+        }
+        let context = self.contexts.for_scheme(hello.scheme).clone();
+        let public_key =
+            PublicKey::from_bytes(&context, hello.public_key).map_err(|_| Refusal::Malformed)?;
+        let allowance = if peer.attested { Allowance::Attested } else { self.options.allowance };
+        let mut rng = Rng::from_os().map_err(|_| Refusal::Internal)?;
+        let mut token = [0; 32];
+        rng.fill_bytes(&mut token);
+        let sequences = match hello.scheme {
+            Scheme::Masked => self.sequences(&adapter, hello.client, &mut rng),
+            Scheme::Direct => Sequences::default(),
+        };
+        let welcome = Welcome {
+            version: VERSION,
+            epoch: self.epoch(),
+            token,
+            simulated: peer.simulated,
+            trusted: peer.attested,
+            can_be_learned: allowance.lets_learn(),
+            protect,
+            groups: adapter.groups().len() as u16,
+        };
+        let (seat, evicted) = self.sessions.open(Opening {
+            client: hello.client,
+            token,
+            sequences,
+            context,
+            adapter,
+            account,
+            allowance,
+            scheme: hello.scheme,
+            public_key: Arc::new(public_key),
+            peer: peer.prefix,
+        })?;
+        if let Some(session) = evicted {
+            self.write_tally(&session);
+            self.audit.write("evicted", subject(&session), Map::new());
+        }
+        let mut fields = Map::new();
+        fields.insert("scheme".into(), hello.scheme.name().into());
+        fields.insert("attested".into(), peer.attested.into());
+        fields.insert("simulated".into(), peer.simulated.into());
+        self.audit.write("hello", subject(&seat.0), fields);
+        Ok((seat, welcome))
+    }
+
+    pub(super) fn attach(&self, attach: &Attach) -> Result<(Seat, u16), Refusal> {
+        self.sessions.attach(attach, self.key.epoch())
+    }
+
+    pub(super) fn budget_state(&self, session: &Session, group: usize) -> BudgetState {
+        let (slot, width) = self.budget_slot(session, group);
+        self.budgets.state(&slot, width, session.allowance)
+    }
+
+    pub(super) async fn apply(
+        &self,
+        session: &Arc<Session>,
+        apply: &Apply<'_>,
+    ) -> Result<(Vec<u8>, Option<u64>), Refusal> {
+        let adapter = &session.adapter;
+        let group = adapter.group(apply.layer, apply.input).ok_or(Refusal::NotOffered)?;
+        if session.scheme != Scheme::Masked {
+            return Err(Refusal::NotOffered);
+        }
+        let vectors = read_vectors(adapter, group, apply)?;
+        // Counted first: what the masked scheme then refuses was asked against the rules.
+        let state = self.count(session, group, apply.vectors.into()).await?;
+        let job = OnlineJob {
+            sequences: session.sequences.clone(),
+            group,
+            counter: apply.counter,
+            vectors,
+        };
+        let packed = adapter.queue.answer(job).await.unwrap_or(Err(Refusal::Internal))?;
+        session.tally.count_answers(apply.layer, apply.input, apply.vectors.into());
+        Ok((packed, state.left))
+    }
+
+    /// Counts answers before they are given, on disk too where there is a file. What does not fit is
+    /// refused and nothing of it is counted.
+    pub(super) async fn count(
+        &self,
+        session: &Session,
+        group: usize,
+        vectors: u64,
+    ) -> Result<BudgetState, Refusal> {
+        session.note_use();
+        let (slot, width) = self.budget_slot(session, group);
+        let taken = self.budgets.take(slot, width, session.allowance, vectors);
+        let state = taken.map_err(|error| match error {
+            BudgetError::UsedUp { limit, .. } => Refusal::Budget { limit },
+            _ => Refusal::Busy,
+        })?;
+        let Some(file) = self.budget_file.clone().filter(|file| !file.holds(&slot, state.used))
+        else {
+            return Ok(state);
+        };
+        let limit = session.allowance.limit(width);
+        // The line is on the disk before the answer leaves, which takes milliseconds.
+        let reserving = tokio::task::spawn_blocking(move || file.reserve(slot, state.used, limit));
+        reserving.await.map_err(|_| Refusal::Internal)?.map_err(|error| {
+            tracing::error!(%error, "counts of answers cannot be kept: nothing is answered");
+            Refusal::Internal
+        })?;
+        Ok(state)
+    }
+
+    pub(super) fn budget_slot(&self, session: &Session, group: usize) -> (Slot, usize) {
+        let group = &session.adapter.groups()[group];
+        let (client, adapter) = (session.account.id, group.weights);
+        (Slot { client, adapter, layer: group.layer, input: group.input }, group.columns())
+    }
+
+    /// Counters of a new session, whose shares are bound to the key's own name and not to the
+    /// account: those of two sessions have nothing in common.
+    pub(super) fn sequences(
+        &self,
+        adapter: &HostedAdapter,
+        client: [u8; 32],
+        rng: &mut Rng,
+    ) -> Sequences {
+        let groups = adapter.groups().iter();
+        let sequences = groups.filter_map(|group| {
+            let (layer, input) = (group.layer, group.input);
+            let slot = Slot { client, adapter: adapter.id, layer, input };
+            Some(group.masked_input()?.sequence(&self.key, slot, rng))
+        });
+        Sequences::new(sequences)
+    }
+
+    pub(super) fn key(&self) -> &ProcessKey {
+        &self.key
+    }
+
+    pub(super) fn room_for_sums(&self, session: &Session) -> Option<PreparationPermit> {
+        session.note_use();
+        self.preparations.begin(session.peer)
+    }
+
+    pub(super) async fn turn_to_prepare(&self) -> Option<OwnedSemaphorePermit> {
+        self.turns.clone().acquire_owned().await.ok()
+    }
+
+    pub(super) fn end_session(&self, session: &Arc<Session>) {
+        self.sessions.forget(session);
+        self.write_tally(session);
+        self.audit.write("goodbye", subject(session), Map::new());
+    }
+}
+
+/// What is written down.
+impl AdapterHost {
+    pub(super) fn refused_before_hello(&self, error: &ProtocolError) {
+        let refusal = match error {
+            ProtocolError::Refused(refusal) => *refusal,
+            ProtocolError::Deadline { .. } => Refusal::Deadline,
+            ProtocolError::Io(_) | ProtocolError::StreamEnded { .. } => return,
+            _ => Refusal::Malformed,
+        };
+        if self.before_hello.count_refusal(refusal) {
+            self.audit.write("refused", Subject::default(), refusal_fields(refusal));
+        }
+    }
+
+    pub(super) fn note_refusal(&self, session: &Session, refusal: Refusal) {
+        if session.tally.count_refusal(refusal) {
+            self.audit.write("refused", subject(session), refusal_fields(refusal));
+        }
+    }
+
+    pub(super) fn note_end(&self, session: &Session, error: &ProtocolError) {
+        match error {
+            ProtocolError::Refused(refusal) => self.note_refusal(session, *refusal),
+            ProtocolError::Io(_) | ProtocolError::StreamEnded { .. } => {
+                self.audit.write("lost", subject(session), Map::new());
+            }
+            ProtocolError::Deadline { .. } => self.note_refusal(session, Refusal::Deadline),
+            _ => self.note_refusal(session, Refusal::Malformed),
+        }
+    }
+
+    pub(super) fn note_prepared(&self, session: &Session, group: usize, batch: u64) {
+        let group = &session.adapter.groups()[group];
+        let mut fields = Map::new();
+        let input = format!("{}/{}", group.layer, input_name(group.input));
+        fields.insert("input".into(), input.into());
+        fields.insert("batch".into(), batch.into());
+        fields.insert("vectors".into(), session.context.n().into());
+        self.audit.write("prepared", subject(session), fields);
+    }
+
+    pub(super) fn write_tally(&self, session: &Session) {
+        if let Some(fields) = session.tally.take() {
+            self.audit.write("counted", subject(session), fields);
+        }
+    }
+}
+
+fn read_vectors(
+    adapter: &HostedAdapter,
+    group: usize,
+    apply: &Apply<'_>,
+) -> Result<Vec<u64>, Refusal> {
+    let input = adapter.groups()[group].masked_input().ok_or(Refusal::NotOffered)?;
+    let (columns, bits) = (input.terms().columns, input.terms().bits);
+    let (bytes, count) = (packed_bytes(columns, bits), usize::from(apply.vectors));
+    if apply.packed.len() != bytes * count {
+        return Err(Refusal::Malformed);
+    }
+    let mut vectors = Vec::with_capacity(columns * count);
+    for packed in apply.packed.chunks_exact(bytes) {
+        vectors.extend(unpack(packed, bits, columns).ok_or(Refusal::Malformed)?);
+    }
+    Ok(vectors)
+}
+
+fn subject(session: &Session) -> Subject<'_> {
+    Subject {
+        client: Some(&session.client),
+        account: Some(&session.account.name),
+        adapter: Some(&session.adapter.name),
+    }
+}
+
+fn refusal_fields(refusal: Refusal) -> Map<String, Value> {
+    let mut fields = Map::new();
+    fields.insert("refusal".into(), refusal.name().into());
+    fields
+}

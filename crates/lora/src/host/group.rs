@@ -1,0 +1,200 @@
+//! The projections that read one input, as a host computes with them.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use confide_rlwe::Context;
+use sha2::{Digest, Sha256};
+
+use super::error::HostError;
+use crate::{
+    adapter::Pair,
+    direct::{self, DirectError, DirectHost},
+    int_matrix::ENTRY_MAX,
+    link::Tile,
+    masked::HostInput,
+    protocol::{FrameKind, Scheme, encode_terms},
+    site::{Input, Projection},
+    terms::{Protect, Rounding, Weights},
+};
+
+/// Tiles of one input that are kept in the form that products need: key holders on one link choose
+/// the same.
+const TILES_MAX: usize = 2;
+
+/// Contexts of the two schemes, which split the room of one parameter set differently.
+#[derive(Clone, Debug)]
+pub(crate) struct Contexts {
+    pub(crate) masked: Arc<Context>,
+    pub(crate) direct: Arc<Context>,
+    pub(crate) direct_entry_max: i16,
+}
+
+/// One input and all that reads it.
+pub(crate) struct Group {
+    pub(crate) layer: u32,
+    pub(crate) input: Input,
+    /// What answers are counted for: see [`weights_digest`].
+    pub(crate) weights: [u8; 32],
+    columns: usize,
+    rows: usize,
+    masked: Option<(HostInput, Vec<u8>)>,
+    direct: Option<(DirectInput, Vec<u8>)>,
+}
+
+/// The direct scheme's matrix, and its forms for the tiles in use.
+pub(crate) struct DirectInput {
+    context: Arc<Context>,
+    weights: Weights,
+    tiles: Mutex<Vec<(Tile, Arc<DirectHost>)>>,
+}
+
+impl Contexts {
+    pub(crate) fn for_scheme(&self, scheme: Scheme) -> &Arc<Context> {
+        match scheme {
+            Scheme::Masked => &self.masked,
+            Scheme::Direct => &self.direct,
+        }
+    }
+
+    fn is_flooded(&self) -> bool {
+        self.masked.set().flood_bits() > 0
+    }
+}
+
+impl Group {
+    pub(super) fn new(
+        layer: u32,
+        pairs: &[(Projection, &Pair)],
+        contexts: &Contexts,
+        protect: Protect,
+        noise_sigma: f64,
+    ) -> Result<Self, HostError> {
+        let set = contexts.masked.set();
+        let rounding = Rounding { entry_max: ENTRY_MAX, noise_sigma };
+        let weights = Weights::with_rounding(layer, pairs, protect, set, rounding)?;
+        if weights.terms.norm_limit == 0 {
+            return Err(HostError::Noise { layer });
+        }
+        let (rows, columns) = (weights.matrix.rows(), weights.matrix.columns());
+        let masked = match contexts.is_flooded() {
+            true => {
+                let input = HostInput::new(&contexts.masked, &weights)
+                    .map_err(|source| HostError::Masked { layer, source })?;
+                Some((input, terms_bytes(&weights)?))
+            }
+            false => None,
+        };
+        let direct = direct_input(layer, pairs, contexts, protect, noise_sigma)?;
+        let input = weights.terms.input;
+        Ok(Self { layer, input, weights: weights_digest(pairs), columns, rows, masked, direct })
+    }
+
+    pub(crate) fn columns(&self) -> usize {
+        self.columns
+    }
+
+    pub(crate) fn rows(&self) -> usize {
+        self.rows
+    }
+
+    pub(crate) fn masked_input(&self) -> Option<&HostInput> {
+        self.masked.as_ref().map(|(input, _)| input)
+    }
+
+    pub(crate) fn direct_input(&self) -> Option<&DirectInput> {
+        self.direct.as_ref().map(|(input, _)| input)
+    }
+
+    pub(crate) fn terms_bytes(&self, scheme: Scheme) -> Option<&[u8]> {
+        match scheme {
+            Scheme::Masked => self.masked.as_ref().map(|(_, terms)| &terms[..]),
+            Scheme::Direct => self.direct.as_ref().map(|(_, terms)| &terms[..]),
+        }
+    }
+}
+
+impl DirectInput {
+    /// The weights in the form that a tile needs; made where they are not at hand, which takes
+    /// milliseconds.
+    pub(crate) fn host_for_tile(&self, tile: Tile) -> Result<Arc<DirectHost>, DirectError> {
+        let mut tiles = self.tiles.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, host)) = tiles.iter().find(|(known, _)| *known == tile) {
+            return Ok(host.clone());
+        }
+        let made = match self.context.set().flood_bits() {
+            0 => DirectHost::dangerous_unflooded(&self.context, &self.weights, tile)?,
+            _ => DirectHost::new(&self.context, &self.weights, tile)?,
+        };
+        let made = Arc::new(made);
+        if tiles.len() == TILES_MAX {
+            tiles.remove(0);
+        }
+        tiles.push((tile, made.clone()));
+        Ok(made)
+    }
+}
+
+/// SHA-256 over every A that reads the input, as 32-bit floats. Answers tell of A, so whatever has the
+/// same A shares one count: another name, a copy of the folder, another B or dtype in the file.
+fn weights_digest(pairs: &[(Projection, &Pair)]) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    hash.update(b"confide lora weights v1");
+    for (projection, pair) in pairs {
+        hash.update([*projection as u8]);
+        hash.update((pair.a.rows as u64).to_le_bytes());
+        hash.update((pair.a.columns as u64).to_le_bytes());
+        pair.a.values.iter().for_each(|value| hash.update(value.to_le_bytes()));
+    }
+    hash.finalize().into()
+}
+
+/// `None` where the scheme cannot be offered: it has no noise on answers, and not every set has
+/// room for a tile.
+fn direct_input(
+    layer: u32,
+    pairs: &[(Projection, &Pair)],
+    contexts: &Contexts,
+    protect: Protect,
+    noise_sigma: f64,
+) -> Result<Option<(DirectInput, Vec<u8>)>, HostError> {
+    if noise_sigma > 0.0 {
+        return Ok(None);
+    }
+    let (context, entry_max) = (contexts.direct.clone(), contexts.direct_entry_max);
+    let rounding = Rounding { entry_max, noise_sigma };
+    let weights = Weights::with_rounding(layer, pairs, protect, context.set(), rounding)?;
+    if direct::outputs_max(&weights.matrix, context.set()) == 0 || weights.terms.norm_limit == 0 {
+        return Ok(None);
+    }
+    let terms = terms_bytes(&weights)?;
+    Ok(Some((DirectInput { context, weights, tiles: Mutex::default() }, terms)))
+}
+
+fn terms_bytes(weights: &Weights) -> Result<Vec<u8>, HostError> {
+    let terms = encode_terms(&weights.terms);
+    if terms.len() > FrameKind::Terms.payload_max() - 16 {
+        return Err(HostError::Terms { layer: weights.terms.layer, got: terms.len() });
+    }
+    Ok(terms)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Matrix;
+
+    #[test]
+    fn the_digest_of_an_a_is_that_of_the_host_in_python() {
+        let a = Matrix { rows: 1, columns: 2, values: vec![1.0, -0.5] };
+        let b = Matrix { rows: 3, columns: 1, values: vec![0.0; 3] };
+        let pair = Pair { a, b, scale: 2.0 };
+        let hex = |pairs: &[(Projection, &Pair)]| -> String {
+            weights_digest(pairs).iter().map(|byte| format!("{byte:02x}")).collect()
+        };
+        let wanted = "1777ad61f4eb3f43567ff1386db840fe8f64eb7a23ed30ec823d254e51a82013";
+        assert_eq!(hex(&[(Projection::Query, &pair)]), wanted);
+        let other_b = Pair { scale: 1.0, ..pair.clone() };
+        assert_eq!(hex(&[(Projection::Query, &other_b)]), wanted);
+        assert_ne!(hex(&[(Projection::Key, &pair)]), wanted);
+    }
+}

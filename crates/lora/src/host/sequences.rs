@@ -1,0 +1,25 @@
+//! The counters of one session, for each input of its adapter.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::masked::HostSequence;
+
+/// One sequence for each group of the adapter; none in the direct scheme.
+#[derive(Clone, Default)]
+pub(crate) struct Sequences(Arc<Vec<Mutex<HostSequence>>>);
+
+impl Sequences {
+    pub(crate) fn new(sequences: impl Iterator<Item = HostSequence>) -> Self {
+        Self(Arc::new(sequences.map(Mutex::new).collect()))
+    }
+
+    /// The sequence of a group, locked; `None` where there is none.
+    pub(crate) fn lock(&self, group: usize) -> Option<MutexGuard<'_, HostSequence>> {
+        Some(self.0.get(group)?.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Whether both are of one session.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}

@@ -1,0 +1,7 @@
+//! The version of the protocol, and the bytes that tell it from others.
+
+/// The version that this end speaks.
+pub const VERSION: u16 = 1;
+
+/// The first bytes of a connection, so that another protocol in the same channel is told apart.
+pub const MAGIC: [u8; 8] = *b"CFDBLIND";

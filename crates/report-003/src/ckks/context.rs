@@ -1,0 +1,113 @@
+//! Everything that depends on the parameters alone, and the encoding of slots.
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex},
+};
+
+use confide_rlwe::{Ring, RlweError, run_vectorised};
+use zeroize::Zeroize;
+
+use super::{
+    crt::Recombination, embedding::Embedding, error::CkksError, message::Message,
+    parameters::Parameters, switch::SwitchMemory,
+};
+
+/// Greatest magnitude of a scaled coefficient: it must be an i64 with room for noise.
+const COEFFICIENT_MAX: f64 = (1u64 << 62) as f64;
+
+/// Parameters with everything that depends on them alone: rings, transforms, twiddles.
+pub struct Ckks {
+    pub(super) parameters: Parameters,
+    /// The data primes, then the special prime.
+    pub(super) key_ring: Arc<Ring>,
+    /// By limbs − 1: the first data primes.
+    pub(super) data_rings: Vec<Arc<Ring>>,
+    /// By limbs − 1: the first data primes and the special prime.
+    pub(super) switching_rings: Vec<Arc<Ring>>,
+    /// By limbs − 1.
+    pub(super) recombinations: Vec<Recombination>,
+    pub(super) embedding: Embedding,
+    /// Memory of rotations that are over, for those to come.
+    pub(super) switches: Mutex<Vec<SwitchMemory>>,
+}
+
+impl Ckks {
+    /// Prepares all that depends on the parameters alone.
+    ///
+    /// # Errors
+    /// Where the degree has no transform.
+    pub fn new(parameters: &Parameters) -> Result<Arc<Ckks>, CkksError> {
+        let n = parameters.n();
+        let (data, special) = parameters.primes();
+        let mut primes = data.clone();
+        primes.push(special);
+        let key_ring = Ring::new(n, &primes)?;
+        let counts = 1..=data.len();
+        let data_rings = counts.clone().map(|limbs| Ring::new(n, &data[..limbs]));
+        let data_rings = data_rings.collect::<Result<Vec<_>, RlweError>>()?;
+        let switching = |limbs: usize| Ring::new(n, &[&data[..limbs], &[special]].concat());
+        let switching_rings = counts.map(switching).collect::<Result<Vec<_>, RlweError>>()?;
+        Ok(Arc::new(Ckks {
+            parameters: parameters.clone(),
+            key_ring,
+            recombinations: data_rings.iter().map(|ring| Recombination::new(ring)).collect(),
+            data_rings,
+            switching_rings,
+            embedding: Embedding::new(n),
+            switches: Mutex::default(),
+        }))
+    }
+
+    /// Its parameters.
+    pub fn parameters(&self) -> &Parameters {
+        &self.parameters
+    }
+
+    /// Reals in a message: N/2.
+    pub fn slots(&self) -> usize {
+        self.embedding.slots()
+    }
+
+    /// Limbs of a fresh ciphertext.
+    pub fn limbs_max(&self) -> usize {
+        self.data_rings.len()
+    }
+
+    /// Slots to a message of the parameters' scale. Slots that are not given are zero.
+    ///
+    /// # Errors
+    /// Where there are too many, or a value is not finite or too large.
+    pub fn encode(&self, slots: &[f64]) -> Result<Message, CkksError> {
+        let scale = self.parameters.scale();
+        if slots.len() > self.slots() {
+            return Err(CkksError::TooManySlots { limit: self.slots(), got: slots.len() });
+        }
+        let mut scaled = run_vectorised(|| self.embedding.coefficients(slots, scale));
+        // One that is not finite makes a comparison false.
+        let fits = scaled.iter().all(|x| x.abs() < COEFFICIENT_MAX);
+        let coefficients = scaled.iter().map(|x| (x + 0.5f64.copysign(*x)) as i64).collect();
+        scaled.zeroize();
+        if !fits {
+            return Err(CkksError::Magnitude);
+        }
+        Ok(Message { coefficients, scale })
+    }
+
+    /// The primes of the first `limbs` limbs, and the special prime.
+    pub fn primes(&self) -> (Vec<u64>, u64) {
+        self.parameters.primes()
+    }
+
+    pub(super) fn data_ring(&self, limbs: usize) -> Result<&Arc<Ring>, CkksError> {
+        let ring = limbs.checked_sub(1).and_then(|index| self.data_rings.get(index));
+        let (what, wanted) = ("message", self.limbs_max());
+        ring.ok_or(CkksError::Limbs { what, wanted, got: limbs })
+    }
+}
+
+impl fmt::Debug for Ckks {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Ckks({})", self.parameters)
+    }
+}

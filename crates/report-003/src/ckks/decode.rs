@@ -1,0 +1,70 @@
+//! From messages to factors, and from decryptions back to slots.
+
+use confide_rlwe::{Poly, run_vectorised};
+use zeroize::Zeroize;
+
+use super::{
+    cipher::{Decrypted, Plaintext},
+    context::Ckks,
+    error::CkksError,
+    message::Message,
+};
+
+impl Ckks {
+    /// A factor for products, modulo the first `limbs` primes.
+    ///
+    /// # Errors
+    /// Where there are not so many limbs, or the message has another degree.
+    pub fn plaintext(&self, message: &Message, limbs: usize) -> Result<Plaintext, CkksError> {
+        let poly = Poly::from_signed(self.data_ring(limbs)?, &message.coefficients)?;
+        Ok(Plaintext { poly: poly.into_ntt(), scale: message.scale })
+    }
+
+    /// A decryption's slots.
+    ///
+    /// # Errors
+    /// Where it was made for other parameters.
+    pub fn decode(&self, decrypted: &Decrypted) -> Result<Vec<f64>, CkksError> {
+        let mut coefficients = self.recombine(decrypted)?;
+        let factor = 1.0 / decrypted.scale;
+        let slots = run_vectorised(|| self.embedding.values(&mut coefficients, factor));
+        coefficients.zeroize();
+        Ok(slots)
+    }
+
+    /// As [`Ckks::decode`] for each; two of one scale share a transform.
+    ///
+    /// # Errors
+    /// Where one was made for other parameters.
+    pub fn decode_batch(&self, decrypted: &[Decrypted]) -> Result<Vec<Vec<f64>>, CkksError> {
+        let mut all = Vec::with_capacity(decrypted.len());
+        for pair in decrypted.chunks(2) {
+            match pair {
+                [first, second] if first.scale == second.scale => {
+                    let (mut left, mut right) = (self.recombine(first)?, self.recombine(second)?);
+                    let factor = 1.0 / first.scale;
+                    let slots = run_vectorised(|| {
+                        self.embedding.value_pairs(&mut left, &mut right, factor)
+                    });
+                    all.extend([slots.0, slots.1]);
+                    left.zeroize();
+                    right.zeroize();
+                }
+                _ => pair.iter().try_for_each(|one| {
+                    all.push(self.decode(one)?);
+                    Ok::<(), CkksError>(())
+                })?,
+            }
+        }
+        Ok(all)
+    }
+
+    fn recombine(&self, decrypted: &Decrypted) -> Result<Vec<f64>, CkksError> {
+        let ring = self.data_ring(decrypted.ring.limbs().len())?;
+        if !ring.is_same(&decrypted.ring) {
+            return Err(CkksError::OtherParameters { what: "decryption" });
+        }
+        let recombination = &self.recombinations[ring.limbs().len() - 1];
+        Ok(run_vectorised(|| recombination.to_centred(&decrypted.values, ring.n())))
+    }
+}

@@ -1,0 +1,50 @@
+//! What the handlers of all routes share.
+
+use std::{
+    sync::{Arc, atomic::AtomicU64},
+    time::Duration,
+};
+
+use confide_serve::ServerState;
+use tokio::sync::{Mutex, Semaphore};
+
+use crate::split_mode::LateHead;
+
+/// Configuration of the routes.
+#[derive(Clone, Debug, Default)]
+pub struct RouteOptions {
+    /// The client's half of split mode, for the self-test and for clients without a tokenizer.
+    pub head: Option<Arc<LateHead>>,
+    /// The bounds of the WebSockets.
+    pub sockets: SocketLimits,
+}
+
+/// The bounds of the WebSockets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SocketLimits {
+    /// WebSockets open at once.
+    pub open: usize,
+    /// Longest message in bytes: 2,048 embeddings of 1,536 elements in base64 are 16 MiB.
+    pub message_bytes: usize,
+    /// Longest silence of a client.
+    pub idle: Duration,
+}
+
+impl Default for SocketLimits {
+    fn default() -> Self {
+        Self { open: 256, message_bytes: 17 << 20, idle: Duration::from_secs(300) }
+    }
+}
+
+/// What the handlers share.
+pub(super) struct Layer {
+    pub(super) server: Arc<ServerState>,
+    pub(super) head: Option<Arc<LateHead>>,
+    pub(super) limits: SocketLimits,
+    /// WebSockets that may still be opened.
+    pub(super) sockets: Arc<Semaphore>,
+    /// One self-test at a time: it computes for seconds.
+    pub(super) selftest: Mutex<()>,
+    pub(super) sockets_opened: AtomicU64,
+    pub(super) split_forwards: AtomicU64,
+}

@@ -1,0 +1,126 @@
+//! Ciphertexts and the polynomials that they are multiplied with.
+
+use std::{fmt, sync::Arc};
+
+use crate::{
+    context::Context,
+    error::RlweError,
+    poly::{NttPoly, Poly},
+    ring::Ring,
+    rng::{Rng, Seed},
+};
+
+/// Nonce label of public polynomials.
+const PUBLIC: [u8; 4] = *b"a(X)";
+
+/// A fresh encryption: c0 whole, and c1 as the seed and index it is expanded from.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SeededCiphertext {
+    /// −a·s + e + encoded messages.
+    pub c0: NttPoly,
+    /// Seed of the public polynomial a.
+    pub seed: Seed,
+    /// Which of the seed's polynomials.
+    pub index: u32,
+}
+
+/// Two polynomials whose phase c0 + c1·s is encoded messages plus noise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ciphertext {
+    /// The part that carries the messages.
+    pub c0: NttPoly,
+    /// The part that meets the secret.
+    pub c1: NttPoly,
+}
+
+/// Weights as a polynomial in NTT form, to multiply ciphertexts with.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Plaintext {
+    weights: NttPoly,
+    l1: u64,
+}
+
+impl SeededCiphertext {
+    /// c1, expanded.
+    pub fn c1(&self) -> NttPoly {
+        public_polynomial(self.c0.ring(), &self.seed, self.index)
+    }
+
+    /// With c1 written out.
+    pub fn expand(self) -> Ciphertext {
+        let c1 = self.c1();
+        Ciphertext { c0: self.c0, c1 }
+    }
+}
+
+impl Ciphertext {
+    /// The ciphertext of zeros without noise: the start of a sum.
+    pub fn zero(context: &Context) -> Ciphertext {
+        let zero = NttPoly::zero(context.ring());
+        Ciphertext { c0: zero.clone(), c1: zero }
+    }
+
+    /// self += other.
+    pub fn add_assign(&mut self, other: &Ciphertext) {
+        self.c0.add_assign(&other.c0);
+        self.c1.add_assign(&other.c1);
+    }
+
+    /// self −= other.
+    pub fn sub_assign(&mut self, other: &Ciphertext) {
+        self.c0.sub_assign(&other.c0);
+        self.c1.sub_assign(&other.c1);
+    }
+
+    /// self += weights·other, a product of polynomials mod X^N + 1. The sum of all `l1` that enter
+    /// one answer must keep to the set's `row_l1_max`; the caller counts.
+    pub fn add_product(&mut self, other: &Ciphertext, weights: &Plaintext) {
+        self.c0.add_product(&other.c0, &weights.weights);
+        self.c1.add_product(&other.c1, &weights.weights);
+    }
+}
+
+impl Plaintext {
+    /// N signed weights, the coefficients of X^0 to X^(N−1).
+    ///
+    /// # Errors
+    /// Where there are not N, or their magnitudes alone pass the set's `row_l1_max`.
+    pub fn new(context: &Context, weights: &[i64]) -> Result<Plaintext, RlweError> {
+        let sum = |l1: u64, w: &i64| l1.saturating_add(w.unsigned_abs());
+        let (l1, limit) = (weights.iter().fold(0, sum), context.set().row_l1_max());
+        if l1 > limit {
+            return Err(RlweError::Weights { limit, got: l1 });
+        }
+        let weights = Poly::from_signed(context.ring(), weights)?.into_ntt();
+        Ok(Plaintext { weights, l1 })
+    }
+
+    /// Sum of the magnitudes.
+    pub fn l1(&self) -> u64 {
+        self.l1
+    }
+}
+
+impl fmt::Debug for SeededCiphertext {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "SeededCiphertext({:?}, index {})", self.c0, self.index)
+    }
+}
+
+/// Weights are the adapter's: only their ring shows.
+impl fmt::Debug for Plaintext {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Plaintext({:?}, ..)", self.weights)
+    }
+}
+
+/// The public polynomial of a seed and an index, uniform, in NTT form. Each limb has a keystream of
+/// its own.
+pub(crate) fn public_polynomial(ring: &Arc<Ring>, seed: &Seed, index: u32) -> NttPoly {
+    let mut poly = NttPoly::zero(ring);
+    for (limb, (modulus, values)) in poly.limbs_mut().enumerate() {
+        let counter = u64::from(index) | (limb as u64) << 32;
+        Rng::derive(seed, PUBLIC, counter).fill_uniform(modulus, values);
+    }
+    poly
+}

@@ -1,0 +1,54 @@
+//! The constants of a transform: powers of its root and the factors that end it.
+
+use super::path::Path;
+use crate::modulus::{Modulus, Shoup};
+
+/// What the transforms of one degree and modulus compute with.
+#[derive(Clone)]
+pub(super) struct Stages {
+    pub(super) n: usize,
+    pub(super) modulus: Modulus,
+    pub(super) path: Path,
+    pub(super) forward: Roots,
+    pub(super) inverse: Roots,
+    /// n^−1, and n^−1 times the root of the last inverse stage.
+    pub(super) scale: [Factor; 2],
+}
+
+/// Powers of a root in bit-reversed order, with the quotients that the path multiplies with.
+#[derive(Clone)]
+pub(super) struct Roots {
+    pub(super) values: Vec<u64>,
+    pub(super) quotients: Vec<u64>,
+}
+
+/// A factor and the quotient that the path multiplies with.
+#[derive(Clone, Copy)]
+pub(super) struct Factor {
+    pub(super) value: u64,
+    pub(super) quotient: u64,
+}
+
+impl Roots {
+    pub(super) fn new(n: usize, modulus: Modulus, root: u64, path: Path) -> Roots {
+        let mut values = vec![0; n];
+        let mut power = 1;
+        for i in 0..n {
+            values[reverse_bits(i, n)] = power;
+            power = modulus.mul(power, root);
+        }
+        let quotient = |&value: &u64| path.quotient(modulus.shoup(value).quotient);
+        let quotients = values.iter().map(quotient).collect();
+        Roots { values, quotients }
+    }
+
+    /// The root at `index`, as Shoup's product wants it.
+    pub(super) fn root(&self, index: usize) -> Shoup {
+        Shoup { value: self.values[index], quotient: self.quotients[index] }
+    }
+}
+
+/// i with its log2(n) bits in reverse order.
+pub(super) fn reverse_bits(i: usize, n: usize) -> usize {
+    i.reverse_bits() >> (usize::BITS - n.trailing_zeros())
+}
