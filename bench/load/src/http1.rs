@@ -97,7 +97,7 @@ impl Answer {
 
     /// Whether the whole answer was read.
     pub fn is_done(&self) -> bool {
-        self.state == State::Done
+        self.state == State::Completed
     }
 
     /// Whether the body says it is server-sent events.
@@ -122,7 +122,7 @@ impl Answer {
     pub fn take(&mut self, mut bytes: &[u8], mut body: impl FnMut(&[u8])) -> Result<(), HttpError> {
         while !bytes.is_empty() {
             match self.state {
-                State::Done => return Err(HttpError::Extra),
+                State::Completed => return Err(HttpError::Extra),
                 State::ToEnd => {
                     self.count(bytes.len())?;
                     body(bytes);
@@ -157,9 +157,9 @@ impl Answer {
     /// [`HttpError::Early`] where the answer had not.
     pub fn end(&mut self) -> Result<(), HttpError> {
         match self.state {
-            State::Done => Ok(()),
+            State::Completed => Ok(()),
             State::ToEnd => {
-                self.state = State::Done;
+                self.state = State::Completed;
                 Ok(())
             }
             _ => Err(HttpError::Early),
@@ -187,7 +187,7 @@ impl Answer {
 
     fn advance(&mut self, left: u64) {
         self.state = match (self.state, left) {
-            (State::Length(_), 0) => State::Done,
+            (State::Length(_), 0) => State::Completed,
             (State::Length(_), left) => State::Length(left),
             (_, 0) => State::ChunkEnd,
             (_, left) => State::Chunk(left),
@@ -210,7 +210,7 @@ impl Answer {
             State::ChunkEnd => Err(HttpError::Chunk),
             // Trailers say nothing that is needed here.
             _ if line.is_empty() => {
-                self.state = State::Done;
+                self.state = State::Completed;
                 Ok(())
             }
             _ => Ok(()),
@@ -267,7 +267,7 @@ impl Answer {
         self.state = match (self.status, self.framing) {
             // An interim answer: the real one follows (RFC 9110 section 15.2).
             (100..=199, _) => State::StatusLine,
-            (204 | 304, _) | (_, Framing::Length(0)) => State::Done,
+            (204 | 304, _) | (_, Framing::Length(0)) => State::Completed,
             (_, Framing::Chunked) => State::ChunkSize,
             (_, Framing::Length(length)) => State::Length(length),
             (_, Framing::ToEnd) => State::ToEnd,
