@@ -12,7 +12,7 @@ use std::{
 
 use confide_arm_line::{Hello, Report, Run, Sample, Stopwatch, speak};
 use confide_channel::Binding;
-use confide_client::{Connector, Endpoint, Limits, PolicyAppraiser, with_causes};
+use confide_client::{ClientLimits, Connector, Endpoint, PolicyAppraiser, with_causes};
 use confide_evidence::pem::decode_chain;
 use confide_verifier::Policy;
 use serde_json::json;
@@ -79,13 +79,13 @@ enum Dialler {
 
 impl Dialler {
     fn new(args: &Args) -> Outcome<Self> {
-        let limits = Limits::default();
+        let limits = ClientLimits::default();
         let endpoint = || {
             Endpoint::parse(&format!("https://{}", args.server)).map_err(|error| error.to_string())
         };
         let attested = |binding| {
             let appraiser = Arc::new(appraiser(args)?);
-            Connector::attested(endpoint()?, args.via.clone(), binding, appraiser, limits)
+            Connector::with_appraiser(endpoint()?, args.via.clone(), binding, appraiser, limits)
                 .map_err(|error| error.to_string())
         };
         let connector = match args.mode.as_str() {

@@ -17,8 +17,8 @@ use std::{
 use confide_appraiser::{AppraisalError, PolicyAppraiser};
 use confide_arm_line::{Hello, Report, Run, Sample, Stopwatch, speak};
 use confide_collateral::{
-    Base, Client, CollateralError, Counts, Document, Evaluation, Options, Platform, Services,
-    Source,
+    BaseUrl, Client, CollateralError, Counts, Document, Evaluation, Platform, Services, Source,
+    SourceOptions,
 };
 use confide_evidence::{Appraise, BindingKind, Presented, ReportData, claims::Claims};
 use confide_fake_attester::FakeAttester;
@@ -93,9 +93,9 @@ impl CollateralArm {
         let attester = FakeAttester::load(&args.simulate).map_err(|error| error.to_string())?;
         let policy = Policy::from_toml(&attester.dangerous_policy_toml())
             .map_err(|error| error.to_string())?;
-        let base = Base::parse(&format!("http://{}", args.pccs), false)
+        let base = BaseUrl::parse(&format!("http://{}", args.pccs), false)
             .map_err(|error| error.to_string())?;
-        let services = Services::one(&base);
+        let services = Services::from_base(&base);
         let shown: Vec<PeerEvidence> =
             (0..SHOWN).map(|number| PeerEvidence::by(&attester, number)).collect();
         let appraiser = || PolicyAppraiser::new(policy.clone(), None, wall);
@@ -329,7 +329,7 @@ fn platform(shown: &PeerEvidence) -> Outcome<Platform> {
 
 /// A source as the product's programs start it: it keeps only sets whose signatures hold.
 fn source(services: &Services, policy: &Policy) -> Outcome<Source> {
-    let mut options = Options::new(services.clone(), Arc::new(now));
+    let mut options = SourceOptions::new(services.clone(), Arc::new(now));
     let roots = policy.roots.clone();
     options.refresh_every = Duration::from_secs(REFRESH_S);
     options.check = Some(Arc::new(move |_, json, now| {

@@ -22,7 +22,7 @@ use std::{
 use confide_arm_line::{Hello, Report, Run, Sample, Stopwatch, speak};
 use confide_attester::{Tsm, TsmOptions};
 use confide_evidence::ReportData;
-use confide_fake_attester::{FakeAttester, Mode, MountedTsm, Options, Tee, TsmTree};
+use confide_fake_attester::{FakeAttester, FakeAttesterOptions, Mode, MountedTsm, Tee, TsmTree};
 use serde_json::json;
 
 use crate::Outcome;
@@ -48,7 +48,8 @@ pub(crate) fn run(args: Args) -> Outcome {
         hide_mounts();
     }
     let issued_at = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
-    let options = Options { seed: [7; 32], tee: Tee::Tdx, debug: false, issued_at, mode };
+    let options =
+        FakeAttesterOptions { seed: [7; 32], tee: Tee::Tdx, debug: false, issued_at, mode };
     let attester = FakeAttester::new(options).map_err(|error| error.to_string())?;
     let source =
         if through_tree { Source::tree(attester)? } else { Source::Itself(Box::new(attester)) };

@@ -19,8 +19,8 @@ use aws_lc_rs::{
 use confide_appraiser::Platforms;
 use confide_arm_line::{Hello, Report, Run, repeat_in_threads, speak};
 use confide_verifier::{
-    Appraised, AwsLc, Crypto, Endorsements, Evidence, Nothing, P256Key, Policy, Recall, Rejection,
-    RootKind, UnixTime, appraise,
+    Appraised, AwsLc, Crypto, Endorsements, Evidence, NoMemory, P256Key, Policy, RecallPlatform,
+    Rejection, RootKind, UnixTime, appraise,
 };
 use serde_json::json;
 
@@ -82,7 +82,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         .prepare(&input.policy.roots, input.at, &AwsLc)
         .map_err(|error| error.to_string())?;
     let platforms = Platforms::default();
-    let known = |memory: &dyn Recall| {
+    let known = |memory: &dyn RecallPlatform| {
         let (evidence, policy) = (input.evidence(), &input.policy);
         prepared.appraise(&evidence, policy, input.at, &AwsLc, memory)
     };
@@ -95,7 +95,7 @@ pub(crate) fn run(args: Args) -> Outcome {
             to_outcome(appraised)
         }),
         "prepared" => {
-            measure(order, 3, || to_outcome(known(&Nothing).map(|(appraised, _)| appraised)))
+            measure(order, 3, || to_outcome(known(&NoMemory).map(|(appraised, _)| appraised)))
         }
         "platform" => measure(order, 1, || {
             to_outcome(known(&platforms).map(|(appraised, learned)| {

@@ -223,7 +223,7 @@ mod tests {
             (!bare).then(|| b"{}".to_vec())
         }
 
-        fn simulated(&self) -> bool {
+        fn is_simulated(&self) -> bool {
             true
         }
     }

@@ -4,8 +4,8 @@ use std::{path::Path, sync::Arc, time::Instant};
 
 use confide_channel::Binding;
 use confide_client::{
-    Connector, Endpoint, HttpClient, Limits, PolicyAppraiser, RequestBody, no_body, whole_body,
-    with_causes,
+    ClientLimits, Connector, Endpoint, HttpClient, PolicyAppraiser, RequestBody, no_body,
+    whole_body, with_causes,
 };
 use confide_notary::{AnswerReader, FETCH_PATH, FetchRequest, GUARANTEE, KEY_PATH, KeyEvidence};
 use confide_verifier::{Evidence, Policy};
@@ -33,9 +33,9 @@ impl Notarised {
         let appraiser = Arc::new(appraiser);
         let endpoint =
             Endpoint::parse(&format!("https://{notary}")).map_err(|error| error.to_string())?;
-        let limits = Limits { dial: DEADLINE, channel: DEADLINE, ..Limits::default() };
+        let limits = ClientLimits { dial: DEADLINE, channel: DEADLINE, ..ClientLimits::default() };
         let connector =
-            Connector::attested(endpoint, None, Binding::Key, appraiser.clone(), limits)
+            Connector::with_appraiser(endpoint, None, Binding::Key, appraiser.clone(), limits)
                 .map_err(|error| with_causes(&error))?;
         let client = HttpClient::new(connector, limits, unix_now);
         let key = send_request(&client, Request::get(KEY_PATH), no_body()).await?;

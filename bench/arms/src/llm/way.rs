@@ -10,7 +10,7 @@ use confide_channel::{
     Binding, Client, ClientOptions, PlainClient,
     tunnel::{self, TunnelStream},
 };
-use confide_client::{Appraised, PolicyAppraiser, with_causes};
+use confide_client::{PolicyAppraiser, SharedAppraisal, with_causes};
 use confide_evidence::pem::decode_chain;
 use confide_load::{Attestation, Clock, Opened, Opening, Stages, Tcp, Transport};
 use confide_verifier::Policy;
@@ -120,7 +120,7 @@ impl Route {
         })
     }
 
-    async fn connect(&self, clock: Clock) -> Outcome<(Opened, Option<Appraised>)> {
+    async fn connect(&self, clock: Clock) -> Outcome<(Opened, Option<SharedAppraisal>)> {
         match &self.via {
             None => {
                 let (stream, stages) = self.tcp.dial(clock).await?;
@@ -141,7 +141,7 @@ impl Route {
         stream: TcpStream,
         stages: Stages,
         clock: Clock,
-    ) -> Outcome<(Opened, Option<Appraised>)> {
+    ) -> Outcome<(Opened, Option<SharedAppraisal>)> {
         match self.secure {
             Secure::No => Ok((Opened { wire: Box::new(stream), stages }, None)),
             _ => self.secured(stream, stages, clock).await,
@@ -153,7 +153,7 @@ impl Route {
         io: S,
         mut stages: Stages,
         clock: Clock,
-    ) -> Outcome<(Opened, Option<Appraised>)>
+    ) -> Outcome<(Opened, Option<SharedAppraisal>)>
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
