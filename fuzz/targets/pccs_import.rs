@@ -1,7 +1,7 @@
 //! Files that feed a PCCS, and the faults of a simulated one.
 #![no_main]
 
-use confide_pccs::{Faults, Wanted, import};
+use confide_pccs::{DocumentRequest, Faults, import};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -10,7 +10,7 @@ fuzz_target!(|bytes: &[u8]| {
         assert_eq!(Faults::from_json(&text).expect("and read again"), faults);
     }
     for document in import(bytes, 0).into_iter().flatten() {
-        if let Some(wanted) = Wanted::from_kept(document.kind, &document.key) {
+        if let Some(wanted) = DocumentRequest::from_stored_key(document.kind, &document.key) {
             assert_eq!(wanted.key(), document.key);
         }
     }

@@ -1,7 +1,7 @@
 //! Path and query of a PCCS's request: what is accepted is kept under a key that says the same.
 #![no_main]
 
-use confide_pccs::{Wanted, parse};
+use confide_pccs::{DocumentRequest, parse};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -13,7 +13,7 @@ fuzz_target!(|bytes: &[u8]| {
     let Ok(wanted) = parse(path, query) else { return };
     let key = wanted.key();
     assert!(key.len() <= 256 && key.is_ascii());
-    if let Some(again) = Wanted::from_kept(wanted.kind(), &key) {
+    if let Some(again) = DocumentRequest::from_stored_key(wanted.kind(), &key) {
         assert_eq!((again.kind(), again.key()), (wanted.kind(), key));
     }
 });

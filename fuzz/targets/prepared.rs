@@ -5,10 +5,10 @@
 use std::{sync::OnceLock, time::Duration};
 
 use confide_evidence::ReportData;
-use confide_fake_attester::{FakeAttester, Mode, Options, Tee};
+use confide_fake_attester::{FakeAttester, FakeAttesterOptions, Mode, Tee};
 use confide_verifier::{
-    Appraised, AwsLc, Endorsements, Evidence, Known, Nothing, Policy, Prepared, Recall, Rejection,
-    Secret, UnixTime, appraise,
+    Appraised, AwsLc, Endorsements, Evidence, LastPlatform, NoMemory, Policy, Prepared,
+    RecallPlatform, Rejection, Secret, UnixTime, appraise,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -20,7 +20,7 @@ struct Ground {
     policy: Policy,
     endorsements: Endorsements,
     prepared: Prepared,
-    known: Known,
+    known: LastPlatform,
 }
 
 static GROUND: OnceLock<Ground> = OnceLock::new();
@@ -38,14 +38,14 @@ fuzz_target!(|data: &[u8]| {
     let evidence = Evidence { quote: &quote, ..Evidence::default() };
     let (policy, now) = (&ground.policy, now());
     let reference = appraise(&evidence, &ground.endorsements, policy, now, &AwsLc);
-    for memory in [&Nothing as &dyn Recall, &ground.known] {
+    for memory in [&NoMemory as &dyn RecallPlatform, &ground.known] {
         let it = ground.prepared.appraise(&evidence, policy, now, &AwsLc, memory);
         assert_eq!(render_verdict(&it.map(|it| it.0)), render_verdict(&reference));
     }
 });
 
 fn ground() -> Ground {
-    let options = Options {
+    let options = FakeAttesterOptions {
         seed: [7; 32],
         tee: Tee::Tdx,
         debug: false,
@@ -58,7 +58,7 @@ fn ground() -> Ground {
         Endorsements::parse(attester.collateral_json().as_bytes()).expect("its collateral");
     let prepared = endorsements.clone().prepare(&policy.roots, now(), &AwsLc).expect("it holds");
     let quote = attester.quote(&ReportData::ZERO);
-    let mut known = Known { secret: Secret::new([9; 16]), pck: None, enclave: None };
+    let mut known = LastPlatform { secret: Secret::new([9; 16]), pck: None, enclave: None };
     let evidence = Evidence { quote: &quote, ..Evidence::default() };
     let yes = prepared.appraise(&evidence, &policy, now(), &AwsLc, &known);
     let (_, learned) = yes.expect("its quote");

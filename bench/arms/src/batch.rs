@@ -14,10 +14,10 @@ use crate::clock::unix_now;
 use crate::version::VERSION;
 use confide_arm_line::{ArmError, Hello, Outcome, Report, Run, Sample, speak};
 use confide_channel::{
-    BatchLimits, Batched, Batcher, Binding, Client, ClientOptions, Server, ServerOptions,
+    BatchLimits, BatchedQuote, Batcher, Binding, Client, ClientOptions, Server, ServerOptions,
 };
 use confide_evidence::{Appraise, Presented, ReportData};
-use confide_fake_attester::{FakeAttester, Mode, Options, Tee};
+use confide_fake_attester::{FakeAttester, FakeAttesterOptions, Mode, Tee};
 use serde_json::json;
 use tokio::{runtime::Runtime, task::JoinSet};
 
@@ -65,7 +65,8 @@ impl BatchArm {
     fn new(args: &Args) -> Outcome<Self> {
         let issued_at = unix_now();
         let mode = Mode::Device;
-        let options = Options { seed: [7; 32], tee: Tee::Tdx, debug: false, issued_at, mode };
+        let options =
+            FakeAttesterOptions { seed: [7; 32], tee: Tee::Tdx, debug: false, issued_at, mode };
         let attester = FakeAttester::new(options)?;
         let attester = Arc::new(attester);
         let defaults = BatchLimits { wait: WAIT, ..BatchLimits::default() };
@@ -129,7 +130,7 @@ impl BatchArm {
         (took, bound.err().map(|error: ArmError| error.to_string()))
     }
 
-    fn check(&self, binder: &ReportData, share: &Batched) -> Outcome {
+    fn check(&self, binder: &ReportData, share: &BatchedQuote) -> Outcome {
         let signed = share.path.as_ref().map_or(*binder, |path| path.root_report_data(binder));
         if self.apart && share.path.is_some() {
             return Err("a session apart has a path".into());
@@ -205,7 +206,7 @@ fn make_ends(
         deadline: WAIT,
         names: vec!["localhost".into()],
     };
-    let server = Server::new(options, Some(attester), unix_now)?.batched_by(batcher.clone())?;
+    let server = Server::new(options, Some(attester), unix_now)?.with_batcher(batcher.clone())?;
     let options = ClientOptions { binding: Binding::Session, deadline: WAIT };
     Ok((Arc::new(Client::new(options, Arc::new(ReportDataCheck))?), Arc::new(server)))
 }

@@ -14,7 +14,7 @@ use confide_arm_line::{
     ArmError, Hello, Outcome, Report, Run, Sample, Stopwatch, read_file, speak,
 };
 use confide_channel::Binding;
-use confide_client::{Connector, Endpoint, Limits, with_causes};
+use confide_client::{ClientLimits, Connector, Endpoint, with_causes};
 use serde_json::json;
 use tokio::runtime::{Builder, Runtime};
 
@@ -63,12 +63,12 @@ enum Dialler {
 
 impl Dialler {
     fn new(args: &Args) -> Outcome<Self> {
-        let limits = Limits::default();
+        let limits = ClientLimits::default();
         let endpoint = || Endpoint::parse(&format!("https://{}", args.channel.server));
         let attested = |binding| {
             let collateral = args.collateral.as_deref().map(read_file).transpose()?;
             let appraiser = Arc::new(args.channel.open_appraiser(collateral.as_deref())?);
-            Ok::<_, ArmError>(Connector::attested(
+            Ok::<_, ArmError>(Connector::with_appraiser(
                 endpoint()?,
                 args.channel.via.clone(),
                 binding,

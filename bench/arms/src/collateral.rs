@@ -19,8 +19,8 @@ use crate::version::VERSION;
 use confide_appraiser::{AppraisalError, PolicyAppraiser};
 use confide_arm_line::{Hello, Outcome, Report, Run, Sample, Stopwatch, speak};
 use confide_collateral::{
-    Base, Client, CollateralError, Counts, Document, Evaluation, Options, Platform, Services,
-    Source,
+    BaseUrl, Client, CollateralError, Counts, Document, Evaluation, Platform, Services, Source,
+    SourceOptions,
 };
 use confide_evidence::{Appraise, BindingKind, Presented, ReportData, claims::Claims};
 use confide_fake_attester::FakeAttester;
@@ -90,8 +90,8 @@ impl CollateralArm {
     fn new(args: &Args) -> Outcome<(Self, &'static str)> {
         let attester = FakeAttester::load(&args.simulate)?;
         let policy = Policy::from_toml(&attester.dangerous_policy_toml())?;
-        let base = Base::parse(&format!("http://{}", args.pccs), false)?;
-        let services = Services::one(&base);
+        let base = BaseUrl::parse(&format!("http://{}", args.pccs), false)?;
+        let services = Services::from_base(&base);
         let peers: Vec<PeerEvidence> =
             (0..PEERS).map(|number| PeerEvidence::new(&attester, number)).collect();
         let appraiser = || PolicyAppraiser::new(policy.clone(), None, unix_now);
@@ -321,7 +321,7 @@ fn platform(peer: &PeerEvidence) -> Outcome<Platform> {
 
 /// A source as the product's programs start it: it keeps only sets whose signatures hold.
 fn start_source(services: &Services, policy: &Policy) -> Outcome<Source> {
-    let mut options = Options::new(services.clone(), Arc::new(source_now));
+    let mut options = SourceOptions::new(services.clone(), Arc::new(source_now));
     let roots = policy.roots.clone();
     options.refresh_every = Duration::from_secs(REFRESH_S);
     options.check = Some(Arc::new(move |_, json, now| {

@@ -34,7 +34,7 @@ enum Wire {
 impl From<Connection> for Link {
     fn from(connection: Connection) -> Self {
         let channel = connection.timings().channel;
-        let appraised = connection.appraised();
+        let appraised = connection.appraisal();
         // Plain TLS has neither evidence nor endorsements: nothing is spent on them.
         let collateral = appraised.map_or(Duration::ZERO, |accepted| accepted.collateral_time());
         Self {

@@ -24,7 +24,7 @@ use crate::version::VERSION;
 use confide_arm_line::{Hello, Outcome, Report, Run, Sample, Stopwatch, speak};
 use confide_attester::{Tsm, TsmOptions};
 use confide_evidence::ReportData;
-use confide_fake_attester::{FakeAttester, Mode, MountedTsm, Options, Tee, TsmTree};
+use confide_fake_attester::{FakeAttester, FakeAttesterOptions, Mode, MountedTsm, Tee, TsmTree};
 use serde_json::json;
 
 #[derive(clap::Args)]
@@ -48,7 +48,8 @@ pub(crate) fn run(args: Args) -> Outcome {
         hide_mounts();
     }
     let issued_at = unix_now();
-    let options = Options { seed: [7; 32], tee: Tee::Tdx, debug: false, issued_at, mode };
+    let options =
+        FakeAttesterOptions { seed: [7; 32], tee: Tee::Tdx, debug: false, issued_at, mode };
     let attester = FakeAttester::new(options)?;
     let source =
         if through_tree { Source::mount(attester)? } else { Source::Direct(Box::new(attester)) };

@@ -76,11 +76,11 @@ impl Endpoints {
             let server = Server::new(options, None, unix_now)?;
             let options = ClientOptions { binding: Binding::None, deadline: DEADLINE };
             let client = PlainClient::new(options, &server.certificate_der(), unix_now)?;
-            Ok((client.tuned(tuning), server.tuned(tuning)))
+            Ok((client.with_tuning(tuning), server.with_tuning(tuning)))
         };
         let inner = match layers {
             1 => None,
-            2 => Some(layer(Tuning::inside_tls())?),
+            2 => Some(layer(Tuning::for_nested_tls())?),
             other => return Err(format!("--layers {other}: wanted 1 or 2").into()),
         };
         Ok(Self { outer: layer(Tuning::default())?, inner })
@@ -183,7 +183,7 @@ async fn open(ends: &Endpoints, io: impl ReadWrite + 'static) -> Outcome<Stream>
     let io = BufReader::with_capacity(SOCKET_BYTES, io);
     let outer = ends.outer.0.connect(NAME, io).await?;
     let Some((inner, _)) = &ends.inner else { return Ok(Box::new(outer.stream)) };
-    let tuning = Tuning::inside_tls();
+    let tuning = Tuning::for_nested_tls();
     let carrier = BufReader::with_capacity(tuning.buffer_bytes, outer.stream);
     let inner = inner.connect(NAME, carrier).await?;
     Ok(Box::new(BufWriter::with_capacity(tuning.write_bytes, inner.stream)))
@@ -209,10 +209,12 @@ async fn serve(listener: TcpListener, ends: Arc<Endpoints>) {
             let tcp = BufReader::with_capacity(SOCKET_BYTES, tcp);
             let accepted: Option<Stream> = match &ends.inner {
                 None => ends.outer.1.accept(tcp).await.ok().map(|a| Box::new(a.stream) as Stream),
-                Some((_, inner)) => nested_accept(&ends.outer.1, inner, Tuning::inside_tls(), tcp)
-                    .await
-                    .ok()
-                    .map(|a| Box::new(a.stream) as Stream),
+                Some((_, inner)) => {
+                    nested_accept(&ends.outer.1, inner, Tuning::for_nested_tls(), tcp)
+                        .await
+                        .ok()
+                        .map(|a| Box::new(a.stream) as Stream)
+                }
             };
             // A client whose connection broke reports it; this end has nobody to tell.
             if let Some(stream) = accepted {

@@ -17,8 +17,8 @@ use aws_lc_rs::signature::ECDSA_P256_SHA256_FIXED_SIGNING;
 use confide_appraiser::Platforms;
 use confide_arm_line::{Hello, Outcome, Report, Run, read_file, repeat_in_threads, speak};
 use confide_verifier::{
-    Appraised, AwsLc, Crypto, Endorsements, Evidence, Nothing, Policy, Recall, RootKind, UnixTime,
-    appraise,
+    Appraised, AwsLc, Crypto, Endorsements, Evidence, NoMemory, Policy, RecallPlatform, RootKind,
+    UnixTime, appraise,
 };
 use serde_json::json;
 
@@ -70,7 +70,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     let endorsements = Endorsements::parse(&input.collateral)?;
     let prepared = endorsements.clone().prepare(&input.policy.roots, input.at, &AwsLc)?;
     let platforms = Platforms::default();
-    let appraise_prepared = |memory: &dyn Recall| {
+    let appraise_prepared = |memory: &dyn RecallPlatform| {
         let (evidence, policy) = (input.evidence(), &input.policy);
         prepared.appraise(&evidence, policy, input.at, &AwsLc, memory)
     };
@@ -79,7 +79,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         "parsed" => measure(order, SIGNATURES, || {
             Ok(appraise(&input.evidence(), &endorsements, &input.policy, input.at, &AwsLc)?)
         }),
-        "prepared" => measure(order, 3, || Ok(appraise_prepared(&Nothing)?.0)),
+        "prepared" => measure(order, 3, || Ok(appraise_prepared(&NoMemory)?.0)),
         "platform" => measure(order, 1, || {
             let (appraised, learned) = appraise_prepared(&platforms)?;
             platforms.keep(learned, prepared.generation());

@@ -10,7 +10,7 @@ use std::{
 };
 
 use confide_channel::Binding;
-use confide_fake_attester::{FakeAttester, Mode, Options as Simulated, Tee};
+use confide_fake_attester::{FakeAttester, FakeAttesterOptions as Simulated, Mode, Tee};
 use confide_notary::{Notary, NotaryPolicy, Options, Roots};
 use serde_json::{Value, json};
 

@@ -8,8 +8,8 @@ use std::{env, error::Error, fs, time::Duration};
 
 use confide_appraiser::{PLATFORMS_MAX, Platforms};
 use confide_evidence::ReportData;
-use confide_fake_attester::{FakeAttester, Mode, Options, Tee};
-use confide_verifier::{AwsLc, Endorsements, Evidence, Known, Policy, UnixTime};
+use confide_fake_attester::{FakeAttester, FakeAttesterOptions, Mode, Tee};
+use confide_verifier::{AwsLc, Endorsements, Evidence, LastPlatform, Policy, UnixTime};
 
 /// 2026-06-01.
 const NOW: u64 = 1_780_272_000;
@@ -20,7 +20,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         None => PLATFORMS_MAX,
     };
     let (seed, issued_at) = ([7; 32], NOW - 3_600);
-    let options = Options { seed, tee: Tee::Tdx, debug: false, issued_at, mode: Mode::Raw };
+    let options =
+        FakeAttesterOptions { seed, tee: Tee::Tdx, debug: false, issued_at, mode: Mode::Raw };
     let attester = FakeAttester::new(options)?;
     let policy = Policy::from_toml(&attester.policy_toml())?;
     let now = UnixTime::since_unix_epoch(Duration::from_secs(NOW));
@@ -31,12 +32,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     let evidence = Evidence { quote: &quote, ..Evidence::default() };
     let memory = Platforms::new(platforms);
     for _ in 0..platforms {
-        let empty = Known { secret: AwsLc::secret(), pck: None, enclave: None };
+        let empty = LastPlatform { secret: AwsLc::secret(), pck: None, enclave: None };
         let (_, learned) = prepared.appraise(&evidence, &policy, now, &AwsLc, &empty)?;
         memory.keep(learned, prepared.generation());
     }
     let used = resident_bytes()?.saturating_sub(before);
-    let (enclaves, pcks) = memory.held();
+    let (enclaves, pcks) = memory.entry_counts();
     println!("{enclaves} quoting enclaves and {pcks} PCK certificates held (simulated)");
     println!("{:.1} MB, {} bytes for each", used as f64 / 1e6, used / enclaves.max(1));
     Ok(())

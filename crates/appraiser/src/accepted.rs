@@ -5,20 +5,20 @@ use std::{sync::Arc, time::Duration};
 use confide_verifier::{RootKind, Scope};
 
 /// An accepted attestation, cheap to clone.
-pub type Appraised = Arc<Accepted>;
+pub type SharedAppraisal = Arc<PeerAppraisal>;
 
 /// What the appraisal of one connection's evidence said, and what it is worth.
 ///
 /// Only [`crate::PolicyAppraiser`] makes one.
 #[derive(Debug)]
-pub struct Accepted {
+pub struct PeerAppraisal {
     pub(crate) verdict: confide_verifier::Appraised,
     pub(crate) simulated: bool,
     pub(crate) operator_root: bool,
     pub(crate) collateral: Duration,
 }
 
-impl Accepted {
+impl PeerAppraisal {
     /// What it took to have the endorsements at hand: preparing stapled ones, or recognising them.
     /// It is part of the time of the appraisal.
     pub fn collateral_time(&self) -> Duration {
@@ -51,7 +51,7 @@ impl Accepted {
             RootKind::Custom => "none (custom root)",
             _ if self.verdict.is_debug() => "none (debug: the host reads the memory)",
             _ if self.verdict.scope() == Scope::Platform => "none (platform only)",
-            _ => believed(self.claimed_guarantee()),
+            _ => recognised_claim(self.claimed_guarantee()),
         }
     }
 
@@ -75,22 +75,25 @@ const CLAIMS_KNOWN: [&str; 3] = [
     "the notary sees the plaintext, its operator does not",
 ];
 
-fn believed(claim: Option<&str>) -> &'static str {
+fn recognised_claim(claim: Option<&str>) -> &'static str {
     let Some(claim) = claim else { return "none (no claims)" };
     CLAIMS_KNOWN.into_iter().find(|known| *known == claim).unwrap_or("none (unknown claim)")
 }
 
 #[cfg(test)]
 mod tests {
-    use super::believed;
+    use super::recognised_claim;
 
     #[test]
     fn an_attested_end_does_not_word_its_own_guarantee() {
-        assert_eq!(believed(Some("gateway only")), "gateway only");
-        assert_eq!(believed(Some("operator is outside the TEE")), "operator is outside the TEE");
+        assert_eq!(recognised_claim(Some("gateway only")), "gateway only");
+        assert_eq!(
+            recognised_claim(Some("operator is outside the TEE")),
+            "operator is outside the TEE"
+        );
         for other in ["none", "", "perfect secrecy", "operator is outside the TEE!"] {
-            assert_eq!(believed(Some(other)), "none (unknown claim)", "{other}");
+            assert_eq!(recognised_claim(Some(other)), "none (unknown claim)", "{other}");
         }
-        assert_eq!(believed(None), "none (no claims)");
+        assert_eq!(recognised_claim(None), "none (no claims)");
     }
 }

@@ -12,11 +12,11 @@ use confide_evidence::{Appraise, Kind, Presented, detect};
 use confide_verifier::{AwsLc, DangerousScope, Evidence, Policy, RootKind, Scope, UnixTime};
 
 use crate::{
-    FETCH_DEADLINE,
-    accepted::{Accepted, Appraised},
+    accepted::{PeerAppraisal, SharedAppraisal},
     chips::Chips,
     error::AppraisalError,
-    newest::Newest,
+    limits::FETCH_DEADLINE,
+    newest::NewestLists,
     platforms::Platforms,
     sets::{Ready, Set, Sets},
 };
@@ -34,7 +34,7 @@ pub struct PolicyAppraiser {
     sets: Sets,
     platforms: Platforms,
     chips: Chips,
-    newest: Newest,
+    newest: NewestLists,
 }
 
 /// Where endorsements come from.
@@ -42,7 +42,7 @@ enum Origin {
     /// Stapled by the peer.
     Peer,
     /// A file; what peers staple is not looked at.
-    Own(ArcSwap<Set>),
+    File(ArcSwap<Set>),
     /// Fetched; what peers staple is not looked at.
     Service(Arc<Source>),
 }
@@ -58,16 +58,16 @@ impl PolicyAppraiser {
             None => Origin::Peer,
             Some(bytes) => {
                 Set::check(bytes)?;
-                Origin::Own(ArcSwap::new(Set::new(bytes.into())))
+                Origin::File(ArcSwap::new(Set::new(bytes.into())))
             }
         };
-        Ok(Self::of(policy, origin, clock))
+        Ok(Self::with_origin(policy, origin, clock))
     }
 
     /// Endorsements come from a service that keeps them fresh. An appraisal of a platform that the
     /// service does not have yet waits for [`FETCH_DEADLINE`] at most.
     pub fn with_source(policy: Policy, source: Arc<Source>, clock: fn() -> u64) -> Self {
-        Self::of(policy, Origin::Service(source), clock)
+        Self::with_origin(policy, Origin::Service(source), clock)
     }
 
     /// Takes other endorsements of one's own from now on; appraisals under way end with the old.
@@ -76,7 +76,7 @@ impl PolicyAppraiser {
     /// new. Does nothing but read them where endorsements do not come from a file.
     pub fn replace_collateral(&self, collateral: &[u8]) -> Result<(), AppraisalError> {
         Set::check(collateral)?;
-        if let Origin::Own(own) = &self.origin {
+        if let Origin::File(own) = &self.origin {
             own.store(Set::new(collateral.into()));
         }
         Ok(())
@@ -88,8 +88,8 @@ impl PolicyAppraiser {
     }
 
     /// How many AMD chip keys are known.
-    pub fn chips_held(&self) -> usize {
-        self.chips.held()
+    pub fn chip_count(&self) -> usize {
+        self.chips.count()
     }
 
     /// What is known of platforms.
@@ -97,9 +97,9 @@ impl PolicyAppraiser {
         &self.platforms
     }
 
-    fn of(policy: Policy, origin: Origin, clock: fn() -> u64) -> Self {
+    fn with_origin(policy: Policy, origin: Origin, clock: fn() -> u64) -> Self {
         let (sets, platforms, chips) = (Sets::default(), Platforms::default(), Chips::default());
-        Self { policy, origin, clock, sets, platforms, chips, newest: Newest::default() }
+        Self { policy, origin, clock, sets, platforms, chips, newest: NewestLists::default() }
     }
 
     /// Decides on the evidence of a peer that is talked to, however it came, with endorsements that
@@ -112,14 +112,14 @@ impl PolicyAppraiser {
         &self,
         evidence: &Evidence<'_>,
         stapled: Option<&[u8]>,
-    ) -> Result<Appraised, AppraisalError> {
+    ) -> Result<SharedAppraisal, AppraisalError> {
         let accepted = self.judge_any_scope(evidence, stapled)?;
         match (accepted.verdict.scope(), self.policy.dangerous_scope) {
             (Scope::Workload, _) | (Scope::Platform, Some(DangerousScope::Platform)) => {
                 Ok(accepted)
             }
             (Scope::Platform, None) => {
-                Err(AppraisalError::Scope { missing: accepted.verdict.scope_gaps() })
+                Err(AppraisalError::Scope { missing: accepted.verdict.missing_keys() })
             }
         }
     }
@@ -130,13 +130,13 @@ impl PolicyAppraiser {
         &self,
         evidence: &Evidence<'_>,
         stapled: Option<&[u8]>,
-    ) -> Result<Appraised, AppraisalError> {
+    ) -> Result<SharedAppraisal, AppraisalError> {
         let started = Instant::now();
         let now = UnixTime::since_unix_epoch(Duration::from_secs((self.clock)()));
         let own = self.policy.operator_roots.as_ref();
         let accepted = |(verdict, simulated): (confide_verifier::Appraised, bool), collateral| {
-            let operator_root = own.is_some_and(|own| own.has(&verdict.root().sha256));
-            Ok(Arc::new(Accepted { verdict, simulated, operator_root, collateral }))
+            let operator_root = own.is_some_and(|own| own.contains(&verdict.root().sha256));
+            Ok(Arc::new(PeerAppraisal { verdict, simulated, operator_root, collateral }))
         };
         match detect(evidence.quote) {
             Some(kind @ Kind::GpuEvidence) => Err(AppraisalError::Unsupported(kind)),
@@ -173,8 +173,8 @@ impl PolicyAppraiser {
 
     fn set(&self, quote: &[u8], stapled: Option<&[u8]>) -> Result<Arc<Set>, AppraisalError> {
         match &self.origin {
-            Origin::Own(own) => Ok(own.load_full()),
-            _ => Ok(self.sets.of(&self.endorsements(quote, stapled)?)),
+            Origin::File(own) => Ok(own.load_full()),
+            _ => Ok(self.sets.find_or_create(&self.endorsements(quote, stapled)?)),
         }
     }
 
@@ -184,7 +184,7 @@ impl PolicyAppraiser {
         stapled: Option<&'a [u8]>,
     ) -> Result<Cow<'a, [u8]>, AppraisalError> {
         match &self.origin {
-            Origin::Own(own) => Ok(own.load().bytes().to_vec().into()),
+            Origin::File(own) => Ok(own.load().bytes().to_vec().into()),
             Origin::Peer => Ok(stapled.ok_or(AppraisalError::NoCollateral)?.into()),
             Origin::Service(source) => {
                 let platform = Platform::of_evidence(evidence, None)?;
@@ -201,7 +201,7 @@ impl PolicyAppraiser {
     fn hold(&self, set: &Arc<Set>, ready: &Ready) {
         let is_newer = self.newest.remember(&ready.prepared);
         if is_newer || !self.sets.has(set) {
-            for generation in self.sets.hold(set, &self.newest.now()) {
+            for generation in self.sets.hold(set, &self.newest.snapshot()) {
                 self.platforms.forget(generation);
             }
         }
@@ -209,10 +209,10 @@ impl PolicyAppraiser {
 }
 
 impl Appraise for PolicyAppraiser {
-    type Appraised = Appraised;
+    type Appraised = SharedAppraisal;
     type Rejection = AppraisalError;
 
-    fn appraise(&self, presented: &Presented<'_>) -> Result<Appraised, AppraisalError> {
+    fn appraise(&self, presented: &Presented<'_>) -> Result<SharedAppraisal, AppraisalError> {
         self.judge(&Evidence::from(presented), presented.collateral)
     }
 }

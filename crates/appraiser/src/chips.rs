@@ -13,8 +13,10 @@ use confide_verifier::{
 };
 
 use crate::{
-    CHIP_ENDORSEMENTS_LENGTH_MAX, CHIPS_MAX, error::AppraisalError, newest::later,
-    sets::says_simulated,
+    error::AppraisalError,
+    limits::{CHIP_ENDORSEMENTS_LENGTH_MAX, CHIPS_MAX},
+    newest::stricter,
+    sets::names_simulation,
 };
 
 /// The memory of chip keys, and of the newest revocation list of each root.
@@ -48,7 +50,7 @@ impl Chips {
             None => Arc::new(Chip::verify(endorsements, policy, now)?),
         };
         let root = chip.prepared.root().sha256;
-        let raised = self.raised(policy, &root);
+        let raised = self.raise_minimum(policy, &root);
         let verdict = chip.prepared.appraise(evidence, &raised, now, &AwsLc)?;
         self.remember(&verdict, &root);
         if known.is_none() && endorsements.len() <= CHIP_ENDORSEMENTS_LENGTH_MAX {
@@ -59,7 +61,7 @@ impl Chips {
     }
 
     /// How many chip keys are held.
-    pub(crate) fn held(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.held.read().unwrap_or_else(PoisonError::into_inner).len()
     }
 
@@ -83,11 +85,11 @@ impl Chips {
     }
 
     /// The policy, with its minimum raised to the newest list of this root that was accepted.
-    fn raised(&self, policy: &Policy, root: &[u8; 32]) -> Policy {
+    fn raise_minimum(&self, policy: &Policy, root: &[u8; 32]) -> Policy {
         let mut policy = policy.clone();
         let newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(seen) = newest.get(root) {
-            policy.snp.crl = later(policy.snp.crl, *seen);
+            policy.snp.crl = stricter(policy.snp.crl, *seen);
         }
         policy
     }
@@ -97,7 +99,7 @@ impl Chips {
         let seen = CrlMinimum { number_min: seen.number, issued_min: seen.issued };
         let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
         let held = newest.entry(*root).or_default();
-        *held = later(*held, seen);
+        *held = stricter(*held, seen);
     }
 }
 
@@ -105,7 +107,7 @@ impl Chip {
     fn verify(endorsements: &[u8], policy: &Policy, now: UnixTime) -> Result<Self, AppraisalError> {
         let parts = SnpEndorsements::parse(endorsements)?;
         let chain = pem::decode_chain("AMD certificate chain", parts.chain.as_bytes())?;
-        let is_simulated = chain.last().is_some_and(|root| says_simulated(root));
+        let is_simulated = chain.last().is_some_and(|root| names_simulation(root));
         let prepared = Endorsements::from_parts(parts)?.prepare(&policy.roots, now, &AwsLc)?;
         Ok(Self { prepared, is_simulated, learnt_at: now.as_secs() })
     }

@@ -13,7 +13,7 @@ mod newest;
 mod platforms;
 mod sets;
 
-pub use accepted::{Accepted, Appraised};
+pub use accepted::{PeerAppraisal, SharedAppraisal};
 pub use appraiser::PolicyAppraiser;
 pub use error::AppraisalError;
 pub use limits::*;

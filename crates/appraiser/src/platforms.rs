@@ -9,9 +9,11 @@ use std::{
     },
 };
 
-use confide_verifier::{AwsLc, Generation, KnownEnclave, KnownPck, Learned, Recall, Secret, Tag};
+use confide_verifier::{
+    AwsLc, Generation, KnownEnclave, KnownPck, NewVerdicts, RecallPlatform, Secret, Tag,
+};
 
-use crate::{PLATFORMS_MAX, SERIAL_LENGTH_MAX};
+use crate::limits::{PLATFORMS_MAX, SERIAL_LENGTH_MAX};
 
 /// The memory of one process.
 ///
@@ -34,7 +36,7 @@ impl Platforms {
     }
 
     /// Keeps what an accepted appraisal under `generation` has learnt.
-    pub fn keep(&self, learned: Learned, generation: Generation) {
+    pub fn keep(&self, learned: NewVerdicts, generation: Generation) {
         if let Some(pck) = learned.pck.filter(|pck| pck.serial_length() <= SERIAL_LENGTH_MAX) {
             self.pcks.insert(pck.tag(), pck, generation);
         }
@@ -52,8 +54,8 @@ impl Platforms {
     }
 
     /// Entries held: quoting enclaves and PCK certificates.
-    pub fn held(&self) -> (usize, usize) {
-        (self.enclaves.held(), self.pcks.held())
+    pub fn entry_counts(&self) -> (usize, usize) {
+        (self.enclaves.entry_count(), self.pcks.entry_count())
     }
 }
 
@@ -63,7 +65,7 @@ impl Default for Platforms {
     }
 }
 
-impl Recall for Platforms {
+impl RecallPlatform for Platforms {
     fn secret(&self) -> Option<&Secret> {
         Some(&self.secret)
     }
@@ -123,7 +125,11 @@ impl<V> Table<V> {
     }
 
     fn insert(&self, tag: Tag, value: Arc<V>, generation: Generation) {
-        let entry = Entry { value, generation: short(generation), used: AtomicBool::new(false) };
+        let entry = Entry {
+            value,
+            generation: generation_prefix(generation),
+            used: AtomicBool::new(false),
+        };
         let mut shard = self.shard(tag).write().unwrap_or_else(PoisonError::into_inner);
         if shard.entries.insert(tag, entry).is_some() {
             return;
@@ -135,7 +141,7 @@ impl<V> Table<V> {
     }
 
     fn forget(&self, generation: Generation) {
-        let gone = short(generation);
+        let gone = generation_prefix(generation);
         for shard in &self.shards {
             let mut shard = shard.write().unwrap_or_else(PoisonError::into_inner);
             let Shard { entries, order } = &mut *shard;
@@ -144,7 +150,7 @@ impl<V> Table<V> {
         }
     }
 
-    fn held(&self) -> usize {
+    fn entry_count(&self) -> usize {
         let held = |shard: &RwLock<Shard<V>>| {
             shard.read().unwrap_or_else(PoisonError::into_inner).entries.len()
         };
@@ -170,7 +176,7 @@ impl<V> Shard<V> {
 }
 
 /// Enough to tell the generations of one process apart; the tag is what binds.
-fn short(generation: Generation) -> u64 {
+fn generation_prefix(generation: Generation) -> u64 {
     let [a, b, c, d, e, f, g, h, ..] = generation.0;
     u64::from_le_bytes([a, b, c, d, e, f, g, h])
 }
@@ -216,7 +222,7 @@ mod tests {
             assert!(table.find(tag(number)).is_some());
         }
         table.insert(tag(4), Arc::new(0), generation);
-        assert_eq!(table.held(), 3);
+        assert_eq!(table.entry_count(), 3);
     }
 
     #[test]
@@ -227,7 +233,7 @@ mod tests {
             table.insert(Tag::from_number(number << 100), Arc::new(0), generation);
         }
         table.forget(Generation([1; 32]));
-        assert_eq!(table.held(), 50);
+        assert_eq!(table.entry_count(), 50);
         assert!(table.find(Tag::from_number(2 << 100)).is_some());
         let queued: usize = table.shards.iter().map(|it| it.read().unwrap().order.len()).sum();
         assert_eq!(queued, 50);

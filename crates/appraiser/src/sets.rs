@@ -10,9 +10,9 @@ use confide_evidence::{ParseError, snp_endorsements::SnpEndorsements};
 use confide_verifier::{AwsLc, Endorsements, Generation, Policy, Prepared, Rejection, UnixTime};
 
 use crate::{
-    FLIGHTS_MAX, SETS_MAX,
     error::AppraisalError,
-    newest::{self, Newest, Seen},
+    limits::{FLIGHTS_MAX, SETS_MAX},
+    newest::{self, ListSnapshot, NewestLists},
 };
 
 /// One set: its bytes, and what was made of them.
@@ -22,7 +22,7 @@ pub(crate) struct Set {
     /// One thread prepares, the others wait for it.
     flight: Mutex<()>,
     /// The policy as it stands against this set, remade when a newer revocation list was seen.
-    policy: ArcSwapOption<(Seen, Policy)>,
+    policy: ArcSwapOption<(ListSnapshot, Policy)>,
     /// Unix seconds.
     used: AtomicU64,
 }
@@ -35,7 +35,7 @@ pub(crate) struct Ready {
 }
 
 /// Whether a root says of itself that it is simulated. It decides on a label only, never on a yes.
-pub(crate) fn says_simulated(root_der: &[u8]) -> bool {
+pub(crate) fn names_simulation(root_der: &[u8]) -> bool {
     const SIMULATED: &[u8] = b"SIMULATED";
     root_der.windows(SIMULATED.len()).any(|part| part == SIMULATED)
 }
@@ -77,7 +77,7 @@ impl Set {
         let prepared: Result<Prepared, Rejection> =
             endorsements.prepare(&policy.roots, now, &AwsLc);
         let prepared = prepared?;
-        let is_simulated = says_simulated(prepared.root_der());
+        let is_simulated = names_simulation(prepared.root_der());
         Ok(self.prepared.get_or_init(|| Ready { prepared, is_simulated }))
     }
 
@@ -86,13 +86,13 @@ impl Set {
         &self,
         policy: &Policy,
         ready: &Ready,
-        newest: &Newest,
-    ) -> Arc<(Seen, Policy)> {
-        if let Some(held) = self.policy.load_full().filter(|held| newest.is(&held.0)) {
+        newest: &NewestLists,
+    ) -> Arc<(ListSnapshot, Policy)> {
+        if let Some(held) = self.policy.load_full().filter(|held| newest.is_latest(&held.0)) {
             return held;
         }
-        let seen = newest.now();
-        let made = Arc::new((seen.clone(), newest::raised(policy, &ready.prepared, &seen)));
+        let seen = newest.snapshot();
+        let made = Arc::new((seen.clone(), newest::raise_minima(policy, &ready.prepared, &seen)));
         self.policy.store(Some(made.clone()));
         made
     }
@@ -116,7 +116,7 @@ pub(crate) struct Sets {
 
 impl Sets {
     /// The set of these bytes, new or held.
-    pub(crate) fn of(&self, bytes: &[u8]) -> Arc<Set> {
+    pub(crate) fn find_or_create(&self, bytes: &[u8]) -> Arc<Set> {
         if let Some(set) = self.held.load().iter().find(|set| set.has(bytes)) {
             return set.clone();
         }
@@ -140,7 +140,7 @@ impl Sets {
 
     /// Holds a set that evidence was accepted with. Gives the generations that had to go: those
     /// whose lists are older than what was seen, and the one not used for longest when full.
-    pub(crate) fn hold(&self, set: &Arc<Set>, seen: &Seen) -> Vec<Generation> {
+    pub(crate) fn hold(&self, set: &Arc<Set>, seen: &ListSnapshot) -> Vec<Generation> {
         let mut gone = Vec::new();
         self.held.rcu(|held| {
             gone.clear();

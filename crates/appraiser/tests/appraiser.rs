@@ -4,7 +4,7 @@ use std::thread;
 
 use confide_appraiser::{AppraisalError, PolicyAppraiser};
 use confide_evidence::{Appraise, BindingKind, Presented, ReportData, claims::Claims};
-use confide_fake_attester::{FakeAttester, Fault, Mode, Options, Tee};
+use confide_fake_attester::{FakeAttester, FakeAttesterOptions, Fault, Mode, Tee};
 use confide_verifier::{Policy, Scope};
 
 /// 2026-06-01.
@@ -21,8 +21,8 @@ fn now() -> u64 {
 #[test]
 fn a_peer_of_which_only_the_platform_is_known_is_refused_unless_the_policy_is_content_with_that() {
     for tee in [Tee::Tdx, Tee::Snp] {
-        let attester = FakeAttester::new(Options { tee, ..options() }).unwrap();
-        let shown = Shown::by(&attester);
+        let attester = FakeAttester::new(FakeAttesterOptions { tee, ..options() }).unwrap();
+        let shown = PeerEvidence::from_attester(&attester);
         let whole = attester.policy_toml_pinning(CONFIGURATION);
         let configuration = attester.policy_toml();
         let no_workload = without_workload(&whole);
@@ -37,7 +37,7 @@ fn a_peer_of_which_only_the_platform_is_known_is_refused_unless_the_policy_is_co
         ] {
             let judge = |text: &str| {
                 let policy = Policy::from_toml(text).unwrap();
-                PolicyAppraiser::new(policy, None, now).unwrap().appraise(&shown.presented())
+                PolicyAppraiser::new(policy, None, now).unwrap().appraise(&shown.as_presented())
             };
             let refused = judge(text).unwrap_err();
             assert_eq!(refused.failed_check(), "scope", "{refused}");
@@ -73,11 +73,11 @@ fn without_workload(text: &str) -> String {
 fn a_known_platform_is_learnt_once_and_accepted_again() {
     let attester = FakeAttester::new(options()).unwrap();
     let appraiser = appraiser(&attester);
-    let shown = Shown::by(&attester);
-    let first = appraiser.appraise(&shown.presented()).unwrap();
-    assert_eq!(appraiser.platforms().held(), (1, 1));
-    let again = appraiser.appraise(&Shown::by(&attester).presented()).unwrap();
-    assert_eq!(appraiser.platforms().held(), (1, 1));
+    let shown = PeerEvidence::from_attester(&attester);
+    let first = appraiser.appraise(&shown.as_presented()).unwrap();
+    assert_eq!(appraiser.platforms().entry_counts(), (1, 1));
+    let again = appraiser.appraise(&PeerEvidence::from_attester(&attester).as_presented()).unwrap();
+    assert_eq!(appraiser.platforms().entry_counts(), (1, 1));
     assert!(first.is_simulated() && again.is_simulated());
     assert_eq!(first.guarantee(), "none (simulated)");
     assert_eq!(first.verdict().to_json()["checks"], again.verdict().to_json()["checks"]);
@@ -87,15 +87,15 @@ fn a_known_platform_is_learnt_once_and_accepted_again() {
 fn rejected_evidence_is_not_remembered_and_pushes_nothing_out() {
     let attester = FakeAttester::new(options()).unwrap();
     let appraiser = appraiser(&attester);
-    appraiser.appraise(&Shown::by(&attester).presented()).unwrap();
-    let shown = Shown::by(&attester);
+    appraiser.appraise(&PeerEvidence::from_attester(&attester).as_presented()).unwrap();
+    let shown = PeerEvidence::from_attester(&attester);
     for at in (0..shown.quote.len()).step_by(97) {
         let mut spoiled = shown.quote.clone();
         spoiled[at] ^= 1;
-        let refused = appraiser.appraise(&Presented { quote: &spoiled, ..shown.presented() });
+        let refused = appraiser.appraise(&Presented { quote: &spoiled, ..shown.as_presented() });
         assert!(refused.is_err() || spoiled[at] == b'\n' ^ 1, "byte {at}");
     }
-    assert_eq!(appraiser.platforms().held(), (1, 1));
+    assert_eq!(appraiser.platforms().entry_counts(), (1, 1));
 }
 
 #[test]
@@ -103,18 +103,19 @@ fn a_newer_revocation_list_drops_what_was_learnt_under_the_older() {
     let old = FakeAttester::with_fault(options(), Fault::RolledBackCrl).unwrap();
     let new = FakeAttester::new(options()).unwrap();
     let appraiser = appraiser(&new);
-    appraiser.appraise(&Shown::by(&old).presented()).unwrap();
-    appraiser.appraise(&Shown::by(&new).presented()).unwrap();
-    assert_eq!(appraiser.platforms().held(), (1, 1), "the old verdicts are gone");
-    let error = appraiser.appraise(&Shown::by(&old).presented()).unwrap_err();
+    appraiser.appraise(&PeerEvidence::from_attester(&old).as_presented()).unwrap();
+    appraiser.appraise(&PeerEvidence::from_attester(&new).as_presented()).unwrap();
+    assert_eq!(appraiser.platforms().entry_counts(), (1, 1), "the old verdicts are gone");
+    let error = appraiser.appraise(&PeerEvidence::from_attester(&old).as_presented()).unwrap_err();
     assert_eq!(error.failed_check(), "root_crl");
-    appraiser.appraise(&Shown::by(&new).presented()).unwrap();
+    appraiser.appraise(&PeerEvidence::from_attester(&new).as_presented()).unwrap();
 }
 
 #[test]
 fn endorsements_of_ones_own_are_swapped_while_others_appraise() {
     let attester = FakeAttester::new(options()).unwrap();
-    let later = FakeAttester::new(Options { issued_at: NOW - 60, ..options() }).unwrap();
+    let later =
+        FakeAttester::new(FakeAttesterOptions { issued_at: NOW - 60, ..options() }).unwrap();
     let policy = Policy::from_toml(&attester.policy_toml_pinning(CONFIGURATION)).unwrap();
     let collateral = attester.collateral_json();
     let appraiser = PolicyAppraiser::new(policy, Some(collateral.as_bytes()), now).unwrap();
@@ -124,7 +125,9 @@ fn endorsements_of_ones_own_are_swapped_while_others_appraise() {
         for _ in 0..4 {
             scope.spawn(|| {
                 for _ in 0..10 {
-                    appraiser.appraise(&Shown::by(&attester).presented()).unwrap();
+                    appraiser
+                        .appraise(&PeerEvidence::from_attester(&attester).as_presented())
+                        .unwrap();
                 }
             });
         }
@@ -135,7 +138,7 @@ fn endorsements_of_ones_own_are_swapped_while_others_appraise() {
     });
     // Certificates issued at another second are other certificates.
     appraiser.replace_collateral(later.collateral_json().as_bytes()).unwrap();
-    appraiser.appraise(&Shown::by(&later).presented()).unwrap();
+    appraiser.appraise(&PeerEvidence::from_attester(&later).as_presented()).unwrap();
 }
 
 #[test]
@@ -144,58 +147,60 @@ fn a_crowd_with_the_same_new_endorsements_learns_one_platform() {
     let appraiser = appraiser(&attester);
     thread::scope(|scope| {
         for _ in 0..8 {
-            scope.spawn(|| appraiser.appraise(&Shown::by(&attester).presented()).unwrap());
+            scope.spawn(|| {
+                appraiser.appraise(&PeerEvidence::from_attester(&attester).as_presented()).unwrap()
+            });
         }
     });
-    assert_eq!(appraiser.platforms().held(), (1, 1));
+    assert_eq!(appraiser.platforms().entry_counts(), (1, 1));
 }
 
 #[test]
 fn evidence_without_endorsements_or_of_another_kind_is_refused() {
     let attester = FakeAttester::new(options()).unwrap();
     let appraiser = appraiser(&attester);
-    let shown = Shown::by(&attester);
-    let bare = Presented { collateral: None, ..shown.presented() };
+    let shown = PeerEvidence::from_attester(&attester);
+    let bare = Presented { collateral: None, ..shown.as_presented() };
     assert!(matches!(appraiser.appraise(&bare), Err(AppraisalError::NoCollateral)));
     for nothing in [&[] as &[u8], b"noise"] {
-        let error = appraiser.appraise(&Presented { quote: nothing, ..shown.presented() });
+        let error = appraiser.appraise(&Presented { quote: nothing, ..shown.as_presented() });
         assert_eq!(error.unwrap_err().failed_check(), "quote_format");
     }
 }
 
 #[test]
 fn a_chip_key_of_amds_is_verified_once_and_an_older_list_is_refused_afterwards() {
-    let amd = Options { tee: Tee::Snp, ..options() };
+    let amd = FakeAttesterOptions { tee: Tee::Snp, ..options() };
     let old = FakeAttester::with_fault(amd.clone(), Fault::RolledBackCrl).unwrap();
     let new = FakeAttester::new(amd).unwrap();
     let appraiser = appraiser(&new);
-    appraiser.appraise(&Shown::by(&old).presented()).unwrap();
-    let yes = appraiser.appraise(&Shown::by(&new).presented()).unwrap();
+    appraiser.appraise(&PeerEvidence::from_attester(&old).as_presented()).unwrap();
+    let yes = appraiser.appraise(&PeerEvidence::from_attester(&new).as_presented()).unwrap();
     assert!(yes.is_simulated());
     assert_eq!(yes.guarantee(), "none (simulated)");
-    assert_eq!(appraiser.chips_held(), 2);
-    let shown = Shown::by(&new);
-    let again = appraiser.appraise(&shown.presented()).unwrap();
-    assert_eq!(appraiser.chips_held(), 2);
+    assert_eq!(appraiser.chip_count(), 2);
+    let shown = PeerEvidence::from_attester(&new);
+    let again = appraiser.appraise(&shown.as_presented()).unwrap();
+    assert_eq!(appraiser.chip_count(), 2);
     assert_eq!(yes.verdict().to_json()["checks"], again.verdict().to_json()["checks"]);
-    let error = appraiser.appraise(&Shown::by(&old).presented()).unwrap_err();
+    let error = appraiser.appraise(&PeerEvidence::from_attester(&old).as_presented()).unwrap_err();
     assert_eq!(error.failed_check(), "revocation");
     let mut spoiled = shown.quote.clone();
     spoiled[0x50] ^= 1;
-    let error = appraiser.appraise(&Presented { quote: &spoiled, ..shown.presented() });
+    let error = appraiser.appraise(&Presented { quote: &spoiled, ..shown.as_presented() });
     assert_eq!(error.unwrap_err().failed_check(), "report_signature");
     // White space is a peer's to choose, and fills no memory.
     let padded = format!("{}{}", " ".repeat(64 * 1024), new.collateral_json()).into_bytes();
-    let padded = Presented { collateral: Some(&padded), ..shown.presented() };
+    let padded = Presented { collateral: Some(&padded), ..shown.as_presented() };
     appraiser.appraise(&padded).unwrap();
-    assert_eq!(appraiser.chips_held(), 2);
-    let bare = Presented { collateral: None, ..shown.presented() };
+    assert_eq!(appraiser.chip_count(), 2);
+    let bare = Presented { collateral: None, ..shown.as_presented() };
     assert!(matches!(appraiser.appraise(&bare), Err(AppraisalError::NoCollateral)));
 }
 
-fn options() -> Options {
+fn options() -> FakeAttesterOptions {
     let (seed, issued_at) = ([7; 32], NOW - 3_600);
-    Options { seed, tee: Tee::Tdx, debug: false, issued_at, mode: Mode::Raw }
+    FakeAttesterOptions { seed, tee: Tee::Tdx, debug: false, issued_at, mode: Mode::Raw }
 }
 
 fn appraiser(attester: &FakeAttester) -> PolicyAppraiser {
@@ -204,15 +209,15 @@ fn appraiser(attester: &FakeAttester) -> PolicyAppraiser {
 }
 
 /// What a peer shows on one connection.
-struct Shown {
+struct PeerEvidence {
     quote: Vec<u8>,
     claims: Vec<u8>,
     collateral: String,
     report_data: ReportData,
 }
 
-impl Shown {
-    fn by(attester: &FakeAttester) -> Self {
+impl PeerEvidence {
+    fn from_attester(attester: &FakeAttester) -> Self {
         let claims = Claims {
             config_digest: CONFIGURATION,
             guarantee: "operator is outside the TEE".into(),
@@ -231,7 +236,7 @@ impl Shown {
         }
     }
 
-    fn presented(&self) -> Presented<'_> {
+    fn as_presented(&self) -> Presented<'_> {
         Presented {
             binding: BindingKind::TlsExporter,
             claims: &self.claims,

@@ -22,10 +22,10 @@ pub struct OwnEvidence {
     attester: Arc<dyn Attest>,
     config_digest: [u8; 32],
     guarantee: String,
-    last: Mutex<Option<Made>>,
+    last: Mutex<Option<CachedEvidence>>,
 }
 
-struct Made {
+struct CachedEvidence {
     at: u64,
     outcome: Result<Value, String>,
 }
@@ -38,7 +38,7 @@ impl OwnEvidence {
 
     /// Whether the attester is simulated, so that the evidence protects nobody.
     pub fn is_simulated(&self) -> bool {
-        self.attester.simulated()
+        self.attester.is_simulated()
     }
 
     /// The evidence for `key`, made anew when the last is older than half its life.
@@ -46,7 +46,7 @@ impl OwnEvidence {
     /// It may block for tens of milliseconds, and one caller makes it for all.
     pub(crate) fn for_key(&self, key: &SigningKey, now: u64) -> Result<Value, ServiceError> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let fresh = |made: &&Made| {
+        let fresh = |made: &&CachedEvidence| {
             let lasts = if made.outcome.is_ok() { VALIDITY_S / 2 } else { FAILED_REST_S };
             now.checked_sub(made.at).is_some_and(|age| age < lasts)
         };
@@ -54,7 +54,7 @@ impl OwnEvidence {
             Some(made) => made.outcome.clone(),
             None => {
                 let outcome = self.make(key, now).map_err(|error| error.to_string());
-                *last = Some(Made { at: now, outcome: outcome.clone() });
+                *last = Some(CachedEvidence { at: now, outcome: outcome.clone() });
                 outcome
             }
         };
@@ -86,7 +86,7 @@ impl OwnEvidence {
             "evidence": URL_SAFE_NO_PAD.encode(quote),
             "claims": URL_SAFE_NO_PAD.encode(claims),
             "endorsements": endorsements,
-            "simulated": self.attester.simulated(),
+            "simulated": self.attester.is_simulated(),
         }))
     }
 }
@@ -113,7 +113,7 @@ mod tests {
             None
         }
 
-        fn simulated(&self) -> bool {
+        fn is_simulated(&self) -> bool {
             true
         }
     }

@@ -22,16 +22,18 @@ impl SigningKey {
     /// A new key, which lives as long as the process.
     pub fn generate() -> Result<Self, ServiceError> {
         let made = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING);
-        Self::of(made.map_err(|_| ServiceError::SigningKey { wanted: "random bytes" })?)
+        Self::from_key_pair(made.map_err(|_| ServiceError::SigningKey { wanted: "random bytes" })?)
     }
 
     /// A key from PKCS#8, DER; several instances of a fleet then sign alike.
     pub fn from_pkcs8(der: &Zeroizing<Vec<u8>>) -> Result<Self, ServiceError> {
         let read = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, der);
-        Self::of(read.map_err(|_| ServiceError::SigningKey { wanted: "P-256, PKCS#8 in DER" })?)
+        Self::from_key_pair(
+            read.map_err(|_| ServiceError::SigningKey { wanted: "P-256, PKCS#8 in DER" })?,
+        )
     }
 
-    fn of(pair: EcdsaKeyPair) -> Result<Self, ServiceError> {
+    fn from_key_pair(pair: EcdsaKeyPair) -> Result<Self, ServiceError> {
         let point = pair.public_key().as_ref();
         if point.len() != 65 || point[0] != 4 {
             return Err(ServiceError::SigningKey { wanted: "an uncompressed P-256 point" });

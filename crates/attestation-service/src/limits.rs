@@ -9,7 +9,7 @@ pub const RESULT_LIFETIME_MAX: Duration = Duration::from_secs(300);
 
 /// What the service allows itself and its callers.
 #[derive(Clone, Debug)]
-pub struct Limits {
+pub struct ServiceLimits {
     /// Bytes of a request's body: evidence, GPU evidence and endorsements in base64 and JSON.
     pub body_bytes: usize,
     /// Bytes of all bodies that are held at once: connections times streams times one body would be
@@ -40,14 +40,14 @@ pub struct Limits {
     pub write_wait: Duration,
 }
 
-impl Limits {
+impl ServiceLimits {
     /// The bounds of the queue before the cores.
     pub(crate) fn queue(&self) -> QueueLimits {
         QueueLimits { concurrent: self.concurrent, queued: self.queued, wait: self.queue_wait }
     }
 }
 
-impl Default for Limits {
+impl Default for ServiceLimits {
     fn default() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Self {

@@ -15,8 +15,8 @@ use tokio::net::TcpListener;
 
 use crate::{
     error::ServiceError,
-    limits::{Limits, RESULT_LIFETIME_MAX},
-    options::Options,
+    limits::{RESULT_LIFETIME_MAX, ServiceLimits},
+    options::ServiceOptions,
     routes::{self, Site},
 };
 
@@ -26,7 +26,7 @@ use crate::{
 /// [`ServiceError::Lifetime`] at once; [`ServiceError::Undrained`] at the end.
 pub async fn serve(
     listener: TcpListener,
-    options: Options,
+    options: ServiceOptions,
     stop: impl Future<Output = ()>,
 ) -> Result<(), ServiceError> {
     let (wanted, got) = (RESULT_LIFETIME_MAX.as_secs(), options.lifetime.as_secs());
@@ -35,7 +35,7 @@ pub async fn serve(
     }
     let limits = options.limits.clone();
     let site = Arc::new(Site::new(options));
-    let admission = Admission::new(AdmissionLimits::shared(limits.connections));
+    let admission = Admission::new(AdmissionLimits::for_many_peers(limits.connections));
     let limit = limits.drain;
     let one = move |stream, place, closing| {
         connection(stream, Arc::clone(&site), limits.clone(), place, closing)
@@ -49,7 +49,7 @@ pub async fn serve(
 async fn connection(
     stream: PeerStream,
     site: Arc<Site>,
-    limits: Limits,
+    limits: ServiceLimits,
     place: Occupancy,
     closing: Closing,
 ) {

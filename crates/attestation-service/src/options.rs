@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use crate::{binding::OwnEvidence, jws::SigningKey, limits::Limits, policies::Policies};
+use crate::{binding::OwnEvidence, jws::SigningKey, limits::ServiceLimits, policies::Policies};
 
 /// Configuration of an attestation service.
-pub struct Options {
+pub struct ServiceOptions {
     /// The server's policies.
     pub policies: Policies,
     /// Signs results.
@@ -19,7 +19,7 @@ pub struct Options {
     /// Evidence over the key, where this machine attests.
     pub own_evidence: Option<OwnEvidence>,
     /// The limits of each queue, wait and length.
-    pub limits: Limits,
+    pub limits: ServiceLimits,
     /// Gives Unix seconds.
     pub clock: fn() -> u64,
 }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use confide_appraiser::{AppraisalError, Appraised, PolicyAppraiser};
+use confide_appraiser::{AppraisalError, PolicyAppraiser, SharedAppraisal};
 use confide_verifier::Evidence;
 
 use crate::{case::POLICY_ID_BYTES_MAX, error::ServiceError};
@@ -65,7 +65,7 @@ impl PolicyEntry {
         &self,
         evidence: &Evidence<'_>,
         endorsements: Option<&[u8]>,
-    ) -> Result<Appraised, AppraisalError> {
+    ) -> Result<SharedAppraisal, AppraisalError> {
         self.appraiser.judge_any_scope(evidence, endorsements)
     }
 }

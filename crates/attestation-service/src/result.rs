@@ -3,7 +3,7 @@
 //! The values of the trustworthiness vector are those of AR4SI (draft-ietf-rats-ar4si section 2.3).
 //! A value is given only for what was looked at; what was not evaluated is absent.
 
-use confide_appraiser::Appraised;
+use confide_appraiser::SharedAppraisal;
 use confide_verifier::{Check, Outcome, RootKind, Scope};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
@@ -32,9 +32,13 @@ pub(crate) struct Frame<'a> {
 }
 
 /// The claims of an accepted case.
-pub(crate) fn accepted(frame: &Frame<'_>, case: &Case, appraised: &Appraised) -> Value {
+pub(crate) fn accepted_claims(
+    frame: &Frame<'_>,
+    case: &Case,
+    appraised: &SharedAppraisal,
+) -> Value {
     let mut verdict = appraised.verdict().to_json();
-    let trust = Trust::of(appraised);
+    let trust = Trust::from_appraisal(appraised);
     if trust == Trust::Simulated {
         verdict["reason"] = SIMULATED.into();
     }
@@ -72,7 +76,7 @@ enum Trust {
 }
 
 impl Trust {
-    fn of(appraised: &Appraised) -> Self {
+    fn from_appraisal(appraised: &SharedAppraisal) -> Self {
         let gpu = appraised.verdict().gpu().map(|gpu| gpu.root().kind);
         match appraised.verdict().root().kind {
             _ if appraised.is_simulated() => Self::Simulated,
@@ -85,7 +89,7 @@ impl Trust {
 }
 
 /// The claims of a rejected case: it was judged, and this is the judgement.
-pub(crate) fn rejected(frame: &Frame<'_>, case: &Case, verdict: &Value) -> Value {
+pub(crate) fn rejected_claims(frame: &Frame<'_>, case: &Case, verdict: &Value) -> Value {
     claims(frame, case, "contraindicated", None, verdict)
 }
 
@@ -145,7 +149,7 @@ fn outcomes(checks: &Value) -> Value {
     outcomes.into()
 }
 
-fn vector(appraised: &Appraised, trust: Trust) -> Value {
+fn vector(appraised: &SharedAppraisal, trust: Trust) -> Value {
     if trust == Trust::Simulated {
         // Nothing else can be said of a machine that does not exist.
         return json!({ "hardware": UNRECOGNISED_HARDWARE });

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Instant};
 
 use bytes::Bytes;
-use confide_appraiser::{AppraisalError, Appraised};
+use confide_appraiser::{AppraisalError, SharedAppraisal};
 use confide_evidence::GpuPresented;
 use confide_http::{AdmissionQueue, metrics::MEDIA_TYPE};
 use confide_verifier::Evidence;
@@ -17,15 +17,15 @@ use crate::{
     answer::{json_answer, method_answer, refusal, text_answer, without_body},
     case::Case,
     error::RequestError,
-    limits::Limits,
+    limits::ServiceLimits,
     metrics::Metrics,
-    options::Options,
+    options::ServiceOptions,
     result::{self, Frame},
 };
 
 /// The service behind its routes.
 pub(crate) struct Site {
-    options: Options,
+    options: ServiceOptions,
     queue: AdmissionQueue,
     /// A permit for each byte of a body that is held.
     bodies: Arc<Semaphore>,
@@ -93,7 +93,7 @@ async fn judge(site: &Arc<Site>, body: Incoming) -> Result<Judged, RequestError>
 }
 
 impl Site {
-    pub(crate) fn new(options: Options) -> Self {
+    pub(crate) fn new(options: ServiceOptions) -> Self {
         let bodies = options.limits.bodies_bytes.min(Semaphore::MAX_PERMITS);
         Self {
             queue: AdmissionQueue::new(options.limits.queue()),
@@ -105,7 +105,7 @@ impl Site {
     }
 
     fn decide(&self, case: &Case) -> Result<Judged, RequestError> {
-        let Options { policies, key, issuer, audience, lifetime, clock, .. } = &self.options;
+        let ServiceOptions { policies, key, issuer, audience, lifetime, clock, .. } = &self.options;
         let wanted = || policies.names().join(", ");
         let policy = policies
             .find(&case.policy_id)
@@ -129,7 +129,7 @@ impl Site {
             lifetime_s: lifetime.as_secs(),
             policy_sha256: policy.sha256,
         };
-        let judgement = Judgement::of(&frame, case, verdict)?;
+        let judgement = Judgement::from_verdict(&frame, case, verdict)?;
         let token = key.sign(&judgement.claims).ok_or(RequestError::Signing)?;
         let mut body = json!({ "result": token });
         if let Some(reason) = judgement.reason {
@@ -147,24 +147,24 @@ struct Judgement {
 }
 
 impl Judgement {
-    fn of(
+    fn from_verdict(
         frame: &Frame<'_>,
         case: &Case,
-        verdict: Result<Appraised, AppraisalError>,
+        verdict: Result<SharedAppraisal, AppraisalError>,
     ) -> Result<Self, RequestError> {
         match verdict {
             Ok(appraised) if appraised.is_simulated() => {
-                let claims = result::accepted(frame, case, &appraised);
+                let claims = result::accepted_claims(frame, case, &appraised);
                 let (status, reason) = (StatusCode::UNPROCESSABLE_ENTITY, result::SIMULATED);
                 Ok(Self { outcome: "simulated", status, claims, reason: Some(reason.into()) })
             }
             Ok(appraised) => {
-                let claims = result::accepted(frame, case, &appraised);
+                let claims = result::accepted_claims(frame, case, &appraised);
                 let status = StatusCode::OK;
                 Ok(Self { outcome: "accepted", status, claims, reason: None })
             }
-            Err(AppraisalError::Rejected(no)) if !no.reason().is_unjudged() => {
-                let claims = result::rejected(frame, case, &no.to_json());
+            Err(AppraisalError::Rejected(no)) if !no.reason().is_unreadable() => {
+                let claims = result::rejected_claims(frame, case, &no.to_json());
                 // Not 200: whoever looks at the status alone must not take it for a yes.
                 let status = StatusCode::UNPROCESSABLE_ENTITY;
                 let reason = Some(no.reason().to_string());
@@ -202,7 +202,7 @@ async fn read(
     site: &Site,
     body: Incoming,
 ) -> Result<(Vec<u8>, Option<OwnedSemaphorePermit>), RequestError> {
-    let Limits { body_bytes: limit, bodies_bytes, body_wait, .. } = site.options.limits;
+    let ServiceLimits { body_bytes: limit, bodies_bytes, body_wait, .. } = site.options.limits;
     let mut body = Limited::new(body, limit);
     let whole = async {
         let (mut bytes, mut held) = (Vec::new(), None::<OwnedSemaphorePermit>);

@@ -12,10 +12,11 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use bytes::Bytes;
 use confide_appraiser::PolicyAppraiser;
 use confide_attestation_service::{
-    Limits, Options, OwnEvidence, Policies, PolicyEntry, ServiceError, SigningKey, serve,
+    OwnEvidence, Policies, PolicyEntry, ServiceError, ServiceLimits, ServiceOptions, SigningKey,
+    serve,
 };
 use confide_evidence::{ReportData, binder::key_report_data, claims::Claims};
-use confide_fake_attester::{FakeAttester, Mode, Options as FakeOptions, Tee};
+use confide_fake_attester::{FakeAttester, FakeAttesterOptions as FakeOptions, Mode, Tee};
 use confide_verifier::Policy;
 use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
@@ -54,20 +55,20 @@ fn entry(text: &str) -> PolicyEntry {
     }
 }
 
-async fn start(limits: Limits) -> Running {
+async fn start(limits: ServiceLimits) -> Running {
     let policy_text = attester(false).policy_toml();
     start_limited(limits, &[("fleet", &policy_text), ("real", "")]).await
 }
 
 async fn start_with(policies: &[(&str, &str)]) -> Running {
-    start_limited(Limits::default(), policies).await
+    start_limited(ServiceLimits::default(), policies).await
 }
 
-async fn start_limited(limits: Limits, policies: &[(&str, &str)]) -> Running {
+async fn start_limited(limits: ServiceLimits, policies: &[(&str, &str)]) -> Running {
     let policy_text = policies[0].1.to_owned();
     let entries = policies.iter().map(|(name, text)| ((*name).to_owned(), entry(text)));
     let own = OwnEvidence::new(Arc::new(attester(false)), [1; 32], "gateway only".into());
-    let options = Options {
+    let options = ServiceOptions {
         policies: Policies::new(entries).expect("policies"),
         key: SigningKey::generate().expect("a key"),
         issuer: "https://verifier.example".into(),
@@ -149,7 +150,7 @@ fn request_until(fake: &FakeAttester, policy: &str, not_after: u64) -> (Value, V
 }
 
 /// Verifies a token under a JWK and gives its claims.
-fn opened(token: &str, jwk: &Value) -> Value {
+fn verify_token(token: &str, jwk: &Value) -> Value {
     let (signed, signature) = token.rsplit_once('.').expect("three parts");
     let decode = |text: &str| URL_SAFE_NO_PAD.decode(text).expect("base64url");
     let part = |name: &str| decode(jwk[name].as_str().expect("text"));
@@ -165,14 +166,14 @@ fn opened(token: &str, jwk: &Value) -> Value {
 
 #[tokio::test]
 async fn a_result_names_nonce_evidence_policy_audience_and_lives_five_minutes_at_most() {
-    let running = start(Limits::default()).await;
+    let running = start(ServiceLimits::default()).await;
     let (body, quote) = request(&attester(false), "fleet");
     let jwk = running.key().await;
     for h2 in [false, true] {
         let (status, answer) = running.appraise(&body, h2).await;
         // It is simulated: see below.
         assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{answer}");
-        let claims = opened(answer["result"].as_str().expect("a token"), &jwk);
+        let claims = verify_token(answer["result"].as_str().expect("a token"), &jwk);
         assert_eq!(claims["eat_nonce"], body["nonce"]);
         assert_eq!(claims["aud"], "fleet");
         assert_eq!(claims["iat"], NOW);
@@ -202,7 +203,7 @@ async fn simulated_evidence_is_contraindicated_whatever_the_policy_accepts() {
         let (status, answer) = running.appraise(&request(&fake, policy).0, false).await;
         assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{answer}");
         assert!(answer["reason"].as_str().expect("a reason").contains("simulated"), "{answer}");
-        let claims = opened(answer["result"].as_str().expect("a token"), &jwk);
+        let claims = verify_token(answer["result"].as_str().expect("a token"), &jwk);
         let cpu = &claims["submods"]["cpu"];
         assert_eq!(cpu["ear.status"], "contraindicated", "{cpu}");
         assert_eq!(cpu["ear.trustworthiness-vector"], json!({ "hardware": 97 }));
@@ -236,7 +237,7 @@ async fn a_root_that_is_no_vendors_affirms_only_as_the_operators_own() {
         });
         let (code, answer) = running.appraise(&body, false).await;
         assert_eq!(code, StatusCode::OK, "{answer}");
-        let claims = opened(answer["result"].as_str().expect("a token"), &jwk);
+        let claims = verify_token(answer["result"].as_str().expect("a token"), &jwk);
         let cpu = &claims["submods"]["cpu"];
         assert_eq!(cpu["ear.status"], status, "{cpu}");
         assert_eq!(cpu["ear.trustworthiness-vector"]["hardware"], hardware, "{cpu}");
@@ -258,14 +259,14 @@ fn a_policy_that_can_affirm_nothing_is_named_at_the_start() {
 
 #[tokio::test]
 async fn what_is_refused_gets_a_contraindication_and_no_200() {
-    let running = start(Limits::default()).await;
+    let running = start(ServiceLimits::default()).await;
     let jwk = running.key().await;
     let debug = request(&attester(true), "fleet").0;
     let foreign_root = request(&attester(false), "real").0;
     for body in [debug, foreign_root] {
         let (status, answer) = running.appraise(&body, false).await;
         assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{answer}");
-        let claims = opened(answer["result"].as_str().expect("a token"), &jwk);
+        let claims = verify_token(answer["result"].as_str().expect("a token"), &jwk);
         assert_eq!(claims["submods"]["cpu"]["ear.status"], "contraindicated");
         assert!(claims["submods"]["cpu"].get("ear.trustworthiness-vector").is_none());
     }
@@ -274,7 +275,7 @@ async fn what_is_refused_gets_a_contraindication_and_no_200() {
 
 #[tokio::test]
 async fn what_cannot_be_judged_gets_no_token_at_all() {
-    let running = start(Limits { body_bytes: 64 * 1024, ..Limits::default() }).await;
+    let running = start(ServiceLimits { body_bytes: 64 * 1024, ..ServiceLimits::default() }).await;
     let good = request(&attester(false), "fleet").0;
     let with = |field: &str, value: Value| {
         let mut body = good.clone();
@@ -315,7 +316,7 @@ async fn what_cannot_be_judged_gets_no_token_at_all() {
 
 #[tokio::test]
 async fn the_signing_key_is_bound_in_the_services_own_evidence() {
-    let running = start(Limits::default()).await;
+    let running = start(ServiceLimits::default()).await;
     let jwk = running.key().await;
     let own = &jwk["confide.evidence"];
     let decode =
@@ -336,18 +337,18 @@ async fn the_signing_key_is_bound_in_the_services_own_evidence() {
 
 #[tokio::test]
 async fn a_result_ends_with_the_claims_that_it_rests_on() {
-    let running = start(Limits::default()).await;
+    let running = start(ServiceLimits::default()).await;
     let (body, _) = request_until(&attester(false), "fleet", NOW + 100);
     let (status, answer) = running.appraise(&body, false).await;
     assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{answer}");
-    let claims = opened(answer["result"].as_str().expect("a token"), &running.key().await);
+    let claims = verify_token(answer["result"].as_str().expect("a token"), &running.key().await);
     assert_eq!((&claims["iat"], &claims["exp"]), (&json!(NOW), &json!(NOW + 100)));
     running.end().await;
 }
 
 #[tokio::test]
 async fn bodies_of_all_requests_together_are_bounded() {
-    let running = start(Limits { bodies_bytes: 1000, ..Limits::default() }).await;
+    let running = start(ServiceLimits { bodies_bytes: 1000, ..ServiceLimits::default() }).await;
     let body = request(&attester(false), "fleet").0;
     for h2 in [false, true] {
         let (status, answer) = running.appraise(&body, h2).await;
@@ -365,7 +366,7 @@ async fn bodies_of_all_requests_together_are_bounded() {
 #[tokio::test]
 async fn a_full_queue_says_when_to_come_again() {
     // No place at all to wait, and one to run: with many at once some are turned away.
-    let limits = Limits { concurrent: 1, queued: 0, ..Limits::default() };
+    let limits = ServiceLimits { concurrent: 1, queued: 0, ..ServiceLimits::default() };
     let running = Arc::new(start(limits).await);
     let body = request(&attester(false), "fleet").0;
     let mut asked = tokio::task::JoinSet::new();
@@ -389,14 +390,14 @@ async fn a_result_may_not_live_longer_than_five_minutes() {
     let policy = Policy::from_toml(&fake.policy_toml()).expect("a policy");
     let appraiser = PolicyAppraiser::new(policy, None, || NOW).expect("an appraiser");
     let entry = PolicyEntry { appraiser: Arc::new(appraiser), sha256: [0; 32] };
-    let options = Options {
+    let options = ServiceOptions {
         policies: Policies::new([("p".to_string(), entry)]).expect("a policy"),
         key: SigningKey::generate().expect("a key"),
         issuer: String::new(),
         audience: String::new(),
         lifetime: Duration::from_secs(301),
         own_evidence: None,
-        limits: Limits::default(),
+        limits: ServiceLimits::default(),
         clock: || NOW,
     };
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
@@ -407,7 +408,7 @@ async fn a_result_may_not_live_longer_than_five_minutes() {
 /// The holder is 127.0.0.2, the honest client 127.0.0.1.
 #[tokio::test]
 async fn one_address_that_holds_connections_does_not_lock_another_out() {
-    let running = start(Limits { connections: 8, ..Limits::default() }).await;
+    let running = start(ServiceLimits { connections: 8, ..ServiceLimits::default() }).await;
     let mut held = Vec::new();
     for _ in 0..32 {
         let socket = TcpSocket::new_v4().expect("a socket");

@@ -51,7 +51,7 @@ impl fmt::Display for Device {
 
 /// One device that was looked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Detected {
+pub struct DetectedDevice {
     /// Which one.
     pub device: Device,
     /// Whether it is there and answers.
@@ -63,16 +63,16 @@ pub struct Detected {
 /// Looks for each device below `root`, which is `/` for this machine.
 ///
 /// Reads files, and makes and removes one entry in a configfs-tsm tree to learn its provider.
-pub fn detect(root: &Path) -> Vec<Detected> {
-    detect_with_tsm(root, &below(root, TSM_ROOT))
+pub fn detect(root: &Path) -> Vec<DetectedDevice> {
+    detect_with_tsm(root, &path_below(root, TSM_ROOT))
 }
 
 /// The same, with the configfs-tsm tree in another place.
-pub fn detect_with_tsm(root: &Path, tsm: &Path) -> Vec<Detected> {
+pub fn detect_with_tsm(root: &Path, tsm: &Path) -> Vec<DetectedDevice> {
     vec![configfs_tsm(root, tsm), tdx_guest(root), sev_guest(root), nvidia_gpu(root)]
 }
 
-fn configfs_tsm(root: &Path, tree: &Path) -> Detected {
+fn configfs_tsm(root: &Path, tree: &Path) -> DetectedDevice {
     let reports = tree.join("report");
     let mut because = vec![presence(&reports)];
     let present = if reports.is_dir() {
@@ -100,12 +100,12 @@ fn configfs_tsm(root: &Path, tree: &Path) -> Detected {
         false
     };
     because.extend(guest_flags(root));
-    Detected { device: Device::ConfigfsTsm, present, because }
+    DetectedDevice { device: Device::ConfigfsTsm, present, because }
 }
 
 /// Why there may be no tree.
 fn configfs_mount(root: &Path) -> String {
-    match fs::read_to_string(below(root, "/proc/mounts")) {
+    match fs::read_to_string(path_below(root, "/proc/mounts")) {
         Ok(mounts) if mounts.lines().any(|line| line.split(' ').nth(2) == Some("configfs")) => {
             "configfs is mounted: the kernel has no tsm module, or this is no confidential guest"
                 .into()
@@ -115,25 +115,25 @@ fn configfs_mount(root: &Path) -> String {
     }
 }
 
-fn tdx_guest(root: &Path) -> Detected {
-    let path = below(root, TDX_GUEST);
+fn tdx_guest(root: &Path) -> DetectedDevice {
+    let path = path_below(root, TDX_GUEST);
     let mut because = vec![presence(&path)];
     if path.exists() {
         because.push("quotes come from the host's service, which is asked only when used".into());
     }
     because.extend(flag(root, "tdx_guest"));
-    Detected { device: Device::TdxGuest, present: path.exists(), because }
+    DetectedDevice { device: Device::TdxGuest, present: path.exists(), because }
 }
 
-fn sev_guest(root: &Path) -> Detected {
-    let path = below(root, "/dev/sev-guest");
+fn sev_guest(root: &Path) -> DetectedDevice {
+    let path = path_below(root, "/dev/sev-guest");
     let mut because = vec![presence(&path)];
     if path.exists() {
         because.push("its reports are taken through configfs-tsm, not through this device".into());
     }
     because.extend(flag(root, "sev_snp"));
     because.extend(platform(root));
-    Detected { device: Device::SevGuest, present: path.exists(), because }
+    DetectedDevice { device: Device::SevGuest, present: path.exists(), because }
 }
 
 /// Where distributions and container runtimes put the management library.
@@ -145,18 +145,22 @@ const NVML: &[&str] = &[
     "/usr/local/nvidia/lib64/libnvidia-ml.so.1",
 ];
 
-fn nvidia_gpu(root: &Path) -> Detected {
-    let control = below(root, "/dev/nvidiactl");
+fn nvidia_gpu(root: &Path) -> DetectedDevice {
+    let control = path_below(root, "/dev/nvidiactl");
     let mut because = vec![presence(&control)];
-    let library = NVML.iter().map(|path| below(root, path)).find(|path| path.exists());
+    let library = NVML.iter().map(|path| path_below(root, path)).find(|path| path.exists());
     because.push(match &library {
         Some(path) => format!("{} exists", path.display()),
         None => "libnvidia-ml.so.1 is in none of its usual folders".into(),
     });
-    if let Some(version) = first_line(&below(root, "/proc/driver/nvidia/version")) {
+    if let Some(version) = first_line(&path_below(root, "/proc/driver/nvidia/version")) {
         because.push(format!("/proc/driver/nvidia/version: {version}"));
     }
-    Detected { device: Device::NvidiaGpu, present: control.exists() && library.is_some(), because }
+    DetectedDevice {
+        device: Device::NvidiaGpu,
+        present: control.exists() && library.is_some(),
+        because,
+    }
 }
 
 fn guest_flags(root: &Path) -> Vec<String> {
@@ -165,14 +169,14 @@ fn guest_flags(root: &Path) -> Vec<String> {
 
 /// Whether the kernel counts `name` among the processor's flags.
 fn flag(root: &Path, name: &str) -> Option<String> {
-    let text = start(&below(root, "/proc/cpuinfo"), CPUINFO_READ_MAX)?;
+    let text = start(&path_below(root, "/proc/cpuinfo"), CPUINFO_READ_MAX)?;
     let flags = text.lines().find(|line| line.starts_with("flags"))?;
     let has = flags.split_whitespace().any(|flag| flag == name);
     Some(format!("/proc/cpuinfo: flag {name} is {}", if has { "set" } else { "not set" }))
 }
 
 fn platform(root: &Path) -> Option<String> {
-    let field = |name: &str| first_line(&below(root, "/sys/class/dmi/id").join(name));
+    let field = |name: &str| first_line(&path_below(root, "/sys/class/dmi/id").join(name));
     let (vendor, product) = (field("sys_vendor"), field("product_name"));
     let known: Vec<String> = [vendor, product].into_iter().flatten().collect();
     (!known.is_empty()).then(|| format!("/sys/class/dmi/id: {}", known.join(", ")))
@@ -196,7 +200,7 @@ fn start(path: &Path, limit: u64) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-fn below(root: &Path, absolute: &str) -> PathBuf {
+fn path_below(root: &Path, absolute: &str) -> PathBuf {
     root.join(absolute.trim_start_matches('/'))
 }
 
@@ -207,7 +211,7 @@ mod tests {
     fn machine(name: &str, files: &[(&str, &str)]) -> PathBuf {
         let root = std::env::temp_dir().join(format!("confide-{}-{name}", std::process::id()));
         for (path, text) in files {
-            let path = below(&root, path);
+            let path = path_below(&root, path);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         }

@@ -63,7 +63,7 @@ impl DeviceThread {
             Err(TrySendError::Full(_)) => {
                 return Err(AttesterError::QueueFull { limit: WAITING_MAX });
             }
-            Err(TrySendError::Disconnected(_)) => return Err(ended()),
+            Err(TrySendError::Disconnected(_)) => return Err(thread_end_error()),
         }
         match answered.recv_timeout(deadline) {
             Ok(outcome) => outcome,
@@ -72,7 +72,7 @@ impl DeviceThread {
             Err(RecvTimeoutError::Disconnected) if Instant::now() >= until => {
                 Err(AttesterError::Deadline { deadline })
             }
-            Err(RecvTimeoutError::Disconnected) => Err(ended()),
+            Err(RecvTimeoutError::Disconnected) => Err(thread_end_error()),
         }
     }
 
@@ -97,7 +97,7 @@ impl DeviceThread {
     }
 }
 
-fn ended() -> AttesterError {
+fn thread_end_error() -> AttesterError {
     AttesterError::Thread("a call ended it".into())
 }
 

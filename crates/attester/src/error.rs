@@ -165,7 +165,7 @@ pub enum AttesterError {
 
 impl AttesterError {
     /// The error as the channel knows it.
-    pub(crate) fn of(self, device: &str) -> AttestError {
+    pub(crate) fn into_attest_error(self, device: &str) -> AttestError {
         AttestError::Device { device: device.into(), reason: self.to_string() }
     }
 }

@@ -20,9 +20,9 @@ mod tdx_guest;
 mod tsm;
 
 pub use cert_table::CertTable;
-pub use detect::{Detected, Device, detect, detect_with_tsm};
+pub use detect::{DetectedDevice, Device, detect, detect_with_tsm};
 pub use device_thread::WAITING_MAX;
 pub use error::AttesterError;
-pub use nvml::{NVML_DEADLINE, NVML_LIBRARY, Nvml, NvmlState, WithGpu};
+pub use nvml::{GpuAttester, NVML_DEADLINE, NVML_LIBRARY, Nvml, NvmlState};
 pub use tdx_guest::{TDX_GUEST, TdxGuest, TdxGuestOptions};
 pub use tsm::{DEADLINE_DEFAULT, Provider, Report, TSM_ROOT, Tsm, TsmOptions};

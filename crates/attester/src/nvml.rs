@@ -146,19 +146,19 @@ impl Nvml {
 }
 
 /// A CPU's attester with a GPU beside it.
-pub struct WithGpu<A> {
+pub struct GpuAttester<A> {
     attester: A,
     gpu: Nvml,
 }
 
-impl<A> WithGpu<A> {
+impl<A> GpuAttester<A> {
     /// Answers [`Attest::gpu`] by `gpu` and everything else by `attester`.
     pub fn new(attester: A, gpu: Nvml) -> Self {
         Self { attester, gpu }
     }
 }
 
-impl<A: Attest> Attest for WithGpu<A> {
+impl<A: Attest> Attest for GpuAttester<A> {
     fn attest(&self, report_data: &ReportData) -> Result<Vec<u8>, AttestError> {
         self.attester.attest(report_data)
     }
@@ -168,11 +168,11 @@ impl<A: Attest> Attest for WithGpu<A> {
     }
 
     fn gpu(&self, nonce: &[u8; 32]) -> Result<Option<Vec<u8>>, AttestError> {
-        self.gpu.evidence(nonce).map(Some).map_err(|error| error.of("NVML"))
+        self.gpu.evidence(nonce).map(Some).map_err(|error| error.into_attest_error("NVML"))
     }
 
-    fn simulated(&self) -> bool {
-        self.attester.simulated()
+    fn is_simulated(&self) -> bool {
+        self.attester.is_simulated()
     }
 }
 
@@ -217,7 +217,7 @@ impl Session {
                 self.symbol(name)?;
             call(index, &raw mut device)
         };
-        succeeded(name, status)?;
+        check_status(name, status)?;
         Ok(device)
     }
 
@@ -231,7 +231,7 @@ impl Session {
             cec_report: [0; CEC_REPORT_BYTES],
         });
         self.call2("nvmlDeviceGetConfComputeGpuAttestationReport", device, &mut *report)?;
-        filled("GPU report", &report.report, report.report_bytes)
+        written_part("GPU report", &report.report, report.report_bytes)
     }
 
     fn chain(&self, device: Device) -> Result<Vec<u8>, AttesterError> {
@@ -244,7 +244,7 @@ impl Session {
         });
         self.call2("nvmlDeviceGetConfComputeGpuCertificate", device, &mut *certificate)?;
         let bytes = certificate.attestation_chain_bytes;
-        filled("GPU certificate chain", &certificate.attestation_chain, bytes)
+        written_part("GPU certificate chain", &certificate.attestation_chain, bytes)
     }
 
     fn call0(&self, name: &'static str) -> Result<(), AttesterError> {
@@ -253,7 +253,7 @@ impl Session {
             let call: Symbol<'_, unsafe extern "C" fn() -> c_int> = self.symbol(name)?;
             call()
         };
-        succeeded(name, status)
+        check_status(name, status)
     }
 
     fn call1<T>(&self, name: &'static str, out: &mut T) -> Result<(), AttesterError> {
@@ -264,7 +264,7 @@ impl Session {
             let call: Symbol<'_, unsafe extern "C" fn(*mut T) -> c_int> = self.symbol(name)?;
             call(ptr::from_mut(out))
         };
-        succeeded(name, status)
+        check_status(name, status)
     }
 
     fn call2<T>(
@@ -280,7 +280,7 @@ impl Session {
                 self.symbol(name)?;
             call(device, ptr::from_mut(out))
         };
-        succeeded(name, status)
+        check_status(name, status)
     }
 
     /// # Safety
@@ -301,7 +301,11 @@ impl Drop for Session {
 }
 
 /// What the library wrote into a buffer of its own fixed length.
-fn filled(subject: &'static str, buffer: &[u8], bytes: c_uint) -> Result<Vec<u8>, AttesterError> {
+fn written_part(
+    subject: &'static str,
+    buffer: &[u8],
+    bytes: c_uint,
+) -> Result<Vec<u8>, AttesterError> {
     let got = bytes as usize;
     match buffer.get(..got) {
         Some(written) if got > 0 => Ok(written.to_vec()),
@@ -309,7 +313,7 @@ fn filled(subject: &'static str, buffer: &[u8], bytes: c_uint) -> Result<Vec<u8>
     }
 }
 
-fn succeeded(call: &'static str, status: c_int) -> Result<(), AttesterError> {
+fn check_status(call: &'static str, status: c_int) -> Result<(), AttesterError> {
     match status {
         SUCCESS => Ok(()),
         status => Err(AttesterError::Nvml { call, status }),

@@ -68,14 +68,14 @@ impl TdxGuest {
 
 impl Attest for TdxGuest {
     fn attest(&self, report_data: &ReportData) -> Result<Vec<u8>, AttestError> {
-        self.quote(report_data).map_err(|error| error.of("tdx_guest"))
+        self.quote(report_data).map_err(|error| error.into_attest_error("tdx_guest"))
     }
 
     fn collateral(&self) -> Option<Vec<u8>> {
         None
     }
 
-    fn simulated(&self) -> bool {
+    fn is_simulated(&self) -> bool {
         false
     }
 }

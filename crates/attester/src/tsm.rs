@@ -6,6 +6,7 @@
 //! what it thinks of it there: only `generation` and the report itself tell.
 
 mod entry;
+mod provider;
 
 use std::{
     io,
@@ -23,6 +24,7 @@ use rustix::io::Errno;
 
 use crate::{cert_table::CertTable, device_thread, error::AttesterError};
 use entry::{Entry, errno};
+pub use provider::Provider;
 
 /// Where the kernel shows its tree.
 pub const TSM_ROOT: &str = "/sys/kernel/config/tsm";
@@ -43,25 +45,6 @@ const SNP_REPORT_DATA_AT: usize = 0x50;
 const SNP_KEY_INFO_AT: usize = 0x48;
 /// `CONFIGFS_MAGIC`, include/uapi/linux/magic.h: "bep" and "b".
 const CONFIGFS_MAGIC: i64 = 0x6265_6570;
-
-/// Whose reports a tree gives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Provider {
-    /// A TDX guest: DCAP quotes.
-    TdxGuest,
-    /// An SEV-SNP guest: attestation reports, with a certificate table where the host has one.
-    SevGuest,
-}
-
-impl Provider {
-    /// The name as the tree writes it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::TdxGuest => "tdx_guest",
-            Self::SevGuest => "sev_guest",
-        }
-    }
-}
 
 /// Which tree, and how it is asked.
 #[derive(Clone, Debug)]
@@ -143,7 +126,7 @@ impl Tsm {
 impl Attest for Tsm {
     fn attest(&self, report_data: &ReportData) -> Result<Vec<u8>, AttestError> {
         let report = self.report(report_data);
-        Ok(report.map_err(|error| error.of(self.provider.name()))?.evidence)
+        Ok(report.map_err(|error| error.into_attest_error(self.provider.name()))?.evidence)
     }
 
     /// SNP: from the host's certificate table beside the last report. TDX has none.
@@ -152,7 +135,7 @@ impl Attest for Tsm {
     }
 
     /// A tree that is not the kernel's is not believed to be a device.
-    fn simulated(&self) -> bool {
+    fn is_simulated(&self) -> bool {
         !self.kernels
     }
 }
@@ -165,7 +148,7 @@ fn report(
 ) -> Result<Report, AttesterError> {
     for _ in 0..RACE_TRIES {
         let entry = Entry::make(&options.root.join("report"))?;
-        if let Some(report) = one_try(&entry, options, provider, wanted, until)? {
+        if let Some(report) = try_once(&entry, options, provider, wanted, until)? {
             check(provider, &report.evidence, wanted)?;
             return Ok(report);
         }
@@ -174,7 +157,7 @@ fn report(
 }
 
 /// None where another writer was at the entry.
-fn one_try(
+fn try_once(
     entry: &Entry,
     options: &TsmOptions,
     provider: Provider,
@@ -192,10 +175,10 @@ fn one_try(
         entry.write("privlevel", level.to_string().as_bytes())?;
         writes += 1;
     }
-    let evidence = patiently(until, || entry.read("outblob", QUOTE_LENGTH_MAX));
+    let evidence = retry_while_busy(until, || entry.read("outblob", QUOTE_LENGTH_MAX));
     let auxblob = match (&evidence, provider) {
         (Ok(_), Provider::SevGuest) => {
-            patiently(until, || entry.read("auxblob", QUOTE_LENGTH_MAX))?
+            retry_while_busy(until, || entry.read("auxblob", QUOTE_LENGTH_MAX))?
         }
         _ => Vec::new(),
     };
@@ -212,7 +195,7 @@ fn one_try(
 }
 
 /// Reads again, after a growing pause, while the device says that it is busy.
-fn patiently(
+fn retry_while_busy(
     until: Instant,
     read: impl Fn() -> Result<Vec<u8>, AttesterError>,
 ) -> Result<Vec<u8>, AttesterError> {

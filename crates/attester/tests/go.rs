@@ -14,7 +14,7 @@ use std::{
 
 use confide_attester::{CertTable, TSM_ROOT, Tsm, TsmOptions};
 use confide_evidence::{Attest, ReportData};
-use confide_fake_attester::{FakeAttester, Mode, Options, Tee, TsmFault, TsmTree};
+use confide_fake_attester::{FakeAttester, FakeAttesterOptions, Mode, Tee, TsmFault, TsmTree};
 use confide_verifier::{AwsLc, Endorsements, Evidence, Policy, UnixTime, appraise};
 use namespace::with_private_mounts;
 
@@ -25,7 +25,7 @@ const NOW: u64 = 1_780_272_000;
 fn googles_library_gets_the_same_quote_from_the_same_tree() {
     let Some(program) = build() else { return };
     with_private_mounts("googles_library_gets_the_same_quote_from_the_same_tree", |folder| {
-        let attester = Arc::new(simulated(Tee::Tdx));
+        let attester = Arc::new(fake_attester(Tee::Tdx));
         // The library looks at the kernel's path; in this namespace nothing else is there.
         let (root, arguments) = match kernels_place() {
             Some(place) => (place, vec![]),
@@ -62,7 +62,7 @@ fn googles_library_gets_the_same_quote_from_the_same_tree() {
 fn googles_library_reads_the_certificate_table_as_ours_does() {
     let Some(program) = build() else { return };
     with_private_mounts("googles_library_reads_the_certificate_table_as_ours_does", |folder| {
-        let attester = Arc::new(simulated(Tee::Snp));
+        let attester = Arc::new(fake_attester(Tee::Snp));
         let _tree = TsmTree::new(Arc::clone(&attester)).unwrap().mount(folder).unwrap();
         let mut command = Command::new(&program);
         let output = command.arg("-aux").arg("-root").arg(folder).output().unwrap();
@@ -118,8 +118,9 @@ fn kernels_place() -> Option<PathBuf> {
     Some(place.into())
 }
 
-fn simulated(tee: Tee) -> FakeAttester {
-    let options = Options { seed: [7; 32], tee, debug: false, issued_at: NOW, mode: Mode::Raw };
+fn fake_attester(tee: Tee) -> FakeAttester {
+    let options =
+        FakeAttesterOptions { seed: [7; 32], tee, debug: false, issued_at: NOW, mode: Mode::Raw };
     FakeAttester::new(options).unwrap()
 }
 

@@ -22,7 +22,7 @@ fn evidence_through_nvml_is_accepted_by_the_verifier() {
     assert_eq!(state.gpus, 1);
     let bytes = library.gpu().evidence(&NONCE).expect("evidence");
     let [device_root, _] = library.fake.root_ders();
-    let policy = Policy { roots: Roots::custom(device_root), ..Policy::default() };
+    let policy = Policy { roots: Roots::from_der(device_root), ..Policy::default() };
     let now = UnixTime::since_unix_epoch(Duration::from_secs(NOW_S));
     let case = GpuCase::from_container(&bytes, NONCE).expect("a container");
     case.appraise(&policy, now, &AwsLc).expect("it is accepted");

@@ -7,8 +7,8 @@ use std::{fs, path::Path, sync::Arc, thread, time::Duration};
 use confide_attester::{AttesterError, Device, Provider, Tsm, TsmOptions, detect_with_tsm};
 use confide_evidence::{Attest, ReportData, quote::Quote};
 use confide_fake_attester::{
-    FakeAttester, Mode, MountedTsm, Options, SnpSigner, Tee, TsmFault, TsmProvider, TsmTree,
-    Variant,
+    FakeAttester, FakeAttesterOptions, Mode, MountedTsm, SnpSigner, Tee, TsmFault, TsmProvider,
+    TsmTree, Variant,
 };
 use confide_verifier::{AwsLc, Endorsements, Evidence, Policy, UnixTime, appraise};
 use namespace::with_private_mounts;
@@ -20,7 +20,7 @@ const NOW: u64 = 1_780_272_000;
 fn a_quote_comes_through_the_tree_and_is_accepted() {
     with_private_mounts("a_quote_comes_through_the_tree_and_is_accepted", |folder| {
         for tee in [Tee::Tdx, Tee::TdxV5] {
-            let attester = Arc::new(FakeAttester::new(of(tee)).unwrap());
+            let attester = Arc::new(FakeAttester::new(options_of(tee)).unwrap());
             let tree = mount(&attester, folder);
             let tsm = open(folder);
             assert_eq!(tsm.provider(), Provider::TdxGuest);
@@ -37,9 +37,9 @@ fn a_quote_comes_through_the_tree_and_is_accepted() {
 #[test]
 fn a_tree_that_is_not_the_kernels_counts_as_simulated() {
     with_private_mounts("a_tree_that_is_not_the_kernels_counts_as_simulated", |folder| {
-        let _tree = mount(&simulated(), folder);
+        let _tree = mount(&fake_attester(), folder);
         let tsm = open(folder);
-        assert!(!tsm.is_kernels() && tsm.simulated());
+        assert!(!tsm.is_kernels() && tsm.is_simulated());
         let found = detect_with_tsm(Path::new("/"), folder);
         let found = found.iter().find(|found| found.device == Device::ConfigfsTsm).unwrap();
         assert!(found.present, "{found:?}");
@@ -52,7 +52,7 @@ fn a_tree_that_is_not_the_kernels_counts_as_simulated() {
 #[test]
 fn callers_side_by_side_each_get_their_own_report() {
     with_private_mounts("callers_side_by_side_each_get_their_own_report", |folder| {
-        let tree = mount(&simulated(), folder);
+        let tree = mount(&fake_attester(), folder);
         // Entries that others left behind are none of its business.
         fs::create_dir(folder.join("report/left-behind")).unwrap();
         let tsm = open(folder);
@@ -73,10 +73,10 @@ fn callers_side_by_side_each_get_their_own_report() {
 #[test]
 fn each_fault_of_a_tree_has_a_name() {
     with_private_mounts("each_fault_of_a_tree_has_a_name", |folder| {
-        type Wanted = fn(&AttesterError) -> bool;
-        let tree = mount(&simulated(), folder);
+        type ErrorPredicate = fn(&AttesterError) -> bool;
+        let tree = mount(&fake_attester(), folder);
         let tsm = open(folder);
-        let faults: [(TsmFault, Wanted); 7] = [
+        let faults: [(TsmFault, ErrorPredicate); 7] = [
             (TsmFault::TooBig, |e| matches!(e, AttesterError::TooBig { limit: 32_768, .. })),
             (TsmFault::Empty, |e| matches!(e, AttesterError::Empty { .. })),
             (TsmFault::Short, |e| matches!(e, AttesterError::Quote(_))),
@@ -102,7 +102,7 @@ fn each_fault_of_a_tree_has_a_name() {
 #[test]
 fn a_busy_device_and_a_race_are_waited_out() {
     with_private_mounts("a_busy_device_and_a_race_are_waited_out", |folder| {
-        let tree = mount(&simulated(), folder);
+        let tree = mount(&fake_attester(), folder);
         let tsm = open(folder);
         for fault in [TsmFault::Busy(2), TsmFault::Race(2)] {
             tree.inject(Some(fault.clone()));
@@ -116,7 +116,7 @@ fn a_busy_device_and_a_race_are_waited_out() {
 #[test]
 fn a_device_that_stays_busy_or_hangs_ends_at_the_deadline() {
     with_private_mounts("a_device_that_stays_busy_or_hangs_ends_at_the_deadline", |folder| {
-        let tree = mount(&simulated(), folder);
+        let tree = mount(&fake_attester(), folder);
         let patient = open(folder);
         let within = |ms| {
             let deadline = Duration::from_millis(ms);
@@ -184,7 +184,7 @@ fn a_machine_without_a_tree_is_named() {
 #[test]
 fn the_tree_has_the_manners_of_configfs() {
     with_private_mounts("the_tree_has_the_manners_of_configfs", |folder| {
-        let _tree = mount(&simulated(), folder);
+        let _tree = mount(&fake_attester(), folder);
         let entry = folder.join("report/mine");
         let errno = |outcome: std::io::Result<()>| outcome.unwrap_err().raw_os_error();
         fs::create_dir(&entry).unwrap();
@@ -214,17 +214,17 @@ fn the_tree_has_the_manners_of_configfs() {
     });
 }
 
-fn simulated() -> Arc<FakeAttester> {
-    Arc::new(FakeAttester::new(of(Tee::Tdx)).unwrap())
+fn fake_attester() -> Arc<FakeAttester> {
+    Arc::new(FakeAttester::new(options_of(Tee::Tdx)).unwrap())
 }
 
 fn snp(signer: SnpSigner) -> FakeAttester {
     let variant = Variant { signer, ..Variant::default() };
-    FakeAttester::with(of(Tee::Snp), variant, None).unwrap()
+    FakeAttester::with_variant(options_of(Tee::Snp), variant, None).unwrap()
 }
 
-fn of(tee: Tee) -> Options {
-    Options { seed: [7; 32], tee, debug: false, issued_at: NOW, mode: Mode::Raw }
+fn options_of(tee: Tee) -> FakeAttesterOptions {
+    FakeAttesterOptions { seed: [7; 32], tee, debug: false, issued_at: NOW, mode: Mode::Raw }
 }
 
 fn mount(attester: &Arc<FakeAttester>, folder: &Path) -> MountedTsm {

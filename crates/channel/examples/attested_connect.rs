@@ -15,7 +15,7 @@ impl Appraise for Verifier {
 
     fn appraise(&self, presented: &Presented<'_>) -> Result<Appraised, Rejection> {
         let endorsements = Endorsements::parse(presented.collateral.unwrap_or_default())
-            .map_err(|error| Rejection::unchecked(error.into()))?;
+            .map_err(|error| Rejection::before_checks(error.into()))?;
         let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
         let now = UnixTime::since_unix_epoch(now);
         appraise(&presented.into(), &endorsements, &self.0, now, &AwsLc)

@@ -17,7 +17,7 @@ pub struct Attested<S, T> {
 
 impl<S, T> Attested<S, T> {
     /// What the appraiser accepted.
-    pub fn appraised(&self) -> &T {
+    pub fn appraisal(&self) -> &T {
         &self.appraised
     }
 
@@ -42,7 +42,7 @@ pub struct AttestedClient<S, T> {
 
 impl<S, T> AttestedClient<S, T> {
     /// What the appraiser accepted.
-    pub fn appraised(&self) -> &T {
+    pub fn appraisal(&self) -> &T {
         &self.appraised
     }
 

@@ -16,7 +16,7 @@ use std::{
 
 use aws_lc_rs::rand;
 use confide_evidence::{
-    Attest, AttestError, ReportData,
+    Attest, ReportData,
     batch::{BATCH_MAX, BatchPath, BatchTree, Leaf, SALT_BYTES},
 };
 use tokio::{
@@ -24,7 +24,7 @@ use tokio::{
     sync::{Semaphore, oneshot},
 };
 
-use crate::{error::ChannelError, own_evidence};
+use crate::{batch_error::BatchError, error::ChannelError, own_evidence};
 
 /// Bounds of a [`Batcher`], with [`BatchLimits::default`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +86,7 @@ pub struct Batcher(Arc<Shared>);
 
 /// A session's share of a quote.
 #[derive(Clone, Debug)]
-pub struct Batched {
+pub struct BatchedQuote {
     /// Endorsements that the attester has for it.
     pub collateral: Option<Arc<[u8]>>,
     /// From the session's binder to what the quote signs; none if the quote signs the binder.
@@ -95,48 +95,11 @@ pub struct Batched {
     pub quote: Arc<[u8]>,
 }
 
-impl Batched {
+impl BatchedQuote {
     /// How many sessions share the quote.
     pub fn sessions(&self) -> usize {
         self.path.as_ref().map_or(1, BatchPath::size)
     }
-}
-
-/// Why a session got no quote.
-#[derive(Clone, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum BatchError {
-    /// As many sessions wait as may.
-    #[error("quote queue is full: wanted at most {wanted} waiting sessions")]
-    Full {
-        /// The limit.
-        wanted: usize,
-    },
-    /// The quote did not come within [`BatchLimits::wait`].
-    #[error("quote did not come within {} ms", wanted.as_millis())]
-    Late {
-        /// The limit.
-        wanted: Duration,
-    },
-    /// The attester failed; so did every session of the batch.
-    #[error("attester gave no quote for the batch")]
-    Attester(#[source] Arc<AttestError>),
-    /// The attester panicked, or the runtime is shutting down.
-    #[error("the task that obtains quotes ended without an answer")]
-    Ended,
-    /// The attester gave something that no peer would read.
-    #[error("own {part} is {got} bytes, wanted 1 to {wanted}")]
-    OwnEvidence {
-        /// `quote`, `collateral` or `GPU evidence`.
-        part: &'static str,
-        /// The limit in bytes.
-        wanted: usize,
-        /// The length that came.
-        got: usize,
-    },
-    /// The system gave no random bytes for the salts.
-    #[error("no random bytes for a batch")]
-    Randomness,
 }
 
 /// What a [`Batcher`] has done since it was made, and who waits now.
@@ -161,7 +124,7 @@ pub struct BatchCounts {
 impl Batcher {
     /// A queue before `attester`, with the default limits.
     pub fn new(attester: Arc<dyn Attest>) -> Self {
-        Self::unchecked(attester, BatchLimits::default())
+        Self::with_valid_limits(attester, BatchLimits::default())
     }
 
     /// The same with other limits.
@@ -173,7 +136,7 @@ impl Batcher {
         limits: BatchLimits,
     ) -> Result<Self, ChannelError> {
         limits.check()?;
-        Ok(Self::unchecked(attester, limits))
+        Ok(Self::with_valid_limits(attester, limits))
     }
 
     /// A quote that covers `report_data`, alone or through the path that comes with it.
@@ -188,8 +151,8 @@ impl Batcher {
     pub fn attest(
         &self,
         report_data: ReportData,
-    ) -> impl Future<Output = Result<Batched, BatchError>> + Send + use<> {
-        self.clone().wait(report_data, Lane::Together)
+    ) -> impl Future<Output = Result<BatchedQuote, BatchError>> + Send + use<> {
+        self.clone().wait(report_data, Lane::Batch)
     }
 
     /// A quote over `report_data` itself, for a peer that reads no path.
@@ -202,8 +165,8 @@ impl Batcher {
     pub fn attest_alone(
         &self,
         report_data: ReportData,
-    ) -> impl Future<Output = Result<Batched, BatchError>> + Send + use<> {
-        self.clone().wait(report_data, Lane::Alone)
+    ) -> impl Future<Output = Result<BatchedQuote, BatchError>> + Send + use<> {
+        self.clone().wait(report_data, Lane::Single)
     }
 
     /// The attester behind the queue.
@@ -216,14 +179,15 @@ impl Batcher {
     pub(crate) async fn gpu(&self, nonce: [u8; 32]) -> Result<Option<Vec<u8>>, BatchError> {
         let wanted = self.0.limits.waiting;
         let _place = self.0.gpu_places.try_acquire().map_err(|_| BatchError::Full { wanted })?;
-        let turn = self.0.gpu_turns.clone().acquire_owned().await.map_err(|_| BatchError::Ended)?;
+        let turn =
+            self.0.gpu_turns.clone().acquire_owned().await.map_err(|_| BatchError::WorkerEnded)?;
         let attester = self.0.attester.clone();
         let task = tokio::task::spawn_blocking(move || {
             // Held to the end of the work, also where the session has given up on it.
             let _turn = turn;
-            own_evidence::gpu(&*attester, &nonce)
+            own_evidence::obtain_gpu_evidence(&*attester, &nonce)
         });
-        task.await.map_err(|_| BatchError::Ended)?
+        task.await.map_err(|_| BatchError::WorkerEnded)?
     }
 
     /// What it has done so far.
@@ -233,19 +197,19 @@ impl Batcher {
         BatchCounts { waiting: waiting as u64, ..queue.counts }
     }
 
-    fn unchecked(attester: Arc<dyn Attest>, limits: BatchLimits) -> Self {
+    fn with_valid_limits(attester: Arc<dyn Attest>, limits: BatchLimits) -> Self {
         let gpu_turns = Arc::new(Semaphore::new(GPU_IN_FLIGHT_MAX));
         let gpu_places = Semaphore::new(limits.waiting.min(Semaphore::MAX_PERMITS));
         let queue = Mutex::default();
         Self(Arc::new(Shared { attester, gpu_places, gpu_turns, limits, queue }))
     }
 
-    async fn wait(self, binder: ReportData, lane: Lane) -> Result<Batched, BatchError> {
+    async fn wait(self, binder: ReportData, lane: Lane) -> Result<BatchedQuote, BatchError> {
         let wanted = self.0.limits.wait;
         let (_place, answer) = self.enter(binder, lane)?;
         match tokio::time::timeout(wanted, answer).await {
             Ok(Ok(share)) => share?.split(),
-            Ok(Err(_)) => Err(BatchError::Ended),
+            Ok(Err(_)) => Err(BatchError::WorkerEnded),
             Err(_) => Err(BatchError::Late { wanted }),
         }
     }
@@ -255,13 +219,13 @@ impl Batcher {
         &self,
         binder: ReportData,
         lane: Lane,
-    ) -> Result<(Place, oneshot::Receiver<Answer>), BatchError> {
-        let runtime = Handle::try_current().map_err(|_| BatchError::Ended)?;
+    ) -> Result<(QueuePlace, oneshot::Receiver<Answer>), BatchError> {
+        let runtime = Handle::try_current().map_err(|_| BatchError::WorkerEnded)?;
         let (sender, answer) = oneshot::channel();
         let mut queue = self.0.queue();
         let wanted = match lane {
-            Lane::Together => self.0.limits.waiting,
-            Lane::Alone => self.0.limits.waiting_alone,
+            Lane::Batch => self.0.limits.waiting,
+            Lane::Single => self.0.limits.waiting_alone,
         };
         if queue.lane(lane).len() >= wanted {
             queue.counts.refused += 1;
@@ -269,7 +233,7 @@ impl Batcher {
         }
         queue.last += 1;
         let number = queue.last;
-        let waiting = Waiting { answer: sender, binder, since: Instant::now() };
+        let waiting = Waiter { answer: sender, binder, since: Instant::now() };
         queue.lane(lane).insert(number, waiting);
         let idle = !mem::replace(&mut queue.working, true);
         drop(queue);
@@ -277,7 +241,7 @@ impl Batcher {
             let worker = Worker { shared: self.0.clone(), done: false };
             runtime.spawn_blocking(move || worker.work());
         }
-        Ok((Place { shared: self.0.clone(), lane, number }, answer))
+        Ok((QueuePlace { shared: self.0.clone(), lane, number }, answer))
     }
 }
 
@@ -305,17 +269,17 @@ impl Shared {
 
 #[derive(Clone, Copy)]
 enum Lane {
-    Together,
-    Alone,
+    Batch,
+    Single,
 }
 
 /// Sessions in order of arrival; the number is also how one that gives up is found again.
-type Waitings = BTreeMap<u64, Waiting>;
+type Waiters = BTreeMap<u64, Waiter>;
 
 #[derive(Default)]
 struct Queue {
-    together: Waitings,
-    alone: Waitings,
+    together: Waiters,
+    alone: Waiters,
     /// Whether the last quote was for a session alone: the other lane is next.
     was_alone: bool,
     counts: BatchCounts,
@@ -326,15 +290,15 @@ struct Queue {
 }
 
 impl Queue {
-    fn lane(&mut self, lane: Lane) -> &mut Waitings {
+    fn lane(&mut self, lane: Lane) -> &mut Waiters {
         match lane {
-            Lane::Together => &mut self.together,
-            Lane::Alone => &mut self.alone,
+            Lane::Batch => &mut self.together,
+            Lane::Single => &mut self.alone,
         }
     }
 
     /// The next batch; none if nobody waits, and then nobody works any more.
-    fn next(&mut self, most: usize) -> Option<Waitings> {
+    fn next(&mut self, most: usize) -> Option<Waiters> {
         self.was_alone = match (self.together.is_empty(), self.alone.is_empty()) {
             (true, true) => {
                 self.working = false;
@@ -359,20 +323,20 @@ impl Queue {
     }
 }
 
-struct Waiting {
+struct Waiter {
     answer: oneshot::Sender<Answer>,
     binder: ReportData,
     since: Instant,
 }
 
 /// A place in the queue, given back when the session gives up.
-struct Place {
+struct QueuePlace {
     shared: Arc<Shared>,
     lane: Lane,
     number: u64,
 }
 
-impl Drop for Place {
+impl Drop for QueuePlace {
     fn drop(&mut self) {
         let mut queue = self.shared.queue();
         let gone = queue.lane(self.lane).remove(&self.number);
@@ -385,10 +349,10 @@ type Answer = Result<Share, BatchError>;
 /// What a session is sent; it copies its path out of the tree on its own time.
 struct Share {
     index: usize,
-    signed: Arc<Signed>,
+    signed: Arc<SignedBatch>,
 }
 
-struct Signed {
+struct SignedBatch {
     collateral: Option<Arc<[u8]>>,
     quote: Arc<[u8]>,
     /// None where the quote is over the one binder.
@@ -396,14 +360,14 @@ struct Signed {
 }
 
 impl Share {
-    fn split(self) -> Result<Batched, BatchError> {
-        let Signed { collateral, quote, tree } = &*self.signed;
+    fn split(self) -> Result<BatchedQuote, BatchError> {
+        let SignedBatch { collateral, quote, tree } = &*self.signed;
         let path = match tree {
             // A share of a tree without a path in it would be evidence of nothing.
-            Some(tree) => Some(tree.path(self.index).ok_or(BatchError::Ended)?),
+            Some(tree) => Some(tree.path(self.index).ok_or(BatchError::WorkerEnded)?),
             None => None,
         };
-        Ok(Batched { collateral: collateral.clone(), path, quote: quote.clone() })
+        Ok(BatchedQuote { collateral: collateral.clone(), path, quote: quote.clone() })
     }
 }
 
@@ -417,10 +381,11 @@ struct Worker {
 impl Worker {
     fn work(mut self) {
         while let Some(batch) = self.next() {
-            let batch: Vec<Waiting> = batch.into_values().collect();
+            let batch: Vec<Waiter> = batch.into_values().collect();
             // The attester is not ours. Its panic ends this batch and nothing else.
             let sign = || self.sign(&batch);
-            let signed = catch_unwind(AssertUnwindSafe(sign)).unwrap_or(Err(BatchError::Ended));
+            let signed =
+                catch_unwind(AssertUnwindSafe(sign)).unwrap_or(Err(BatchError::WorkerEnded));
             self.shared.queue().counts.failed += u64::from(signed.is_err());
             let signed = signed.map(Arc::new);
             for (index, waiting) in batch.into_iter().enumerate() {
@@ -431,7 +396,7 @@ impl Worker {
         }
     }
 
-    fn next(&mut self) -> Option<Waitings> {
+    fn next(&mut self) -> Option<Waiters> {
         let limits = self.shared.limits;
         if !limits.window.is_zero() {
             let queue = self.shared.queue();
@@ -447,18 +412,18 @@ impl Worker {
         batch
     }
 
-    fn sign(&self, batch: &[Waiting]) -> Result<Signed, BatchError> {
+    fn sign(&self, batch: &[Waiter]) -> Result<SignedBatch, BatchError> {
         let attester = &*self.shared.attester;
         let (report_data, tree) = match batch {
             [one] => (one.binder, None),
             many => {
-                let tree = plant(many)?;
+                let tree = build_tree(many)?;
                 (tree.report_data(), Some(tree))
             }
         };
-        let quote = own_evidence::quote(attester, &report_data)?.into();
-        let collateral = own_evidence::collateral(attester)?.map(Into::into);
-        Ok(Signed { collateral, quote, tree })
+        let quote = own_evidence::obtain_quote(attester, &report_data)?.into();
+        let collateral = own_evidence::obtain_collateral(attester)?.map(Into::into);
+        Ok(SignedBatch { collateral, quote, tree })
     }
 }
 
@@ -475,12 +440,12 @@ impl Drop for Worker {
     }
 }
 
-fn plant(batch: &[Waiting]) -> Result<BatchTree, BatchError> {
+fn build_tree(batch: &[Waiter]) -> Result<BatchTree, BatchError> {
     let mut salts = vec![0; batch.len() * SALT_BYTES];
     rand::fill(&mut salts).map_err(|_| BatchError::Randomness)?;
     let (salts, _) = salts.as_chunks::<SALT_BYTES>();
-    let leaf = |(waiting, salt): (&Waiting, &_)| Leaf { binder: waiting.binder, salt: *salt };
+    let leaf = |(waiting, salt): (&Waiter, &_)| Leaf { binder: waiting.binder, salt: *salt };
     let leaves: Vec<Leaf> = batch.iter().zip(salts).map(leaf).collect();
     // The limits keep a batch within the sizes of a tree.
-    BatchTree::new(&leaves).map_err(|_| BatchError::Ended)
+    BatchTree::new(&leaves).map_err(|_| BatchError::WorkerEnded)
 }

@@ -2,9 +2,7 @@
 
 use std::{sync::Arc, time::Instant};
 
-use confide_evidence::{
-    Appraise, BindingKind, binder::key_report_data, session_message::SessionEvidence,
-};
+use confide_evidence::{Appraise, BindingKind, Presented, binder::key_report_data};
 use rustls::{ClientConfig, pki_types::ServerName, sign::SingleCertAndKey};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio_rustls::{TlsConnector, client::TlsStream};
@@ -18,7 +16,7 @@ use crate::{
     identity::{Identity, IdentityOptions},
     options::{Binding, ClientEvidence, ClientOptions, Timings, Tuning},
     renewal::Identities,
-    session::{self, Attesting, Outcome},
+    session::{self, ExchangeOutcome, SessionAttester},
 };
 
 /// Connects to attested servers.
@@ -61,7 +59,7 @@ impl<A: Appraise> Client<A> {
     }
 
     /// The same client with other record sizes.
-    pub fn tuned(mut self, tuning: Tuning) -> Self {
+    pub fn with_tuning(mut self, tuning: Tuning) -> Self {
         self.tuning = tuning;
         self
     }
@@ -85,10 +83,10 @@ impl<A: Appraise> Client<A> {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send,
     {
-        self.connect_tuned(name, io, self.tuning).await
+        self.connect_with_tuning(name, io, self.tuning).await
     }
 
-    pub(crate) async fn connect_tuned<S>(
+    pub(crate) async fn connect_with_tuning<S>(
         &self,
         name: &str,
         io: S,
@@ -100,23 +98,23 @@ impl<A: Appraise> Client<A> {
         let deadline = Deadline::after(self.options.deadline);
         let began = Instant::now();
         let attesting = match &self.evidence {
-            Some(evidence) => Some(evidence.attesting(deadline).await?),
+            Some(evidence) => Some(evidence.current_attester(deadline).await?),
             None => None,
         };
         let quote = began.elapsed();
         let mut config = self.config.clone();
         if let Some(attesting) = &attesting {
-            present(&mut config, &attesting.identity);
+            present_identity(&mut config, &attesting.identity);
         }
         let (mut stream, mut timings) =
-            shake(config, self.options.binding, name, io, deadline, tuning).await?;
+            handshake(config, self.options.binding, name, io, deadline, tuning).await?;
         timings.quote = quote;
         let result = match self.options.binding {
             Binding::Session => {
                 let demand = Some(&*self.appraiser);
                 session::exchange_as_client(&mut stream, attesting.as_ref(), demand, deadline).await
             }
-            _ => self.judge_certificate(&stream),
+            _ => self.appraise_certificate(&stream),
         };
         match result.and_then(|outcome| {
             let appraised = outcome.appraised.ok_or(ChannelError::NoEvidence)?;
@@ -136,10 +134,10 @@ impl<A: Appraise> Client<A> {
     }
 
     /// Key binding: the evidence came in the handshake.
-    fn judge_certificate<S>(
+    fn appraise_certificate<S>(
         &self,
         stream: &TlsStream<S>,
-    ) -> Result<Outcome<A::Appraised>, ChannelError>
+    ) -> Result<ExchangeOutcome<A::Appraised>, ChannelError>
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
@@ -147,25 +145,24 @@ impl<A: Appraise> Client<A> {
         let certificate = session::peer_certificate(stream)?;
         let tagged = certificate.evidence()?;
         let collateral = certificate.collateral()?;
-        let evidence = SessionEvidence {
-            quote: tagged.quote,
+        let presented = Presented {
+            binding: BindingKind::TlsSpki,
             claims: tagged.claims,
             collateral,
-            ..SessionEvidence::default()
+            expected_report_data: key_report_data(tagged.claims),
+            gpu: None,
+            quote: tagged.quote,
         };
-        let expected = key_report_data(tagged.claims);
         let peer = certificate.spki_hash()?;
-        let kind = BindingKind::TlsSpki;
-        let appraised =
-            session::appraise(&*self.appraiser, (kind, expected), &evidence, None, peer, None)?;
+        let appraised = session::appraise(&*self.appraiser, &presented, peer, None)?;
         let appraisal = began.elapsed();
         let appraised = Some(appraised);
-        Ok(Outcome { appraised, appraisal, round_trips: 0, ..Outcome::new() })
+        Ok(ExchangeOutcome { appraised, appraisal, round_trips: 0, ..ExchangeOutcome::new() })
     }
 }
 
 /// The handshake of every client, and its part of the timings.
-pub(crate) async fn shake<S>(
+pub(crate) async fn handshake<S>(
     mut config: ClientConfig,
     binding: Binding,
     name: &str,
@@ -214,14 +211,17 @@ impl OwnEvidence {
         Ok(Self { batcher: Batcher::new(evidence.attester), identities })
     }
 
-    pub(crate) async fn attesting(&self, deadline: Deadline) -> Result<Attesting, ChannelError> {
-        let identity = self.identities.valid(deadline).await?;
-        Ok(Attesting { batcher: self.batcher.clone(), identity })
+    pub(crate) async fn current_attester(
+        &self,
+        deadline: Deadline,
+    ) -> Result<SessionAttester, ChannelError> {
+        let identity = self.identities.valid_identity(deadline).await?;
+        Ok(SessionAttester { batcher: self.batcher.clone(), identity })
     }
 }
 
 /// Presents an identity's certificate where the server asks for one.
-pub(crate) fn present(config: &mut ClientConfig, identity: &Identity) {
+pub(crate) fn present_identity(config: &mut ClientConfig, identity: &Identity) {
     let certified = identity.certified.clone();
     config.client_auth_cert_resolver = Arc::new(SingleCertAndKey::from(certified));
 }

@@ -38,7 +38,7 @@ impl Deadline {
         future: impl Future<Output = io::Result<T>>,
     ) -> Result<T, ChannelError> {
         self.keep(phase, future).await?.map_err(|source| match source.kind() {
-            io::ErrorKind::UnexpectedEof => ChannelError::Ended { phase },
+            io::ErrorKind::UnexpectedEof => ChannelError::UnexpectedEnd { phase },
             _ => ChannelError::Io { phase, source },
         })
     }

@@ -7,10 +7,10 @@ use confide_evidence::{
     batch::BatchPathError,
     claims::ClaimsError,
     session_message::{Refusal, SessionMessageError},
-    tagged_evidence::TaggedError,
+    tagged_evidence::TaggedEvidenceError,
 };
 
-use crate::batch::BatchError;
+use crate::batch_error::BatchError;
 
 /// A step on the way to an attested stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -187,7 +187,7 @@ pub enum ChannelError {
     },
     /// The evidence extension cannot be read.
     #[error("peer evidence extension is unreadable")]
-    Tagged(#[from] TaggedError),
+    Tagged(#[from] TaggedEvidenceError),
     /// The path from the session's binder to what the quote signs cannot be read.
     #[error("peer batch path is unreadable")]
     BatchPath(#[from] BatchPathError),
@@ -226,7 +226,7 @@ pub enum ChannelError {
     },
     /// The peer ended the stream inside a frame or before it.
     #[error("peer ended the stream in {phase}")]
-    Ended {
+    UnexpectedEnd {
         /// Where it ended.
         phase: Phase,
     },
@@ -350,7 +350,7 @@ impl ChannelError {
             | Self::KeyEnded { .. }
             | Self::ServerName { .. } => Fault::Local,
             Self::Timeout { phase: Phase::Quote, .. } => Fault::Local,
-            Self::Timeout { .. } | Self::Io { .. } | Self::Ended { .. } => Fault::Network,
+            Self::Timeout { .. } | Self::Io { .. } | Self::UnexpectedEnd { .. } => Fault::Network,
             Self::Rejected(_) => Fault::Evidence,
             Self::Tunnel(TunnelError::Url { .. } | TunnelError::Target { .. }) => Fault::Local,
             Self::Tunnel(
@@ -376,7 +376,7 @@ impl From<BatchError> for ChannelError {
         match error {
             BatchError::Attester(source) => Self::Attester(source),
             BatchError::Full { .. } | BatchError::Late { .. } => Self::QuoteQueue(error),
-            BatchError::Ended => Self::AttesterTask,
+            BatchError::WorkerEnded => Self::AttesterTask,
             BatchError::OwnEvidence { part, wanted, got } => {
                 Self::OwnEvidence { part, wanted, got }
             }

@@ -62,7 +62,7 @@ pub(crate) async fn read<S: AsyncRead + Unpin>(
     let mut part = stream.take(got as u64);
     deadline.keep_io(phase, part.read_to_end(&mut bytes)).await?;
     if bytes.len() < got {
-        return Err(ChannelError::Ended { phase });
+        return Err(ChannelError::UnexpectedEnd { phase });
     }
     Ok(bytes)
 }

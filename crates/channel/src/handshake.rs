@@ -65,7 +65,7 @@ fn alpn_protocols(binding: Binding) -> Vec<Vec<u8>> {
 /// Who holds the key is decided by the evidence, after the handshake.
 pub(crate) fn attested_client_config(binding: Binding) -> Result<ClientConfig, ChannelError> {
     let provider = provider();
-    let verifier = Arc::new(KeyHolder { provider: provider.clone() });
+    let verifier = Arc::new(KeyPossessionVerifier { provider: provider.clone() });
     let mut config = ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&TLS13])
         .map_err(ChannelError::Tls)?
@@ -78,11 +78,11 @@ pub(crate) fn attested_client_config(binding: Binding) -> Result<ClientConfig, C
 
 /// Checks that a peer holds the key of its certificate, and believes nothing else in it.
 #[derive(Debug)]
-pub(crate) struct KeyHolder {
+pub(crate) struct KeyPossessionVerifier {
     pub(crate) provider: Arc<CryptoProvider>,
 }
 
-impl KeyHolder {
+impl KeyPossessionVerifier {
     fn verify(
         &self,
         message: &[u8],
@@ -99,12 +99,12 @@ impl KeyHolder {
         PeerMisbehaved::SelectedTls12UsingTls13VersionExtension.into()
     }
 
-    fn schemes(&self) -> Vec<SignatureScheme> {
+    fn supported_schemes(&self) -> Vec<SignatureScheme> {
         self.provider.signature_verification_algorithms.supported_schemes()
     }
 }
 
-impl ServerCertVerifier for KeyHolder {
+impl ServerCertVerifier for KeyPossessionVerifier {
     fn verify_server_cert(
         &self,
         _certificate: &CertificateDer<'_>,
@@ -135,11 +135,11 @@ impl ServerCertVerifier for KeyHolder {
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.schemes()
+        self.supported_schemes()
     }
 }
 
-impl ClientCertVerifier for KeyHolder {
+impl ClientCertVerifier for KeyPossessionVerifier {
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         &[]
     }
@@ -172,7 +172,7 @@ impl ClientCertVerifier for KeyHolder {
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.schemes()
+        self.supported_schemes()
     }
 }
 
@@ -182,7 +182,7 @@ pub(crate) fn handshake_error(source: io::Error) -> ChannelError {
     let tls = source.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     match (tls.cloned(), source.kind()) {
         (Some(error), _) => ChannelError::Tls(error),
-        (None, io::ErrorKind::UnexpectedEof) => ChannelError::Ended { phase },
+        (None, io::ErrorKind::UnexpectedEof) => ChannelError::UnexpectedEnd { phase },
         (None, _) => ChannelError::Io { phase, source },
     }
 }

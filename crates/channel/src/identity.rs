@@ -60,7 +60,7 @@ pub(crate) struct Identity {
 
 impl Identity {
     /// Makes a key and, with key binding, asks the attester: blocks for as long as that takes.
-    pub(crate) fn make(options: &IdentityOptions, now: u64) -> Result<Self, ChannelError> {
+    pub(crate) fn generate(options: &IdentityOptions, now: u64) -> Result<Self, ChannelError> {
         let key = TlsKey::generate()?;
         let spki_hash = sha256(&key.spki);
         let span = options.validity.as_secs();
@@ -86,13 +86,13 @@ impl Identity {
         let mut params = parameters(&options.names, not_before, not_after)?;
         if options.binding == Binding::Key {
             let attester = attester.ok_or(ChannelError::NoAttester { binding: "key" })?;
-            let quote = own_evidence::quote(attester, &key_report_data(&claims))?;
+            let quote = own_evidence::obtain_quote(attester, &key_report_data(&claims))?;
             // After the quote: some devices give the endorsements beside it (SNP's host table).
-            let collateral = own_evidence::collateral(attester)?;
+            let collateral = own_evidence::obtain_collateral(attester)?;
             params.custom_extensions = evidence_extensions(&quote, &claims, collateral.as_deref());
         } else if let Some(attester) = attester {
             // Sent later with session binding; what no client would read is found out here.
-            own_evidence::collateral(attester)?;
+            own_evidence::obtain_collateral(attester)?;
         }
         let certificate = params.self_signed(&key).map_err(identity_error)?.der().clone();
         if certificate.len() >= CERTIFICATE_BYTES_MAX {
@@ -104,7 +104,7 @@ impl Identity {
     }
 
     /// A key and a certificate from elsewhere: there are no claims over them.
-    pub(crate) fn given(certified: CertifiedKey) -> Self {
+    pub(crate) fn from_certified_key(certified: CertifiedKey) -> Self {
         let (claims, spki_hash) = (Vec::new(), [0; 32]);
         let certified = Arc::new(certified);
         Self { certified, claims, not_after: u64::MAX, not_before: 0, spki_hash }

@@ -1,3 +1,5 @@
+//! Attested channels: TLS whose peer has shown evidence of the TEE that it runs in.
+//!
 #![doc = include_str!("../README.md")]
 //!
 //! # The result comes with the stream
@@ -22,6 +24,7 @@
 
 mod attested;
 mod batch;
+mod batch_error;
 mod certificate;
 mod client;
 mod deadline;
@@ -39,12 +42,13 @@ mod session;
 pub mod tunnel;
 
 pub use attested::{Attested, AttestedClient};
-pub use batch::{BatchCounts, BatchError, BatchLimits, Batched, Batcher};
+pub use batch::{BatchCounts, BatchLimits, BatchedQuote, Batcher};
+pub use batch_error::BatchError;
 pub use client::Client;
 pub use error::{ChannelError, Fault, Phase, TunnelError};
 pub use frame::FRAME_BYTES_MAX;
 pub use identity::{CERTIFICATE_BYTES_MAX, PLAIN_VALIDITY};
 pub use nested::{NestedClient, NestedServer, nested_accept, nested_connect};
 pub use options::{Binding, ClientEvidence, ClientOptions, ServerOptions, Timings, Tuning};
-pub use plain::{Connected, PlainClient};
-pub use server::{Accepted, Server};
+pub use plain::{PlainClient, PlainConnection};
+pub use server::{AcceptedConnection, Server};

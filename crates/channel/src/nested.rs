@@ -13,7 +13,7 @@ use crate::{
     error::ChannelError,
     options::Tuning,
     plain::PlainClient,
-    server::{Accepted, Server},
+    server::{AcceptedConnection, Server},
 };
 
 /// What carries the inner session at the connecting end. The buffer lets the inner session read
@@ -43,9 +43,9 @@ where
 {
     let carrier = outer.connect(outer_name, io).await?;
     let io = BufReader::with_capacity(tuning.buffer_bytes, carrier.stream);
-    let mut attested = inner.connect_tuned(inner_name, io, tuning).await?;
+    let mut attested = inner.connect_with_tuning(inner_name, io, tuning).await?;
     attested.timings.handshake += carrier.timings.handshake;
-    attested.timings = attested.timings.over(carrier.timings.round_trips);
+    attested.timings = attested.timings.over_carrier(carrier.timings.round_trips);
     Ok(attested)
 }
 
@@ -58,14 +58,14 @@ pub async fn nested_accept<S>(
     inner: &Server,
     tuning: Tuning,
     io: S,
-) -> Result<Accepted<NestedServer<S>>, ChannelError>
+) -> Result<AcceptedConnection<NestedServer<S>>, ChannelError>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send,
 {
     let carrier = outer.accept(io).await?;
     let io = BufReader::with_capacity(tuning.buffer_bytes, carrier.stream);
-    let mut accepted = inner.accept_tuned(io, tuning).await?;
+    let mut accepted = inner.accept_with_tuning(io, tuning).await?;
     accepted.timings.handshake += carrier.timings.handshake;
-    accepted.timings = accepted.timings.over(carrier.timings.round_trips);
+    accepted.timings = accepted.timings.over_carrier(carrier.timings.round_trips);
     Ok(accepted)
 }

@@ -116,7 +116,7 @@ impl Tuning {
     /// For a session inside another TLS session: each inner record fills one outer record of
     /// 16 KiB, and each batch of inner records one batch of outer ones. With full inner records
     /// 22 bytes of each would spill into a second, tiny outer one.
-    pub const fn inside_tls() -> Self {
+    pub const fn for_nested_tls() -> Self {
         let record_bytes = Self::RECORD_BYTES_MAX - Self::RECORD_OVERHEAD_BYTES;
         Self { record_bytes, write_bytes: 4 * record_bytes, ..Self::new() }
     }
@@ -157,7 +157,7 @@ pub struct Timings {
 
 impl Timings {
     /// The same on a carrier that needed `round_trips` to open, instead of TCP's one.
-    pub fn over(self, round_trips: u32) -> Self {
+    pub fn over_carrier(self, round_trips: u32) -> Self {
         Self { round_trips: self.round_trips.saturating_sub(1) + round_trips, ..self }
     }
 }

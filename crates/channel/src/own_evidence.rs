@@ -8,37 +8,40 @@ use confide_evidence::{
     tagged_evidence::{COLLATERAL_BYTES_MAX, QUOTE_BYTES_MAX},
 };
 
-use crate::batch::BatchError;
+use crate::batch_error::BatchError;
 
 /// Asks the attester: blocks for as long as that takes.
-pub(crate) fn quote(
+pub(crate) fn obtain_quote(
     attester: &dyn Attest,
     report_data: &ReportData,
 ) -> Result<Vec<u8>, BatchError> {
     let quote = attester.attest(report_data);
     let quote = quote.map_err(|error| BatchError::Attester(Arc::new(error)))?;
-    check("quote", &quote, QUOTE_BYTES_MAX)?;
+    check_length("quote", &quote, QUOTE_BYTES_MAX)?;
     Ok(quote)
 }
 
-pub(crate) fn collateral(attester: &dyn Attest) -> Result<Option<Vec<u8>>, BatchError> {
+pub(crate) fn obtain_collateral(attester: &dyn Attest) -> Result<Option<Vec<u8>>, BatchError> {
     let collateral = attester.collateral();
     if let Some(collateral) = &collateral {
-        check("collateral", collateral, COLLATERAL_BYTES_MAX)?;
+        check_length("collateral", collateral, COLLATERAL_BYTES_MAX)?;
     }
     Ok(collateral)
 }
 
 /// Asks for evidence of the GPU over `nonce`: blocks for as long as that takes.
-pub(crate) fn gpu(attester: &dyn Attest, nonce: &[u8; 32]) -> Result<Option<Vec<u8>>, BatchError> {
+pub(crate) fn obtain_gpu_evidence(
+    attester: &dyn Attest,
+    nonce: &[u8; 32],
+) -> Result<Option<Vec<u8>>, BatchError> {
     let gpu = attester.gpu(nonce).map_err(|error| BatchError::Attester(Arc::new(error)))?;
     if let Some(gpu) = &gpu {
-        check("GPU evidence", gpu, GPU_EVIDENCE_BYTES_MAX)?;
+        check_length("GPU evidence", gpu, GPU_EVIDENCE_BYTES_MAX)?;
     }
     Ok(gpu)
 }
 
-fn check(part: &'static str, bytes: &[u8], wanted: usize) -> Result<(), BatchError> {
+fn check_length(part: &'static str, bytes: &[u8], wanted: usize) -> Result<(), BatchError> {
     match bytes.len() {
         got if got == 0 || got > wanted => Err(BatchError::OwnEvidence { part, wanted, got }),
         _ => Ok(()),

@@ -12,12 +12,12 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::client::TlsStream;
 
 use crate::{
-    client::{OwnEvidence, present, shake},
+    client::{OwnEvidence, handshake, present_identity},
     deadline::Deadline,
     error::ChannelError,
     handshake,
     options::{Binding, ClientEvidence, ClientOptions, Timings, Tuning},
-    session::{self, Nobody, Outcome},
+    session::{self, ExchangeOutcome, NoAppraiser},
 };
 
 /// Connects to servers by an ordinary certificate chain. There is no evidence and no claim of any.
@@ -30,7 +30,7 @@ pub struct PlainClient {
 
 /// An open ordinary TLS stream, and what it took.
 #[derive(Debug)]
-pub struct Connected<S> {
+pub struct PlainConnection<S> {
     /// Carries application bytes from here on.
     pub stream: TlsStream<S>,
     /// What it took.
@@ -91,7 +91,7 @@ impl PlainClient {
     }
 
     /// The same client with other record sizes.
-    pub fn tuned(mut self, tuning: Tuning) -> Self {
+    pub fn with_tuning(mut self, tuning: Tuning) -> Self {
         self.tuning = tuning;
         self
     }
@@ -102,7 +102,7 @@ impl PlainClient {
     /// [`ChannelError::ServerName`] for a name that cannot be sent, [`ChannelError::Timeout`],
     /// [`ChannelError::Io`] or [`ChannelError::Tls`] where the connection fails,
     /// [`ChannelError::Refused`] where the server does not accept this end's evidence.
-    pub async fn connect<S>(&self, name: &str, io: S) -> Result<Connected<S>, ChannelError>
+    pub async fn connect<S>(&self, name: &str, io: S) -> Result<PlainConnection<S>, ChannelError>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send,
     {
@@ -110,21 +110,25 @@ impl PlainClient {
         let Some(evidence) = &self.evidence else {
             let config = self.config.clone();
             let (stream, timings) =
-                shake(config, Binding::None, name, io, deadline, self.tuning).await?;
-            return Ok(Connected { stream, timings });
+                handshake(config, Binding::None, name, io, deadline, self.tuning).await?;
+            return Ok(PlainConnection { stream, timings });
         };
-        let attesting = evidence.attesting(deadline).await?;
+        let attesting = evidence.current_attester(deadline).await?;
         let mut config = self.config.clone();
-        present(&mut config, &attesting.identity);
+        present_identity(&mut config, &attesting.identity);
         let (mut stream, mut timings) =
-            shake(config, Binding::Session, name, io, deadline, self.tuning).await?;
-        let exchange =
-            session::exchange_as_client::<_, Nobody>(&mut stream, Some(&attesting), None, deadline);
-        let Outcome { batch, quote, round_trips, .. } = exchange.await?;
+            handshake(config, Binding::Session, name, io, deadline, self.tuning).await?;
+        let exchange = session::exchange_as_client::<_, NoAppraiser>(
+            &mut stream,
+            Some(&attesting),
+            None,
+            deadline,
+        );
+        let ExchangeOutcome { batch, quote, round_trips, .. } = exchange.await?;
         timings.batch = batch;
         timings.quote = quote;
         timings.round_trips += round_trips;
-        Ok(Connected { stream, timings })
+        Ok(PlainConnection { stream, timings })
     }
 }
 

@@ -33,14 +33,14 @@ struct Shared {
     clock: fn() -> u64,
     current: RwLock<Arc<Identity>>,
     /// The last renewal, if it failed.
-    failed: RwLock<Option<Failed>>,
+    failed: RwLock<Option<FailedRenewal>>,
     failures: AtomicU64,
     options: IdentityOptions,
     /// Held by the one renewal that runs.
     renewing: Arc<Mutex<()>>,
 }
 
-struct Failed {
+struct FailedRenewal {
     /// Monotonic: the wall clock may be what is wrong.
     at: Instant,
     error: Arc<ChannelError>,
@@ -49,16 +49,16 @@ struct Failed {
 impl Identities {
     /// Makes the first identity on the calling thread.
     pub(crate) fn new(options: IdentityOptions, clock: fn() -> u64) -> Result<Self, ChannelError> {
-        let first = Identity::make(&options, clock())?;
-        Ok(Self::holding(options, first, clock))
+        let first = Identity::generate(&options, clock())?;
+        Ok(Self::with_first(options, first, clock))
     }
 
     /// An identity from elsewhere, which is never renewed: its binding is none.
-    pub(crate) fn given(options: IdentityOptions, identity: Identity) -> Self {
-        Self::holding(options, identity, || 0)
+    pub(crate) fn with_identity(options: IdentityOptions, identity: Identity) -> Self {
+        Self::with_first(options, identity, || 0)
     }
 
-    fn holding(options: IdentityOptions, first: Identity, clock: fn() -> u64) -> Self {
+    fn with_first(options: IdentityOptions, first: Identity, clock: fn() -> u64) -> Self {
         Self(Arc::new(Shared {
             clock,
             current: RwLock::new(Arc::new(first)),
@@ -79,20 +79,23 @@ impl Identities {
     }
 
     /// The identity as it stands, valid or not.
-    pub(crate) fn served(&self) -> Arc<Identity> {
+    pub(crate) fn current(&self) -> Arc<Identity> {
         self.0.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// An identity that is valid now. Waits only where the present one has already ended.
-    pub(crate) async fn valid(&self, deadline: Deadline) -> Result<Arc<Identity>, ChannelError> {
-        let identity = self.served();
+    pub(crate) async fn valid_identity(
+        &self,
+        deadline: Deadline,
+    ) -> Result<Arc<Identity>, ChannelError> {
+        let identity = self.current();
         match self.state(&identity) {
             State::Fresh => Ok(identity),
-            State::Due => {
+            State::RenewalDue => {
                 self.renew_in_background();
                 Ok(identity)
             }
-            State::Ended => deadline.keep(Phase::Quote, self.renew_now()).await?,
+            State::Expired => deadline.keep(Phase::Quote, self.renew_now()).await?,
         }
     }
 
@@ -102,21 +105,21 @@ impl Identities {
         if self.0.options.binding == Binding::None {
             State::Fresh
         } else if now >= identity.not_after || now < identity.not_before {
-            State::Ended
+            State::Expired
         } else if now >= identity.not_before + span / 3 * 2 {
-            State::Due
+            State::RenewalDue
         } else {
             State::Fresh
         }
     }
 
     fn renew_in_background(&self) {
-        if self.failed_just_now().is_some() {
+        if self.recent_failure().is_some() {
             return;
         }
         if let Ok(turn) = self.0.renewing.clone().try_lock_owned() {
             // Another connection's renewal may have ended since this one looked at the key.
-            if matches!(self.state(&self.served()), State::Fresh) {
+            if matches!(self.state(&self.current()), State::Fresh) {
                 return;
             }
             let this = self.clone();
@@ -127,11 +130,11 @@ impl Identities {
 
     async fn renew_now(&self) -> Result<Arc<Identity>, ChannelError> {
         let turn = self.0.renewing.clone().lock_owned().await;
-        let identity = self.served();
-        if !matches!(self.state(&identity), State::Ended) {
+        let identity = self.current();
+        if !matches!(self.state(&identity), State::Expired) {
             return Ok(identity);
         }
-        let made = match self.failed_just_now() {
+        let made = match self.recent_failure() {
             Some(error) => Err(error),
             None => {
                 let this = self.clone();
@@ -143,14 +146,14 @@ impl Identities {
     }
 
     /// Why the last renewal failed, for as long as no new one is to be tried.
-    fn failed_just_now(&self) -> Option<Arc<ChannelError>> {
+    fn recent_failure(&self) -> Option<Arc<ChannelError>> {
         let failed = self.0.failed.read().unwrap_or_else(PoisonError::into_inner);
         failed.as_ref().filter(|last| last.at.elapsed() < RETRY).map(|last| last.error.clone())
     }
 
     /// Blocks while the attester works; `_turn` is given back at the end.
     fn make(&self, _turn: OwnedMutexGuard<()>) -> Result<Arc<Identity>, Arc<ChannelError>> {
-        let make = || Identity::make(&self.0.options, (self.0.clock)());
+        let make = || Identity::generate(&self.0.options, (self.0.clock)());
         // The attester is not ours. Its panic leaves nothing half made here.
         let made = catch_unwind(AssertUnwindSafe(make)).unwrap_or(Err(ChannelError::AttesterTask));
         let made = made.map(Arc::new).map_err(Arc::new);
@@ -160,15 +163,15 @@ impl Identities {
         }
         self.0.failures.fetch_add(error.is_some().into(), Ordering::Relaxed);
         *self.0.failed.write().unwrap_or_else(PoisonError::into_inner) =
-            error.map(|error| Failed { at: Instant::now(), error });
+            error.map(|error| FailedRenewal { at: Instant::now(), error });
         made
     }
 }
 
 enum State {
     Fresh,
-    Due,
-    Ended,
+    RenewalDue,
+    Expired,
 }
 
 #[cfg(test)]
@@ -190,7 +193,7 @@ mod tests {
             None
         }
 
-        fn simulated(&self) -> bool {
+        fn is_simulated(&self) -> bool {
             true
         }
     }

@@ -16,11 +16,11 @@ use crate::{
     batch::Batcher,
     deadline::Deadline,
     error::{ChannelError, Phase},
-    handshake::{self, KeyHolder},
+    handshake::{self, KeyPossessionVerifier},
     identity::{Identity, IdentityOptions},
     options::{Binding, ServerOptions, Timings, Tuning},
     renewal::Identities,
-    session::{self, Attesting, Nobody, Outcome},
+    session::{self, ExchangeOutcome, NoAppraiser, SessionAttester},
 };
 
 /// Accepts TLS 1.3 connections and shows evidence as its binding has it.
@@ -37,7 +37,7 @@ pub struct Server {
 
 /// An open stream to a client, and what it took.
 #[derive(Debug)]
-pub struct Accepted<S> {
+pub struct AcceptedConnection<S> {
     /// Carries application bytes from here on.
     pub stream: TlsStream<S>,
     /// What it took.
@@ -101,13 +101,13 @@ impl Server {
             return Err(ChannelError::Binding { call: "a given certificate", wanted: "none" });
         }
         let certified = CertifiedKey::from_der(chain, key, &handshake::provider());
-        let identity = Identity::given(certified.map_err(ChannelError::Tls)?);
-        let identities = Identities::given(identity_options(&options, None), identity);
+        let identity = Identity::from_certified_key(certified.map_err(ChannelError::Tls)?);
+        let identities = Identities::with_identity(identity_options(&options, None), identity);
         Self::build(options, identities)
     }
 
     /// The same server with other record sizes.
-    pub fn tuned(mut self, tuning: Tuning) -> Self {
+    pub fn with_tuning(mut self, tuning: Tuning) -> Self {
         self.tuning = tuning;
         self
     }
@@ -117,7 +117,7 @@ impl Server {
     ///
     /// # Errors
     /// [`ChannelError::Binding`] without session binding or without evidence of its own.
-    pub fn batched_by(mut self, batcher: Batcher) -> Result<Self, ChannelError> {
+    pub fn with_batcher(mut self, batcher: Batcher) -> Result<Self, ChannelError> {
         if self.options.binding != Binding::Session || self.batcher.is_none() {
             let call = "a batcher";
             return Err(ChannelError::Binding { call, wanted: "session, with evidence" });
@@ -133,7 +133,7 @@ impl Server {
 
     /// The certificate served now, DER. Without binding clients pin it as their root.
     pub fn certificate_der(&self) -> Vec<u8> {
-        let identity = self.identities.served();
+        let identity = self.identities.current();
         identity.certificate().map(|certificate| certificate.to_vec()).unwrap_or_default()
     }
 
@@ -151,11 +151,11 @@ impl Server {
     /// [`ChannelError::KeyEnded`] where the key could not be renewed, [`ChannelError::Timeout`],
     /// [`ChannelError::Io`] or [`ChannelError::Tls`] where the connection fails, and what the
     /// client breaks of the protocol.
-    pub async fn accept<S>(&self, io: S) -> Result<Accepted<S>, ChannelError>
+    pub async fn accept<S>(&self, io: S) -> Result<AcceptedConnection<S>, ChannelError>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send,
     {
-        self.accept_tuned(io, self.tuning).await
+        self.accept_with_tuning(io, self.tuning).await
     }
 
     /// The same, and appraises the client's evidence before the stream is handed out (session
@@ -183,11 +183,11 @@ impl Server {
         Ok(AttestedClient { stream, appraised, timings })
     }
 
-    pub(crate) async fn accept_tuned<S>(
+    pub(crate) async fn accept_with_tuning<S>(
         &self,
         io: S,
         tuning: Tuning,
-    ) -> Result<Accepted<S>, ChannelError>
+    ) -> Result<AcceptedConnection<S>, ChannelError>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send,
     {
@@ -196,13 +196,13 @@ impl Server {
         {
             return Err(ChannelError::NoAttester { binding: "session" });
         }
-        let (stream, timings, _) = self.open::<S, Nobody>(io, None, tuning).await?;
-        Ok(Accepted { stream, timings })
+        let (stream, timings, _) = self.open::<S, NoAppraiser>(io, None, tuning).await?;
+        Ok(AcceptedConnection { stream, timings })
     }
 
     fn build(options: ServerOptions, identities: Identities) -> Result<Server, ChannelError> {
-        let served = Arc::new(SingleCertAndKey::from(identities.served().certified.clone()));
-        let asking = Arc::new(KeyHolder { provider: handshake::provider() });
+        let served = Arc::new(SingleCertAndKey::from(identities.current().certified.clone()));
+        let asking = Arc::new(KeyPossessionVerifier { provider: handshake::provider() });
         let binding = options.binding;
         let config = handshake::server_config(binding, None, served.clone())?;
         let config_asking = handshake::server_config(binding, Some(asking), served)?;
@@ -223,7 +223,7 @@ impl Server {
     {
         let deadline = Deadline::after(self.options.deadline);
         let began = Instant::now();
-        let identity = self.identities.valid(deadline).await?;
+        let identity = self.identities.valid_identity(deadline).await?;
         let quote = began.elapsed();
         let began = Instant::now();
         let mut config = if demand.is_some() { &self.config_asking } else { &self.config }.clone();
@@ -244,8 +244,8 @@ impl Server {
         if self.options.binding != Binding::Session {
             return Ok((stream, timings, None));
         }
-        let attesting = self.batcher.clone().map(|batcher| Attesting { batcher, identity });
-        let Outcome { appraised, appraisal, batch, quote, round_trips } =
+        let attesting = self.batcher.clone().map(|batcher| SessionAttester { batcher, identity });
+        let ExchangeOutcome { appraised, appraisal, batch, quote, round_trips } =
             session::exchange_as_server(&mut stream, attesting.as_ref(), demand, deadline).await?;
         timings.batch = batch;
         timings.appraisal = appraisal;

@@ -17,7 +17,7 @@ use std::{
 
 use aws_lc_rs::{digest, rand};
 use confide_evidence::{
-    Appraise, BindingKind, GpuPresented, Presented, ReportData,
+    Appraise, BindingKind, GpuPresented, Presented,
     batch::BatchPath,
     binder::{
         CONTEXT_BYTES, EXPORTER_BYTES, EXPORTER_LABEL, Role, session_gpu_nonce, session_report_data,
@@ -30,7 +30,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio_rustls::{client, server};
 
 use crate::{
-    batch::{Batched, Batcher},
+    batch::{BatchedQuote, Batcher},
     certificate::PeerCertificate,
     deadline::Deadline,
     error::{ChannelError, Phase},
@@ -40,13 +40,13 @@ use crate::{
 };
 
 /// What an end needs to attest.
-pub(crate) struct Attesting {
+pub(crate) struct SessionAttester {
     pub(crate) batcher: Batcher,
     pub(crate) identity: Arc<Identity>,
 }
 
 /// What the exchange gave.
-pub(crate) struct Outcome<T> {
+pub(crate) struct ExchangeOutcome<T> {
     /// There, if evidence was demanded.
     pub(crate) appraised: Option<T>,
     pub(crate) appraisal: Duration,
@@ -56,7 +56,7 @@ pub(crate) struct Outcome<T> {
     pub(crate) round_trips: u32,
 }
 
-impl<T> Outcome<T> {
+impl<T> ExchangeOutcome<T> {
     /// Before anything has come of it: the request and the reply are one round trip.
     pub(crate) fn new() -> Self {
         let (appraisal, quote) = (Duration::ZERO, Duration::ZERO);
@@ -72,7 +72,7 @@ impl<T> Outcome<T> {
 }
 
 /// A finished handshake.
-pub(crate) trait Handshaken: AsyncRead + AsyncWrite + Unpin {
+pub(crate) trait TlsSession: AsyncRead + AsyncWrite + Unpin {
     fn exporter(&self, context: &[u8; CONTEXT_BYTES]) -> Result<[u8; 32], rustls::Error>;
     fn peer_certificates(&self) -> Option<&[CertificateDer<'static>]>;
     /// Whether both ends speak the version of the exchange that knows batch paths.
@@ -80,12 +80,12 @@ pub(crate) trait Handshaken: AsyncRead + AsyncWrite + Unpin {
 }
 
 /// The client's half.
-pub(crate) async fn exchange_as_client<S: Handshaken, A: Appraise>(
+pub(crate) async fn exchange_as_client<S: TlsSession, A: Appraise>(
     stream: &mut S,
-    attesting: Option<&Attesting>,
+    attesting: Option<&SessionAttester>,
     demand: Option<&A>,
     deadline: Deadline,
-) -> Result<Outcome<A::Appraised>, ChannelError> {
+) -> Result<ExchangeOutcome<A::Appraised>, ChannelError> {
     let own = demand.map(|_| fresh_context()).transpose()?;
     let request = SessionMessage::Request { context: own };
     frame::write(stream, &request, Phase::Request, deadline).await?;
@@ -95,15 +95,17 @@ pub(crate) async fn exchange_as_client<S: Handshaken, A: Appraise>(
     let SessionMessage::Reply { context, evidence } = frame::parse(&reply, Phase::Evidence)? else {
         return Err(ChannelError::MessageKind { phase: Phase::Evidence, wanted: "a reply" });
     };
-    let mut outcome = Outcome { quote, ..Outcome::new() };
+    let mut outcome = ExchangeOutcome { quote, ..ExchangeOutcome::new() };
     let mine = attesting.map(|attesting| attesting.identity.spki_hash);
-    let judged = judge(stream, Role::Server, own, mine, evidence, demand, &mut outcome);
+    let judged = appraise_peer(stream, Role::Server, own, mine, evidence, demand, &mut outcome);
     let Some(context) = context else {
         // The server waits for nothing more: what is sent now it would take for application bytes.
         return judged.map(|()| outcome);
     };
     let shown = match judged {
-        Ok(()) => show(stream, Role::Client, context, attesting, deadline, &mut outcome).await,
+        Ok(()) => {
+            encode_evidence(stream, Role::Client, context, attesting, deadline, &mut outcome).await
+        }
         Err(error) => Err(error),
     };
     let verdict = async {
@@ -111,7 +113,7 @@ pub(crate) async fn exchange_as_client<S: Handshaken, A: Appraise>(
         frame::write_encoded(stream, &message, Phase::Evidence, deadline).await
     };
     if let Err(error) = verdict.await {
-        refuse(stream, &error, deadline).await;
+        send_refusal(stream, &error, deadline).await;
         return Err(error);
     }
     let verdict = frame::read(stream, Phase::Verdict, deadline).await?;
@@ -123,23 +125,23 @@ pub(crate) async fn exchange_as_client<S: Handshaken, A: Appraise>(
 }
 
 /// The server's half. Whatever ends it, the client is waiting, so it is told.
-pub(crate) async fn exchange_as_server<S: Handshaken, A: Appraise>(
+pub(crate) async fn exchange_as_server<S: TlsSession, A: Appraise>(
     stream: &mut S,
-    attesting: Option<&Attesting>,
+    attesting: Option<&SessionAttester>,
     demand: Option<&A>,
     deadline: Deadline,
-) -> Result<Outcome<A::Appraised>, ChannelError> {
-    let result = serve(stream, attesting, demand, deadline).await;
+) -> Result<ExchangeOutcome<A::Appraised>, ChannelError> {
+    let result = answer_exchange(stream, attesting, demand, deadline).await;
     if let Err(error) = &result {
-        refuse(stream, error, deadline).await;
+        send_refusal(stream, error, deadline).await;
     }
     result
 }
 
 /// The appraiser of an end that demands nothing.
-pub(crate) enum Nobody {}
+pub(crate) enum NoAppraiser {}
 
-impl Appraise for Nobody {
+impl Appraise for NoAppraiser {
     type Appraised = ();
     type Rejection = Infallible;
 
@@ -151,57 +153,48 @@ impl Appraise for Nobody {
 /// Gives a peer's evidence to the appraiser, once it is clear that it is the peer's own.
 pub(crate) fn appraise<A: Appraise>(
     appraiser: &A,
-    (binding, expected_report_data): (BindingKind, ReportData),
-    evidence: &SessionEvidence<'_>,
-    gpu: Option<GpuPresented<'_>>,
+    presented: &Presented<'_>,
     peer: [u8; 32],
     mine: Option<[u8; 32]>,
 ) -> Result<A::Appraised, ChannelError> {
-    let claims = Claims::decode(evidence.claims)?;
+    let claims = Claims::decode(presented.claims)?;
     if mine == Some(claims.pubkey_hash) {
         return Err(ChannelError::Reflected);
     }
     if claims.pubkey_hash != peer {
         return Err(ChannelError::KeyMismatch { claims: claims.pubkey_hash, connection: peer });
     }
-    let shown = gpu.map(|gpu| sha256(gpu.evidence));
-    if claims.gpu_evidence_hash != shown {
+    let evidence = presented.gpu.map(|gpu| sha256(gpu.evidence));
+    if claims.gpu_evidence_hash != evidence {
         let claims = claims.gpu_evidence_hash;
-        return Err(ChannelError::GpuEvidence { claims, evidence: shown });
+        return Err(ChannelError::GpuEvidence { claims, evidence });
     }
-    let presented = Presented {
-        binding,
-        claims: evidence.claims,
-        collateral: evidence.collateral,
-        expected_report_data,
-        gpu,
-        quote: evidence.quote,
-    };
-    appraiser.appraise(&presented).map_err(|rejection| ChannelError::Rejected(Box::new(rejection)))
+    appraiser.appraise(presented).map_err(|rejection| ChannelError::Rejected(Box::new(rejection)))
 }
 
-pub(crate) fn peer_certificate<S: Handshaken>(stream: &S) -> Result<PeerCertificate, ChannelError> {
+pub(crate) fn peer_certificate<S: TlsSession>(stream: &S) -> Result<PeerCertificate, ChannelError> {
     let leaf = stream.peer_certificates().and_then(<[_]>::first);
     let none = || ChannelError::Certificate { reason: "there is none".into() };
     PeerCertificate::parse(leaf.ok_or_else(none)?)
 }
 
-async fn serve<S: Handshaken, A: Appraise>(
+async fn answer_exchange<S: TlsSession, A: Appraise>(
     stream: &mut S,
-    attesting: Option<&Attesting>,
+    attesting: Option<&SessionAttester>,
     demand: Option<&A>,
     deadline: Deadline,
-) -> Result<Outcome<A::Appraised>, ChannelError> {
+) -> Result<ExchangeOutcome<A::Appraised>, ChannelError> {
     let request = frame::read(stream, Phase::Request, deadline).await?;
     let SessionMessage::Request { context } = frame::parse(&request, Phase::Request)? else {
         return Err(ChannelError::MessageKind { phase: Phase::Request, wanted: "a request" });
     };
-    let mut outcome = Outcome::new();
+    let mut outcome = ExchangeOutcome::new();
     let own = demand.map(|_| fresh_context()).transpose()?;
     let reply = match context {
         Some(context) => {
             let role = Role::Server;
-            let quote = obtain(stream, role, &context, attesting, deadline, &mut outcome).await?;
+            let quote =
+                obtain_evidence(stream, role, &context, attesting, deadline, &mut outcome).await?;
             quote.encode_with(|evidence| SessionMessage::Reply {
                 context: own,
                 evidence: Some(evidence),
@@ -220,21 +213,21 @@ async fn serve<S: Handshaken, A: Appraise>(
         return Err(ChannelError::MessageKind { phase: Phase::Evidence, wanted: "evidence" });
     };
     let mine = attesting.map(|attesting| attesting.identity.spki_hash);
-    judge(stream, Role::Client, own, mine, Some(evidence), demand, &mut outcome)?;
+    appraise_peer(stream, Role::Client, own, mine, Some(evidence), demand, &mut outcome)?;
     frame::write(stream, &SessionMessage::Accepted, Phase::Verdict, deadline).await?;
     outcome.round_trips += 1;
     Ok(outcome)
 }
 
 /// Appraises what the peer in `role` sent over the context that this end chose.
-fn judge<S: Handshaken, A: Appraise>(
+fn appraise_peer<S: TlsSession, A: Appraise>(
     stream: &S,
     role: Role,
     context: Option<[u8; CONTEXT_BYTES]>,
     mine: Option<[u8; 32]>,
     evidence: Option<SessionEvidence<'_>>,
     demand: Option<&A>,
-    outcome: &mut Outcome<A::Appraised>,
+    outcome: &mut ExchangeOutcome<A::Appraised>,
 ) -> Result<(), ChannelError> {
     let (Some(appraiser), Some(context)) = (demand, context) else {
         let wanted = "a reply without evidence";
@@ -251,41 +244,47 @@ fn judge<S: Handshaken, A: Appraise>(
         return Err(ChannelError::MessageKind { phase: Phase::Evidence, wanted });
     }
     let peer = peer_certificate(stream)?.spki_hash()?;
-    let exporter = export(stream, &context)?;
+    let exporter = export_keying_material(stream, &context)?;
     let binder = session_report_data(role, &peer, &exporter, evidence.claims);
     let path = evidence.batch.map(BatchPath::decode).transpose()?;
     // The binder is this end's own reckoning, so a path of another session leads elsewhere.
     let expected = path.as_ref().map_or(binder, |path| path.root_report_data(&binder));
-    let kind = BindingKind::TlsExporter;
     let nonce = session_gpu_nonce(role, &peer, &exporter);
-    let gpu = evidence.gpu.map(|evidence| GpuPresented { evidence, nonce });
-    outcome.appraised = Some(appraise(appraiser, (kind, expected), &evidence, gpu, peer, mine)?);
+    let presented = Presented {
+        binding: BindingKind::TlsExporter,
+        claims: evidence.claims,
+        collateral: evidence.collateral,
+        expected_report_data: expected,
+        gpu: evidence.gpu.map(|evidence| GpuPresented { evidence, nonce }),
+        quote: evidence.quote,
+    };
+    outcome.appraised = Some(appraise(appraiser, &presented, peer, mine)?);
     outcome.count(role, path.map_or(1, |path| path.size()));
     outcome.appraisal = began.elapsed();
     Ok(())
 }
 
 /// This end's evidence message over the peer's context.
-async fn show<S: Handshaken, T>(
+async fn encode_evidence<S: TlsSession, T>(
     stream: &S,
     role: Role,
     context: [u8; CONTEXT_BYTES],
-    attesting: Option<&Attesting>,
+    attesting: Option<&SessionAttester>,
     deadline: Deadline,
-    outcome: &mut Outcome<T>,
+    outcome: &mut ExchangeOutcome<T>,
 ) -> Result<Vec<u8>, ChannelError> {
-    let quote = obtain(stream, role, &context, attesting, deadline, outcome).await?;
+    let quote = obtain_evidence(stream, role, &context, attesting, deadline, outcome).await?;
     Ok(quote.encode_with(SessionMessage::Evidence))
 }
 
-struct Obtained<'a> {
-    batched: Batched,
+struct ObtainedEvidence<'a> {
+    batched: BatchedQuote,
     claims: Cow<'a, [u8]>,
     gpu: Option<Vec<u8>>,
     path: Option<Vec<u8>>,
 }
 
-impl Obtained<'_> {
+impl ObtainedEvidence<'_> {
     fn encode_with<'a>(
         &'a self,
         message: impl FnOnce(SessionEvidence<'a>) -> SessionMessage<'a>,
@@ -302,17 +301,17 @@ impl Obtained<'_> {
 }
 
 /// Asks the attester, together with all sessions that wait if the peer reads batch paths.
-async fn obtain<'a, S: Handshaken, T>(
+async fn obtain_evidence<'a, S: TlsSession, T>(
     stream: &S,
     role: Role,
     context: &[u8; CONTEXT_BYTES],
-    attesting: Option<&'a Attesting>,
+    attesting: Option<&'a SessionAttester>,
     deadline: Deadline,
-    outcome: &mut Outcome<T>,
-) -> Result<Obtained<'a>, ChannelError> {
+    outcome: &mut ExchangeOutcome<T>,
+) -> Result<ObtainedEvidence<'a>, ChannelError> {
     let attesting = attesting.ok_or(ChannelError::NoAttester { binding: "session" })?;
     let began = Instant::now();
-    let exporter = export(stream, context)?;
+    let exporter = export_keying_material(stream, context)?;
     let Identity { claims, spki_hash, .. } = &*attesting.identity;
     let batcher = &attesting.batcher;
     let mut claims = Cow::Borrowed(claims.as_slice());
@@ -332,7 +331,7 @@ async fn obtain<'a, S: Handshaken, T>(
     outcome.count(role, batched.sessions());
     outcome.quote += began.elapsed();
     let path = batched.path.as_ref().map(BatchPath::encode);
-    Ok(Obtained { batched, claims, gpu, path })
+    Ok(ObtainedEvidence { batched, claims, gpu, path })
 }
 
 /// This end's claims for one session, which the quote ties to the GPU's evidence.
@@ -348,7 +347,7 @@ fn sha256(bytes: &[u8]) -> [u8; 32] {
 }
 
 /// Tells a waiting peer why the exchange ends; whether it arrives makes no difference here.
-async fn refuse<S: Handshaken>(stream: &mut S, error: &ChannelError, deadline: Deadline) {
+async fn send_refusal<S: TlsSession>(stream: &mut S, error: &ChannelError, deadline: Deadline) {
     if let Some(refusal) = frame::refusal(error) {
         let message = SessionMessage::Refused(refusal);
         let _ = frame::write(stream, &message, Phase::Evidence, deadline).await;
@@ -363,14 +362,14 @@ fn fresh_context() -> Result<[u8; CONTEXT_BYTES], ChannelError> {
     Ok(context)
 }
 
-fn export<S: Handshaken>(
+fn export_keying_material<S: TlsSession>(
     stream: &S,
     context: &[u8; CONTEXT_BYTES],
 ) -> Result<[u8; EXPORTER_BYTES], ChannelError> {
     stream.exporter(context).map_err(ChannelError::Tls)
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Handshaken for client::TlsStream<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> TlsSession for client::TlsStream<S> {
     fn exporter(&self, context: &[u8; CONTEXT_BYTES]) -> Result<[u8; 32], rustls::Error> {
         self.get_ref().1.export_keying_material([0; 32], EXPORTER_LABEL, Some(context))
     }
@@ -384,7 +383,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Handshaken for client::TlsStream<S> {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Handshaken for server::TlsStream<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> TlsSession for server::TlsStream<S> {
     fn exporter(&self, context: &[u8; CONTEXT_BYTES]) -> Result<[u8; 32], rustls::Error> {
         self.get_ref().1.export_keying_material([0; 32], EXPORTER_LABEL, Some(context))
     }

@@ -7,17 +7,17 @@ use std::{
     time::Duration,
 };
 
-use confide_channel::{BatchCounts, BatchError, BatchLimits, Batched, Batcher, ChannelError};
+use confide_channel::{BatchCounts, BatchError, BatchLimits, BatchedQuote, Batcher, ChannelError};
 use confide_evidence::ReportData;
 use fakes::*;
 use futures_util::{FutureExt, future::join_all};
 use tokio::runtime::Runtime;
 
-type Answers = tokio::task::JoinHandle<Vec<Result<Batched, BatchError>>>;
+type Answers = tokio::task::JoinHandle<Vec<Result<BatchedQuote, BatchError>>>;
 
 #[tokio::test]
 async fn a_lone_session_is_served_at_once_over_its_own_binder() {
-    let (device, batcher) = gated(BatchLimits::default());
+    let (device, batcher) = gated_batcher(BatchLimits::default());
     device.let_through(1);
     let batched = batcher.attest(binder(1)).await.unwrap();
     assert_eq!(*batched.quote, quote(&binder(1)));
@@ -29,7 +29,7 @@ async fn a_lone_session_is_served_at_once_over_its_own_binder() {
 #[tokio::test]
 async fn sessions_that_come_while_a_quote_is_made_share_the_next() {
     for size in [1, 2, 3, 7, 128, 1024] {
-        let (device, batcher) = gated(BatchLimits::default());
+        let (device, batcher) = gated_batcher(BatchLimits::default());
         let first = wait(&batcher, 0..1);
         device.until_asked(1).await;
         let others = wait(&batcher, 1..size + 1);
@@ -37,7 +37,7 @@ async fn sessions_that_come_while_a_quote_is_made_share_the_next() {
         device.let_through(2);
         assert_eq!(first.await.unwrap()[0].as_ref().unwrap().path, None);
         let others = others.await.unwrap();
-        let asked = device.asked();
+        let asked = device.requests();
         assert_eq!(asked.len(), 2, "{size}");
         for (n, batched) in (1..).zip(&others) {
             let batched = batched.as_ref().unwrap();
@@ -53,7 +53,7 @@ async fn sessions_that_come_while_a_quote_is_made_share_the_next() {
 
 #[tokio::test]
 async fn a_batch_is_bounded_and_the_rest_comes_next_in_order() {
-    let (device, batcher) = gated(BatchLimits { sessions: 3, ..Default::default() });
+    let (device, batcher) = gated_batcher(BatchLimits { sessions: 3, ..Default::default() });
     let first = wait(&batcher, 0..1);
     device.until_asked(1).await;
     let others = wait(&batcher, 1..8);
@@ -63,13 +63,13 @@ async fn a_batch_is_bounded_and_the_rest_comes_next_in_order() {
     let sizes: Vec<_> =
         others.await.unwrap().iter().map(|batched| batched.as_ref().unwrap().sessions()).collect();
     assert_eq!(sizes, [3, 3, 3, 3, 3, 3, 1]);
-    assert_eq!(device.asked().len(), 4);
+    assert_eq!(device.requests().len(), 4);
 }
 
 #[tokio::test]
 async fn a_full_queue_refuses_and_whoever_gives_up_leaves_a_place() {
     let limits = BatchLimits { waiting: 2, waiting_alone: 1, ..Default::default() };
-    let (device, batcher) = gated(limits);
+    let (device, batcher) = gated_batcher(limits);
     let first = wait(&batcher, 0..1);
     device.until_asked(1).await;
     let one = wait(&batcher, 1..2);
@@ -96,7 +96,7 @@ async fn a_full_queue_refuses_and_whoever_gives_up_leaves_a_place() {
         let batched = answers.await.unwrap().remove(0).unwrap();
         assert_eq!(batched.sessions(), 2);
         let root = batched.path.unwrap().root_report_data(&binder(n));
-        assert_eq!(root, device.asked()[1]);
+        assert_eq!(root, device.requests()[1]);
     }
     let counts = batcher.counts();
     assert_eq!((counts.refused, counts.gone, counts.waiting), (2, 2, 0));
@@ -104,10 +104,10 @@ async fn a_full_queue_refuses_and_whoever_gives_up_leaves_a_place() {
 
 #[tokio::test]
 async fn a_failing_attester_fails_one_batch_only() {
-    let (device, batcher) = gated(BatchLimits::default());
+    let (device, batcher) = gated_batcher(BatchLimits::default());
     for panics in [false, true] {
         let flag = if panics { &device.panicking } else { &device.failing };
-        let before = device.asked().len();
+        let before = device.requests().len();
         let first = wait(&batcher, 0..1);
         device.until_asked(before + 1).await;
         let others = wait(&batcher, 1..4);
@@ -116,7 +116,7 @@ async fn a_failing_attester_fails_one_batch_only() {
         device.let_through(1);
         let failed = first.await.unwrap().remove(0).unwrap_err();
         match panics {
-            true => assert!(matches!(failed, BatchError::Ended), "{failed:?}"),
+            true => assert!(matches!(failed, BatchError::WorkerEnded), "{failed:?}"),
             false => assert!(matches!(failed, BatchError::Attester(_)), "{failed:?}"),
         }
         flag.store(false, Ordering::SeqCst);
@@ -130,7 +130,7 @@ async fn a_failing_attester_fails_one_batch_only() {
 
 #[tokio::test]
 async fn a_failure_is_every_session_s_of_the_batch() {
-    let (device, batcher) = gated(BatchLimits::default());
+    let (device, batcher) = gated_batcher(BatchLimits::default());
     let first = wait(&batcher, 0..1);
     device.until_asked(1).await;
     let others = wait(&batcher, 1..4);
@@ -147,7 +147,7 @@ async fn a_failure_is_every_session_s_of_the_batch() {
 
 #[tokio::test]
 async fn nobody_waits_longer_than_the_limit() {
-    let (device, batcher) = gated(BatchLimits { wait: LONG, ..Default::default() });
+    let (device, batcher) = gated_batcher(BatchLimits { wait: LONG, ..Default::default() });
     for _ in 0..2 {
         let passing = async {
             device.until_asked(1).await;
@@ -161,12 +161,12 @@ async fn nobody_waits_longer_than_the_limit() {
     // The device comes back; only its first caller is still in its hands, and takes nothing.
     device.let_through(2);
     assert!(batcher.attest(binder(2)).await.is_ok());
-    assert_eq!(device.asked(), [binder(1), binder(2)]);
+    assert_eq!(device.requests(), [binder(1), binder(2)]);
 }
 
 #[tokio::test]
 async fn sessions_alone_and_together_take_turns() {
-    let (device, batcher) = gated(BatchLimits::default());
+    let (device, batcher) = gated_batcher(BatchLimits::default());
     let first = wait(&batcher, 0..1);
     device.until_asked(1).await;
     let mut alone = Vec::new();
@@ -184,25 +184,25 @@ async fn sessions_alone_and_together_take_turns() {
         assert_eq!(waiting.await.unwrap().unwrap().path, None);
     }
     // Nobody of the lane with the longer queue is served twice while the other lane waits.
-    assert_eq!(device.asked(), [binder(0), binder(10), root, binder(11), binder(12)]);
+    assert_eq!(device.requests(), [binder(0), binder(10), root, binder(11), binder(12)]);
 }
 
 #[test]
 fn a_runtime_that_shuts_down_leaves_nobody_waiting() {
-    let (device, batcher) = gated(BatchLimits::default());
+    let (device, batcher) = gated_batcher(BatchLimits::default());
     let going = Runtime::new().unwrap();
     let gone = going.handle().clone();
     going.shutdown_background();
     // Its worker is dropped before it begins.
     let entered = gone.enter();
     let left = batcher.attest(binder(1)).now_or_never();
-    assert!(matches!(left, Some(Err(BatchError::Ended))), "{left:?}");
+    assert!(matches!(left, Some(Err(BatchError::WorkerEnded))), "{left:?}");
     drop(entered);
     device.let_through(1);
     let next = Runtime::new().unwrap().block_on(batcher.attest(binder(2)));
     assert!(next.is_ok(), "the next one finds a worker");
     let without = batcher.attest(binder(3)).now_or_never();
-    assert!(matches!(without, Some(Err(BatchError::Ended))), "there is no runtime here");
+    assert!(matches!(without, Some(Err(BatchError::WorkerEnded))), "there is no runtime here");
 }
 
 #[test]
@@ -224,12 +224,12 @@ fn limits_out_of_bounds_are_named() {
 #[tokio::test]
 async fn a_window_is_no_wait_for_others_that_never_come() {
     let window = BatchLimits::WINDOW_MAX;
-    let (device, batcher) = gated(BatchLimits { window, ..Default::default() });
+    let (device, batcher) = gated_batcher(BatchLimits { window, ..Default::default() });
     device.let_through(1);
     assert!(batcher.attest(binder(1)).await.is_ok());
 }
 
-fn gated(limits: BatchLimits) -> (Arc<GatedAttester>, Batcher) {
+fn gated_batcher(limits: BatchLimits) -> (Arc<GatedAttester>, Batcher) {
     let device = Arc::new(GatedAttester::default());
     (device.clone(), Batcher::with_limits(device, limits).unwrap())
 }

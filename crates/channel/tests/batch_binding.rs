@@ -17,7 +17,7 @@ use tokio::io::AsyncWriteExt;
 
 #[tokio::test]
 async fn a_hundred_and_twenty_eight_sessions_take_two_quotes() {
-    let (device, batcher) = gated();
+    let (device, batcher) = gated_batcher();
     // Two servers of one device share its queue.
     let servers = [shared_server(&device, &batcher), shared_server(&device, &batcher)];
     let servers = servers.map(Arc::new);
@@ -45,12 +45,12 @@ async fn a_hundred_and_twenty_eight_sessions_take_two_quotes() {
     for shares in join_all(others).await {
         assert_eq!(shares.unwrap(), (127, 127));
     }
-    assert_eq!(device.asked().len(), 2);
+    assert_eq!(device.requests().len(), 2);
 }
 
 #[tokio::test]
 async fn a_client_of_version_1_gets_a_quote_of_its_own() {
-    let (device, batcher) = gated();
+    let (device, batcher) = gated_batcher();
     let server = shared_server(&device, &batcher);
     let asking = async |n: u8| {
         let (near, far) = wire();
@@ -70,7 +70,7 @@ async fn a_client_of_version_1_gets_a_quote_of_its_own() {
     };
     device.let_through(3);
     tokio::join!(asking(1), asking(2), asking(3));
-    assert_eq!(device.asked().len(), 3);
+    assert_eq!(device.requests().len(), 3);
 }
 
 #[tokio::test]
@@ -88,37 +88,37 @@ async fn a_path_from_the_binder_of_this_session_is_accepted() {
 #[tokio::test]
 async fn a_path_of_another_session_is_rejected() {
     // The other session of the same batch, under the very same quote.
-    let error = refused(|own| {
+    let error = error_of(|own| {
         let batch = batch(own, 0, 8);
         (quote(&batch.tree.report_data()), batch.path(1))
     });
-    rejected(error.await);
+    assert_report_data_rejected(error.await);
 }
 
 #[tokio::test]
 async fn a_batch_quote_is_worth_nothing_in_a_later_session() {
     let earlier = batch(ReportData([1; 64]), 3, 7);
     let recorded = (quote(&earlier.tree.report_data()), earlier.path(3));
-    rejected(refused(|_own| recorded).await);
+    assert_report_data_rejected(error_of(|_own| recorded).await);
 }
 
 #[tokio::test]
 async fn a_path_grafted_on_another_quote_is_rejected() {
-    rejected(refused(|own| (quote(&own), batch(own, 0, 2).path(0))).await);
+    assert_report_data_rejected(error_of(|own| (quote(&own), batch(own, 0, 2).path(0))).await);
     let quote_of_another = |own: ReportData| {
         let other = batch(ReportData([1; 64]), 0, 2);
         (quote(&other.tree.report_data()), batch(own, 0, 2).path(0))
     };
-    rejected(refused(quote_of_another).await);
+    assert_report_data_rejected(error_of(quote_of_another).await);
     // And the batch's quote without the path.
     let bare = cheat_saying(|own| (quote(&batch(own, 0, 2).tree.report_data()), None)).await;
-    rejected(bare.unwrap_err());
+    assert_report_data_rejected(bare.unwrap_err());
 }
 
 #[tokio::test]
 async fn index_size_and_every_sibling_count() {
     for at in [4, 2, 5, 37, 69] {
-        let error = refused(|own| {
+        let error = error_of(|own| {
             let batch = batch(own, 2, 8);
             let mut path = batch.path(2);
             // Index 3, size 9, salt, two siblings.
@@ -130,14 +130,14 @@ async fn index_size_and_every_sibling_count() {
                 let length = BatchPathError::Length { wanted: 37 + 4 * 32, got: 37 + 3 * 32 };
                 assert!(matches!(error, ChannelError::BatchPath(got) if got == length));
             }
-            (_, error) => rejected(error),
+            (_, error) => assert_report_data_rejected(error),
         }
     }
 }
 
 #[tokio::test]
 async fn a_path_that_cannot_be_read_is_named_and_nothing_is_appraised() {
-    let truncated = refused(|own| {
+    let truncated = error_of(|own| {
         let batch = batch(own, 0, 2);
         let mut path = batch.path(0);
         path.pop();
@@ -145,7 +145,7 @@ async fn a_path_that_cannot_be_read_is_named_and_nothing_is_appraised() {
     });
     let wanted = BatchPathError::Length { wanted: 69, got: 68 };
     assert!(matches!(truncated.await, ChannelError::BatchPath(got) if got == wanted));
-    let other_version = refused(|own| {
+    let other_version = error_of(|own| {
         let batch = batch(own, 0, 2);
         let mut path = batch.path(0);
         path[0] = 2;
@@ -162,7 +162,7 @@ async fn a_path_in_a_session_of_version_1_is_refused() {
         let own = own_binder(cheat, exporter, context);
         let batch = batch(own, 0, 2);
         let quote = quote(&batch.tree.report_data());
-        Said { batch: Some(batch.path(0)), ..(quote, cheat.claims()).into() }
+        ShownEvidence { batch: Some(batch.path(0)), ..(quote, cheat.claims()).into() }
     });
     let error = error.await;
     let phase = Phase::Evidence;
@@ -172,7 +172,7 @@ async fn a_path_in_a_session_of_version_1_is_refused() {
 #[tokio::test]
 async fn a_batch_of_clients_is_judged_by_the_server() {
     let server = Arc::new(server(Binding::Session));
-    let (device, _) = gated();
+    let (device, _) = gated_batcher();
     let mut evidence = client_evidence();
     evidence.attester = device.clone();
     let client = Arc::new(client(Binding::Session).with_evidence(evidence).unwrap());
@@ -197,7 +197,7 @@ async fn a_batch_of_clients_is_judged_by_the_server() {
     for other in join_all(others).await {
         other.unwrap();
     }
-    assert!(device.asked().len() <= 6);
+    assert!(device.requests().len() <= 6);
 }
 
 struct Batch {
@@ -241,20 +241,20 @@ async fn cheat_saying(
     let client = client(Binding::Session);
     let answer = Cheat::version_2().try_answer(client, |cheat, exporter, context| {
         let (quote, batch) = says(own_binder(cheat, exporter, context));
-        Said { batch, ..(quote, cheat.claims()).into() }
+        ShownEvidence { batch, ..(quote, cheat.claims()).into() }
     });
     answer.await
 }
 
-async fn refused(says: impl FnOnce(ReportData) -> (Vec<u8>, Vec<u8>)) -> ChannelError {
+async fn error_of(says: impl FnOnce(ReportData) -> (Vec<u8>, Vec<u8>)) -> ChannelError {
     cheat_with(says).await.unwrap_err()
 }
 
-fn rejected(error: ChannelError) {
+fn assert_report_data_rejected(error: ChannelError) {
     assert_eq!(error.rejection(), Some(&FakeRejection::ReportData), "{error:?}");
 }
 
-fn gated() -> (Arc<GatedAttester>, Batcher) {
+fn gated_batcher() -> (Arc<GatedAttester>, Batcher) {
     let device = Arc::new(GatedAttester::default());
     // A busy machine takes seconds for the handshakes of a whole batch.
     let limits = BatchLimits { wait: LONG, ..BatchLimits::default() };
@@ -263,7 +263,7 @@ fn gated() -> (Arc<GatedAttester>, Batcher) {
 
 fn shared_server(device: &Arc<GatedAttester>, batcher: &Batcher) -> Server {
     let server = Server::new(server_options(Binding::Session), Some(device.clone()), clock);
-    server.unwrap().batched_by(batcher.clone()).unwrap()
+    server.unwrap().with_batcher(batcher.clone()).unwrap()
 }
 
 async fn echo_a_little<A, B>(mut a: A, mut b: B)

@@ -23,9 +23,9 @@ async fn evidence_of_a_gpu_comes_beside_the_quote_and_in_its_claims() {
             tokio::join!(client.connect("localhost", near), server.accept(far));
         accepted.unwrap();
         let attested = attested.unwrap();
-        let gpu = attested.appraised().gpu.clone().unwrap();
+        let gpu = attested.appraisal().gpu.clone().unwrap();
         assert!(gpu.starts_with(b"a GPU"));
-        assert_eq!(attested.appraised().claims.gpu_evidence_hash, Some(sha256(&gpu)));
+        assert_eq!(attested.appraisal().claims.gpu_evidence_hash, Some(sha256(&gpu)));
     }
 }
 
@@ -40,8 +40,8 @@ async fn a_client_s_gpu_is_appraised_by_the_server() {
     let (near, far) = wire();
     let accepting = server.accept_attested(&appraiser, far);
     let (attested, accepted) = tokio::join!(client.connect("localhost", near), accepting);
-    assert_eq!(attested.unwrap().appraised().gpu, None);
-    assert!(accepted.unwrap().appraised().gpu.is_some());
+    assert_eq!(attested.unwrap().appraisal().gpu, None);
+    assert!(accepted.unwrap().appraisal().gpu.is_some());
 }
 
 #[tokio::test]
@@ -76,7 +76,7 @@ async fn gpu_evidence_in_a_session_of_version_1_is_refused() {
     let error = Cheat::new().answer(|cheat, exporter, context| {
         let exporter = exporter(&context);
         let data = session_report_data(Role::Server, &cheat.hash(), &exporter, &cheat.claims());
-        Said { gpu: Some(vec![1]), ..(quote(&data), cheat.claims()).into() }
+        ShownEvidence { gpu: Some(vec![1]), ..(quote(&data), cheat.claims()).into() }
     });
     let error = error.await;
     assert!(matches!(error, ChannelError::MessageKind { .. }), "{error:?}");
@@ -132,7 +132,7 @@ async fn cheat(
             false => cheat.claims(),
         };
         let data = session_report_data(Role::Server, &cheat.hash(), &exporter, &claims);
-        Said { gpu, ..(quote(&data), claims).into() }
+        ShownEvidence { gpu, ..(quote(&data), claims).into() }
     });
     answer.await
 }

@@ -18,7 +18,7 @@ use confide_evidence::{
     Attest, AttestError, ReportData,
     binder::{Role, key_report_data, session_report_data},
     claims::{Claims, ClaimsError},
-    tagged_evidence::{COLLATERAL_BYTES_MAX, TaggedError, TaggedEvidence},
+    tagged_evidence::{COLLATERAL_BYTES_MAX, TaggedEvidence, TaggedEvidenceError},
 };
 use fakes::*;
 use rcgen::{CertificateParams, CustomExtension, KeyPair, PublicKeyData};
@@ -52,7 +52,7 @@ async fn endorsements_that_a_device_gives_beside_its_first_quote_are_stapled() {
             (self.0.load(Ordering::SeqCst) > 0).then(|| b"{}".to_vec())
         }
 
-        fn simulated(&self) -> bool {
+        fn is_simulated(&self) -> bool {
             true
         }
     }
@@ -63,7 +63,7 @@ async fn endorsements_that_a_device_gives_beside_its_first_quote_are_stapled() {
     let (near, far) = wire();
     let (attested, accepted) = tokio::join!(client.connect("localhost", near), server.accept(far));
     accepted.unwrap();
-    assert_eq!(attested.unwrap().appraised().collateral.as_deref(), Some(&b"{}"[..]));
+    assert_eq!(attested.unwrap().appraisal().collateral.as_deref(), Some(&b"{}"[..]));
 }
 
 #[tokio::test]
@@ -74,11 +74,11 @@ async fn a_stream_comes_with_what_was_accepted() {
     let (near, far) = wire();
     let (attested, accepted) = tokio::join!(client.connect("localhost", near), server.accept(far));
     let (accepted, attested) = (accepted.unwrap(), attested.unwrap());
-    assert_eq!(attested.appraised().claims.config_digest, [5; 32]);
-    assert_eq!(attested.appraised().collateral.as_deref(), Some(&b"{}"[..]));
+    assert_eq!(attested.appraisal().claims.config_digest, [5; 32]);
+    assert_eq!(attested.appraisal().collateral.as_deref(), Some(&b"{}"[..]));
     assert_eq!(attested.timings().round_trips, 2);
     assert_eq!(accepted.timings.round_trips, 2);
-    let claims = &attested.appraised().claims;
+    let claims = &attested.appraisal().claims;
     assert_eq!(claims.not_after - claims.not_before, 3600);
     let (stream, ..) = attested.into_parts();
     echo(stream, accepted.stream).await;
@@ -200,7 +200,7 @@ async fn a_certificate_without_evidence_or_with_two_is_refused() {
 async fn unreadable_evidence_and_claims_are_refused() {
     let thief = Forger::new();
     let error = thief.serve(thief.certificate(&[b"\x00"])).await;
-    assert!(matches!(error, ChannelError::Tagged(TaggedError::Tag { .. })), "{error:?}");
+    assert!(matches!(error, ChannelError::Tagged(TaggedEvidenceError::Tag { .. })), "{error:?}");
     let error = thief.serve(thief.certificate(&[&evidence(b"quote", b"\xa0")])).await;
     assert!(matches!(error, ChannelError::Claims(_)), "{error:?}");
 }
@@ -238,7 +238,7 @@ async fn a_stream_that_ends_in_the_handshake_is_named() {
     let error = client(Binding::Key).connect("localhost", near).await.unwrap_err();
     let named = matches!(
         error,
-        ChannelError::Ended { phase: Phase::Handshake }
+        ChannelError::UnexpectedEnd { phase: Phase::Handshake }
             | ChannelError::Io { phase: Phase::Handshake, .. }
     );
     assert!(named, "{error:?}");

@@ -78,14 +78,14 @@ async fn an_attested_session_runs_inside_an_ordinary_one() {
     let outer_client = plain_client(&outer_server);
     for (binding, round_trips) in [(Binding::Key, 3), (Binding::Session, 4)] {
         let (inner_server, inner_client) = (server(binding), client(binding));
-        let tuning = Tuning::inside_tls();
+        let tuning = Tuning::for_nested_tls();
         let (near, far) = wire();
         let connecting =
             nested_connect(&outer_client, "localhost", &inner_client, "localhost", tuning, near);
         let accepting = nested_accept(&outer_server, &inner_server, tuning, far);
         let (attested, accepted) = tokio::join!(connecting, accepting);
         let (attested, accepted) = (attested.unwrap(), accepted.unwrap());
-        assert_eq!(attested.appraised().claims.config_digest, [5; 32]);
+        assert_eq!(attested.appraisal().claims.config_digest, [5; 32]);
         assert_eq!(attested.timings().round_trips, round_trips);
         echo(attested.into_parts().0, accepted.stream).await;
     }
@@ -100,7 +100,7 @@ async fn a_nested_session_in_which_nobody_attests_is_refused() {
     let inner_server = Server::without_evidence(options, clock).unwrap();
     let inner_client = plain_client(&inner_server).with_evidence(client_evidence()).unwrap();
     let (near, far) = wire();
-    let accepting = nested_accept(&outer_server, &inner_server, Tuning::inside_tls(), far);
+    let accepting = nested_accept(&outer_server, &inner_server, Tuning::for_nested_tls(), far);
     let connecting = async {
         let outer = outer_client.connect("localhost", near).await.unwrap().stream;
         inner_client.connect("localhost", outer).await.map(drop)
@@ -116,7 +116,7 @@ async fn an_inner_record_fills_one_outer_record() {
     let outer_server = plain_server();
     let outer_client = plain_client(&outer_server);
     let (inner_server, inner_client) = (server(Binding::Key), client(Binding::Key));
-    let tuning = Tuning::inside_tls();
+    let tuning = Tuning::for_nested_tls();
     // So large that no write has to wait: a full socket would cut a batch anywhere.
     let (near, far) = duplex(2 * BYTES);
     let near = RecordCounter { stream: near, ahead: Vec::new(), skip: 0, records: Vec::new() };
@@ -150,7 +150,7 @@ async fn the_holder_of_the_outer_certificate_cannot_stand_for_the_inner_end() {
     let outer_server = plain_server();
     let outer_client = plain_client(&outer_server);
     let inner_client = client(Binding::Key);
-    let tuning = Tuning::inside_tls();
+    let tuning = Tuning::for_nested_tls();
     let (near, far) = wire();
     // It ends the outer session and offers its ordinary certificate again for the inner one.
     let accepting = nested_accept(&outer_server, &outer_server, tuning, far);

@@ -27,9 +27,9 @@ async fn a_stream_comes_with_what_was_accepted() {
     let (near, far) = wire();
     let (attested, accepted) = tokio::join!(client.connect("localhost", near), server.accept(far));
     let (attested, accepted) = (attested.unwrap(), accepted.unwrap());
-    assert_eq!(attested.appraised().claims.config_digest, [5; 32]);
+    assert_eq!(attested.appraisal().claims.config_digest, [5; 32]);
     // More than a certificate could carry.
-    assert_eq!(attested.appraised().collateral.as_ref().map(Vec::len), Some(70_000));
+    assert_eq!(attested.appraisal().collateral.as_ref().map(Vec::len), Some(70_000));
     assert_eq!(attested.timings().round_trips, 3);
     assert_eq!(accepted.timings.round_trips, 3);
     let session = attested.into_parts().0;
@@ -51,8 +51,8 @@ async fn it_works_over_tcp() {
 async fn both_ends_can_attest_and_appraise() {
     let (attested, accepted) = mutual(&server(Binding::Session)).await;
     let (attested, accepted) = (attested.unwrap(), accepted.unwrap());
-    assert_eq!(attested.appraised().claims.config_digest, [5; 32]);
-    assert_eq!(accepted.appraised().claims.config_digest, [6; 32]);
+    assert_eq!(attested.appraisal().claims.config_digest, [5; 32]);
+    assert_eq!(accepted.appraisal().claims.config_digest, [6; 32]);
     assert_eq!(attested.timings().round_trips, 4);
     assert_eq!(accepted.timings().round_trips, 4);
     echo(attested.into_parts().0, accepted.into_parts().0).await;
@@ -70,7 +70,7 @@ async fn only_the_client_can_attest() {
     let accepting = server.accept_attested(&appraiser, far);
     let (connected, accepted) = tokio::join!(client.connect("localhost", near), accepting);
     let (connected, accepted) = (connected.unwrap(), accepted.unwrap());
-    assert_eq!(accepted.appraised().claims.config_digest, [6; 32]);
+    assert_eq!(accepted.appraisal().claims.config_digest, [6; 32]);
     assert_eq!(connected.timings.round_trips, 4);
     echo(connected.stream, accepted.into_parts().0).await;
 }
@@ -310,7 +310,7 @@ async fn a_truncated_frame_and_a_message_out_of_order_are_named() {
         stream
     };
     let (_stream, accepted) = tokio::join!(asking, server.accept(far));
-    assert!(matches!(accepted, Err(ChannelError::Ended { phase: Phase::Request })));
+    assert!(matches!(accepted, Err(ChannelError::UnexpectedEnd { phase: Phase::Request })));
     let (near, far) = wire();
     let asking = async {
         let mut stream = raw_client(near).await;
@@ -411,7 +411,7 @@ async fn a_slow_attester_ends_in_a_timeout_at_both_ends() {
     // Longer than the server's own deadline.
     let limits = BatchLimits { wait: 2 * LONG, ..BatchLimits::default() };
     let batcher = Batcher::with_limits(device.clone(), limits).unwrap();
-    let server = server.batched_by(batcher).unwrap();
+    let server = server.with_batcher(batcher).unwrap();
     let client = client_within(Binding::Session, 2 * LONG);
     let (near, far) = wire();
     // Time passes once the device has been asked: what came before needs no clock.

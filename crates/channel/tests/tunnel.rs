@@ -6,7 +6,7 @@ use std::{net::SocketAddr, time::Duration};
 
 use confide_channel::{
     Binding, ChannelError, Phase, TunnelError,
-    tunnel::{AllowList, Carried, Deadlines, TunnelStream, dial, serve},
+    tunnel::{AllowList, CarriedBytes, TunnelDeadlines, TunnelStream, dial, serve},
 };
 use fakes::*;
 use futures_util::{SinkExt, StreamExt};
@@ -17,13 +17,13 @@ use tokio::{
 };
 use tokio_tungstenite::{accept_async, client_async, tungstenite::Message};
 
-const DEADLINES: Deadlines = Deadlines { open: LONG, idle: LONG };
+const DEADLINES: TunnelDeadlines = TunnelDeadlines { open: LONG, idle: LONG };
 
 /// A proxy for one connection; gives its address and what `serve` says in the end.
 async fn proxy(
     allow: AllowList,
-    deadlines: Deadlines,
-) -> (String, JoinHandle<Result<Carried, ChannelError>>) {
+    deadlines: TunnelDeadlines,
+) -> (String, JoinHandle<Result<CarriedBytes, ChannelError>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("ws://{}", listener.local_addr().unwrap());
     let served = tokio::spawn(async move {
@@ -39,14 +39,14 @@ async fn target() -> (TcpListener, SocketAddr) {
     (listener, address)
 }
 
-fn only(address: SocketAddr) -> AllowList {
+fn allow_only(address: SocketAddr) -> AllowList {
     AllowList::new([address.to_string()]).unwrap()
 }
 
 #[tokio::test]
 async fn bytes_and_both_ends_of_stream_pass() {
     let (listener, address) = target().await;
-    let (url, served) = proxy(only(address), DEADLINES).await;
+    let (url, served) = proxy(allow_only(address), DEADLINES).await;
     let near = dial(&url, &address.to_string(), LONG).await.unwrap();
     let (far, _) = listener.accept().await.unwrap();
     echo(near, far).await;
@@ -54,14 +54,14 @@ async fn bytes_and_both_ends_of_stream_pass() {
     let bytes = 200_000;
     assert_eq!(
         carried,
-        Carried { target: address.to_string(), bytes_up: bytes, bytes_down: bytes }
+        CarriedBytes { target: address.to_string(), bytes_up: bytes, bytes_down: bytes }
     );
 }
 
 #[tokio::test]
 async fn the_target_may_end_first() {
     let (listener, address) = target().await;
-    let (url, served) = proxy(only(address), DEADLINES).await;
+    let (url, served) = proxy(allow_only(address), DEADLINES).await;
     let near = dial(&url, &address.to_string(), LONG).await.unwrap();
     let (far, _) = listener.accept().await.unwrap();
     echo(far, near).await;
@@ -71,14 +71,14 @@ async fn the_target_may_end_first() {
 #[tokio::test]
 async fn an_attested_session_runs_through_it() {
     let (listener, address) = target().await;
-    let (url, _served) = proxy(only(address), DEADLINES).await;
+    let (url, _served) = proxy(allow_only(address), DEADLINES).await;
     let carrier = dial(&url, &address.to_string(), LONG).await.unwrap();
     let (far, _) = listener.accept().await.unwrap();
     let (server, client) = (server(Binding::Session), client(Binding::Session));
     let (attested, accepted) =
         tokio::join!(client.connect("localhost", carrier), server.accept(far));
     let attested = attested.unwrap();
-    assert_eq!(attested.timings().over(TunnelStream::ROUND_TRIPS).round_trips, 5);
+    assert_eq!(attested.timings().over_carrier(TunnelStream::ROUND_TRIPS).round_trips, 5);
     echo(attested.into_parts().0, accepted.unwrap().stream).await;
 }
 
@@ -86,7 +86,7 @@ async fn an_attested_session_runs_through_it() {
 async fn both_directions_run_at_once_in_two_tasks() {
     const BYTES: usize = 8 << 20;
     let (listener, address) = target().await;
-    let (url, served) = proxy(only(address), DEADLINES).await;
+    let (url, served) = proxy(allow_only(address), DEADLINES).await;
     let near = dial(&url, &address.to_string(), LONG).await.unwrap();
     let (mut far_in, mut far_out) = listener.accept().await.unwrap().0.into_split();
     let (mut near_in, mut near_out) = tokio::io::split(near);
@@ -140,7 +140,7 @@ async fn a_target_that_cannot_be_reached_is_a_502() {
     let closed = TcpSocket::new_v4().unwrap();
     closed.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = closed.local_addr().unwrap();
-    let (url, served) = proxy(only(address), DEADLINES).await;
+    let (url, served) = proxy(allow_only(address), DEADLINES).await;
     let error = dial(&url, &address.to_string(), LONG).await.unwrap_err();
     let refused =
         matches!(error, ChannelError::Tunnel(TunnelError::ProxyRefused { status: 502, .. }));
@@ -152,7 +152,7 @@ async fn a_target_that_cannot_be_reached_is_a_502() {
 #[tokio::test]
 async fn a_break_is_not_an_end_of_stream() {
     let (listener, address) = target().await;
-    let (url, served) = proxy(only(address), DEADLINES).await;
+    let (url, served) = proxy(allow_only(address), DEADLINES).await;
     let mut near = dial(&url, &address.to_string(), LONG).await.unwrap();
     let (mut far, _) = listener.accept().await.unwrap();
     far.write_all(b"half").await.unwrap();
@@ -187,7 +187,7 @@ async fn a_websocket_that_closes_without_the_mark_is_a_break() {
 #[tokio::test]
 async fn a_client_that_vanishes_is_named() {
     let (listener, address) = target().await;
-    let (url, served) = proxy(only(address), DEADLINES).await;
+    let (url, served) = proxy(allow_only(address), DEADLINES).await;
     let near = dial(&url, &address.to_string(), LONG).await.unwrap();
     let _far = listener.accept().await.unwrap();
     drop(near);
@@ -197,7 +197,7 @@ async fn a_client_that_vanishes_is_named() {
 #[tokio::test]
 async fn an_oversized_message_ends_the_tunnel() {
     let (listener, address) = target().await;
-    let (url, served) = proxy(only(address), DEADLINES).await;
+    let (url, served) = proxy(allow_only(address), DEADLINES).await;
     let socket = TcpStream::connect(url.trim_start_matches("ws://")).await.unwrap();
     let request = format!("{url}/tunnel?target={address}");
     let (mut websocket, _) = client_async(request, socket).await.unwrap();
@@ -211,7 +211,7 @@ async fn an_oversized_message_ends_the_tunnel() {
 #[tokio::test]
 async fn a_web_page_is_refused_and_told_why() {
     let (listener, address) = target().await;
-    let (url, served) = proxy(only(address), DEADLINES).await;
+    let (url, served) = proxy(allow_only(address), DEADLINES).await;
     let mut socket = TcpStream::connect(url.trim_start_matches("ws://")).await.unwrap();
     let request = format!(
         "GET /tunnel?target={address} HTTP/1.1\r\nHost: localhost\r\nOrigin: http://evil.example\r\n\
@@ -235,7 +235,7 @@ async fn a_client_that_drips_its_request_ends_in_the_same_timeout() {
             tokio::time::sleep(SHORT / 10).await;
         }
     };
-    let deadlines = Deadlines { open: SHORT, idle: SHORT };
+    let deadlines = TunnelDeadlines { open: SHORT, idle: SHORT };
     let allow = AllowList::default();
     let serving = async { serve(far, &allow, deadlines).await };
     let (served, ()) = tokio::join!(serving, dripping);
@@ -246,7 +246,7 @@ async fn a_client_that_drips_its_request_ends_in_the_same_timeout() {
 #[tokio::test(start_paused = true)]
 async fn a_silent_client_ends_in_a_timeout_that_names_the_request() {
     let (_silent, far) = duplex(1024);
-    let deadlines = Deadlines { open: SHORT, idle: SHORT };
+    let deadlines = TunnelDeadlines { open: SHORT, idle: SHORT };
     let error = serve(far, &AllowList::default(), deadlines).await.unwrap_err();
     assert!(matches!(error, ChannelError::Timeout { phase: Phase::Request, .. }), "{error:?}");
 }
@@ -254,8 +254,8 @@ async fn a_silent_client_ends_in_a_timeout_that_names_the_request() {
 #[tokio::test]
 async fn a_tunnel_in_which_nothing_moves_ends() {
     let (listener, address) = target().await;
-    let deadlines = Deadlines { open: LONG, idle: Duration::from_millis(50) };
-    let (url, served) = proxy(only(address), deadlines).await;
+    let deadlines = TunnelDeadlines { open: LONG, idle: Duration::from_millis(50) };
+    let (url, served) = proxy(allow_only(address), deadlines).await;
     let mut near = dial(&url, &address.to_string(), LONG).await.unwrap();
     let _far = listener.accept().await.unwrap();
     let error = served.await.unwrap().unwrap_err();

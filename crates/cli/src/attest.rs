@@ -85,7 +85,7 @@ fn ask_device(args: &Args, out: &Path) -> Result<(), CliError> {
         write(out, "collateral.json", collateral)?;
     }
     let mut text = format!("evidence of this machine in {}, from {way}\n", shown(out));
-    if attester.simulated() {
+    if attester.is_simulated() {
         text += "simulated: that is not the kernel's own tree, so this protects nothing\n";
     }
     let file = |name: &str, what: &str| format!("  {name:24} {what}\n");

@@ -12,8 +12,8 @@ use std::{
 use clap::ValueEnum;
 use confide_channel::ChannelError;
 use confide_client::{
-    Accepted, Binding, Blame, ClientError, ConnectTimings, Connector, Drained, Endpoint,
-    HttpClient, Limits, Origins, PolicyAppraiser, with_causes,
+    Binding, Blame, ClientError, ClientLimits, ConnectTimings, Connector, Drained, Endpoint,
+    HttpClient, Origins, PeerAppraisal, PolicyAppraiser, with_causes,
 };
 use confide_evidence::{UnixSeconds, certificate::Certificate, collateral::COLLATERAL_LENGTH_MAX};
 use confide_verifier::{BindingLevel, Policy, Roots, Scope};
@@ -126,13 +126,13 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         .hint("listen on 127.0.0.1, or add --dangerous-listen-beyond-loopback"));
     }
     let deadline = Duration::from_millis(args.deadline_ms);
-    let limits = Limits {
+    let limits = ClientLimits {
         dial: deadline,
         channel: deadline,
         connections: args.requests as usize,
         requests_waiting: args.requests_waiting as usize,
         local_connections: args.connections as usize,
-        ..Limits::default()
+        ..ClientLimits::default()
     };
     let origins = Origins::new(&args.allow_origin)
         .map_err(|error| CliError::new(error).hint("for instance https://chat.example"))?;
@@ -148,7 +148,7 @@ async fn serve(
     binding: BindingName,
     client: HttpClient,
     origins: Origins,
-    limits: Limits,
+    limits: ClientLimits,
 ) -> Result<ExitCode, CliError> {
     // One for the whole life: a signal that comes between two of them would be seen by neither.
     let mut stop = pin!(process::asked_to_stop());
@@ -180,7 +180,7 @@ fn connector(
     args: &Args,
     policy: Policy,
     binding: BindingName,
-    limits: Limits,
+    limits: ClientLimits,
 ) -> Result<Connector, CliError> {
     let endpoint = Endpoint::parse(&args.url)
         .map_err(|error| CliError::new(error).hint("for instance https://127.0.0.1:8443"))?;
@@ -189,8 +189,14 @@ fn connector(
         Some(source) => PolicyAppraiser::with_source(policy, source, process::unix_now),
         None => stapled_or_own(args, policy)?,
     };
-    Connector::attested(endpoint, args.via.clone(), binding.into(), Arc::new(appraiser), limits)
-        .map_err(|error| CliError::new(with_causes(&error)))
+    Connector::with_appraiser(
+        endpoint,
+        args.via.clone(),
+        binding.into(),
+        Arc::new(appraiser),
+        limits,
+    )
+    .map_err(|error| CliError::new(with_causes(&error)))
 }
 
 /// Endorsements from a file, or those that the server staples.
@@ -223,7 +229,7 @@ pub(crate) fn with_root(mut policy: Policy, root: Option<&Path>) -> Result<Polic
 
 /// The policy's roots and one more.
 fn beside(roots: &Roots, der: &[u8]) -> Result<Roots, CliError> {
-    let (listed, added) = (roots.to_string(), Roots::custom(der).to_string());
+    let (listed, added) = (roots.to_string(), Roots::from_der(der).to_string());
     let names: Vec<String> = listed.split(" or ").chain([added.as_str()]).map(Into::into).collect();
     Roots::from_names(&names).map_err(CliError::new)
 }
@@ -298,7 +304,7 @@ fn ready_fields(
     args: &Args,
     binding: BindingName,
     address: SocketAddr,
-    appraised: &Accepted,
+    appraised: &PeerAppraisal,
     timings: ConnectTimings,
 ) -> Map<String, Value> {
     let mut verdict = appraised.verdict().to_json();

@@ -39,7 +39,7 @@ pub(crate) struct ConnectionArgs {
 impl ConnectionArgs {
     /// The limits as they were given, where they fit together.
     pub(crate) fn admission(&self) -> Result<Admission, CliError> {
-        let shared = AdmissionLimits::shared(self.connections as usize);
+        let shared = AdmissionLimits::for_many_peers(self.connections as usize);
         let or = |given: Option<u32>, default| given.map_or(default, |given| given as usize);
         let limits = AdmissionLimits {
             connections_per_peer: or(self.connections_per_address, shared.connections_per_peer),

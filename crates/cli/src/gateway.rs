@@ -14,8 +14,8 @@ use confide_channel::Binding;
 use confide_client::with_causes;
 use confide_evidence::Attest;
 use confide_gateway::{
-    AccessLog, AccessLogEnd, Configuration, Drained, Gateway, GatewayError, Limits, Options, Route,
-    Upstream,
+    AccessLog, AccessLogEnd, Configuration, Drained, Gateway, GatewayError, GatewayLimits,
+    GatewayOptions, Route, Upstream,
 };
 use serde_json::{Map, Value, json};
 
@@ -132,12 +132,12 @@ async fn serve(args: Args) -> Result<ExitCode, CliError> {
         manifest = model_manifest(&args, &configuration) => manifest,
     };
     let log = args.access_log.as_deref().map(access_log).transpose()?;
-    let options = Options {
+    let options = GatewayOptions {
         configuration,
         key_validity: Duration::from_secs(args.key_validity_s),
-        limits: Limits {
+        limits: GatewayLimits {
             upstream_check: Duration::from_secs(args.upstream_check_s),
-            ..Limits::default()
+            ..GatewayLimits::default()
         },
         names: process::names(args.listen, &args.name),
     };

@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, pin::pin, process::ExitCode, sync::Arc, time::Duration};
 
-use confide_channel::tunnel::{self, AllowList, Deadlines};
+use confide_channel::tunnel::{self, AllowList, TunnelDeadlines};
 use confide_client::with_causes;
 use confide_http::{Drained, Occupancy, PeerStream, TurnWatch, accept_until};
 use serde_json::Map;
@@ -11,8 +11,8 @@ use crate::{address::listen_address, connections::ConnectionArgs, error::CliErro
 
 /// A request and the dial of its target together get seconds; a tunnel in which nothing moves is
 /// kept a little longer than a client keeps an unused connection.
-const DEADLINES: Deadlines =
-    Deadlines { open: Duration::from_secs(10), idle: Duration::from_secs(300) };
+const DEADLINES: TunnelDeadlines =
+    TunnelDeadlines { open: Duration::from_secs(10), idle: Duration::from_secs(300) };
 /// How long running tunnels may go on after the signal to stop. Shorter than a gateway gives its
 /// answers: whether anything moves inside a tunnel cannot be seen.
 const DRAIN_DEADLINE: Duration = Duration::from_secs(10);

@@ -120,7 +120,7 @@ fn print(text: &str) -> Result<(), CliError> {
 }
 
 fn refusal(rejection: &Rejection) -> ExitCode {
-    match rejection.reason().is_unjudged() {
+    match rejection.reason().is_unreadable() {
         true => NOT_JUDGED.into(),
         false => REJECTED.into(),
     }
@@ -172,7 +172,7 @@ fn judge(args: &QuoteArgs) -> Judged {
     let collateral = read(&args.collateral, COLLATERAL_LENGTH_MAX as u64)?;
     let endorsements = match Endorsements::parse(&collateral) {
         Ok(endorsements) => endorsements,
-        Err(error) => return Ok(Err(Rejection::unchecked(Reason::Malformed(error)))),
+        Err(error) => return Ok(Err(Rejection::before_checks(Reason::Malformed(error)))),
     };
     let evidence = Evidence {
         quote: &quote,
@@ -191,7 +191,7 @@ fn policy(args: &QuoteArgs) -> Result<Policy, Unreadable> {
         Some(path) => read_policy(path)?,
     };
     if let Some(path) = &args.root {
-        policy.roots = Roots::custom(&read_root(path)?);
+        policy.roots = Roots::from_der(&read_root(path)?);
     }
     if args.dangerous_accept_any_tcb_status {
         policy.tcb_status = Expect::DangerousAny;
@@ -251,7 +251,7 @@ fn line(object: &Value) -> String {
 }
 
 fn no(rejection: &Rejection) -> String {
-    let verdict = if rejection.reason().is_unjudged() { "not judged" } else { "no" };
+    let verdict = if rejection.reason().is_unreadable() { "not judged" } else { "no" };
     table(rejection.checks(), verdict, &rejection.reason().to_string())
 }
 
@@ -302,7 +302,7 @@ mod tests {
 
     use clap::Parser;
     use confide_evidence::claims::Claims;
-    use confide_fake_attester::{FakeAttester, Mode, Options, Tee};
+    use confide_fake_attester::{FakeAttester, FakeAttesterOptions, Mode, Tee};
 
     use super::*;
 
@@ -352,7 +352,7 @@ mod tests {
         for name in ["evidence.bin", "collateral.json"] {
             case.write(name, b"");
             let rejection = judge(&args).unwrap().unwrap_err();
-            assert!(rejection.reason().is_unjudged(), "{rejection}");
+            assert!(rejection.reason().is_unreadable(), "{rejection}");
             assert_eq!(rejection.to_json()["outcome"], "error");
         }
     }
@@ -383,7 +383,7 @@ mod tests {
 
     impl Case {
         fn new(name: &str) -> Self {
-            let options = Options {
+            let options = FakeAttesterOptions {
                 seed: [3; 32],
                 tee: Tee::Tdx,
                 debug: false,

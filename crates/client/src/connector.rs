@@ -7,6 +7,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use confide_appraiser::{PolicyAppraiser, SharedAppraisal};
 use confide_channel::{
     Binding, Client, ClientEvidence, ClientOptions, PlainClient, Timings,
     tunnel::{self, TunnelStream},
@@ -23,7 +24,7 @@ use tokio::{
     net::TcpStream,
 };
 
-use crate::{Appraised, PolicyAppraiser, endpoint::Endpoint, error::ClientError, limits::Limits};
+use crate::{endpoint::Endpoint, error::ClientError, limits::ClientLimits};
 
 /// Any failure of a body that is being sent.
 pub type BodyError = Box<dyn std::error::Error + Send + Sync>;
@@ -55,11 +56,11 @@ pub struct Connector {
     endpoint: Endpoint,
     target: String,
     via: Option<String>,
-    way: Way,
-    limits: Limits,
+    way: ChannelClient,
+    limits: ClientLimits,
 }
 
-enum Way {
+enum ChannelClient {
     Attested(Client<PolicyAppraiser>),
     Plain(PlainClient),
 }
@@ -68,17 +69,17 @@ impl Connector {
     /// Connections whose evidence `appraiser` accepts; `binding` is `Key` or `Session`.
     ///
     /// `via` is the `ws://` address of a tunnel that reaches the endpoint.
-    pub fn attested(
+    pub fn with_appraiser(
         endpoint: Endpoint,
         via: Option<String>,
         binding: Binding,
         appraiser: Arc<PolicyAppraiser>,
-        limits: Limits,
+        limits: ClientLimits,
     ) -> Result<Self, ClientError> {
         let target = endpoint.to_string();
         let client = Client::new(ClientOptions { binding, deadline: limits.channel }, appraiser)
             .map_err(|source| ClientError::Channel { target: target.clone(), source })?;
-        Ok(Self { endpoint, target, via, way: Way::Attested(client), limits })
+        Ok(Self { endpoint, target, via, way: ChannelClient::Attested(client), limits })
     }
 
     /// Ordinary TLS 1.3 that trusts `root_der` and learns nothing about the machine behind it:
@@ -88,13 +89,13 @@ impl Connector {
         via: Option<String>,
         root_der: &[u8],
         clock: fn() -> u64,
-        limits: Limits,
+        limits: ClientLimits,
     ) -> Result<Self, ClientError> {
         let target = endpoint.to_string();
         let options = ClientOptions { binding: Binding::None, deadline: limits.channel };
         let client = PlainClient::new(options, root_der, clock)
             .map_err(|source| ClientError::Channel { target: target.clone(), source })?;
-        Ok(Self { endpoint, target, via, way: Way::Plain(client), limits })
+        Ok(Self { endpoint, target, via, way: ChannelClient::Plain(client), limits })
     }
 
     /// The same connections, on which this end attests too where the server demands it (session
@@ -105,8 +106,12 @@ impl Connector {
     pub fn with_evidence(self, evidence: ClientEvidence) -> Result<Self, ClientError> {
         let Self { endpoint, target, via, way, limits } = self;
         let way = match way {
-            Way::Attested(client) => client.with_evidence(evidence).map(Way::Attested),
-            Way::Plain(client) => client.with_evidence(evidence).map(Way::Plain),
+            ChannelClient::Attested(client) => {
+                client.with_evidence(evidence).map(ChannelClient::Attested)
+            }
+            ChannelClient::Plain(client) => {
+                client.with_evidence(evidence).map(ChannelClient::Plain)
+            }
         };
         match way {
             Ok(way) => Ok(Self { endpoint, target, via, way, limits }),
@@ -125,7 +130,7 @@ impl Connector {
         match &self.via {
             None => {
                 let stream = self
-                    .in_time(TcpStream::connect(&self.target))
+                    .within_dial_deadline(TcpStream::connect(&self.target))
                     .await?
                     .map_err(|source| ClientError::Dial { target: self.target.clone(), source })?;
                 // A request is a small write and must not wait for an earlier acknowledgement.
@@ -151,20 +156,20 @@ impl Connector {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         match &self.way {
-            Way::Attested(client) => {
+            ChannelClient::Attested(client) => {
                 let attested = client
                     .connect(self.endpoint.host(), stream)
                     .await
                     .map_err(|source| self.channel_error(source))?;
                 let (stream, appraised, channel) = attested.into_parts();
-                self.http(stream, Some(appraised), dial, channel.over(round_trips)).await
+                self.http(stream, Some(appraised), dial, channel.over_carrier(round_trips)).await
             }
-            Way::Plain(client) => {
+            ChannelClient::Plain(client) => {
                 let connected = client
                     .connect(self.endpoint.host(), stream)
                     .await
                     .map_err(|source| self.channel_error(source))?;
-                let channel = connected.timings.over(round_trips);
+                let channel = connected.timings.over_carrier(round_trips);
                 self.http(connected.stream, None, dial, channel).await
             }
         }
@@ -173,7 +178,7 @@ impl Connector {
     async fn http<S>(
         &self,
         stream: S,
-        appraised: Option<Appraised>,
+        appraised: Option<SharedAppraisal>,
         dial: Duration,
         channel: Timings,
     ) -> Result<Connection, ClientError>
@@ -194,7 +199,10 @@ impl Connector {
         Ok(Connection { sender, appraised, timings, opened: Instant::now() })
     }
 
-    async fn in_time<T>(&self, dial: impl Future<Output = T>) -> Result<T, ClientError> {
+    async fn within_dial_deadline<T>(
+        &self,
+        dial: impl Future<Output = T>,
+    ) -> Result<T, ClientError> {
         let deadline = self.limits.dial;
         tokio::time::timeout(deadline, dial)
             .await
@@ -229,13 +237,13 @@ impl ConnectTimings {
 pub struct Connection {
     pub(crate) sender: SendRequest<RequestBody>,
     pub(crate) opened: Instant,
-    appraised: Option<Appraised>,
+    appraised: Option<SharedAppraisal>,
     timings: ConnectTimings,
 }
 
 impl Connection {
     /// What the peer's evidence says; `None` on plain TLS, which has none.
-    pub fn appraised(&self) -> Option<&Appraised> {
+    pub fn appraisal(&self) -> Option<&SharedAppraisal> {
         self.appraised.as_ref()
     }
 

@@ -2,14 +2,13 @@
 
 use std::{error::Error, io, time::Duration};
 
+use confide_appraiser::AppraisalError;
 use confide_channel::{ChannelError, Fault, TunnelError};
-
-use crate::AppraisalError;
 
 /// A request body that its sender broke off, or framed so that it cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[error("request body is not readable: {0}")]
-pub struct RequestBodyBroken(#[source] pub hyper::Error);
+pub struct RequestBodyError(#[source] pub hyper::Error);
 
 /// What went wrong between a request and its answer.
 #[derive(Debug, thiserror::Error)]
@@ -169,5 +168,5 @@ pub fn failed_check(error: &ChannelError) -> Option<&str> {
 
 /// Whether what broke is the body that this end was given to send.
 fn is_request_body(error: &hyper::Error) -> bool {
-    error.source().is_some_and(|cause| cause.is::<RequestBodyBroken>())
+    error.source().is_some_and(|cause| cause.is::<RequestBodyError>())
 }

@@ -14,7 +14,7 @@ mod pool;
 mod proxy;
 
 pub use causes::with_causes;
-pub use confide_appraiser::{Accepted, AppraisalError, Appraised, PolicyAppraiser};
+pub use confide_appraiser::{AppraisalError, PeerAppraisal, PolicyAppraiser, SharedAppraisal};
 pub use confide_channel::{Binding, Timings};
 pub use confide_http::{BodyPace, Drained};
 pub use connector::{
@@ -22,8 +22,8 @@ pub use connector::{
     whole_body,
 };
 pub use endpoint::Endpoint;
-pub use error::{Blame, ClientError, RequestBodyBroken, failed_check};
-pub use limits::Limits;
+pub use error::{Blame, ClientError, RequestBodyError, failed_check};
+pub use limits::ClientLimits;
 pub use origin::Origins;
-pub use pool::{Answer, AnswerBody, AnswerBroken, HttpClient};
+pub use pool::{Answer, AnswerBody, AnswerError, HttpClient};
 pub use proxy::serve;

@@ -6,7 +6,7 @@ use confide_http::{BodyPace, QueueLimits};
 
 /// Lengths, counts and deadlines. `Limits::default()` is what the program uses.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct ClientLimits {
     /// TCP, and with a tunnel its upgrade.
     pub dial: Duration,
     /// TLS handshake, evidence and its appraisal together.
@@ -47,7 +47,7 @@ pub struct Limits {
     pub drain: Duration,
 }
 
-impl Limits {
+impl ClientLimits {
     /// The bounds of the queue before the connections to the attested end.
     pub(crate) fn queue_limits(&self) -> QueueLimits {
         let Self { connections: concurrent, requests_waiting: queued, queue: wait, .. } = *self;
@@ -55,7 +55,7 @@ impl Limits {
     }
 }
 
-impl Default for Limits {
+impl Default for ClientLimits {
     fn default() -> Self {
         Self {
             dial: Duration::from_secs(5),

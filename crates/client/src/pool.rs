@@ -8,6 +8,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use confide_appraiser::SharedAppraisal;
 use confide_http::{AdmissionPermit, AdmissionQueue, QueueError};
 use http::{HeaderValue, Request, Response, header};
 use http_body::{Body, Frame, SizeHint};
@@ -15,10 +16,9 @@ use hyper::body::Incoming;
 use tokio::time::Sleep;
 
 use crate::{
-    Appraised,
     connector::{ConnectTimings, Connection, Connector, RequestBody},
     error::ClientError,
-    limits::Limits,
+    limits::ClientLimits,
 };
 
 /// Requests over kept connections to one attested end.
@@ -32,16 +32,16 @@ pub struct HttpClient {
 
 struct Shared {
     connector: Connector,
-    idle: Mutex<Vec<Idle>>,
+    idle: Mutex<Vec<IdleConnection>>,
     queue: AdmissionQueue,
     host: HeaderValue,
-    limits: Limits,
+    limits: ClientLimits,
     clock: fn() -> u64,
-    first: OnceLock<Appraised>,
-    latest: Mutex<Option<Appraised>>,
+    first: OnceLock<SharedAppraisal>,
+    latest: Mutex<Option<SharedAppraisal>>,
 }
 
-struct Idle {
+struct IdleConnection {
     connection: Connection,
     since: Instant,
 }
@@ -56,7 +56,7 @@ pub struct Answer {
 
 impl HttpClient {
     /// A client without connections yet. `clock` gives Unix seconds.
-    pub fn new(connector: Connector, limits: Limits, clock: fn() -> u64) -> Self {
+    pub fn new(connector: Connector, limits: ClientLimits, clock: fn() -> u64) -> Self {
         let authority = connector.endpoint().to_string();
         // An endpoint was read from an address, whose bytes a header value may hold.
         let host = HeaderValue::from_str(&authority)
@@ -77,15 +77,15 @@ impl HttpClient {
 
     /// Opens one connection now and keeps it: whoever calls this knows whether the evidence is
     /// accepted before the first request.
-    pub async fn open(&self) -> Result<(Option<Appraised>, ConnectTimings), ClientError> {
+    pub async fn open(&self) -> Result<(Option<SharedAppraisal>, ConnectTimings), ClientError> {
         let connection = self.shared.connect().await?;
-        let opened = (connection.appraised().cloned(), connection.timings());
+        let opened = (connection.appraisal().cloned(), connection.timings());
         self.shared.keep(connection);
         Ok(opened)
     }
 
     /// What the newest connection's evidence says.
-    pub fn latest_appraised(&self) -> Option<Appraised> {
+    pub fn latest_appraisal(&self) -> Option<SharedAppraisal> {
         lock(&self.shared.latest).clone()
     }
 
@@ -99,7 +99,7 @@ impl HttpClient {
         request.headers_mut().insert(header::HOST, shared.host.clone());
         let permit = shared.permit().await?;
         loop {
-            let (mut connection, opened) = match shared.kept().await {
+            let (mut connection, opened) = match shared.take_idle().await {
                 Some(connection) => (connection, None),
                 None => {
                     let connection = shared.connect().await?;
@@ -144,8 +144,8 @@ impl Shared {
 
     async fn connect(&self) -> Result<Connection, ClientError> {
         let connection = self.connector.connect().await?;
-        if let Some(appraised) = connection.appraised() {
-            self.keeps_the_promise(appraised)?;
+        if let Some(appraised) = connection.appraisal() {
+            self.check_guarantee(appraised)?;
             *lock(&self.latest) = Some(appraised.clone());
         }
         let timings = connection.timings();
@@ -160,20 +160,21 @@ impl Shared {
     }
 
     /// A policy may admit several configurations; whoever was told one guarantee keeps it.
-    fn keeps_the_promise(&self, appraised: &Appraised) -> Result<(), ClientError> {
+    fn check_guarantee(&self, appraised: &SharedAppraisal) -> Result<(), ClientError> {
         let first = self.first.get_or_init(|| appraised.clone());
-        let promise = |by: &Appraised| (by.guarantee(), by.claimed_guarantee().map(str::to_owned));
+        let promise =
+            |by: &SharedAppraisal| (by.guarantee(), by.claimed_guarantee().map(str::to_owned));
         if promise(first) == promise(appraised) {
             return Ok(());
         }
-        let told = |by: &Appraised| {
+        let told = |by: &SharedAppraisal| {
             format!("`{}` (claimed: `{}`)", by.guarantee(), by.claimed_guarantee().unwrap_or("-"))
         };
         Err(ClientError::GuaranteeChanged { wanted: told(first), got: told(appraised) })
     }
 
     /// The connection used last that may still be used; those that may not are dropped.
-    async fn kept(&self) -> Option<Connection> {
+    async fn take_idle(&self) -> Option<Connection> {
         loop {
             let kept = lock(&self.idle).pop()?;
             if self.is_stale(&kept) {
@@ -193,11 +194,11 @@ impl Shared {
         // The pool is a stack: what lies deep is looked at here, or it would never be closed.
         idle.retain(|kept| !kept.connection.sender.is_closed() && !self.is_stale(kept));
         if !connection.sender.is_closed() && !self.is_spent(&connection) {
-            idle.push(Idle { connection, since: Instant::now() });
+            idle.push(IdleConnection { connection, since: Instant::now() });
         }
     }
 
-    fn is_stale(&self, kept: &Idle) -> bool {
+    fn is_stale(&self, kept: &IdleConnection) -> bool {
         self.is_spent(&kept.connection) || kept.since.elapsed() > self.limits.idle
     }
 
@@ -233,7 +234,7 @@ pub struct AnswerBody {
 
 /// Why an answer broke off.
 #[derive(Debug, thiserror::Error)]
-pub enum AnswerBroken {
+pub enum AnswerError {
     /// The connection ended before the answer did.
     #[error("answer broke off: {0}")]
     Broken(#[source] hyper::Error),
@@ -264,30 +265,30 @@ impl AnswerBody {
         }
     }
 
-    fn poll_pause(&mut self, cx: &mut Context<'_>) -> Poll<AnswerBroken> {
+    fn poll_pause(&mut self, cx: &mut Context<'_>) -> Poll<AnswerError> {
         let limit = self.pause_limit;
         let pause = self.pause.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
         if !self.paused {
             self.paused = true;
             pause.as_mut().reset(tokio::time::Instant::now() + limit);
         }
-        pause.as_mut().poll(cx).map(|()| AnswerBroken::Paused { limit })
+        pause.as_mut().poll(cx).map(|()| AnswerError::Paused { limit })
     }
 }
 
 impl Body for AnswerBody {
     type Data = Bytes;
-    type Error = AnswerBroken;
+    type Error = AnswerError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, AnswerBroken>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, AnswerError>>> {
         let outcome = match Pin::new(&mut self.inner).poll_frame(cx) {
             Poll::Pending => self.poll_pause(cx).map(|fault| Some(Err(fault))),
             Poll::Ready(frame) => {
                 self.paused = false;
-                Poll::Ready(frame.map(|frame| frame.map_err(AnswerBroken::Broken)))
+                Poll::Ready(frame.map(|frame| frame.map_err(AnswerError::Broken)))
             }
         };
         match &outcome {

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use confide_http::{
     Admission, AdmissionLimits, BodyPace, Closing, ConnectionDeadlines, Drained, Lingering,
     Occupancy, PacedBody, PeerStream, StallGuard, UNBOUNDED, accept_until, asks_for_websocket,
-    codings_are_undone, end_is_marked, pace_fault_behind, remove_hop_by_hop, serve_connection,
+    has_known_codings, has_marked_end, pace_fault_behind, remove_hop_by_hop, serve_connection,
     wait_until_closing,
 };
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, header};
@@ -25,8 +25,8 @@ use tokio::net::TcpListener;
 use crate::{
     causes::with_causes,
     connector::{RequestBody, streamed_body},
-    error::{Blame, ClientError, RequestBodyBroken},
-    limits::Limits,
+    error::{Blame, ClientError, RequestBodyError},
+    limits::ClientLimits,
     origin::{self, Origins, Sender},
     pool::{AnswerBody, HttpClient},
 };
@@ -42,14 +42,14 @@ pub async fn serve(
     listener: TcpListener,
     client: Arc<HttpClient>,
     origins: Origins,
-    limits: Limits,
+    limits: ClientLimits,
     stop: impl Future<Output = ()>,
 ) -> Drained {
-    let (names, origins) = (LocalNames::of(&listener), Arc::new(origins));
+    let (names, origins) = (LocalNames::from_listener(&listener), Arc::new(origins));
     let (pace, body_linger) = (limits.request_body_pace, limits.local_body_linger);
-    let local = Local { client, names, origins, pace, body_linger };
+    let local = LocalProxy { client, names, origins, pace, body_linger };
     // All that use this address are programs of one machine: none of them is a newcomer.
-    let admission = Admission::new(AdmissionLimits::unshared(limits.local_connections));
+    let admission = Admission::new(AdmissionLimits::for_one_peer(limits.local_connections));
     let serve =
         move |stream, place, closing| connection(stream, place, local.clone(), limits, closing);
     accept_until(listener, admission, limits.drain, stop, serve).await
@@ -58,8 +58,8 @@ pub async fn serve(
 async fn connection(
     stream: PeerStream,
     place: Occupancy,
-    local: Local,
-    limits: Limits,
+    local: LocalProxy,
+    limits: ClientLimits,
     closing: Closing,
 ) {
     let stream = TokioIo::new(StallGuard::new(stream, limits.write_stall));
@@ -77,7 +77,7 @@ async fn connection(
 }
 
 #[derive(Clone)]
-struct Local {
+struct LocalProxy {
     client: Arc<HttpClient>,
     names: LocalNames,
     origins: Arc<Origins>,
@@ -85,7 +85,7 @@ struct Local {
     body_linger: Duration,
 }
 
-impl Local {
+impl LocalProxy {
     /// An answer of this end's own leaves the body of the request unread; it is read on, so that
     /// the connection serves the next request. A client that waits for a word before it sends its
     /// body is told that there is no next one.
@@ -102,7 +102,7 @@ impl Local {
     }
 
     async fn answer_sender(&self, request: Request<LocalRequestBody>) -> Response<LocalBody> {
-        if !self.names.cover(request.headers()) {
+        if !self.names.include_host(request.headers()) {
             let message = "host is not this address: a web page may be behind this request";
             return error(StatusCode::MISDIRECTED_REQUEST, "foreign_host", message);
         }
@@ -134,19 +134,19 @@ impl Local {
             let message = "WebSocket upgrades are not carried";
             return error(StatusCode::NOT_IMPLEMENTED, "upgrade_unsupported", message);
         }
-        if !codings_are_undone(request.headers()) {
+        if !has_known_codings(request.headers()) {
             let message = "request body is not readable: wanted no transfer coding but chunked";
             return error(StatusCode::NOT_IMPLEMENTED, "transfer_coding", message);
         }
-        let answer = match self.client.request(outgoing(request, self.pace)).await {
+        let answer = match self.client.request(upstream_request(request, self.pace)).await {
             Ok(answer) => answer.response,
             Err(failure) => return explain(&failure),
         };
-        if !end_is_marked(&answer, &method) {
+        if !has_marked_end(&answer, &method) {
             let message = "answer was framed so that its end could not be told from a break";
             return error(StatusCode::BAD_GATEWAY, "attested_end_unframed", message);
         }
-        if leads_elsewhere(&answer) {
+        if redirects_elsewhere(&answer) {
             let message = "attested end redirects to another address, where nothing was verified";
             return error(StatusCode::BAD_GATEWAY, "redirect_elsewhere", message);
         }
@@ -164,7 +164,7 @@ impl Local {
 
 /// Whether a client that follows this redirect, with its prompt, would leave the attested channel.
 /// Only a path is sure not to (RFC 3986 section 4.2; browsers read `\` as `/`).
-fn leads_elsewhere<B>(answer: &Response<B>) -> bool {
+fn redirects_elsewhere<B>(answer: &Response<B>) -> bool {
     let away = |location: &HeaderValue| match location.as_bytes() {
         [b'/', rest @ ..] => matches!(rest, [b'/' | b'\\', ..]),
         _ => true,
@@ -173,7 +173,7 @@ fn leads_elsewhere<B>(answer: &Response<B>) -> bool {
 }
 
 /// The request as it goes to the attested end: a path, and no field of this connection.
-fn outgoing(request: Request<LocalRequestBody>, pace: BodyPace) -> Request<RequestBody> {
+fn upstream_request(request: Request<LocalRequestBody>, pace: BodyPace) -> Request<RequestBody> {
     let (mut head, body) = request.into_parts();
     let path = head.uri.path_and_query().cloned();
     head.uri = path.map_or_else(|| http::Uri::from_static("/"), http::Uri::from);
@@ -181,7 +181,7 @@ fn outgoing(request: Request<LocalRequestBody>, pace: BodyPace) -> Request<Reque
     remove_hop_by_hop(&mut head.headers);
     // It was judged here; a model server that knows nothing of it could only misjudge it.
     head.headers.remove(header::ORIGIN);
-    let body = PacedBody::new(body.map_err(RequestBodyBroken), pace);
+    let body = PacedBody::new(body.map_err(RequestBodyError), pace);
     Request::from_parts(head, streamed_body(body))
 }
 
@@ -201,12 +201,12 @@ struct LocalNames {
 }
 
 impl LocalNames {
-    fn of(listener: &TcpListener) -> Self {
+    fn from_listener(listener: &TcpListener) -> Self {
         // Beyond loopback the names are not known, and whoever listens there was warned.
         Self { listen: listener.local_addr().ok().filter(|address| address.ip().is_loopback()) }
     }
 
-    fn cover(&self, headers: &HeaderMap) -> bool {
+    fn include_host(&self, headers: &HeaderMap) -> bool {
         if self.listen.is_none() {
             return true;
         }
@@ -287,9 +287,9 @@ mod tests {
         ] {
             let mut headers = HeaderMap::new();
             headers.insert(header::HOST, host.parse().unwrap());
-            assert_eq!(names.cover(&headers), wanted, "{host}");
+            assert_eq!(names.include_host(&headers), wanted, "{host}");
         }
-        assert!(!names.cover(&HeaderMap::new()));
-        assert!(LocalNames { listen: None }.cover(&HeaderMap::new()));
+        assert!(!names.include_host(&HeaderMap::new()));
+        assert!(LocalNames { listen: None }.include_host(&HeaderMap::new()));
     }
 }

@@ -10,9 +10,9 @@ use std::{
     time::Duration,
 };
 
-use confide_channel::tunnel::{self, AllowList, Deadlines};
+use confide_channel::tunnel::{self, AllowList, TunnelDeadlines};
 use confide_client::{
-    AppraisalError, Binding, Blame, ClientError, Connector, Endpoint, HttpClient, Limits,
+    AppraisalError, Binding, Blame, ClientError, ClientLimits, Connector, Endpoint, HttpClient,
     PolicyAppraiser, no_body, whole_body,
 };
 use confide_fake_attester::{FakeAttester, Fault};
@@ -42,16 +42,16 @@ fn connector(
     address: std::net::SocketAddr,
     binding: Binding,
     appraiser: &Arc<PolicyAppraiser>,
-    limits: Limits,
+    limits: ClientLimits,
 ) -> Connector {
-    Connector::attested(endpoint(address), None, binding, appraiser.clone(), limits).unwrap()
+    Connector::with_appraiser(endpoint(address), None, binding, appraiser.clone(), limits).unwrap()
 }
 
 fn get() -> Request<confide_client::RequestBody> {
     Request::get("/v1/models").body(no_body()).unwrap()
 }
 
-async fn whole(answer: confide_client::Answer) -> String {
+async fn read_text(answer: confide_client::Answer) -> String {
     let bytes = answer.response.into_body().collect().await.unwrap().to_bytes();
     String::from_utf8(bytes.to_vec()).unwrap()
 }
@@ -62,17 +62,17 @@ async fn requests_use_kept_attested_connections_with_either_binding() {
         let attester = attester();
         let appraiser = appraiser(policy(&attester));
         let address = site(vec![server(binding, Some(attester), now)], site::answering).await;
-        let limits = Limits::default();
+        let limits = ClientLimits::default();
         let client = HttpClient::new(connector(address, binding, &appraiser, limits), limits, now);
         let first = client.request(get()).await.unwrap();
         let timings = first.opened.expect("the first request opens a connection");
         assert!(timings.channel.round_trips >= 2, "{timings:?}");
-        assert_eq!(whole(first).await, "ok");
+        assert_eq!(read_text(first).await, "ok");
         let post = Request::post("/v1/completions").body(whole_body("{}")).unwrap();
         let second = client.request(post).await.unwrap();
         assert!(second.opened.is_none(), "the kept connection was not used");
-        assert_eq!(whole(second).await, "ok");
-        let appraised = client.latest_appraised().unwrap();
+        assert_eq!(read_text(second).await, "ok");
+        let appraised = client.latest_appraisal().unwrap();
         assert_eq!(appraised.guarantee(), "none (simulated)");
         assert!(appraised.is_simulated());
         assert_eq!(appraised.verdict().claims().unwrap().config_digest, site::CONFIG_DIGEST);
@@ -83,7 +83,7 @@ async fn requests_use_kept_attested_connections_with_either_binding() {
 async fn a_simulated_root_is_refused_by_a_production_policy() {
     let address = site(vec![server(Binding::Key, Some(attester()), now)], site::answering).await;
     let appraiser = appraiser(Policy::default());
-    let connector = connector(address, Binding::Key, &appraiser, Limits::default());
+    let connector = connector(address, Binding::Key, &appraiser, ClientLimits::default());
     let error = connector.connect().await.map(|_| ()).unwrap_err();
     assert_eq!((error.blame(), error.failed_check()), (Blame::Evidence, Some("root")));
     assert!(matches!(error.rejection(), Some(AppraisalError::Rejected(_))));
@@ -91,11 +91,12 @@ async fn a_simulated_root_is_refused_by_a_production_policy() {
 
 #[tokio::test]
 async fn evidence_of_a_debug_td_is_refused() {
-    let debug = FakeAttester::new(confide_fake_attester::Options { debug: true, ..options() });
+    let debug =
+        FakeAttester::new(confide_fake_attester::FakeAttesterOptions { debug: true, ..options() });
     let servers = vec![server(Binding::Session, Some(debug.unwrap()), now)];
     let address = site(servers, site::answering).await;
     let appraiser = appraiser(policy(&attester()));
-    let connector = connector(address, Binding::Session, &appraiser, Limits::default());
+    let connector = connector(address, Binding::Session, &appraiser, ClientLimits::default());
     let error = connector.connect().await.map(|_| ()).unwrap_err();
     assert_eq!(error.failed_check(), Some("debug"));
 }
@@ -107,7 +108,7 @@ async fn another_configuration_than_the_pinned_one_is_refused() {
     let text = attester.policy_toml().replace("\"dangerous-any\"", &format!("\"{pinned}\""));
     let appraiser = appraiser(Policy::from_toml(&text).unwrap());
     let address = site(vec![server(Binding::Key, Some(attester), now)], site::answering).await;
-    let connector = connector(address, Binding::Key, &appraiser, Limits::default());
+    let connector = connector(address, Binding::Key, &appraiser, ClientLimits::default());
     let error = connector.connect().await.map(|_| ()).unwrap_err();
     assert_eq!(error.failed_check(), Some("config_digest"));
 }
@@ -116,7 +117,7 @@ async fn another_configuration_than_the_pinned_one_is_refused() {
 async fn a_revocation_list_older_than_one_already_seen_is_refused() {
     let old = FakeAttester::with_fault(options(), Fault::RolledBackCrl).unwrap();
     let appraiser = appraiser(policy(&attester()));
-    let limits = Limits::default();
+    let limits = ClientLimits::default();
     let old = site(vec![server(Binding::Key, Some(old), now)], site::answering).await;
     let new = site(vec![server(Binding::Key, Some(attester()), now)], site::answering).await;
     connector(old, Binding::Key, &appraiser, limits).connect().await.unwrap();
@@ -130,7 +131,7 @@ async fn own_collateral_takes_the_place_of_the_stapled() {
     let old = FakeAttester::with_fault(options(), Fault::ExpiredCollateral).unwrap();
     let policy = policy(&old);
     let address = site(vec![server(Binding::Key, Some(old), now)], site::answering).await;
-    let limits = Limits::default();
+    let limits = ClientLimits::default();
     let stapled = connector(address, Binding::Key, &appraiser(policy.clone()), limits);
     assert!(stapled.connect().await.is_err());
     let collateral = attester().collateral_json();
@@ -147,7 +148,7 @@ async fn a_connection_whose_claims_ran_out_is_attested_anew() {
     let attester = attester();
     let appraiser = PolicyAppraiser::new(policy(&attester), None, clock).unwrap();
     let address = site(vec![server(Binding::Key, Some(attester), clock)], site::answering).await;
-    let limits = Limits::default();
+    let limits = ClientLimits::default();
     let connector = connector(address, Binding::Key, &Arc::new(appraiser), limits);
     let client = HttpClient::new(connector, limits, clock);
     let mut opened = Vec::new();
@@ -155,7 +156,7 @@ async fn a_connection_whose_claims_ran_out_is_attested_anew() {
         for _ in 0..2 {
             let answer = client.request(get()).await.unwrap();
             opened.push(answer.opened.is_some());
-            whole(answer).await;
+            read_text(answer).await;
         }
         CLOCK.fetch_add(site::KEY_VALIDITY.as_secs() + 1, Ordering::SeqCst);
     }
@@ -179,7 +180,7 @@ async fn an_answer_that_breaks_off_is_an_error_and_its_connection_is_not_kept() 
             }
         })
         .await;
-        let limits = Limits::default();
+        let limits = ClientLimits::default();
         let connector = connector(address, Binding::Key, &appraiser, limits);
         let client = HttpClient::new(connector, limits, now);
         let answer = client.request(get()).await.unwrap();
@@ -200,7 +201,8 @@ async fn an_answer_that_pauses_too_long_is_an_error() {
         read_head(&mut stream).await;
     })
     .await;
-    let limits = Limits { response_pause: Duration::from_millis(50), ..Limits::default() };
+    let limits =
+        ClientLimits { response_pause: Duration::from_millis(50), ..ClientLimits::default() };
     let connector = connector(address, Binding::Key, &appraiser, limits);
     let client = HttpClient::new(connector, limits, now);
     let answer = client.request(get()).await.unwrap();
@@ -224,11 +226,11 @@ async fn an_answer_dropped_early_ends_the_work_of_the_other_end() {
         }
     })
     .await;
-    let limits = Limits::default();
+    let limits = ClientLimits::default();
     let connector = connector(address, Binding::Key, &appraiser, limits);
     let client = HttpClient::new(connector, limits, now);
     drop(client.request(get()).await.unwrap());
-    site::within(end.recv()).await.unwrap();
+    site::finish_in_time(end.recv()).await.unwrap();
     assert_eq!(client.idle_connections(), 0);
 }
 
@@ -243,13 +245,13 @@ async fn a_closed_connection_is_replaced() {
         stream.shutdown().await.unwrap();
     })
     .await;
-    let limits = Limits::default();
+    let limits = ClientLimits::default();
     let connector = connector(address, Binding::Key, &appraiser, limits);
     let client = HttpClient::new(connector, limits, now);
     for _ in 0..3 {
         let answer = client.request(get()).await.unwrap();
         assert!(answer.opened.is_some());
-        assert_eq!(whole(answer).await, "ok");
+        assert_eq!(read_text(answer).await, "ok");
     }
 }
 
@@ -265,7 +267,11 @@ async fn connections_beyond_the_limit_are_refused_after_a_wait() {
         read_head(&mut stream).await;
     })
     .await;
-    let limits = Limits { connections: 1, queue: Duration::from_millis(50), ..Limits::default() };
+    let limits = ClientLimits {
+        connections: 1,
+        queue: Duration::from_millis(50),
+        ..ClientLimits::default()
+    };
     let connector = connector(address, Binding::Key, &appraiser, limits);
     let client = HttpClient::new(connector, limits, now);
     let held = client.request(get()).await.unwrap();
@@ -281,7 +287,7 @@ async fn many_requests_at_once_share_few_connections() {
     let appraiser = appraiser(policy(&attester));
     let servers = vec![server(Binding::Key, Some(attester), now)];
     let address = site(servers, site::answering).await;
-    let limits = Limits { connections: 4, ..Limits::default() };
+    let limits = ClientLimits { connections: 4, ..ClientLimits::default() };
     let connector = connector(address, Binding::Key, &appraiser, limits);
     let client = Arc::new(HttpClient::new(connector, limits, now));
     let mut requests = tokio::task::JoinSet::new();
@@ -290,7 +296,7 @@ async fn many_requests_at_once_share_few_connections() {
         requests.spawn(async move {
             let answer = client.request(get()).await.unwrap();
             let opened = answer.opened.is_some();
-            assert_eq!(whole(answer).await, "ok");
+            assert_eq!(read_text(answer).await, "ok");
             opened
         });
     }
@@ -303,10 +309,10 @@ async fn many_requests_at_once_share_few_connections() {
 async fn a_peer_that_says_nothing_is_given_up() {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = silent.local_addr().unwrap();
-    let limits = Limits { channel: Duration::from_millis(50), ..Limits::default() };
+    let limits = ClientLimits { channel: Duration::from_millis(50), ..ClientLimits::default() };
     for binding in [Binding::Key, Binding::Session] {
         let connector = connector(address, binding, &appraiser(Policy::default()), limits);
-        let error = site::within(connector.connect()).await.map(|_| ()).unwrap_err();
+        let error = site::finish_in_time(connector.connect()).await.map(|_| ()).unwrap_err();
         assert_eq!(error.blame(), Blame::Network, "{error}");
     }
 }
@@ -316,15 +322,15 @@ async fn a_peer_without_evidence_is_refused_and_plain_tls_has_to_be_asked_for() 
     let plain = server(Binding::None, None, now);
     let root = plain.certificate_der();
     let address = site(vec![plain], site::answering).await;
-    let limits = Limits::default();
+    let limits = ClientLimits::default();
     let attested = connector(address, Binding::Key, &appraiser(Policy::default()), limits);
     let error = attested.connect().await.map(|_| ()).unwrap_err();
     assert_eq!((error.blame(), error.failed_check()), (Blame::Evidence, Some("evidence")));
     let plain = Connector::dangerous_plain_tls(endpoint(address), None, &root, now, limits);
     let client = HttpClient::new(plain.unwrap(), limits, now);
     let answer = client.request(get()).await.unwrap();
-    assert_eq!(whole(answer).await, "ok");
-    assert!(client.latest_appraised().is_none());
+    assert_eq!(read_text(answer).await, "ok");
+    assert!(client.latest_appraisal().is_none());
 }
 
 #[tokio::test]
@@ -336,22 +342,22 @@ async fn a_tunnel_carries_attested_connections_and_costs_round_trips() {
     let via = format!("ws://{}", listener.local_addr().unwrap());
     tokio::spawn(async move {
         let allow = AllowList::new([address.to_string()]).unwrap();
-        let deadlines = Deadlines { open: site::GENEROUS, idle: site::GENEROUS };
+        let deadlines = TunnelDeadlines { open: site::GENEROUS, idle: site::GENEROUS };
         while let Ok((stream, _)) = listener.accept().await {
             let allow = allow.clone();
             tokio::spawn(async move { tunnel::serve(stream, &allow, deadlines).await });
         }
     });
-    let limits = Limits::default();
+    let limits = ClientLimits::default();
     let direct = connector(address, Binding::Key, &appraiser, limits).connect().await.unwrap();
     let via = Some(via);
     let connector =
-        Connector::attested(endpoint(address), via, Binding::Key, appraiser, limits).unwrap();
+        Connector::with_appraiser(endpoint(address), via, Binding::Key, appraiser, limits).unwrap();
     let tunnelled = connector.connect().await.unwrap();
     let (direct, through) = (direct.timings().channel, tunnelled.timings().channel);
     assert!(through.round_trips > direct.round_trips, "{through:?} {direct:?}");
     let client = HttpClient::new(connector, limits, now);
-    assert_eq!(whole(client.request(get()).await.unwrap()).await, "ok");
+    assert_eq!(read_text(client.request(get()).await.unwrap()).await, "ok");
 }
 
 #[tokio::test]
@@ -361,7 +367,7 @@ async fn an_address_where_nobody_listens_is_a_matter_of_the_network() {
     closed.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = closed.local_addr().unwrap();
     let connector =
-        connector(address, Binding::Key, &appraiser(Policy::default()), Limits::default());
+        connector(address, Binding::Key, &appraiser(Policy::default()), ClientLimits::default());
     let error = connector.connect().await.map(|_| ()).unwrap_err();
     assert!(matches!(error, ClientError::Dial { .. }), "{error}");
     assert_eq!(error.blame(), Blame::Network);

@@ -5,13 +5,14 @@ mod site;
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use confide_client::{
-    Binding, BodyPace, Connector, Drained, Endpoint, HttpClient, Limits, Origins, PolicyAppraiser,
-    serve,
+    Binding, BodyPace, ClientLimits, Connector, Drained, Endpoint, HttpClient, Origins,
+    PolicyAppraiser, serve,
 };
-use confide_fake_attester::{FakeAttester, Options};
+use confide_fake_attester::{FakeAttester, FakeAttesterOptions};
 use confide_verifier::Policy;
 use site::{
-    CHUNKED, OK_AND_CLOSE, attester, now, options, read_head, server, server_claiming, site, within,
+    CHUNKED, OK_AND_CLOSE, attester, finish_in_time, now, options, read_head, server,
+    server_claiming, site,
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -31,15 +32,16 @@ struct Running {
     ended: JoinHandle<Drained>,
 }
 
-async fn loopback(attested: SocketAddr, limits: Limits) -> Running {
+async fn loopback(attested: SocketAddr, limits: ClientLimits) -> Running {
     loopback_for(Origins::default(), attested, limits).await
 }
 
-async fn loopback_for(origins: Origins, attested: SocketAddr, limits: Limits) -> Running {
+async fn loopback_for(origins: Origins, attested: SocketAddr, limits: ClientLimits) -> Running {
     let policy = Policy::from_toml(&attester().policy_toml_pinning(site::CONFIG_DIGEST)).unwrap();
     let appraiser = Arc::new(PolicyAppraiser::new(policy, None, now).unwrap());
     let endpoint = Endpoint::parse(&format!("https://{attested}")).unwrap();
-    let connector = Connector::attested(endpoint, None, Binding::Key, appraiser, limits).unwrap();
+    let connector =
+        Connector::with_appraiser(endpoint, None, Binding::Key, appraiser, limits).unwrap();
     let client = Arc::new(HttpClient::new(connector, limits, now));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -60,7 +62,7 @@ async fn read_until(stream: &mut TcpStream, end: &str) -> String {
     let mut seen = Vec::new();
     let mut byte = [0];
     while !seen.ends_with(end.as_bytes()) {
-        match within(stream.read(&mut byte)).await {
+        match finish_in_time(stream.read(&mut byte)).await {
             Ok(1) => seen.push(byte[0]),
             _ => break,
         }
@@ -70,7 +72,7 @@ async fn read_until(stream: &mut TcpStream, end: &str) -> String {
 
 async fn read_to_end(stream: &mut TcpStream) -> String {
     let mut seen = Vec::new();
-    let _ = within(stream.read_to_end(&mut seen)).await;
+    let _ = finish_in_time(stream.read_to_end(&mut seen)).await;
     String::from_utf8(seen).unwrap()
 }
 
@@ -86,7 +88,7 @@ async fn a_request_is_forwarded_with_the_name_of_the_attested_end() {
         }
     })
     .await;
-    let local = loopback(address, Limits::default()).await;
+    let local = loopback(address, ClientLimits::default()).await;
     let got = read_to_end(&mut ask(local.address, GET_CLOSE).await).await;
     assert!(got.starts_with("HTTP/1.1 200 OK\r\n") && got.ends_with("\r\n\r\nok"), "{got}");
     let forwarded = seen.recv().await.unwrap();
@@ -124,7 +126,7 @@ async fn streaming() -> (SocketAddr, mpsc::UnboundedSender<bool>) {
 async fn a_websocket_is_told_that_it_is_not_carried() {
     let servers = vec![server(Binding::Key, Some(attester()), now)];
     let address = site(servers, |_| async {}).await;
-    let local = loopback(address, Limits::default()).await;
+    let local = loopback(address, ClientLimits::default()).await;
     let request = "GET /v1/realtime HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\n\
                    upgrade: websocket\r\n\r\n";
     let mut client = ask(local.address, request).await;
@@ -135,7 +137,7 @@ async fn a_websocket_is_told_that_it_is_not_carried() {
 #[tokio::test]
 async fn pieces_pass_as_they_come() {
     let (address, word) = streaming().await;
-    let local = loopback(address, Limits::default()).await;
+    let local = loopback(address, ClientLimits::default()).await;
     let mut client = ask(local.address, GET_CLOSE).await;
     let first = read_until(&mut client, "data: 1\n\n\r\n").await;
     assert!(!first.contains("data: 2"), "{first}");
@@ -148,7 +150,7 @@ async fn pieces_pass_as_they_come() {
 #[tokio::test]
 async fn a_stream_that_breaks_behind_the_proxy_is_broken_before_it() {
     let (address, word) = streaming().await;
-    let local = loopback(address, Limits::default()).await;
+    let local = loopback(address, ClientLimits::default()).await;
     let mut client = ask(local.address, GET).await;
     read_until(&mut client, "data: 1\n\n\r\n").await;
     word.send(false).unwrap();
@@ -159,7 +161,7 @@ async fn a_stream_that_breaks_behind_the_proxy_is_broken_before_it() {
 #[tokio::test]
 async fn a_client_that_could_not_see_a_break_gets_no_stream() {
     let (address, _word) = streaming().await;
-    let local = loopback(address, Limits::default()).await;
+    let local = loopback(address, ClientLimits::default()).await;
     let request = "GET / HTTP/1.0\r\nhost: localhost\r\n\r\n";
     let got = read_to_end(&mut ask(local.address, request).await).await;
     assert!(got.contains(" 505 ") && got.contains("http_1_1_needed"), "{got}");
@@ -167,7 +169,7 @@ async fn a_client_that_could_not_see_a_break_gets_no_stream() {
 
 #[tokio::test]
 async fn evidence_that_is_refused_later_is_a_502_that_names_the_check() {
-    let debug = FakeAttester::new(Options { debug: true, ..options() }).unwrap();
+    let debug = FakeAttester::new(FakeAttesterOptions { debug: true, ..options() }).unwrap();
     let servers =
         vec![server(Binding::Key, Some(attester()), now), server(Binding::Key, Some(debug), now)];
     let address = site(servers, |mut stream| async move {
@@ -176,7 +178,7 @@ async fn evidence_that_is_refused_later_is_a_502_that_names_the_check() {
         stream.shutdown().await.unwrap();
     })
     .await;
-    let local = loopback(address, Limits::default()).await;
+    let local = loopback(address, ClientLimits::default()).await;
     let first = read_to_end(&mut ask(local.address, GET_CLOSE).await).await;
     assert!(first.ends_with("\r\n\r\nok"), "{first}");
     let second = read_to_end(&mut ask(local.address, GET_CLOSE).await).await;
@@ -190,7 +192,7 @@ async fn evidence_that_is_refused_later_is_a_502_that_names_the_check() {
 #[tokio::test]
 async fn a_request_for_another_host_is_refused() {
     let address = site(vec![server(Binding::Key, Some(attester()), now)], site::answering).await;
-    let local = loopback(address, Limits::default()).await;
+    let local = loopback(address, ClientLimits::default()).await;
     let request = "GET / HTTP/1.1\r\nhost: evil.example\r\nconnection: close\r\n\r\n";
     let got = read_to_end(&mut ask(local.address, request).await).await;
     assert!(got.starts_with("HTTP/1.1 421 "), "{got}");
@@ -201,8 +203,8 @@ async fn a_running_answer_is_finished_before_the_end_or_cut_at_the_deadline() {
     for finish in [true, false] {
         let (address, word) = streaming().await;
         let limits = match finish {
-            true => Limits::default(),
-            false => Limits { drain: Duration::from_millis(50), ..Limits::default() },
+            true => ClientLimits::default(),
+            false => ClientLimits { drain: Duration::from_millis(50), ..ClientLimits::default() },
         };
         let local = loopback(address, limits).await;
         let mut client = ask(local.address, GET).await;
@@ -212,9 +214,9 @@ async fn a_running_answer_is_finished_before_the_end_or_cut_at_the_deadline() {
             word.send(true).unwrap();
             word.send(true).unwrap();
             assert!(read_to_end(&mut client).await.ends_with(LAST_CHUNK));
-            assert_eq!(within(local.ended).await.unwrap(), Drained::Completely);
+            assert_eq!(finish_in_time(local.ended).await.unwrap(), Drained::Completely);
         } else {
-            assert_eq!(within(local.ended).await.unwrap(), Drained::Cut(1));
+            assert_eq!(finish_in_time(local.ended).await.unwrap(), Drained::Cut(1));
             assert!(!read_to_end(&mut client).await.ends_with(LAST_CHUNK));
         }
     }
@@ -237,7 +239,7 @@ async fn an_answer_whose_end_is_not_marked_is_not_passed_on() {
         "HTTP/1.1 200 OK\r\ntransfer-encoding: gzip, chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
         "HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n",
     ] {
-        let local = loopback(saying(answer).await, Limits::default()).await;
+        let local = loopback(saying(answer).await, ClientLimits::default()).await;
         let got = read_to_end(&mut ask(local.address, GET_CLOSE).await).await;
         assert!(got.starts_with("HTTP/1.1 502 "), "{got}");
         assert!(got.contains("attested_end_unframed"), "{got}");
@@ -247,7 +249,7 @@ async fn an_answer_whose_end_is_not_marked_is_not_passed_on() {
 #[tokio::test]
 async fn an_answer_shorter_than_its_length_stays_short() {
     let answer = "HTTP/1.1 200 OK\r\ncontent-length: 100\r\ncontent-encoding: gzip\r\n\r\nhalf";
-    let local = loopback(saying(answer).await, Limits::default()).await;
+    let local = loopback(saying(answer).await, ClientLimits::default()).await;
     let got = read_to_end(&mut ask(local.address, GET_CLOSE).await).await;
     assert!(got.contains("content-length: 100\r\n") && got.ends_with("\r\n\r\nhalf"), "{got}");
 }
@@ -255,7 +257,7 @@ async fn an_answer_shorter_than_its_length_stays_short() {
 #[tokio::test]
 async fn what_would_echo_keys_or_cannot_be_read_is_refused() {
     let address = site(vec![server(Binding::Key, Some(attester()), now)], site::answering).await;
-    let local = loopback(address, Limits::default()).await;
+    let local = loopback(address, ClientLimits::default()).await;
     for (request, wanted) in [
         ("TRACE / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n", "405"),
         (
@@ -273,7 +275,7 @@ async fn what_would_echo_keys_or_cannot_be_read_is_refused() {
 async fn a_web_page_does_not_reach_the_address_unless_its_origin_is_allowed() {
     let address = site(vec![server(Binding::Key, Some(attester()), now)], site::answering).await;
     let origins = Origins::new(&["https://chat.example".into()]).unwrap();
-    let local = loopback_for(origins, address, Limits::default()).await;
+    let local = loopback_for(origins, address, ClientLimits::default()).await;
     // What a form or `fetch` without preflight sends: any page may, to any address.
     let simple = |field: &str| {
         format!(
@@ -301,7 +303,7 @@ async fn a_web_page_does_not_reach_the_address_unless_its_origin_is_allowed() {
 #[tokio::test]
 async fn an_attested_end_cannot_open_the_address_to_every_page() {
     let open = "HTTP/1.1 200 OK\r\naccess-control-allow-origin: *\r\ncontent-length: 2\r\n\r\nok";
-    let local = loopback(saying(open).await, Limits::default()).await;
+    let local = loopback(saying(open).await, ClientLimits::default()).await;
     let got = read_to_end(&mut ask(local.address, GET_CLOSE).await).await;
     assert!(got.ends_with("ok") && !got.contains("access-control"), "{got}");
 }
@@ -322,10 +324,10 @@ async fn a_local_client_that_does_not_read_is_let_go() {
         }
     })
     .await;
-    let limits = Limits { write_stall: Duration::from_millis(50), ..Limits::default() };
+    let limits = ClientLimits { write_stall: Duration::from_millis(50), ..ClientLimits::default() };
     let local = loopback(address, limits).await;
     let _client = ask(local.address, GET).await;
-    within(ended.recv()).await.unwrap();
+    finish_in_time(ended.recv()).await.unwrap();
 }
 
 #[tokio::test]
@@ -340,7 +342,7 @@ async fn a_later_connection_that_promises_something_else_is_not_used() {
         let _ = stream.shutdown().await;
     })
     .await;
-    let local = loopback(address, Limits::default()).await;
+    let local = loopback(address, ClientLimits::default()).await;
     let first = read_to_end(&mut ask(local.address, GET_CLOSE).await).await;
     assert!(first.ends_with("\r\n\r\nok"), "{first}");
     let second = read_to_end(&mut ask(local.address, GET_CLOSE).await).await;
@@ -363,7 +365,7 @@ async fn a_redirect_away_from_the_attested_end_is_not_passed_on() {
              content-length: 0\r\n\r\n"
         );
         let address = saying(Box::leak(answer.into_boxed_str())).await;
-        let local = loopback(address, Limits::default()).await;
+        let local = loopback(address, ClientLimits::default()).await;
         let got = read_to_end(&mut ask(local.address, GET_CLOSE).await).await;
         assert!(got.starts_with(&format!("HTTP/1.1 {wanted} ")), "{location}: {got}");
         assert_eq!(got.contains("redirect_elsewhere"), wanted == "502", "{location}: {got}");
@@ -373,7 +375,7 @@ async fn a_redirect_away_from_the_attested_end_is_not_passed_on() {
 #[tokio::test]
 async fn a_request_beyond_the_queue_is_told_so_at_once_and_others_are_served() {
     let (address, word) = streaming().await;
-    let limits = Limits { connections: 1, requests_waiting: 1, ..Limits::default() };
+    let limits = ClientLimits { connections: 1, requests_waiting: 1, ..ClientLimits::default() };
     let local = loopback(address, limits).await;
     let mut runs = ask(local.address, GET_CLOSE).await;
     read_until(&mut runs, "data: 1\n\n\r\n").await;
@@ -401,7 +403,7 @@ async fn read_into(stream: &mut TcpStream, seen: &mut String) {
 #[tokio::test]
 async fn idle_local_connections_give_way_to_a_new_one() {
     let address = site(vec![server(Binding::Key, Some(attester()), now)], site::answering).await;
-    let limits = Limits { local_connections: 2, ..Limits::default() };
+    let limits = ClientLimits { local_connections: 2, ..ClientLimits::default() };
     let local = loopback(address, limits).await;
     let mut held = Vec::new();
     for _ in 0..5 {
@@ -424,7 +426,8 @@ async fn a_local_body_that_drips_for_ever_is_a_408() {
         grace: Duration::from_millis(200),
         bytes_per_s: 1000,
     };
-    let local = loopback(address, Limits { request_body_pace, ..Limits::default() }).await;
+    let local =
+        loopback(address, ClientLimits { request_body_pace, ..ClientLimits::default() }).await;
     let head = "POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1000000\r\n\r\n";
     let (mut answer, mut body) = ask(local.address, head).await.into_split();
     let dripping = tokio::spawn(async move {
@@ -433,7 +436,7 @@ async fn a_local_body_that_drips_for_ever_is_a_408() {
         }
     });
     let mut seen = vec![0; 4096];
-    let length = within(answer.read(&mut seen)).await.unwrap();
+    let length = finish_in_time(answer.read(&mut seen)).await.unwrap();
     let got = String::from_utf8_lossy(&seen[..length]);
     assert!(got.starts_with("HTTP/1.1 408 ") && got.contains("too slowly"), "{got}");
     dripping.abort();
@@ -446,7 +449,7 @@ async fn an_answer_before_the_body_leaves_a_connection_that_takes_the_next_reque
     // Bound and not listening: nobody else can take the port meanwhile.
     let closed = TcpSocket::new_v4().unwrap();
     closed.bind("127.0.0.1:0".parse().unwrap()).unwrap();
-    let local = loopback(closed.local_addr().unwrap(), Limits::default()).await;
+    let local = loopback(closed.local_addr().unwrap(), ClientLimits::default()).await;
     let body = vec![b'x'; 512 * 1024];
     let head = format!(
         "POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n",
@@ -458,8 +461,8 @@ async fn an_answer_before_the_body_leaves_a_connection_that_takes_the_next_reque
         let answer = read_answer(&mut client).await;
         assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");
         assert!(!answer.contains("connection: close"), "{answer}");
-        within(client.write_all(&body)).await.expect("the rest of the body is read");
-        within(client.write_all(head.as_bytes())).await.expect("the connection is kept");
+        finish_in_time(client.write_all(&body)).await.expect("the rest of the body is read");
+        finish_in_time(client.write_all(head.as_bytes())).await.expect("the connection is kept");
     }
 }
 
@@ -468,7 +471,7 @@ async fn a_client_that_waits_for_a_word_before_its_body_is_told_that_the_connect
     // Bound and not listening: nobody else can take the port meanwhile.
     let closed = TcpSocket::new_v4().unwrap();
     closed.bind("127.0.0.1:0".parse().unwrap()).unwrap();
-    let local = loopback(closed.local_addr().unwrap(), Limits::default()).await;
+    let local = loopback(closed.local_addr().unwrap(), ClientLimits::default()).await;
     let head = "POST / HTTP/1.1\r\nhost: evil.example\r\nexpect: 100-continue\r\n\
                 content-length: 5\r\n\r\n";
     let mut client = ask(local.address, head).await;
@@ -486,7 +489,7 @@ async fn a_bad_chunk_of_the_local_client_is_not_blamed_on_the_attested_end() {
         let _ = stream.read_to_end(&mut Vec::new()).await;
     })
     .await;
-    let local = loopback(address, Limits::default()).await;
+    let local = loopback(address, ClientLimits::default()).await;
     let head = "POST /v1/completions HTTP/1.1\r\nhost: localhost\r\n\
                 transfer-encoding: chunked\r\n\r\n2\r\n{}\r\n";
     for bad in ["xyz\r\n", "-1\r\n", "fffffffffffffffff\r\n"] {
@@ -502,6 +505,6 @@ async fn read_answer(stream: &mut TcpStream) -> String {
     let head = read_until(stream, "\r\n\r\n").await;
     let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
     let mut body = vec![0; length.unwrap_or("0").parse().unwrap()];
-    within(stream.read_exact(&mut body)).await.unwrap();
+    finish_in_time(stream.read_exact(&mut body)).await.unwrap();
     head + &String::from_utf8(body).unwrap()
 }

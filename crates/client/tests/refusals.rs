@@ -5,7 +5,7 @@ mod site;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use confide_client::{Binding, Blame, Connector, Endpoint, Limits, PolicyAppraiser};
+use confide_client::{Binding, Blame, ClientLimits, Connector, Endpoint, PolicyAppraiser};
 use confide_evidence::{
     claims::Claims,
     session_message::{Refusal, SessionEvidence, SessionMessage},
@@ -35,7 +35,7 @@ async fn whatever_a_server_shows_in_place_of_evidence_is_a_refusal_with_the_name
     type Says = fn([u8; 32]) -> Vec<u8>;
     let cases: [(&str, &str, Says, &str); 10] = [
         ("a frame that is too long", CURRENT, |_| vec![0xff; 8], "evidence"),
-        ("an unreadable message", CURRENT, |_| framed(b"noise"), "evidence"),
+        ("an unreadable message", CURRENT, |_| prefix_length(b"noise"), "evidence"),
         ("a verdict", CURRENT, |_| message(&SessionMessage::Accepted), "evidence"),
         ("no evidence", CURRENT, |_| reply(None), "evidence"),
         ("unreadable claims", CURRENT, |_| evidence(b"noise", None), "evidence"),
@@ -78,10 +78,10 @@ async fn connect(address: SocketAddr) -> confide_client::ClientError {
     let policy = Policy::from_toml(&policy).unwrap();
     let appraiser = Arc::new(PolicyAppraiser::new(policy, None, now).unwrap());
     let endpoint = Endpoint::parse(&format!("https://{address}")).unwrap();
-    let limits = Limits { channel: Duration::from_secs(30), ..Limits::default() };
+    let limits = ClientLimits { channel: Duration::from_secs(30), ..ClientLimits::default() };
     let connector =
-        Connector::attested(endpoint, None, Binding::Session, appraiser, limits).unwrap();
-    site::within(connector.connect()).await.map(drop).unwrap_err()
+        Connector::with_appraiser(endpoint, None, Binding::Session, appraiser, limits).unwrap();
+    site::finish_in_time(connector.connect()).await.map(drop).unwrap_err()
 }
 
 /// A server that reads the request for evidence and answers with these bytes, which may depend on
@@ -114,12 +114,12 @@ async fn cheat(protocol: &str, says: fn([u8; 32]) -> Vec<u8>) -> SocketAddr {
     address
 }
 
-fn framed(bytes: &[u8]) -> Vec<u8> {
+fn prefix_length(bytes: &[u8]) -> Vec<u8> {
     [&(bytes.len() as u32).to_be_bytes(), bytes].concat()
 }
 
 fn message(message: &SessionMessage<'_>) -> Vec<u8> {
-    framed(&message.encode())
+    prefix_length(&message.encode())
 }
 
 fn reply(evidence: Option<SessionEvidence<'_>>) -> Vec<u8> {

@@ -9,14 +9,14 @@ const WANTED: &str = "https://HOST[:PORT][/PATH] without user, query or fragment
 
 /// Where a service begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Base {
+pub struct BaseUrl {
     origin: String,
     host: String,
     path: String,
     plain: bool,
 }
 
-impl Base {
+impl BaseUrl {
     /// Reads the address. A path that Intel's clients add by themselves is cut off, as are slashes
     /// at the end. `dangerous_plain_http` allows http to other machines.
     ///
@@ -90,13 +90,13 @@ mod tests {
     #[test]
     fn plain_http_is_for_loopback_only() {
         for good in ["http://127.0.0.1:8081", "http://localhost:80/", "http://[::1]:9/x"] {
-            assert!(Base::parse(good, false).is_ok(), "{good}");
+            assert!(BaseUrl::parse(good, false).is_ok(), "{good}");
         }
-        let far = Base::parse("http://pccs.example", false);
+        let far = BaseUrl::parse("http://pccs.example", false);
         assert!(matches!(far, Err(CollateralError::PlainHttp { .. })));
-        let like = Base::parse("http://127.0.0.1.example", false);
+        let like = BaseUrl::parse("http://127.0.0.1.example", false);
         assert!(matches!(like, Err(CollateralError::PlainHttp { .. })));
-        assert!(Base::parse("http://pccs.example", true).is_ok());
+        assert!(BaseUrl::parse("http://pccs.example", true).is_ok());
     }
 
     #[test]
@@ -110,7 +110,7 @@ mod tests {
             "https://c.example/#f",
             "https://127.1",
         ] {
-            let refused = Base::parse(bad, true);
+            let refused = BaseUrl::parse(bad, true);
             assert!(matches!(refused, Err(CollateralError::Address { .. })), "{bad}");
         }
     }
@@ -120,17 +120,20 @@ mod tests {
     fn a_port_that_is_no_port_is_refused_and_not_taken_for_443() {
         for bad in ["99999", "65536", "0", "", "+443", "x", "443x", "-1"] {
             for host in ["c.example", "[::1]"] {
-                let refused = Base::parse(&format!("https://{host}:{bad}"), false);
+                let refused = BaseUrl::parse(&format!("https://{host}:{bad}"), false);
                 assert!(matches!(refused, Err(CollateralError::Address { .. })), "{host}:{bad}");
             }
         }
-        assert_eq!(Base::parse("https://c.example:0443", false).unwrap().host(), "c.example:443");
-        assert_eq!(Base::parse("https://c.example", false).unwrap().host(), "c.example");
+        assert_eq!(
+            BaseUrl::parse("https://c.example:0443", false).unwrap().host(),
+            "c.example:443"
+        );
+        assert_eq!(BaseUrl::parse("https://c.example", false).unwrap().host(), "c.example");
     }
 
     #[test]
     fn a_path_that_clients_add_is_cut_off_and_queries_are_not_shown() {
-        let base = Base::parse("https://Pccs.example/x/sgx/certification/v4/", false).unwrap();
+        let base = BaseUrl::parse("https://Pccs.example/x/sgx/certification/v4/", false).unwrap();
         let address = base.join("/tdx/certification/v4/tcb?fmspc=00").unwrap();
         assert_eq!(address.shown, "https://pccs.example/x/tdx/certification/v4/tcb");
         assert_eq!(address.uri.query(), Some("fmspc=00"));

@@ -9,11 +9,11 @@ use std::{
 /// taken: many clients that failed together do not come back together.
 pub(crate) fn back_off(first: Duration, most: Duration, failures: u32) -> Duration {
     let whole = first.saturating_mul(1u32.checked_shl(failures.min(16)).unwrap_or(u32::MAX));
-    jittered(whole.min(most))
+    jitter(whole.min(most))
 }
 
 /// Between one half of `whole` and all of it.
-pub(crate) fn jittered(whole: Duration) -> Duration {
+pub(crate) fn jitter(whole: Duration) -> Duration {
     let half = whole / 2;
     half + half.mul_f64(fraction())
 }

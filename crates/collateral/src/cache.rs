@@ -26,9 +26,9 @@ use crate::{
     error::CollateralError,
     limits::*,
     memory::Memory,
+    options::{Check, Clock, SourceOptions},
     platform::Platform,
-    set::{Endorsed, Frame, Shelf, assemble},
-    source::{Check, Clock, Options},
+    set::{EndorsementSet, Frame, SetShelf, assemble},
     store::Store,
 };
 
@@ -36,19 +36,19 @@ use crate::{
 /// and whose issuer is late (seconds).
 const REFETCH_S: u64 = 60;
 
-pub(crate) type Outcome = Result<Arc<Endorsed>, CollateralError>;
+pub(crate) type Outcome = Result<Arc<EndorsementSet>, CollateralError>;
 
 pub(crate) struct Cache {
     client: Client,
     store: Option<Arc<Store>>,
     clock: Clock,
     check: Option<Check>,
-    evaluation: crate::document::Evaluation,
+    evaluation: crate::identity::Evaluation,
     refresh_every_s: u64,
     refresh_lead_s: u64,
     counters: Arc<Counters>,
     runtime: Handle,
-    sets: Shelf,
+    sets: SetShelf,
     state: Mutex<State>,
     /// One set is committed at a time.
     commit: tokio::sync::Mutex<()>,
@@ -59,12 +59,12 @@ pub(crate) struct Cache {
 struct State {
     documents: HashMap<DocumentKey, Arc<Document>>,
     memory: Memory,
-    failures: HashMap<Platform, Failed>,
+    failures: HashMap<Platform, PlatformFailure>,
     new_platforms: u32,
     new_since: Instant,
 }
 
-struct Failed {
+struct PlatformFailure {
     error: CollateralError,
     count: u32,
     until: Instant,
@@ -72,7 +72,7 @@ struct Failed {
 
 impl Cache {
     pub(crate) fn open(
-        options: Options,
+        options: SourceOptions,
         client: Client,
         counters: Arc<Counters>,
         runtime: Handle,
@@ -113,7 +113,7 @@ impl Cache {
             refresh_lead_s: options.refresh_lead.as_secs(),
             counters,
             runtime,
-            sets: Shelf::new(),
+            sets: SetShelf::new(),
             state: Mutex::new(state),
             commit: tokio::sync::Mutex::new(()),
             flights: SingleFlight::new(),
@@ -121,7 +121,7 @@ impl Cache {
         })
     }
 
-    pub(crate) fn current(self: &Arc<Self>, platform: &Platform) -> Option<Arc<Endorsed>> {
+    pub(crate) fn current(self: &Arc<Self>, platform: &Platform) -> Option<Arc<EndorsementSet>> {
         let now = (self.clock)();
         let set = self.sets.find(platform).filter(|set| set.holds_at(now));
         match &set {
@@ -159,7 +159,7 @@ impl Cache {
             sleep(every).await;
             let now = (self.clock)();
             for set in self.sets.all() {
-                let idle = now.saturating_sub(set.used()) > UNUSED_S;
+                let idle = now.saturating_sub(set.used_at()) > UNUSED_S;
                 if !idle && (set.refresh_due(now) || !set.holds_at(now)) {
                     drop(self.begin(set.platform()));
                 }
@@ -203,11 +203,11 @@ impl Cache {
     async fn fetch(
         self: &Arc<Self>,
         platform: &Platform,
-    ) -> Result<(Arc<Endorsed>, Option<CollateralError>), CollateralError> {
+    ) -> Result<(Arc<EndorsementSet>, Option<CollateralError>), CollateralError> {
         let keys = platform.documents(self.evaluation);
         self.adopt_from_store(&keys).await;
         let now = (self.clock)();
-        let wanted = self.wanted(platform, &keys, now)?;
+        let wanted = self.documents_to_fetch(platform, &keys, now)?;
         let mut requests = JoinSet::new();
         for key in wanted {
             let client = self.client.clone();
@@ -228,7 +228,7 @@ impl Cache {
     }
 
     /// The documents to ask for. A platform that is new here takes one of the places for such.
-    fn wanted(
+    fn documents_to_fetch(
         &self,
         platform: &Platform,
         keys: &[DocumentKey],
@@ -236,7 +236,7 @@ impl Cache {
     ) -> Result<Vec<DocumentKey>, CollateralError> {
         let mut state = self.state();
         let missing = keys.iter().any(|key| !state.documents.contains_key(key));
-        if missing && self.sets.find(platform).is_none() && !state.take_place() {
+        if missing && self.sets.find(platform).is_none() && !state.take_newcomer_place() {
             add(&self.counters.refused_platforms, 1);
             return Err(CollateralError::Crowded { subject: platform.to_string() });
         }
@@ -276,14 +276,14 @@ impl Cache {
         keys: &[DocumentKey],
         mut fresh: HashMap<DocumentKey, Arc<Document>>,
         mut trouble: Option<CollateralError>,
-    ) -> Result<(Arc<Endorsed>, Option<CollateralError>), CollateralError> {
+    ) -> Result<(Arc<EndorsementSet>, Option<CollateralError>), CollateralError> {
         let _one = self.commit.lock().await;
         let now = (self.clock)();
         let root = self.root_of(keys, &fresh, now);
         fresh.retain(|_, document| match self.judge(document, &root_for(document, &root), now) {
             Ok(()) => true,
             Err(error) => {
-                self.tell_rollback(document, &error);
+                self.report_rollback(document, &error);
                 trouble = Some(error);
                 false
             }
@@ -293,7 +293,7 @@ impl Cache {
             let held = || self.state().documents.get(key).cloned();
             let document = match fresh.get(key).cloned().or_else(held) {
                 Some(document) => document,
-                None => return Err(trouble.unwrap_or_else(|| not_at_hand(platform))),
+                None => return Err(trouble.unwrap_or_else(|| not_at_hand_error(platform))),
             };
             if let Err(error) = self.judge(&document, &root, now) {
                 return Err(trouble.unwrap_or(error));
@@ -325,7 +325,7 @@ impl Cache {
             let (from, until) = (document.issued, document.until);
             return Err(CollateralError::NotHolding { subject: subject(), from, until, now });
         }
-        let seen = self.state().memory.seen(&document.key, root);
+        let seen = self.state().memory.newest_rank(&document.key, root);
         let Some(seen) = seen.filter(|seen| document.key.is_older(document.rank(), *seen)) else {
             return Ok(());
         };
@@ -338,7 +338,7 @@ impl Cache {
         })
     }
 
-    fn tell_rollback(&self, document: &Document, error: &CollateralError) {
+    fn report_rollback(&self, document: &Document, error: &CollateralError) {
         if matches!(error, CollateralError::RolledBack { .. }) {
             add(&self.counters.refused_rollbacks, 1);
             let (event, service) = ("collateral_rollback_refused", &document.service);
@@ -349,7 +349,7 @@ impl Cache {
     /// Puts the set in place, and every other set that shares a document with it.
     async fn keep(
         &self,
-        set: &Arc<Endorsed>,
+        set: &Arc<EndorsementSet>,
         fresh: HashMap<DocumentKey, Arc<Document>>,
         root: &[u8; 32],
     ) {
@@ -370,7 +370,7 @@ impl Cache {
         self.sets.put(set.clone());
         self.sets.shrink(PLATFORMS_MAX);
         for other in self.sets.all() {
-            if other.platform() != set.platform() && fresh.keys().any(|key| other.has(key)) {
+            if other.platform() != set.platform() && fresh.keys().any(|key| other.contains(key)) {
                 self.assemble_anew(&other);
             }
         }
@@ -382,7 +382,7 @@ impl Cache {
         .await;
     }
 
-    fn assemble_anew(&self, other: &Endorsed) {
+    fn assemble_anew(&self, other: &EndorsementSet) {
         let documents: Option<Vec<Arc<Document>>> = {
             let state = self.state();
             other.keys().map(|key| state.documents.get(key).cloned()).collect()
@@ -485,11 +485,11 @@ impl State {
             true => UNKNOWN_WAIT,
             false => back_off(FAILED_FIRST, FAILED_MAX, count),
         };
-        self.failures.insert(platform, Failed { error, count, until: now + wait });
+        self.failures.insert(platform, PlatformFailure { error, count, until: now + wait });
     }
 
     /// A bucket of places for new platforms that fills with time.
-    fn take_place(&mut self) -> bool {
+    fn take_newcomer_place(&mut self) -> bool {
         let since = self.new_since.elapsed();
         let more = since.as_nanos() / NEW_PLATFORM_EVERY.as_nanos();
         if more > 0 {
@@ -517,9 +517,9 @@ fn root_for(document: &Document, root: &[u8; 32]) -> [u8; 32] {
 }
 
 fn is_from(client: &Client, document: &Document) -> bool {
-    client.services().of(&document.key).is_ok_and(|base| base.url() == document.service)
+    client.services().base_for(&document.key).is_ok_and(|base| base.url() == document.service)
 }
 
-fn not_at_hand(platform: &Platform) -> CollateralError {
+fn not_at_hand_error(platform: &Platform) -> CollateralError {
     CollateralError::NotAtHand { subject: platform.to_string() }
 }

@@ -5,15 +5,15 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 
 use crate::{
-    address::Base,
+    address::BaseUrl,
     counts::{Counters, Counts},
     document::{Document, DocumentKey},
     error::CollateralError,
-    http::{Answer, Ask, Deadlines, Http},
+    http::{Answer, Deadlines, Http, HttpRequest},
+    identity::identifier,
     kds,
     limits::KDS_INTERVAL,
     pcs::{self, Fault},
-    platform::identifier,
     rim,
 };
 
@@ -28,13 +28,13 @@ const AMD_HOST: &str = "kdsintf.amd.com";
 #[derive(Clone, Debug, Default)]
 pub struct Services {
     /// Intel PCS or any PCCS.
-    pub pcs: Option<Base>,
+    pub pcs: Option<BaseUrl>,
     /// AMD KDS or a service with its routes.
-    pub kds: Option<Base>,
+    pub kds: Option<BaseUrl>,
     /// NVIDIA's RIM service.
-    pub rim: Option<Base>,
+    pub rim: Option<BaseUrl>,
     /// An OCSP responder.
-    pub ocsp: Option<Base>,
+    pub ocsp: Option<BaseUrl>,
     /// Root certificates for TLS (DER) beside the system's.
     pub tls_roots: Vec<Vec<u8>>,
     /// Least time between two VCEKs; without it [`KDS_INTERVAL`] for AMD's own service, else none.
@@ -46,7 +46,7 @@ pub struct Services {
 impl Services {
     /// The vendors' own services.
     pub fn vendors() -> Result<Self, CollateralError> {
-        let base = |url: &str| Base::parse(url, false).map(Some);
+        let base = |url: &str| BaseUrl::parse(url, false).map(Some);
         Ok(Self {
             pcs: base(&format!("https://{INTEL_HOST}"))?,
             kds: base(&format!("https://{AMD_HOST}"))?,
@@ -57,7 +57,7 @@ impl Services {
     }
 
     /// One service that speaks for all vendors, such as `confide collateral serve`.
-    pub fn one(base: &Base) -> Self {
+    pub fn from_base(base: &BaseUrl) -> Self {
         let base = Some(base.clone());
         Self {
             pcs: base.clone(),
@@ -69,7 +69,7 @@ impl Services {
     }
 
     /// The service that gives a document.
-    pub(crate) fn of(&self, key: &DocumentKey) -> Result<&Base, CollateralError> {
+    pub(crate) fn base_for(&self, key: &DocumentKey) -> Result<&BaseUrl, CollateralError> {
         let base = match key {
             DocumentKey::AmdKey(_) | DocumentKey::AmdChain { .. } | DocumentKey::AmdCrl { .. } => {
                 &self.kds
@@ -81,7 +81,7 @@ impl Services {
 
     fn use_tls(&self) -> bool {
         let bases = [&self.pcs, &self.kds, &self.rim, &self.ocsp];
-        bases.into_iter().flatten().any(Base::is_tls)
+        bases.into_iter().flatten().any(BaseUrl::is_tls)
     }
 }
 
@@ -118,10 +118,10 @@ pub struct PckCertificate {
 impl Client {
     /// A client of these services. It works on the runtime that calls it.
     pub fn new(services: Services) -> Result<Self, CollateralError> {
-        Self::counted(services, Arc::default())
+        Self::with_counters(services, Arc::default())
     }
 
-    pub(crate) fn counted(
+    pub(crate) fn with_counters(
         services: Services,
         counters: Arc<Counters>,
     ) -> Result<Self, CollateralError> {
@@ -147,10 +147,10 @@ impl Client {
     ///
     /// It is read and compared with what was asked for. Signatures and dates are not judged.
     pub async fn document(&self, key: &DocumentKey, now: u64) -> Result<Document, CollateralError> {
-        let base = self.services.of(key)?;
+        let base = self.services.base_for(key)?;
         let address = match (pcs::path(key), kds::path(key)) {
             (Some(_), _) if is_intel_root_crl(key, base) => {
-                Base::parse(INTEL_CERTIFICATES, false)?.join(INTEL_ROOT_CRL)?
+                BaseUrl::parse(INTEL_CERTIFICATES, false)?.join(INTEL_ROOT_CRL)?
             }
             (Some(path), _) | (_, Some(path)) => base.join(&path)?,
             _ => return Err(CollateralError::NoService { subject: key.to_string() }),
@@ -159,8 +159,8 @@ impl Client {
             DocumentKey::AmdKey(_) => self.kds_interval(base),
             _ => Duration::ZERO,
         };
-        let ask = Ask { subject: key.to_string(), body: None, interval };
-        let answer = self.http.ask(&address, ask).await?;
+        let ask = HttpRequest { subject: key.to_string(), body: None, interval };
+        let answer = self.http.send(&address, ask).await?;
         let read = match pcs::path(key) {
             Some(_) => pcs::read(key, &answer),
             None => kds::read(key, &answer.body),
@@ -185,8 +185,8 @@ impl Client {
             hex::encode_upper(request.pce_svn.to_le_bytes()),
             hex::encode_upper(request.pce_id),
         ))?;
-        let ask = Ask { subject: subject.clone(), body: None, interval: Duration::ZERO };
-        let answer = self.http.ask(&address, ask).await?;
+        let ask = HttpRequest { subject: subject.clone(), body: None, interval: Duration::ZERO };
+        let answer = self.http.send(&address, ask).await?;
         let read = || {
             let issuers = pcs::issuer_chain(&answer.headers, pcs::PCK_CHAIN)?;
             let leaf = std::str::from_utf8(&answer.body).map_err(pcs::shape)?;
@@ -204,8 +204,8 @@ impl Client {
         let base = self.services.rim.as_ref();
         let base = base.ok_or_else(|| CollateralError::NoService { subject: subject.clone() })?;
         let address = base.join(&format!("/v1/rim/{id}"))?;
-        let ask = Ask { subject: subject.clone(), body: None, interval: Duration::ZERO };
-        let answer = self.http.ask(&address, ask).await?;
+        let ask = HttpRequest { subject: subject.clone(), body: None, interval: Duration::ZERO };
+        let answer = self.http.send(&address, ask).await?;
         rim::read(id, &answer.body)
             .map_err(|reason| unreadable(subject, &answer, Fault::Shape(reason)))
     }
@@ -216,20 +216,20 @@ impl Client {
         let base = self.services.ocsp.as_ref();
         let base = base.ok_or_else(|| CollateralError::NoService { subject: subject.clone() })?;
         let body = Some(("application/ocsp-request", Bytes::from(request)));
-        let ask = Ask { subject: subject.clone(), body, interval: Duration::ZERO };
-        let answer = self.http.ask(&base.join("/")?, ask).await?;
+        let ask = HttpRequest { subject: subject.clone(), body, interval: Duration::ZERO };
+        let answer = self.http.send(&base.join("/")?, ask).await?;
         rim::check_ocsp(&answer.body)
             .map_err(|reason| unreadable(subject, &answer, Fault::Shape(reason)))?;
         Ok(answer.body.to_vec())
     }
 
-    fn kds_interval(&self, base: &Base) -> Duration {
+    fn kds_interval(&self, base: &BaseUrl) -> Duration {
         let own = if base.host() == AMD_HOST { KDS_INTERVAL } else { Duration::ZERO };
         self.services.kds_interval.unwrap_or(own)
     }
 }
 
-fn is_intel_root_crl(key: &DocumentKey, base: &Base) -> bool {
+fn is_intel_root_crl(key: &DocumentKey, base: &BaseUrl) -> bool {
     *key == DocumentKey::IntelRootCrl && base.host() == INTEL_HOST
 }
 

@@ -2,27 +2,14 @@
 
 use std::{fmt, str::FromStr};
 
-use confide_evidence::quote::Tee;
+use confide_evidence::{quote::Tee, snp::Product};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::{
-    Product,
     error::CollateralError,
-    platform::{AmdKey, Ca, Signer, identifier, product_of},
+    identity::{AmdKey, Ca, Evaluation, Signer, identifier, product_of},
 };
-
-/// Which of Intel's TCB recoveries documents are asked for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Evaluation {
-    /// The one that Intel enforces now.
-    #[default]
-    Standard,
-    /// The newest that is published.
-    Early,
-    /// One by its number.
-    Number(u32),
-}
 
 /// The name of a document.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -95,7 +82,26 @@ pub(crate) struct Rank {
     pub(crate) issued: u64,
 }
 
+/// When a document holds and how it is numbered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Dates {
+    /// Unix seconds from which it holds.
+    pub(crate) issued: u64,
+    /// The last Unix second at which it holds.
+    pub(crate) until: u64,
+    /// CRL number or TCB evaluation data number; 0 where there is none.
+    pub(crate) number: u64,
+}
+
 impl Document {
+    /// A document without chain and signature, of which neither service nor time is known yet.
+    pub(crate) fn new(key: &DocumentKey, content: Vec<u8>, dates: Dates) -> Self {
+        let Dates { issued, until, number } = dates;
+        let (service, chain, signature) = Default::default();
+        let key = key.clone();
+        Self { key, service, content, chain, signature, issued, until, number, fetched_at: 0 }
+    }
+
     pub(crate) fn holds_at(&self, now: u64) -> bool {
         (self.issued..=self.until).contains(&now)
     }
@@ -178,31 +184,6 @@ impl DocumentKey {
                 (got.number, got.issued) < (seen.number, seen.issued)
             }
             _ => got.number < seen.number || got.issued < seen.issued,
-        }
-    }
-}
-
-impl fmt::Display for Evaluation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Standard => f.write_str("standard"),
-            Self::Early => f.write_str("early"),
-            Self::Number(number) => number.fmt(f),
-        }
-    }
-}
-
-impl FromStr for Evaluation {
-    type Err = CollateralError;
-
-    fn from_str(text: &str) -> Result<Self, CollateralError> {
-        match text {
-            "standard" => Ok(Self::Standard),
-            "early" => Ok(Self::Early),
-            number => number.parse().map(Self::Number).map_err(|_| CollateralError::Platform {
-                wanted: "standard, early or a TCB evaluation data number",
-                got: confide_evidence::foreign_text(text),
-            }),
         }
     }
 }

@@ -34,7 +34,7 @@ use crate::{
 
 /// What is asked of an address.
 #[derive(Clone)]
-pub(crate) struct Ask {
+pub(crate) struct HttpRequest {
     /// The document, for errors.
     pub(crate) subject: String,
     /// Sent by POST with this type, where there is one.
@@ -75,7 +75,7 @@ pub(crate) struct Http {
     deadlines: Deadlines,
     hosts: Mutex<HashMap<String, Arc<Host>>>,
     flights: Arc<SingleFlight<String, Outcome>>,
-    tagged: Mutex<Tagged>,
+    tagged: Mutex<TaggedAnswers>,
     counters: Arc<Counters>,
 }
 
@@ -115,13 +115,13 @@ impl Http {
             deadlines,
             hosts: Mutex::new(HashMap::new()),
             flights: SingleFlight::new(),
-            tagged: Mutex::new(Tagged::default()),
+            tagged: Mutex::new(TaggedAnswers::default()),
             counters,
         })
     }
 
     /// The answer; whoever asks the same at the same time shares it.
-    pub(crate) async fn ask(self: &Arc<Self>, address: &Address, ask: Ask) -> Outcome {
+    pub(crate) async fn send(self: &Arc<Self>, address: &Address, ask: HttpRequest) -> Outcome {
         let key = match &ask.body {
             None => address.uri.to_string(),
             Some((_, body)) => format!("{} {}", address.uri, hex::encode(Sha256::digest(body))),
@@ -139,7 +139,7 @@ impl Http {
         flight.outcome().await.unwrap_or(Err(aborted))
     }
 
-    async fn attempts(&self, address: &Address, ask: &Ask) -> Outcome {
+    async fn attempts(&self, address: &Address, ask: &HttpRequest) -> Outcome {
         let until = Instant::now() + self.deadlines.request;
         let host = self.host(address);
         let mut failures = 0;
@@ -171,7 +171,7 @@ impl Http {
         &self,
         host: &Host,
         address: &Address,
-        ask: &Ask,
+        ask: &HttpRequest,
         until: Instant,
     ) -> Result<Arc<Answer>, Failure> {
         let left = until.saturating_duration_since(Instant::now()).min(self.deadlines.attempt);
@@ -196,9 +196,9 @@ impl Http {
         &self,
         host: &Host,
         address: &Address,
-        ask: &Ask,
+        ask: &HttpRequest,
     ) -> Result<Arc<Answer>, Failure> {
-        let known = ask.body.is_none().then(|| self.tagged().find(&address.uri.to_string()));
+        let known = ask.body.is_none().then(|| self.lock_tagged().find(&address.uri.to_string()));
         let known = known.flatten();
         let request = request(address, ask, known.as_ref().map(|(tag, _)| tag));
         add(&host.counters.requests, 1);
@@ -237,7 +237,7 @@ impl Http {
         let url = address.shown.clone();
         let answer = Arc::new(Answer { headers: parts.headers, body, url });
         if ask.body.is_none() {
-            self.tagged().keep(address.uri.to_string(), &answer);
+            self.lock_tagged().keep(address.uri.to_string(), &answer);
         }
         Ok(answer)
     }
@@ -260,7 +260,7 @@ impl Http {
         hosts.entry(address.host.clone()).or_insert_with(new).clone()
     }
 
-    fn tagged(&self) -> std::sync::MutexGuard<'_, Tagged> {
+    fn lock_tagged(&self) -> std::sync::MutexGuard<'_, TaggedAnswers> {
         self.tagged.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -305,7 +305,7 @@ impl Failure {
 fn refusal(
     host: &Host,
     address: &Address,
-    ask: &Ask,
+    ask: &HttpRequest,
     status: StatusCode,
     headers: &HeaderMap,
 ) -> Failure {
@@ -332,7 +332,7 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 
 fn request(
     address: &Address,
-    ask: &Ask,
+    ask: &HttpRequest,
     tag: Option<&HeaderValue>,
 ) -> Result<Request<Full<Bytes>>, String> {
     let mut request = Request::builder()
@@ -353,9 +353,9 @@ fn request(
 
 /// The last answers that came with an ETag, oldest first.
 #[derive(Default)]
-struct Tagged(VecDeque<(String, HeaderValue, Arc<Answer>)>);
+struct TaggedAnswers(VecDeque<(String, HeaderValue, Arc<Answer>)>);
 
-impl Tagged {
+impl TaggedAnswers {
     fn find(&self, url: &str) -> Option<(HeaderValue, Arc<Answer>)> {
         let (_, tag, answer) = self.0.iter().find(|(known, ..)| known == url)?;
         Some((tag.clone(), answer.clone()))

@@ -7,9 +7,9 @@ use confide_evidence::{
 };
 
 use crate::{
-    document::{Document, DocumentKey},
+    document::{Dates, Document, DocumentKey},
+    identity::{AmdKey, Signer},
     pcs::{Fault, shape},
-    platform::{AmdKey, Signer},
 };
 
 /// Path and query below the base, of AMD's documents.
@@ -46,7 +46,7 @@ pub fn parse(key: &DocumentKey, body: &[u8]) -> Result<Document, String> {
 }
 
 pub(crate) fn read(key: &DocumentKey, body: &[u8]) -> Result<Document, Fault> {
-    let (issued, until, number) = match key {
+    let dates = match key {
         DocumentKey::AmdKey(key) => endorsement_key(key, body)?,
         DocumentKey::AmdChain { product, vlek } => {
             let chain = decode_chain("AMD chain", body).map_err(shape)?;
@@ -58,10 +58,11 @@ pub(crate) fn read(key: &DocumentKey, body: &[u8]) -> Result<Document, Fault> {
             // Another product's chain or list would be kept for years: it is refused here already.
             let line = product.as_str();
             let kind = if *vlek { "SEV-VLEK-" } else { "SEV-" };
-            named(intermediate.common_name, &format!("{kind}{line}"))?;
-            named(root.common_name, &format!("ARK-{line}"))?;
+            check_name(intermediate.common_name, &format!("{kind}{line}"))?;
+            check_name(root.common_name, &format!("ARK-{line}"))?;
             let from = intermediate.not_before.max(root.not_before);
-            (from, intermediate.not_after.min(root.not_after), 0)
+            let until = intermediate.not_after.min(root.not_after);
+            Dates { issued: from, until, number: 0 }
         }
         DocumentKey::AmdCrl { product, .. } => {
             let dates = CrlDates::parse_amd("revocation list", body).map_err(shape)?;
@@ -69,25 +70,16 @@ pub(crate) fn read(key: &DocumentKey, body: &[u8]) -> Result<Document, Fault> {
             if !dates.issuer.windows(wanted.len()).any(|part| part == wanted.as_bytes()) {
                 return Err(Fault::foreign(format!("a list of {wanted}"), "another CA".into()));
             }
-            (dates.this_update, dates.next_update.saturating_sub(1), dates.number)
+            let until = dates.next_update.saturating_sub(1);
+            Dates { issued: dates.this_update, until, number: dates.number }
         }
         _ => return Err(shape("none of AMD's")),
     };
-    Ok(Document {
-        key: key.clone(),
-        service: String::new(),
-        content: body.to_vec(),
-        chain: String::new(),
-        signature: String::new(),
-        issued,
-        until,
-        number,
-        fetched_at: 0,
-    })
+    Ok(Document::new(key, body.to_vec(), dates))
 }
 
 /// A test root may write words of its own before AMD's names.
-fn named(got: &str, wanted: &str) -> Result<(), Fault> {
+fn check_name(got: &str, wanted: &str) -> Result<(), Fault> {
     match got.ends_with(wanted) {
         true => Ok(()),
         false => Err(Fault::foreign(wanted.into(), confide_evidence::foreign_text(got))),
@@ -96,7 +88,7 @@ fn named(got: &str, wanted: &str) -> Result<(), Fault> {
 
 /// The certificate of another chip or of other versions would not fit the report: it is refused
 /// here already, so that it is not kept.
-fn endorsement_key(key: &AmdKey, body: &[u8]) -> Result<(u64, u64, u64), Fault> {
+fn endorsement_key(key: &AmdKey, body: &[u8]) -> Result<Dates, Fault> {
     if der_length(body) != Some(body.len()) {
         return Err(shape("wanted one DER certificate"));
     }
@@ -112,7 +104,8 @@ fn endorsement_key(key: &AmdKey, body: &[u8]) -> Result<(u64, u64, u64), Fault> 
         let got = extensions.tcb(key.product).map_or("none".to_owned(), hex::encode);
         return Err(Fault::foreign(format!("TCB {}", hex::encode(key.tcb)), got));
     }
-    Ok((certificate.not_before, certificate.not_after, 0))
+    let (issued, until) = (certificate.not_before, certificate.not_after);
+    Ok(Dates { issued, until, number: 0 })
 }
 
 /// The whole length of the DER SEQUENCE that `bytes` begins with.

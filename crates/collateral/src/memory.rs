@@ -15,7 +15,7 @@ use crate::{
 pub(crate) struct Memory(BTreeMap<String, (u64, u64)>);
 
 impl Memory {
-    pub(crate) fn seen(&self, key: &DocumentKey, root: &[u8; 32]) -> Option<Rank> {
+    pub(crate) fn newest_rank(&self, key: &DocumentKey, root: &[u8; 32]) -> Option<Rank> {
         let (number, issued) = *self.0.get(&subject(key, root))?;
         Some(Rank { number, issued })
     }

@@ -4,13 +4,14 @@ use confide_evidence::{
     crl::CrlDates, foreign_text, pem::decode_chain, qe_identity::QeIdentity, quote::Tee,
     tcb_info::TcbInfo,
 };
+use confide_http::decode_percent;
 use http::HeaderMap;
 use serde::de::IgnoredAny;
 
 use crate::{
-    document::{Document, DocumentKey, Evaluation},
+    document::{Dates, Document, DocumentKey},
     http::Answer,
-    platform::Ca,
+    identity::{Ca, Evaluation},
 };
 
 /// The headers that hold the issuers; Intel renamed the first one between versions.
@@ -77,8 +78,8 @@ pub(crate) fn read(key: &DocumentKey, answer: &Answer) -> Result<Document, Fault
             let number = info.tcb_evaluation_data_number;
             check_number(*evaluation, number)?;
             let chain = issuer_chain(&answer.headers, TCB_INFO_CHAIN)?;
-            let times = (info.issue_date, info.next_update, u64::from(number));
-            Ok(document(key, signed, chain, times))
+            let (issued, until) = (info.issue_date, info.next_update);
+            Ok(signed.into_document(key, chain, Dates { issued, until, number: number.into() }))
         }
         DocumentKey::QeIdentity { tee, evaluation } => {
             let signed = split_signed(&answer.body, "enclaveIdentity").map_err(Fault::Shape)?;
@@ -89,8 +90,8 @@ pub(crate) fn read(key: &DocumentKey, answer: &Answer) -> Result<Document, Fault
             let number = identity.tcb_evaluation_data_number;
             check_number(*evaluation, number)?;
             let chain = issuer_chain(&answer.headers, QE_IDENTITY_CHAIN)?;
-            let times = (identity.issue_date, identity.next_update, u64::from(number));
-            Ok(document(key, signed, chain, times))
+            let (issued, until) = (identity.issue_date, identity.next_update);
+            Ok(signed.into_document(key, chain, Dates { issued, until, number: number.into() }))
         }
         _ => Err(Fault::Shape("none of Intel's".into())),
     }
@@ -118,6 +119,13 @@ pub struct Signed<'a> {
     pub document: &'a str,
     /// Its signature: 128 hexadecimal digits.
     pub signature: &'a str,
+}
+
+impl Signed<'_> {
+    fn into_document(self, key: &DocumentKey, chain: String, dates: Dates) -> Document {
+        let content = self.document.as_bytes().to_vec();
+        Document { chain, signature: self.signature.into(), ..Document::new(key, content, dates) }
+    }
 }
 
 /// Takes `{"NAME":{…},"signature":"…"}` apart without writing the document anew: the signature
@@ -168,35 +176,16 @@ fn value(text: &str) -> Result<(&str, &str), String> {
 pub(crate) fn issuer_chain(headers: &HeaderMap, names: &[&str]) -> Result<String, Fault> {
     let missing = || Fault::Shape(format!("no header {}", names[0]));
     let value = names.iter().find_map(|name| headers.get(*name)).ok_or_else(missing)?;
-    let decoded = percent_decode(value.as_bytes())
+    let decoded = value
+        .to_str()
+        .ok()
+        .and_then(decode_percent)
         .ok_or_else(|| Fault::Shape(format!("header {}: not percent-encoded", names[0])))?;
     let chain = decode_chain("issuer chain", decoded.as_bytes()).map_err(shape)?;
     if chain.len() < 2 {
         return Err(Fault::Shape(format!("header {}: wanted signer and root", names[0])));
     }
     Ok(decoded)
-}
-
-/// RFC 3986 section 2.1. A plus sign stays one: base64 has it.
-fn percent_decode(text: &[u8]) -> Option<String> {
-    let mut decoded = Vec::with_capacity(text.len());
-    let mut rest = text;
-    while let [first, after @ ..] = rest {
-        match (first, after) {
-            (b'%', [high, low, after @ ..]) => {
-                let mut byte = [0];
-                hex::decode_to_slice([*high, *low], &mut byte).ok()?;
-                decoded.push(byte[0]);
-                rest = after;
-            }
-            (b'%', _) => return None,
-            _ => {
-                decoded.push(*first);
-                rest = after;
-            }
-        }
-    }
-    String::from_utf8(decoded).ok()
 }
 
 /// Intel gives DER, a PCCS may give it in hex.
@@ -207,18 +196,13 @@ fn crl(key: &DocumentKey, answer: &Answer, chain: String) -> Result<Document, Fa
             .map_err(|_| Fault::Shape("neither DER nor hexadecimal".into()))?,
     };
     let dates = CrlDates::parse("revocation list", &content).map_err(shape)?;
-    Ok(Document {
-        key: key.clone(),
-        service: String::new(),
+    let dates = Dates {
         issued: dates.this_update,
         // A list ends before its nextUpdate.
         until: dates.next_update.saturating_sub(1),
         number: dates.number,
-        content,
-        chain,
-        signature: String::new(),
-        fetched_at: 0,
-    })
+    };
+    Ok(Document { chain, ..Document::new(key, content, dates) })
 }
 
 /// A genuine list of another CA would make the right ones after it rollbacks.
@@ -236,25 +220,6 @@ fn check_number(evaluation: Evaluation, got: u32) -> Result<(), Fault> {
             Err(Fault::foreign(format!("TCB recovery {wanted}"), got.to_string()))
         }
         _ => Ok(()),
-    }
-}
-
-fn document(
-    key: &DocumentKey,
-    signed: Signed<'_>,
-    chain: String,
-    (issued, until, number): (u64, u64, u64),
-) -> Document {
-    Document {
-        key: key.clone(),
-        service: String::new(),
-        content: signed.document.as_bytes().to_vec(),
-        chain,
-        signature: signed.signature.to_owned(),
-        issued,
-        until,
-        number,
-        fetched_at: 0,
     }
 }
 
@@ -303,13 +268,5 @@ mod tests {
         ] {
             assert!(split_signed(bad.as_bytes(), "tcbInfo").is_err(), "{bad}");
         }
-    }
-
-    #[test]
-    fn percent_signs_need_two_digits_and_a_plus_stays() {
-        assert_eq!(percent_decode(b"a%20b+c%0A").as_deref(), Some("a b+c\n"));
-        assert_eq!(percent_decode(b"%2"), None);
-        assert_eq!(percent_decode(b"%zz"), None);
-        assert_eq!(percent_decode(b"%ff"), None);
     }
 }

@@ -1,6 +1,6 @@
 //! Which endorsements a piece of evidence needs: read from bytes that nobody has verified yet.
 
-use std::{fmt, str::FromStr};
+use std::fmt;
 
 use confide_evidence::{
     Kind, ParseError,
@@ -13,9 +13,9 @@ use confide_evidence::{
 };
 
 use crate::{
-    document::{DocumentKey, Evaluation},
+    document::DocumentKey,
     error::CollateralError,
-    limits::IDENTIFIER_LENGTH_MAX,
+    identity::{AmdKey, Ca, Evaluation, Signer, unknown_platform},
 };
 
 /// What endorsements belong to.
@@ -32,35 +32,6 @@ pub enum Platform {
     },
     /// One chip of AMD's at one TCB.
     Snp(AmdKey),
-}
-
-/// The endorsement key of one chip, or of one cloud provider, at one TCB.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct AmdKey {
-    /// The product line.
-    pub product: Product,
-    /// Whose key it is.
-    pub signer: Signer,
-    /// The reported TCB, as the report's eight bytes.
-    pub tcb: [u8; 8],
-}
-
-/// Who signed a report.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Signer {
-    /// The chip's own key; the identifier as KDS wants it (64 bytes, Turin 8).
-    Vcek(Vec<u8>),
-    /// A key loaded for a cloud provider, by the provider's name at KDS.
-    Vlek(String),
-}
-
-/// Intel's CAs for PCK certificates.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Ca {
-    /// Multi-package platforms: all TDX machines.
-    Platform,
-    /// Single-package platforms.
-    Processor,
 }
 
 impl Platform {
@@ -101,45 +72,6 @@ impl Platform {
     }
 }
 
-impl Signer {
-    /// Whether it is a key loaded for a provider.
-    pub fn is_vlek(&self) -> bool {
-        matches!(self, Self::Vlek(_))
-    }
-}
-
-/// A product line by its name or by that of a processor in it, in any case.
-pub fn product_of(name: &str) -> Result<Product, CollateralError> {
-    match name.to_ascii_lowercase().as_str() {
-        "milan" => Ok(Product::Milan),
-        "genoa" | "bergamo" | "siena" => Ok(Product::Genoa),
-        "turin" => Ok(Product::Turin),
-        other => Err(unknown("milan, genoa or turin", confide_evidence::foreign_text(other))),
-    }
-}
-
-impl Ca {
-    /// As Intel's addresses spell it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Platform => "platform",
-            Self::Processor => "processor",
-        }
-    }
-}
-
-impl FromStr for Ca {
-    type Err = CollateralError;
-
-    fn from_str(text: &str) -> Result<Self, CollateralError> {
-        match text {
-            "platform" => Ok(Self::Platform),
-            "processor" => Ok(Self::Processor),
-            other => Err(unknown("platform or processor", other.to_owned())),
-        }
-    }
-}
-
 impl fmt::Display for Platform {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -151,37 +83,24 @@ impl fmt::Display for Platform {
     }
 }
 
-impl fmt::Display for AmdKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (product, tcb) = (self.product.as_str(), hex::encode(self.tcb));
-        match &self.signer {
-            Signer::Vcek(chip) => {
-                let chip = hex::encode(&chip[..chip.len().min(8)]);
-                write!(f, "SNP {product} chip {chip} TCB {tcb}")
-            }
-            Signer::Vlek(provider) => write!(f, "SNP {product} provider {provider} TCB {tcb}"),
-        }
-    }
-}
-
 fn of_report(report: Report<'_>, named: Option<Product>) -> Result<AmdKey, CollateralError> {
     let product = match report.cpuid() {
         None => named.ok_or_else(|| {
             let wanted = "the product by name: a report before version 3 does not say it";
-            unknown(wanted, "none".into())
+            unknown_platform(wanted, "none".into())
         })?,
         Some(cpu) => Product::from_cpuid(cpu.family, cpu.model).ok_or_else(|| {
             let got = format!("family {:#x} model {:#x}", cpu.family, cpu.model);
-            unknown("Milan, Genoa or Turin", got)
+            unknown_platform("Milan, Genoa or Turin", got)
         })?,
     };
     if report.signing_key() != SigningKey::Vcek {
         let wanted = "a VCEK as signing key: AMD gives VLEKs to the cloud provider only";
-        return Err(unknown(wanted, report.signing_key().to_string()));
+        return Err(unknown_platform(wanted, report.signing_key().to_string()));
     }
     let chip = &report.chip_id()[..product.chip_id_length()];
     if chip.iter().all(|byte| *byte == 0) {
-        return Err(unknown("a chip identifier", "a masked one".into()));
+        return Err(unknown_platform("a chip identifier", "a masked one".into()));
     }
     let tcb = *report.reported_tcb();
     Ok(AmdKey { product, signer: Signer::Vcek(chip.to_vec()), tcb })
@@ -192,22 +111,9 @@ fn ca_of(issuer: &[u8]) -> Result<Ca, CollateralError> {
     match (names(b"PCK Platform CA"), names(b"PCK Processor CA")) {
         (true, false) => Ok(Ca::Platform),
         (false, true) => Ok(Ca::Processor),
-        _ => Err(unknown("Intel SGX PCK Platform CA or Processor CA as issuer", "another".into())),
+        _ => Err(unknown_platform(
+            "Intel SGX PCK Platform CA or Processor CA as issuer",
+            "another".into(),
+        )),
     }
-}
-
-/// What may stand in an address and in the name of a file.
-pub(crate) fn identifier(text: &str) -> Result<&str, CollateralError> {
-    let fits = |character: char| character.is_ascii_alphanumeric() || "._".contains(character);
-    let good = !text.is_empty()
-        && text.len() <= IDENTIFIER_LENGTH_MAX
-        && !text.starts_with('.')
-        && text.chars().all(fits);
-    good.then_some(text).ok_or_else(|| {
-        unknown("letters, digits, dots and underscores", confide_evidence::foreign_text(text))
-    })
-}
-
-fn unknown(wanted: &'static str, got: String) -> CollateralError {
-    CollateralError::Platform { wanted, got }
 }

@@ -13,8 +13,9 @@ use arc_swap::ArcSwap;
 use serde::Serialize;
 
 use crate::{
-    document::{Document, DocumentKey, Evaluation},
+    document::{Document, DocumentKey},
     error::CollateralError,
+    identity::Evaluation,
     platform::Platform,
     store::Store,
 };
@@ -23,7 +24,7 @@ use crate::{
 ///
 /// Nothing says that they are genuine: that is found at appraisal.
 #[derive(Clone, Debug)]
-pub struct Endorsed {
+pub struct EndorsementSet {
     platform: Platform,
     json: Arc<[u8]>,
     documents: Vec<Arc<Document>>,
@@ -34,7 +35,7 @@ pub struct Endorsed {
     used: Arc<AtomicU64>,
 }
 
-impl Endorsed {
+impl EndorsementSet {
     /// Puts a set together from a store, whoever the documents came from, without asking anybody
     /// and without looking at the time.
     pub fn from_store(
@@ -100,11 +101,11 @@ impl Endorsed {
         self.used.store(now, Relaxed);
     }
 
-    pub(crate) fn used(&self) -> u64 {
+    pub(crate) fn used_at(&self) -> u64 {
         self.used.load(Relaxed)
     }
 
-    pub(crate) fn has(&self, key: &DocumentKey) -> bool {
+    pub(crate) fn contains(&self, key: &DocumentKey) -> bool {
         self.documents.iter().any(|document| document.key == *key)
     }
 
@@ -129,7 +130,7 @@ pub(crate) struct Frame {
 pub(crate) fn assemble(
     frame: Frame,
     documents: Vec<Arc<Document>>,
-) -> Result<Endorsed, CollateralError> {
+) -> Result<EndorsementSet, CollateralError> {
     let unreadable =
         |reason: String| CollateralError::Refused { subject: frame.platform.to_string(), reason };
     let json = match (&frame.platform, documents.as_slice()) {
@@ -143,7 +144,7 @@ pub(crate) fn assemble(
     let from = documents.iter().map(|document| document.issued).max().unwrap_or(u64::MAX);
     let until = documents.iter().map(|document| document.until).min().unwrap_or(0);
     let Frame { platform, refresh_at, generation, used } = frame;
-    Ok(Endorsed {
+    Ok(EndorsementSet {
         platform,
         json: json.into(),
         documents,
@@ -213,27 +214,27 @@ fn text(document: &Document) -> Result<&str, String> {
 const SHARDS: usize = 64;
 
 /// All sets at hand. Readers take no lock; there is one writer at a time (the cache's commit).
-pub(crate) struct Shelf {
-    shards: Vec<ArcSwap<HashMap<Platform, Arc<Endorsed>>>>,
+pub(crate) struct SetShelf {
+    shards: Vec<ArcSwap<HashMap<Platform, Arc<EndorsementSet>>>>,
     hasher: RandomState,
 }
 
-impl Shelf {
+impl SetShelf {
     pub(crate) fn new() -> Self {
         let shards = (0..SHARDS).map(|_| ArcSwap::from_pointee(HashMap::new())).collect();
         Self { shards, hasher: RandomState::new() }
     }
 
-    pub(crate) fn find(&self, platform: &Platform) -> Option<Arc<Endorsed>> {
+    pub(crate) fn find(&self, platform: &Platform) -> Option<Arc<EndorsementSet>> {
         self.shard(platform).load().get(platform).cloned()
     }
 
-    pub(crate) fn all(&self) -> Vec<Arc<Endorsed>> {
+    pub(crate) fn all(&self) -> Vec<Arc<EndorsementSet>> {
         let maps = self.shards.iter().map(|shard| shard.load_full());
         maps.flat_map(|map| map.values().cloned().collect::<Vec<_>>()).collect()
     }
 
-    pub(crate) fn put(&self, set: Arc<Endorsed>) {
+    pub(crate) fn put(&self, set: Arc<EndorsementSet>) {
         let shard = self.shard(&set.platform);
         let mut map = HashMap::clone(&shard.load());
         map.insert(set.platform.clone(), set);
@@ -247,7 +248,7 @@ impl Shelf {
             return;
         }
         let mut sets = self.all();
-        sets.sort_by_key(|set| set.used());
+        sets.sort_by_key(|set| set.used_at());
         for set in sets.iter().take(count - most) {
             let shard = self.shard(&set.platform);
             let mut map = HashMap::clone(&shard.load());
@@ -256,7 +257,7 @@ impl Shelf {
         }
     }
 
-    fn shard(&self, platform: &Platform) -> &ArcSwap<HashMap<Platform, Arc<Endorsed>>> {
+    fn shard(&self, platform: &Platform) -> &ArcSwap<HashMap<Platform, Arc<EndorsementSet>>> {
         let hash = self.hasher.hash_one(platform);
         &self.shards[(hash % SHARDS as u64) as usize]
     }

@@ -10,57 +10,13 @@ use tokio::sync::{oneshot, watch};
 
 use crate::{
     cache::Cache,
-    client::{Client, Services},
+    client::Client,
     counts::{Counters, Counts},
-    document::Evaluation,
     error::CollateralError,
+    options::SourceOptions,
     platform::Platform,
-    set::Endorsed,
-    store::Store,
+    set::EndorsementSet,
 };
-
-/// Gives Unix seconds.
-pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
-
-/// The program's own judgement of a set (platform, JSON, now) before it is kept: that its
-/// signatures hold under the roots that the program trusts. The error is said in the log.
-pub type Check = Arc<dyn Fn(&Platform, &[u8], u64) -> Result<(), String> + Send + Sync>;
-
-/// How endorsements are fetched and kept.
-pub struct Options {
-    /// Where they come from.
-    pub services: Services,
-    /// Where they are kept beside memory.
-    pub store: Option<Store>,
-    /// The wall clock.
-    pub clock: Clock,
-    /// See [`Check`]. Without one, only appraisal finds out what a service made up.
-    pub check: Option<Check>,
-    /// Which of Intel's TCB recoveries is asked for.
-    pub evaluation: Evaluation,
-    /// A document is fetched anew after this time, however long it holds: revocations come between.
-    pub refresh_every: Duration,
-    /// And this long before it ends, at the latest.
-    pub refresh_lead: Duration,
-    /// How often sets in use are looked through for those that are due.
-    pub look_every: Duration,
-}
-
-impl Options {
-    /// Four hours between refreshes, three days before the end of a document.
-    pub fn new(services: Services, clock: Clock) -> Self {
-        Self {
-            services,
-            store: None,
-            clock,
-            check: None,
-            evaluation: Evaluation::Standard,
-            refresh_every: Duration::from_secs(4 * 3600),
-            refresh_lead: Duration::from_secs(3 * 24 * 3600),
-            look_every: Duration::from_secs(30),
-        }
-    }
-}
 
 /// Endorsements by platform: at once where they are at hand, fetched where not, refreshed behind
 /// the caller's back while they still hold.
@@ -75,12 +31,12 @@ pub struct Source {
 
 impl Source {
     /// Reads the store and starts the thread.
-    pub fn start(options: Options) -> Result<Self, CollateralError> {
+    pub fn start(options: SourceOptions) -> Result<Self, CollateralError> {
         let failed = |error: std::io::Error| CollateralError::Thread { reason: error.to_string() };
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
         let counters = Arc::<Counters>::default();
-        let client = Client::counted(options.services.clone(), counters.clone())?;
+        let client = Client::with_counters(options.services.clone(), counters.clone())?;
         let look_every = options.look_every;
         let cache = Cache::open(options, client, counters, runtime.handle().clone());
         let (end, ended) = oneshot::channel::<()>();
@@ -102,7 +58,7 @@ impl Source {
 
     /// The endorsements that are at hand and hold now. It takes no lock and waits for nothing;
     /// where they are due, a refresh begins in the background.
-    pub fn current(&self, platform: &Platform) -> Option<Arc<Endorsed>> {
+    pub fn current(&self, platform: &Platform) -> Option<Arc<EndorsementSet>> {
         self.cache.current(platform)
     }
 
@@ -113,7 +69,10 @@ impl Source {
 
     /// The endorsements, fetched where they are not at hand or hold no more. Whoever asks for the
     /// same platform at the same time shares the work.
-    pub async fn ensure(&self, platform: &Platform) -> Result<Arc<Endorsed>, CollateralError> {
+    pub async fn ensure(
+        &self,
+        platform: &Platform,
+    ) -> Result<Arc<EndorsementSet>, CollateralError> {
         if let Some(set) = self.current(platform) {
             return Ok(set);
         }
@@ -126,7 +85,7 @@ impl Source {
         &self,
         platform: &Platform,
         deadline: Duration,
-    ) -> Result<Arc<Endorsed>, CollateralError> {
+    ) -> Result<Arc<EndorsementSet>, CollateralError> {
         if let Some(set) = self.current(platform) {
             return Ok(set);
         }

@@ -12,7 +12,7 @@ use confide_collateral::{
     Signer,
 };
 use confide_evidence::{ReportData, quote::Tee, snp_endorsements::SnpEndorsements};
-use confide_fake_attester::{FakeAttester, Mode, Options};
+use confide_fake_attester::{FakeAttester, FakeAttesterOptions, Mode};
 use service::{ISSUED_AT, Issuer, Reply, Request, Service};
 
 const ROOT_CRL: DocumentKey = DocumentKey::IntelRootCrl;
@@ -142,7 +142,7 @@ async fn an_answer_without_its_issuers_is_refused() {
 }
 
 fn snp() -> (FakeAttester, AmdKey) {
-    let options = Options {
+    let options = FakeAttesterOptions {
         seed: [7; 32],
         tee: confide_fake_attester::Tee::Snp,
         debug: false,
@@ -169,8 +169,8 @@ fn the_set_of_an_snp_platform_has_key_chain_and_list() {
     let (attester, key) = snp();
     let chain = attester.chain_pem().unwrap().to_owned();
     let service = Service::start(move |request| kds_reply(&attester, request));
-    let clock = service::TestClock::at(ISSUED_AT + 60);
-    let options = confide_collateral::Options::new(service.services(), clock.clock());
+    let clock = service::TestClock::starting_at(ISSUED_AT + 60);
+    let options = confide_collateral::SourceOptions::new(service.services(), clock.clock());
     let source = confide_collateral::Source::start(options).unwrap();
     let set = source.ensure_blocking(&Platform::Snp(key), Duration::from_secs(60)).unwrap();
     let parsed = SnpEndorsements::parse(set.json()).unwrap();
@@ -258,7 +258,7 @@ async fn a_genuine_list_of_another_ca_is_not_taken_for_the_roots() {
 #[tokio::test]
 async fn a_chain_or_list_of_another_product_line_is_refused() {
     use confide_collateral::Product;
-    let options = Options {
+    let options = FakeAttesterOptions {
         seed: [7; 32],
         tee: confide_fake_attester::Tee::Snp,
         debug: false,

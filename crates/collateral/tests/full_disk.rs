@@ -13,7 +13,7 @@ use std::{
 };
 
 use confide_collateral::{
-    CollateralError, Files, Options, Source, Store, StoreLimits, SystemFiles,
+    CollateralError, Files, Source, SourceOptions, Store, StoreLimits, SystemFiles,
 };
 use confide_fake_attester::Fault;
 use service::{DAY, ISSUED_AT, Issuer, Service, TestClock, eventually};
@@ -58,13 +58,13 @@ impl Place {
     fn new(name: &str) -> Self {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("full-disk-{name}"));
         let _ = fs::remove_dir_all(&folder);
-        Self { folder, full: Arc::default(), clock: TestClock::at(ISSUED_AT + 60) }
+        Self { folder, full: Arc::default(), clock: TestClock::starting_at(ISSUED_AT + 60) }
     }
 
     fn source(&self, service: &Service) -> Source {
         let files = Box::new(Full(self.full.clone()));
         let store = Store::with_files(&self.folder, StoreLimits::default(), files).unwrap();
-        let mut options = Options::new(service.services(), self.clock.clock());
+        let mut options = SourceOptions::new(service.services(), self.clock.clock());
         options.look_every = Duration::from_millis(20);
         options.store = Some(store);
         Source::start(options).unwrap()

@@ -14,11 +14,11 @@ use std::{
     time::Duration,
 };
 
-use confide_collateral::{Base, CollateralError, Options, Platform, Services, Source};
+use confide_collateral::{BaseUrl, CollateralError, Platform, Services, Source, SourceOptions};
 use confide_fake_attester::{FakeAttester, Fault, Mode};
 use confide_pccs::{
-    Document, Documents, Edition, Faults, Latency, Limits, RequestLimit, Service, Simulation,
-    Wanted, import,
+    Document, DocumentRequest, Documents, Edition, Faults, Latency, PccsLimits, RequestLimit,
+    Service, Simulation, import,
 };
 use service::{DAY, ISSUED_AT, eventually};
 
@@ -33,7 +33,7 @@ fn clock() -> u64 {
 struct FakeRoot;
 
 fn attester(issued_at: u64, fault: Option<Fault>) -> FakeAttester {
-    let options = confide_fake_attester::Options {
+    let options = confide_fake_attester::FakeAttesterOptions {
         seed: [7; 32],
         tee: confide_fake_attester::Tee::Tdx,
         debug: false,
@@ -49,7 +49,7 @@ fn attester(issued_at: u64, fault: Option<Fault>) -> FakeAttester {
 impl Documents for FakeRoot {
     fn document(
         &self,
-        wanted: &Wanted,
+        wanted: &DocumentRequest,
         edition: Edition,
         now: u64,
     ) -> Result<Option<Document>, String> {
@@ -81,8 +81,9 @@ fn serve(faults: Faults) -> Served {
         runtime.block_on(async move {
             let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
             started.send(listener.local_addr().unwrap()).unwrap();
-            let source = confide_pccs::Source::Simulated(inner);
-            let options = confide_pccs::Options { source, limits: Limits::default(), clock };
+            let source = confide_pccs::DocumentSource::Simulated(inner);
+            let options =
+                confide_pccs::PccsOptions { source, limits: PccsLimits::default(), clock };
             let service = Arc::new(Service::new(options));
             confide_pccs::serve(listener, service, std::future::pending()).await.unwrap();
         });
@@ -91,8 +92,8 @@ fn serve(faults: Faults) -> Served {
 }
 
 fn source(served: &Served) -> (Source, Platform) {
-    let base = Base::parse(&format!("http://{}", served.address), false).unwrap();
-    let mut options = Options::new(Services::one(&base), Arc::new(clock));
+    let base = BaseUrl::parse(&format!("http://{}", served.address), false).unwrap();
+    let mut options = SourceOptions::new(Services::from_base(&base), Arc::new(clock));
     options.look_every = Duration::from_millis(50);
     options.refresh_every = Duration::from_secs(3600);
     let quote = attester(ISSUED_AT, None).quote(&confide_evidence::ReportData::ZERO);
@@ -147,7 +148,7 @@ fn a_service_that_rolls_back_is_refused_while_the_newer_set_is_served() {
     CLOCK.fetch_max(ISSUED_AT + DAY, SeqCst);
     eventually("a refusal", || {
         let set = source.current(&platform).expect("what holds is served");
-        let lists = |set: &confide_collateral::Endorsed| {
+        let lists = |set: &confide_collateral::EndorsementSet| {
             let json: serde_json::Value = serde_json::from_slice(set.json()).unwrap();
             (json["pck_crl"].clone(), json["root_ca_crl"].clone())
         };

@@ -12,24 +12,25 @@ use std::{
 };
 
 use confide_collateral::{
-    CollateralError, DocumentKey, Endorsed, Options, Platform, Source, Store, StoreLimits,
+    CollateralError, DocumentKey, EndorsementSet, Platform, Source, SourceOptions, Store,
+    StoreLimits,
 };
 use confide_fake_attester::Fault;
 use service::{DAY, ISSUED_AT, Issuer, Reply, Service, TestClock, eventually};
 
 const WAIT: Duration = Duration::from_secs(60);
 
-fn options(service: &Service, clock: &TestClock) -> Options {
-    let mut options = Options::new(service.services(), clock.clock());
+fn options(service: &Service, clock: &TestClock) -> SourceOptions {
+    let mut options = SourceOptions::new(service.services(), clock.clock());
     options.look_every = Duration::from_millis(20);
     options
 }
 
-fn ensure(source: &Source, platform: &Platform) -> Result<Arc<Endorsed>, CollateralError> {
+fn ensure(source: &Source, platform: &Platform) -> Result<Arc<EndorsementSet>, CollateralError> {
     source.ensure_blocking(platform, WAIT)
 }
 
-fn json(set: &Endorsed) -> serde_json::Value {
+fn json(set: &EndorsementSet) -> serde_json::Value {
     serde_json::from_slice(set.json()).unwrap()
 }
 
@@ -40,7 +41,7 @@ fn issuer_service(issuer: &Issuer) -> Service {
 
 #[test]
 fn a_set_is_the_documents_that_the_issuer_signed_byte_for_byte() {
-    let (issuer, clock) = (Issuer::new(ISSUED_AT, None), TestClock::at(ISSUED_AT + 60));
+    let (issuer, clock) = (Issuer::new(ISSUED_AT, None), TestClock::starting_at(ISSUED_AT + 60));
     let service = issuer_service(&issuer);
     let source = Source::start(options(&service, &clock)).unwrap();
     assert!(source.current(&issuer.platform).is_none());
@@ -57,7 +58,7 @@ fn a_set_is_the_documents_that_the_issuer_signed_byte_for_byte() {
 
 #[test]
 fn many_who_ask_at_once_cause_one_set_of_requests() {
-    let (issuer, clock) = (Issuer::new(ISSUED_AT, None), TestClock::at(ISSUED_AT + 60));
+    let (issuer, clock) = (Issuer::new(ISSUED_AT, None), TestClock::starting_at(ISSUED_AT + 60));
     let service = issuer_service(&issuer);
     let source = Source::start(options(&service, &clock)).unwrap();
     thread::scope(|scope| {
@@ -70,7 +71,7 @@ fn many_who_ask_at_once_cause_one_set_of_requests() {
 
 #[test]
 fn a_caller_on_a_runtime_of_one_thread_may_block_without_a_deadlock() {
-    let (issuer, clock) = (Issuer::new(ISSUED_AT, None), TestClock::at(ISSUED_AT + 60));
+    let (issuer, clock) = (Issuer::new(ISSUED_AT, None), TestClock::starting_at(ISSUED_AT + 60));
     let service = issuer_service(&issuer);
     let source = Source::start(options(&service, &clock)).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
@@ -83,7 +84,7 @@ fn a_caller_on_a_runtime_of_one_thread_may_block_without_a_deadlock() {
 #[test]
 fn what_still_holds_is_served_at_once_while_newer_documents_are_fetched() {
     let (old, new) = (Issuer::new(ISSUED_AT, None), Issuer::new(ISSUED_AT + 5 * DAY, None));
-    let (service, clock) = (issuer_service(&old), TestClock::at(ISSUED_AT + 60));
+    let (service, clock) = (issuer_service(&old), TestClock::starting_at(ISSUED_AT + 60));
     let source = Source::start(options(&service, &clock)).unwrap();
     let first = ensure(&source, &old.platform).unwrap();
     let issuer = new.clone();
@@ -103,7 +104,7 @@ fn what_still_holds_is_served_at_once_while_newer_documents_are_fetched() {
 #[test]
 fn a_set_in_use_is_refreshed_though_nobody_asks_at_that_time() {
     let (old, new) = (Issuer::new(ISSUED_AT, None), Issuer::new(ISSUED_AT + DAY / 2, None));
-    let (service, clock) = (issuer_service(&old), TestClock::at(ISSUED_AT + 60));
+    let (service, clock) = (issuer_service(&old), TestClock::starting_at(ISSUED_AT + 60));
     let source = Source::start(options(&service, &clock)).unwrap();
     ensure(&source, &old.platform).unwrap();
     let mut changes = source.changes();
@@ -118,7 +119,7 @@ fn a_set_in_use_is_refreshed_though_nobody_asks_at_that_time() {
 #[test]
 fn what_has_ended_is_not_served_and_is_fetched_before_the_caller_goes_on() {
     let (old, new) = (Issuer::new(ISSUED_AT, None), Issuer::new(ISSUED_AT + 40 * DAY, None));
-    let (service, clock) = (issuer_service(&old), TestClock::at(ISSUED_AT + 60));
+    let (service, clock) = (issuer_service(&old), TestClock::starting_at(ISSUED_AT + 60));
     let mut options = options(&service, &clock);
     options.look_every = Duration::from_secs(3600);
     let source = Source::start(options).unwrap();
@@ -136,7 +137,7 @@ fn what_has_ended_is_not_served_and_is_fetched_before_the_caller_goes_on() {
 
 #[test]
 fn a_service_that_is_down_keeps_nobody_from_what_still_holds() {
-    let (issuer, clock) = (Issuer::new(ISSUED_AT, None), TestClock::at(ISSUED_AT + 60));
+    let (issuer, clock) = (Issuer::new(ISSUED_AT, None), TestClock::starting_at(ISSUED_AT + 60));
     let service = issuer_service(&issuer);
     let source = Source::start(options(&service, &clock)).unwrap();
     ensure(&source, &issuer.platform).unwrap();
@@ -151,7 +152,7 @@ fn a_service_that_is_down_keeps_nobody_from_what_still_holds() {
 
 #[test]
 fn half_of_the_answers_failing_is_got_over_by_retries() {
-    let (issuer, clock) = (Issuer::new(ISSUED_AT, None), TestClock::at(ISSUED_AT + 60));
+    let (issuer, clock) = (Issuer::new(ISSUED_AT, None), TestClock::starting_at(ISSUED_AT + 60));
     let (inner, turn) = (issuer.clone(), AtomicU32::new(0));
     let service = Service::start(move |request| match turn.fetch_add(1, SeqCst) % 4 {
         0 => Reply::new(503, ""),
@@ -167,7 +168,7 @@ fn half_of_the_answers_failing_is_got_over_by_retries() {
 fn a_rolled_back_list_is_refused_reported_and_the_newer_one_kept() {
     let later = ISSUED_AT + 21 * DAY;
     let (good, old) = (Issuer::new(later, None), Issuer::new(later, Some(Fault::RolledBackCrl)));
-    let (service, clock) = (issuer_service(&good), TestClock::at(later + 60));
+    let (service, clock) = (issuer_service(&good), TestClock::starting_at(later + 60));
     let source = Source::start(options(&service, &clock)).unwrap();
     ensure(&source, &good.platform).unwrap();
     let issuer = old.clone();
@@ -187,7 +188,7 @@ fn a_document_that_names_another_root_and_is_refused_lets_no_older_list_past_the
     let later = ISSUED_AT + 21 * DAY;
     let (good, old) = (Issuer::new(later, None), Issuer::new(later, Some(Fault::RolledBackCrl)));
     let ended = Issuer::new(later - 40 * DAY, None);
-    let (service, clock) = (issuer_service(&good), TestClock::at(later + 60));
+    let (service, clock) = (issuer_service(&good), TestClock::starting_at(later + 60));
     let source = Source::start(options(&service, &clock)).unwrap();
     ensure(&source, &good.platform).unwrap();
     let end = "-----END CERTIFICATE-----";
@@ -213,10 +214,10 @@ fn a_rollback_is_refused_after_a_restart_and_with_the_documents_lost() {
     let folder = folder("rollback-restart");
     let later = ISSUED_AT + 21 * DAY;
     let (good, old) = (Issuer::new(later, None), Issuer::new(later, Some(Fault::RolledBackCrl)));
-    let (service, clock) = (issuer_service(&good), TestClock::at(later + 60));
+    let (service, clock) = (issuer_service(&good), TestClock::starting_at(later + 60));
     let stored = |service: &Service| {
         let store = Store::open(&folder, StoreLimits::default()).unwrap();
-        Options { store: Some(store), ..options(service, &clock) }
+        SourceOptions { store: Some(store), ..options(service, &clock) }
     };
     let source = Source::start(stored(&service)).unwrap();
     ensure(&source, &good.platform).unwrap();
@@ -238,11 +239,11 @@ fn a_rollback_is_refused_after_a_restart_and_with_the_documents_lost() {
 #[test]
 fn a_restart_finds_its_documents_and_asks_nobody() {
     let folder = folder("restart");
-    let (issuer, clock) = (Issuer::new(ISSUED_AT, None), TestClock::at(ISSUED_AT + 60));
+    let (issuer, clock) = (Issuer::new(ISSUED_AT, None), TestClock::starting_at(ISSUED_AT + 60));
     let service = issuer_service(&issuer);
     let stored = || {
         let store = Store::open(&folder, StoreLimits::default()).unwrap();
-        Options { store: Some(store), ..options(&service, &clock) }
+        SourceOptions { store: Some(store), ..options(&service, &clock) }
     };
     let source = Source::start(stored()).unwrap();
     ensure(&source, &issuer.platform).unwrap();
@@ -256,7 +257,7 @@ fn a_restart_finds_its_documents_and_asks_nobody() {
 
 #[test]
 fn clocks_that_step_serve_nothing_wrong_and_recover() {
-    let (issuer, clock) = (Issuer::new(ISSUED_AT, None), TestClock::at(ISSUED_AT + 60));
+    let (issuer, clock) = (Issuer::new(ISSUED_AT, None), TestClock::starting_at(ISSUED_AT + 60));
     let service = issuer_service(&issuer);
     let source = Source::start(options(&service, &clock)).unwrap();
     ensure(&source, &issuer.platform).unwrap();
@@ -275,7 +276,7 @@ fn clocks_that_step_serve_nothing_wrong_and_recover() {
 #[test]
 fn the_programs_check_keeps_a_lie_out_of_the_memory() {
     let (honest, lie) = (Issuer::new(ISSUED_AT, None), Issuer::new(ISSUED_AT + DAY, None));
-    let clock = TestClock::at(ISSUED_AT + 2 * DAY);
+    let clock = TestClock::starting_at(ISSUED_AT + 2 * DAY);
     let service = issuer_service(&lie);
     let lying = Arc::new(AtomicBool::new(true));
     let flag = lying.clone();
@@ -297,7 +298,7 @@ fn the_programs_check_keeps_a_lie_out_of_the_memory() {
 
 #[test]
 fn platforms_that_are_new_are_asked_for_in_bounded_number() {
-    let clock = TestClock::at(ISSUED_AT);
+    let clock = TestClock::starting_at(ISSUED_AT);
     let service = Service::start(|_| Reply::new(404, ""));
     let source = Source::start(options(&service, &clock)).unwrap();
     let Platform::Dcap { ca, tee, .. } = Issuer::new(ISSUED_AT, None).platform else { panic!() };
@@ -323,7 +324,7 @@ fn platforms_that_are_new_are_asked_for_in_bounded_number() {
 fn a_list_that_comes_newer_for_one_family_is_in_every_set() {
     let (old, new) = (Issuer::new(ISSUED_AT, None), Issuer::new(ISSUED_AT + DAY / 2, None));
     let foreign = Issuer::new(ISSUED_AT + DAY / 2, Some(Fault::ForeignFmspc));
-    let (service, clock) = (issuer_service(&old), TestClock::at(ISSUED_AT + 60));
+    let (service, clock) = (issuer_service(&old), TestClock::starting_at(ISSUED_AT + 60));
     let mut options = options(&service, &clock);
     options.look_every = Duration::from_secs(3600);
     let source = Source::start(options).unwrap();

@@ -29,7 +29,7 @@ pub trait Attest: Send + Sync {
     }
 
     /// Whether the evidence is made by software that only imitates a TEE.
-    fn simulated(&self) -> bool;
+    fn is_simulated(&self) -> bool;
 }
 
 impl<A: Attest + ?Sized> Attest for Arc<A> {
@@ -45,8 +45,8 @@ impl<A: Attest + ?Sized> Attest for Arc<A> {
         (**self).gpu(nonce)
     }
 
-    fn simulated(&self) -> bool {
-        (**self).simulated()
+    fn is_simulated(&self) -> bool {
+        (**self).is_simulated()
     }
 }
 

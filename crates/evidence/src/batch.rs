@@ -113,8 +113,8 @@ impl BatchTree {
             .filter_map(|(height, side)| {
                 let at = index >> height;
                 match side {
-                    Side::Left => self.levels[height].get(at - 1),
-                    Side::Right => self.levels[height].get(at + 1),
+                    Side::LeftSibling => self.levels[height].get(at - 1),
+                    Side::RightSibling => self.levels[height].get(at + 1),
                     Side::None => None,
                 }
             })
@@ -154,8 +154,8 @@ impl BatchPath {
         for side in Steps::new(self.index(), self.size()) {
             // Made and decoded paths alike have as many siblings as steps that want one.
             node = match (side, side.sibling(&mut siblings)) {
-                (Side::Left, Some(left)) => node_hash(left, &node),
-                (Side::Right, Some(right)) => node_hash(&node, right),
+                (Side::LeftSibling, Some(left)) => node_hash(left, &node),
+                (Side::RightSibling, Some(right)) => node_hash(&node, right),
                 _ => node,
             };
         }
@@ -244,8 +244,8 @@ pub enum BatchPathError {
 /// Where a node's sibling stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Side {
-    Left,
-    Right,
+    LeftSibling,
+    RightSibling,
     /// The odd node at the end of a level, which moves up as it is.
     None,
 }
@@ -276,8 +276,8 @@ impl Iterator for Steps {
             return None;
         }
         let side = match self.at {
-            at if at % 2 == 1 => Side::Left,
-            at if at < self.last => Side::Right,
+            at if at % 2 == 1 => Side::LeftSibling,
+            at if at < self.last => Side::RightSibling,
             _ => Side::None,
         };
         self.at /= 2;

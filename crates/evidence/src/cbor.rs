@@ -4,71 +4,52 @@
 
 use alloc::vec::Vec;
 
+use minicbor::{Encoder, data::Tag};
+
 /// Appends items with the shortest head; lengths are always definite.
-pub(crate) struct Writer(Vec<u8>);
+pub(crate) struct Writer(Encoder<Vec<u8>>);
 
 impl Writer {
     pub(crate) fn new() -> Self {
-        Self(Vec::new())
+        Self(Encoder::new(Vec::new()))
     }
 
     pub(crate) fn finish(self) -> Vec<u8> {
-        self.0
+        self.0.into_writer()
     }
 
     pub(crate) fn uint(&mut self, value: u64) -> &mut Self {
-        self.head(0, value)
+        let _ = self.0.u64(value);
+        self
     }
 
     pub(crate) fn bytes(&mut self, value: &[u8]) -> &mut Self {
-        self.head(2, value.len() as u64);
-        self.0.extend_from_slice(value);
+        let _ = self.0.bytes(value);
         self
     }
 
     pub(crate) fn text(&mut self, value: &str) -> &mut Self {
-        self.head(3, value.len() as u64);
-        self.0.extend_from_slice(value.as_bytes());
+        let _ = self.0.str(value);
         self
     }
 
     pub(crate) fn array(&mut self, len: u64) -> &mut Self {
-        self.head(4, len)
-    }
-
-    pub(crate) fn map(&mut self, len: u64) -> &mut Self {
-        self.head(5, len)
-    }
-
-    pub(crate) fn tag(&mut self, tag: u64) -> &mut Self {
-        self.head(6, tag)
-    }
-
-    pub(crate) fn null(&mut self) -> &mut Self {
-        self.0.push(0xf6);
+        let _ = self.0.array(len);
         self
     }
 
-    /// The initial byte and the argument in its shortest form (RFC 8949 section 3).
-    fn head(&mut self, major: u8, value: u64) -> &mut Self {
-        let major = major << 5;
-        let wide = value.to_be_bytes();
-        match value {
-            0..=23 => self.0.push(major | wide[7]),
-            24..=0xff => self.0.extend_from_slice(&[major | 24, wide[7]]),
-            0x100..=0xffff => {
-                self.0.push(major | 25);
-                self.0.extend_from_slice(&wide[6..]);
-            }
-            0x1_0000..=0xffff_ffff => {
-                self.0.push(major | 26);
-                self.0.extend_from_slice(&wide[4..]);
-            }
-            _ => {
-                self.0.push(major | 27);
-                self.0.extend_from_slice(&wide);
-            }
-        }
+    pub(crate) fn map(&mut self, len: u64) -> &mut Self {
+        let _ = self.0.map(len);
+        self
+    }
+
+    pub(crate) fn tag(&mut self, tag: u64) -> &mut Self {
+        let _ = self.0.tag(Tag::new(tag));
+        self
+    }
+
+    pub(crate) fn null(&mut self) -> &mut Self {
+        let _ = self.0.null();
         self
     }
 }

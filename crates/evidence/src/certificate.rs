@@ -2,6 +2,8 @@
 //!
 //! Signatures and path rules are a chain verifier's work; this only reads.
 
+use core::ops::Deref;
+
 use der::{
     AnyRef, Decode, Reader, SliceReader, Tag, Tagged,
     asn1::ObjectIdentifier,
@@ -12,23 +14,43 @@ use crate::parse_error::ParseError;
 
 /// Object identifiers, as the content of their DER.
 const COMMON_NAME: &[u8] = &[0x55, 4, 3];
-pub(crate) const KEY_USAGE: &[u8] = &[0x55, 0x1d, 15];
-pub(crate) const BASIC_CONSTRAINTS: &[u8] = &[0x55, 0x1d, 19];
+const KEY_USAGE: &[u8] = &[0x55, 0x1d, 15];
+const BASIC_CONSTRAINTS: &[u8] = &[0x55, 0x1d, 19];
 const NAME_CONSTRAINTS: &[u8] = &[0x55, 0x1d, 30];
-const EXTENDED_KEY_USAGE: &[u8] = &[0x55, 0x1d, 37];
+pub(crate) const EXTENDED_KEY_USAGE: &[u8] = &[0x55, 0x1d, 37];
 /// 1.2.840.113741.1.13.1
 const SGX_EXTENSION: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf8, 0x4d, 1, 13, 1];
 /// 1.2.840.10045.2.1
-pub(crate) const EC_PUBLIC_KEY: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 2, 1];
+const EC_PUBLIC_KEY: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 2, 1];
+/// 1.3.132.0.34
+pub(crate) const SECP384R1: &[u8] = &[0x2b, 0x81, 4, 0, 34];
 /// 1.2.840.10045.3.1.7
 const PRIME256V1: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 3, 1, 7];
 
 /// Most extensions in one certificate or revocation list; Intel's have six.
 const EXTENSIONS_MAX: usize = 32;
 
-/// A certificate, read.
+/// A certificate with a P-256 key, read.
 #[derive(Clone, Debug)]
 pub struct Certificate<'a> {
+    fields: CertificateFields<'a>,
+    /// The P-256 key as an uncompressed point (0x04, x, y).
+    pub public_key: &'a [u8; 65],
+    /// The content of Intel's SGX extension, where present.
+    pub sgx_extension: Option<&'a [u8]>,
+}
+
+impl<'a> Deref for Certificate<'a> {
+    type Target = CertificateFields<'a>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.fields
+    }
+}
+
+/// What all certificates have, whatever their key and their vendor.
+#[derive(Clone, Debug)]
+pub struct CertificateFields<'a> {
     /// Serial number: the content of its INTEGER.
     pub serial: &'a [u8],
     /// Issuer: the content of its Name.
@@ -41,19 +63,17 @@ pub struct Certificate<'a> {
     pub not_before: u64,
     /// Unix seconds.
     pub not_after: u64,
-    /// The P-256 key as an uncompressed point (0x04, x, y).
-    pub public_key: &'a [u8; 65],
+    /// The SubjectPublicKeyInfo.
+    pub(crate) public_key_info: AnyRef<'a>,
     /// KeyUsage, where present.
     pub key_usage: Option<KeyUsage>,
     /// Whether BasicConstraints says that this is a CA.
     pub is_ca: bool,
-    /// Whether a critical extension other than KeyUsage and BasicConstraints is present.
+    /// Whether a critical extension is present that is not read here.
     pub has_other_critical_extension: bool,
     /// Whether NameConstraints or ExtendedKeyUsage is present, critical or not: either narrows what
     /// the certificate is good for.
     pub is_narrowed: bool,
-    /// The content of Intel's SGX extension, where present.
-    pub sgx_extension: Option<&'a [u8]>,
 }
 
 /// The bits of KeyUsage that matter here (RFC 5280 section 4.2.1.3).
@@ -95,19 +115,15 @@ impl<'a> SignedParts<'a> {
     ///
     /// # Errors
     /// [`ParseError::Der`] with `subject` and the first field that is not as RFC 5280 has it.
-    pub fn of(subject: &'static str, bytes: &'a [u8]) -> Result<Self, ParseError> {
+    pub fn from_der(subject: &'static str, bytes: &'a [u8]) -> Result<Self, ParseError> {
         split(bytes).map_err(|field| ParseError::Der { subject, field })
     }
 }
 
 fn split(bytes: &[u8]) -> Result<SignedParts<'_>, &'static str> {
-    let whole = AnyRef::from_der(bytes).map_err(|_| "outer sequence")?;
-    if whole.tag() != Tag::Sequence {
-        return Err("outer sequence");
-    }
-    let mut outer = nested(whole, "outer sequence")?;
+    let mut outer = open_sequence(bytes, "outer sequence")?;
     let signed = outer.tlv_bytes().map_err(|_| "signed part")?;
-    let algorithm = tagged(&mut outer, Tag::Sequence, "signature algorithm")?.value();
+    let algorithm = read_tagged(&mut outer, Tag::Sequence, "signature algorithm")?.value();
     let signature = BitStringRef::decode(&mut outer).map_err(|_| "signature")?;
     let signature = signature.as_bytes().filter(|_| outer.is_finished()).ok_or("signature")?;
     Ok(SignedParts { signed, algorithm, signature })
@@ -115,125 +131,85 @@ fn split(bytes: &[u8]) -> Result<SignedParts<'_>, &'static str> {
 
 fn read(bytes: &[u8]) -> Result<Certificate<'_>, &'static str> {
     let mut sgx_extension = None;
-    let fields = Fields::read(bytes, |id, value| match id == SGX_EXTENSION {
-        true => once(&mut sgx_extension, value, "SGX extension"),
-        false => Ok(()),
+    let fields = CertificateFields::read(bytes, |id, value| {
+        if id == SGX_EXTENSION {
+            set_once(&mut sgx_extension, value, "SGX extension")?;
+        }
+        Ok(false)
     })?;
-    let Fields { serial, issuer, subject, common_name, not_before, not_after, .. } = fields;
-    let Fields { key_usage, is_ca, has_other_critical_extension, is_narrowed, .. } = fields;
-    Ok(Certificate {
-        serial,
-        issuer,
-        subject,
-        common_name,
-        not_before,
-        not_after,
-        public_key: public_key(fields.public_key_info)?,
-        key_usage,
-        is_ca,
-        has_other_critical_extension,
-        is_narrowed,
-        sgx_extension,
-    })
+    check_serial_number(fields.serial)?;
+    Ok(Certificate { public_key: public_key(fields.public_key_info)?, fields, sgx_extension })
 }
 
-/// What all certificates have, whatever their key.
-pub(crate) struct Fields<'a> {
-    pub(crate) serial: &'a [u8],
-    pub(crate) issuer: &'a [u8],
-    pub(crate) subject: &'a [u8],
-    pub(crate) common_name: &'a str,
-    pub(crate) not_before: u64,
-    pub(crate) not_after: u64,
-    pub(crate) public_key_info: AnyRef<'a>,
-    pub(crate) key_usage: Option<KeyUsage>,
-    pub(crate) is_ca: bool,
-    pub(crate) has_other_critical_extension: bool,
-    pub(crate) is_narrowed: bool,
-}
-
-impl<'a> Fields<'a> {
-    /// Calls `visit` with identifier and content of each extension but KeyUsage and
-    /// BasicConstraints.
+impl<'a> CertificateFields<'a> {
+    /// Reads a certificate and calls `visit` with identifier and content of each extension but KeyUsage and
+    /// BasicConstraints; its answer says whether the extension is read and may therefore be critical.
     pub(crate) fn read(
         bytes: &'a [u8],
-        visit: impl FnMut(&'a [u8], &'a [u8]) -> Result<(), &'static str>,
+        mut visit: impl FnMut(&'a [u8], &'a [u8]) -> Result<bool, &'static str>,
     ) -> Result<Self, &'static str> {
-        read_fields(bytes, visit)
+        let mut tbs = signed_part(bytes)?;
+        read_tagged(&mut tbs, context_tag(0), "version")?;
+        let serial = read_tagged(&mut tbs, Tag::Integer, "serial number")?.value();
+        read_tagged(&mut tbs, Tag::Sequence, "signature algorithm")?;
+        let issuer = read_tagged(&mut tbs, Tag::Sequence, "issuer")?.value();
+        let mut validity =
+            open_nested(read_tagged(&mut tbs, Tag::Sequence, "validity")?, "validity")?;
+        let not_before = read_time(&mut validity, "notBefore")?;
+        let not_after = read_time(&mut validity, "notAfter")?;
+        let subject = read_tagged(&mut tbs, Tag::Sequence, "subject")?.value();
+        common_name(issuer)?;
+        let public_key_info = read_tagged(&mut tbs, Tag::Sequence, "public key")?;
+        let mut certificate = Self {
+            serial,
+            issuer,
+            subject,
+            common_name: common_name(subject)?,
+            not_before,
+            not_after,
+            public_key_info,
+            key_usage: None,
+            is_ca: false,
+            has_other_critical_extension: false,
+            is_narrowed: false,
+        };
+        let mut constraints = None;
+        let list = read_tagged(&mut tbs, context_tag(3), "extensions")?;
+        visit_extensions(list, |id, critical, value| {
+            if id == KEY_USAGE {
+                let bits = BitStringRef::from_der(value).map_err(|_| "key usage")?;
+                set_once(&mut certificate.key_usage, key_usage(bits)?, "key usage")?;
+            } else if id == BASIC_CONSTRAINTS {
+                set_once(&mut constraints, read_is_ca(value)?, "basic constraints")?;
+            } else {
+                let is_read = visit(id, value)?;
+                certificate.has_other_critical_extension |= critical && !is_read;
+                certificate.is_narrowed |= id == NAME_CONSTRAINTS || id == EXTENDED_KEY_USAGE;
+            }
+            Ok(())
+        })?;
+        certificate.is_ca = constraints.unwrap_or(false);
+        Ok(certificate)
     }
 }
 
-fn read_fields<'a>(
-    bytes: &'a [u8],
-    mut visit: impl FnMut(&'a [u8], &'a [u8]) -> Result<(), &'static str>,
-) -> Result<Fields<'a>, &'static str> {
-    let mut tbs = signed_part(bytes)?;
-    tagged(&mut tbs, context_tag(0), "version")?;
-    let serial = serial_number(tagged(&mut tbs, Tag::Integer, "serial number")?.value())?;
-    tagged(&mut tbs, Tag::Sequence, "signature algorithm")?;
-    let issuer = tagged(&mut tbs, Tag::Sequence, "issuer")?.value();
-    let mut validity = nested(tagged(&mut tbs, Tag::Sequence, "validity")?, "validity")?;
-    let not_before = time(&mut validity, "notBefore")?;
-    let not_after = time(&mut validity, "notAfter")?;
-    let subject = tagged(&mut tbs, Tag::Sequence, "subject")?.value();
-    common_name(issuer)?;
-    let public_key_info = tagged(&mut tbs, Tag::Sequence, "public key")?;
-    let mut certificate = Fields {
-        serial,
-        issuer,
-        subject,
-        common_name: common_name(subject)?,
-        not_before,
-        not_after,
-        public_key_info,
-        key_usage: None,
-        is_ca: false,
-        has_other_critical_extension: false,
-        is_narrowed: false,
-    };
-    let mut has_basic_constraints = false;
-    let list = tagged(&mut tbs, context_tag(3), "extensions")?;
-    each_extension(list, |id, critical, value| {
-        if id == KEY_USAGE {
-            let bits = BitStringRef::from_der(value).map_err(|_| "key usage")?;
-            once(&mut certificate.key_usage, key_usage(bits)?, "key usage")?;
-        } else if id == BASIC_CONSTRAINTS {
-            if has_basic_constraints {
-                return Err("basic constraints");
-            }
-            has_basic_constraints = true;
-            certificate.is_ca = says_ca(value)?;
-        } else {
-            visit(id, value)?;
-            certificate.has_other_critical_extension |= critical;
-            certificate.is_narrowed |= id == NAME_CONSTRAINTS || id == EXTENDED_KEY_USAGE;
-        }
-        Ok(())
-    })?;
-    Ok(certificate)
-}
-
 /// In its one spelling, and not negative: RFC 5280 section 4.1.2.2, X.690 section 8.3.2. AMD's are 0.
-fn serial_number(value: &[u8]) -> Result<&[u8], &'static str> {
+pub(crate) fn check_serial_number(value: &[u8]) -> Result<(), &'static str> {
     match value {
         [0, second, ..] if *second < 0x80 => Err("serial number"),
-        [0..0x80, ..] => Ok(value),
+        [0..0x80, ..] => Ok(()),
         _ => Err("serial number"),
     }
 }
 
 /// The part of a certificate or revocation list that its signature covers.
 pub(crate) fn signed_part(bytes: &[u8]) -> Result<SliceReader<'_>, &'static str> {
-    let whole = AnyRef::from_der(bytes).map_err(|_| "outer sequence")?;
-    if whole.tag() != Tag::Sequence {
-        return Err("outer sequence");
-    }
-    let mut outer = nested(whole, "outer sequence")?;
-    nested(tagged(&mut outer, Tag::Sequence, "signed part")?, "signed part")
+    let mut outer = open_sequence(bytes, "outer sequence")?;
+    open_nested(read_tagged(&mut outer, Tag::Sequence, "signed part")?, "signed part")
 }
 
 /// The next element, which must have `tag`.
-pub(crate) fn tagged<'a>(
+pub(crate) fn read_tagged<'a>(
     reader: &mut SliceReader<'a>,
     tag: Tag,
     field: &'static str,
@@ -243,15 +219,27 @@ pub(crate) fn tagged<'a>(
 }
 
 /// A reader over the content of a constructed element.
-pub(crate) fn nested<'a>(
+pub(crate) fn open_nested<'a>(
     any: AnyRef<'a>,
     field: &'static str,
 ) -> Result<SliceReader<'a>, &'static str> {
     SliceReader::new(any.value()).map_err(|_| field)
 }
 
+/// A reader over the content of a whole SEQUENCE.
+pub(crate) fn open_sequence<'a>(
+    bytes: &'a [u8],
+    field: &'static str,
+) -> Result<SliceReader<'a>, &'static str> {
+    let any = AnyRef::from_der(bytes).map_err(|_| field)?;
+    if any.tag() == Tag::Sequence { open_nested(any, field) } else { Err(field) }
+}
+
 /// UTCTime or GeneralizedTime as Unix seconds.
-pub(crate) fn time(reader: &mut SliceReader<'_>, field: &'static str) -> Result<u64, &'static str> {
+pub(crate) fn read_time(
+    reader: &mut SliceReader<'_>,
+    field: &'static str,
+) -> Result<u64, &'static str> {
     let any = AnyRef::decode(reader).map_err(|_| field)?;
     let since = match any.tag() {
         Tag::UtcTime => any.decode_as::<UtcTime>().map(|time| time.to_unix_duration()),
@@ -264,18 +252,21 @@ pub(crate) fn time(reader: &mut SliceReader<'_>, field: &'static str) -> Result<
 }
 
 /// Calls `visit` with identifier, criticality and content of each extension inside `[n]`.
-pub(crate) fn each_extension<'a>(
+pub(crate) fn visit_extensions<'a>(
     explicit: AnyRef<'a>,
     mut visit: impl FnMut(&'a [u8], bool, &'a [u8]) -> Result<(), &'static str>,
 ) -> Result<(), &'static str> {
-    let mut wrapper = nested(explicit, "extensions")?;
-    let mut list = nested(tagged(&mut wrapper, Tag::Sequence, "extensions")?, "extensions")?;
+    let mut wrapper = open_nested(explicit, "extensions")?;
+    let mut list =
+        open_nested(read_tagged(&mut wrapper, Tag::Sequence, "extensions")?, "extensions")?;
     for _ in 0..EXTENSIONS_MAX {
         if list.is_finished() {
             return Ok(());
         }
-        let mut extension = nested(tagged(&mut list, Tag::Sequence, "extension")?, "extension")?;
-        let id = tagged(&mut extension, Tag::ObjectIdentifier, "extension identifier")?.value();
+        let mut extension =
+            open_nested(read_tagged(&mut list, Tag::Sequence, "extension")?, "extension")?;
+        let id =
+            read_tagged(&mut extension, Tag::ObjectIdentifier, "extension identifier")?.value();
         // A malformed identifier equals none that is known, and other readers refuse it.
         ObjectIdentifier::from_bytes(id).map_err(|_| "extension identifier")?;
         let mut next = AnyRef::decode(&mut extension).map_err(|_| "extension value")?;
@@ -298,7 +289,7 @@ pub(crate) fn context_tag(number: u32) -> Tag {
 }
 
 /// Refuses a second value for a field that occurs once.
-pub(crate) fn once<T>(
+pub(crate) fn set_once<T>(
     slot: &mut Option<T>,
     value: T,
     field: &'static str,
@@ -317,10 +308,10 @@ pub(crate) fn ec_point<'a, const N: usize>(
     wanted: &'static str,
 ) -> Result<&'a [u8; N], &'static str> {
     const FIELD: &str = "public key";
-    let mut spki = nested(spki, FIELD)?;
-    let mut algorithm = nested(tagged(&mut spki, Tag::Sequence, FIELD)?, FIELD)?;
-    let key_type = tagged(&mut algorithm, Tag::ObjectIdentifier, FIELD)?.value();
-    let curve = tagged(&mut algorithm, Tag::ObjectIdentifier, FIELD)?.value();
+    let mut spki = open_nested(spki, FIELD)?;
+    let mut algorithm = open_nested(read_tagged(&mut spki, Tag::Sequence, FIELD)?, FIELD)?;
+    let key_type = read_tagged(&mut algorithm, Tag::ObjectIdentifier, FIELD)?.value();
+    let curve = read_tagged(&mut algorithm, Tag::ObjectIdentifier, FIELD)?.value();
     if key_type != EC_PUBLIC_KEY || curve != wanted_curve {
         return Err(wanted);
     }
@@ -334,10 +325,10 @@ pub(crate) fn common_name(name: &[u8]) -> Result<&str, &'static str> {
     let mut sets = SliceReader::new(name).map_err(|_| FIELD)?;
     let mut found = "";
     while !sets.is_finished() {
-        let mut set = nested(tagged(&mut sets, Tag::Set, FIELD)?, FIELD)?;
+        let mut set = open_nested(read_tagged(&mut sets, Tag::Set, FIELD)?, FIELD)?;
         while !set.is_finished() {
-            let mut attribute = nested(tagged(&mut set, Tag::Sequence, FIELD)?, FIELD)?;
-            let id = tagged(&mut attribute, Tag::ObjectIdentifier, FIELD)?.value();
+            let mut attribute = open_nested(read_tagged(&mut set, Tag::Sequence, FIELD)?, FIELD)?;
+            let id = read_tagged(&mut attribute, Tag::ObjectIdentifier, FIELD)?.value();
             let value = AnyRef::decode(&mut attribute).map_err(|_| FIELD)?;
             // As with extensions: what others cannot read is not read here either.
             ObjectIdentifier::from_bytes(id).map_err(|_| FIELD)?;
@@ -370,13 +361,13 @@ pub(crate) fn key_usage(bits: BitStringRef<'_>) -> Result<KeyUsage, &'static str
     })
 }
 
-pub(crate) fn says_ca(value: &[u8]) -> Result<bool, &'static str> {
+pub(crate) fn read_is_ca(value: &[u8]) -> Result<bool, &'static str> {
     const FIELD: &str = "basic constraints";
     let any = AnyRef::from_der(value).map_err(|_| FIELD)?;
     if any.tag() != Tag::Sequence {
         return Err(FIELD);
     }
-    let mut fields = nested(any, FIELD)?;
+    let mut fields = open_nested(any, FIELD)?;
     if fields.is_finished() {
         return Ok(false);
     }
@@ -394,10 +385,10 @@ mod tests {
     #[test]
     fn a_serial_number_has_one_spelling_and_is_not_negative() {
         for good in [&[0][..], &[1], &[0x7f, 0xff], &[0, 0x80], &[0, 0xff, 0]] {
-            assert_eq!(serial_number(good), Ok(good));
+            assert_eq!(check_serial_number(good), Ok(()));
         }
         for bad in [&[][..], &[0xff], &[0x80, 0], &[0xff, 0x80], &[0, 0x7f], &[0, 0]] {
-            assert_eq!(serial_number(bad), Err("serial number"), "{bad:?}");
+            assert_eq!(check_serial_number(bad), Err("serial number"), "{bad:?}");
         }
     }
 

@@ -264,11 +264,11 @@ impl Fields {
     fn read(bytes: &[u8]) -> Result<Self, ClaimsError> {
         let mut decoder = Decoder::new(bytes);
         let entries = decoder.map().ok().flatten();
-        let entries = entries.ok_or(malformed(&decoder, "a map of definite length"))?;
+        let entries = entries.ok_or(malformed_error(&decoder, "a map of definite length"))?;
         let mut fields = Self::default();
         // Each round either consumes input or ends, so a huge count costs nothing.
         for index in 0..entries {
-            let name = decoder.str().map_err(|_| malformed(&decoder, "a text key"))?;
+            let name = decoder.str().map_err(|_| malformed_error(&decoder, "a text key"))?;
             let key = Key::ALL.into_iter().find(|key| key.name() == name);
             fields.read_value(key.ok_or(ClaimsError::UnknownKey { index })?, &mut decoder)?;
         }
@@ -279,14 +279,14 @@ impl Fields {
         match key {
             Key::Nonce => set(&mut self.nonce, key, byte_string(decoder)?.into()),
             Key::Guarantee => {
-                let text = decoder.str().map_err(|_| malformed(decoder, "text"))?;
+                let text = decoder.str().map_err(|_| malformed_error(decoder, "text"))?;
                 set(&mut self.guarantee, key, text.into())
             }
             Key::NotAfter => set(&mut self.not_after, key, uint(decoder)?),
             Key::NotBefore => set(&mut self.not_before, key, uint(decoder)?),
             Key::PubkeyHash => {
                 if !matches!(decoder.array(), Ok(Some(2))) {
-                    return Err(malformed(decoder, "an array of two"));
+                    return Err(malformed_error(decoder, "an array of two"));
                 }
                 let algorithm = uint(decoder)?;
                 if algorithm != SHA_256 {
@@ -331,14 +331,14 @@ fn digest(key: Key, decoder: &mut Decoder<'_>) -> Result<[u8; 32], ClaimsError> 
 }
 
 fn byte_string<'b>(decoder: &mut Decoder<'b>) -> Result<&'b [u8], ClaimsError> {
-    decoder.bytes().map_err(|_| malformed(decoder, "a byte string"))
+    decoder.bytes().map_err(|_| malformed_error(decoder, "a byte string"))
 }
 
 fn uint(decoder: &mut Decoder<'_>) -> Result<u64, ClaimsError> {
-    decoder.u64().map_err(|_| malformed(decoder, "an unsigned integer"))
+    decoder.u64().map_err(|_| malformed_error(decoder, "an unsigned integer"))
 }
 
-fn malformed(decoder: &Decoder<'_>, wanted: &'static str) -> ClaimsError {
+fn malformed_error(decoder: &Decoder<'_>, wanted: &'static str) -> ClaimsError {
     ClaimsError::Malformed { position: decoder.position(), wanted }
 }
 

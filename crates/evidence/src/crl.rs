@@ -3,7 +3,7 @@
 use der::{Decode, Tag, asn1::UintRef};
 
 use crate::{
-    certificate::{context_tag, each_extension, once, signed_part, tagged, time},
+    certificate::{context_tag, read_tagged, read_time, set_once, signed_part, visit_extensions},
     parse_error::ParseError,
 };
 
@@ -56,17 +56,17 @@ impl<'a> CrlDates<'a> {
 /// The list, and its number where it has one.
 fn read(bytes: &[u8]) -> Result<(CrlDates<'_>, Option<u64>), &'static str> {
     let mut list = signed_part(bytes)?;
-    tagged(&mut list, Tag::Integer, "version")?;
-    tagged(&mut list, Tag::Sequence, "signature algorithm")?;
-    let issuer = tagged(&mut list, Tag::Sequence, "issuer")?.value();
-    let this_update = time(&mut list, "thisUpdate")?;
-    let next_update = time(&mut list, "nextUpdate")?;
+    read_tagged(&mut list, Tag::Integer, "version")?;
+    read_tagged(&mut list, Tag::Sequence, "signature algorithm")?;
+    let issuer = read_tagged(&mut list, Tag::Sequence, "issuer")?.value();
+    let this_update = read_time(&mut list, "thisUpdate")?;
+    let next_update = read_time(&mut list, "nextUpdate")?;
     if Tag::peek(&list) == Ok(Tag::Sequence) {
-        tagged(&mut list, Tag::Sequence, "revoked certificates")?;
+        read_tagged(&mut list, Tag::Sequence, "revoked certificates")?;
     }
     let mut number = None;
-    let extensions = tagged(&mut list, context_tag(0), "extensions")?;
-    each_extension(extensions, |id, critical, value| {
+    let extensions = read_tagged(&mut list, context_tag(0), "extensions")?;
+    visit_extensions(extensions, |id, critical, value| {
         if critical {
             return Err("extensions (wanted none critical)");
         }
@@ -84,7 +84,7 @@ fn read(bytes: &[u8]) -> Result<(CrlDates<'_>, Option<u64>), &'static str> {
             return Err("CRL number (wanted at most 8 bytes)");
         }
         let value = digits.iter().fold(0, |sum: u64, digit| sum << 8 | u64::from(*digit));
-        once(&mut number, value, "CRL number")
+        set_once(&mut number, value, "CRL number")
     })?;
     Ok((CrlDates { issuer, this_update, next_update, number: 0 }, number))
 }

@@ -12,7 +12,7 @@ mod report;
 mod rim;
 mod xml;
 
-pub use certificate::{DeviceCertificate, DeviceKeyUsage};
+pub use certificate::DeviceCertificate;
 pub use container::{
     CHAIN_BYTES_MAX, GPU_EVIDENCE_BYTES_MAX, GpuEvidence, GpuEvidenceError, OCSP_BYTES_MAX,
     OCSP_MAX, RIM_BYTES_MAX, RIMS_MAX, decode_chain,

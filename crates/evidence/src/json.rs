@@ -49,7 +49,7 @@ pub(crate) fn date<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D:
 }
 
 /// Any type that is read from text, with its own error.
-pub(crate) fn parsed<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+pub(crate) fn deserialize_from_str<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
     T: FromStr,

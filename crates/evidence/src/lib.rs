@@ -1,3 +1,5 @@
+//! Parsers of TEE evidence and endorsements: bytes to fields and back, without I/O and without std.
+//!
 #![doc = include_str!("../README.md")]
 #![no_std]
 #![deny(missing_docs, clippy::missing_errors_doc)]
@@ -8,6 +10,7 @@ mod appraise;
 mod attest;
 pub mod batch;
 pub mod binder;
+mod byte_reader;
 mod cbor;
 pub mod certificate;
 pub mod claims;

@@ -6,7 +6,7 @@
 use der::{AnyRef, Decode, Reader, SliceReader, Tag, Tagged};
 
 use crate::{
-    certificate::{nested, once, tagged},
+    certificate::{open_nested, read_tagged, set_once},
     parse_error::ParseError,
 };
 
@@ -52,16 +52,18 @@ fn read(bytes: &[u8]) -> Result<PckExtension, &'static str> {
     let (mut ppid, mut tcb, mut pce_id) = (None, None, None);
     let (mut fmspc, mut sgx_type) = (None, None);
     let (mut instance, mut configuration) = (None, None);
-    each_entry(AnyRef::from_der(bytes).map_err(|_| "outer sequence")?, ROOT, |arc, value| {
+    visit_entries(AnyRef::from_der(bytes).map_err(|_| "outer sequence")?, ROOT, |arc, value| {
         match arc {
-            1 => once(&mut ppid, octets(value, "PPID")?, "PPID"),
-            2 => once(&mut tcb, read_tcb(value)?, "TCB"),
-            3 => once(&mut pce_id, octets(value, "PCE-ID")?, "PCE-ID"),
-            4 => once(&mut fmspc, octets(value, "FMSPC")?, "FMSPC"),
-            5 => once(&mut sgx_type, small(value, Tag::Enumerated, "SGX type")?, "SGX type"),
+            1 => set_once(&mut ppid, octets(value, "PPID")?, "PPID"),
+            2 => set_once(&mut tcb, read_tcb(value)?, "TCB"),
+            3 => set_once(&mut pce_id, octets(value, "PCE-ID")?, "PCE-ID"),
+            4 => set_once(&mut fmspc, octets(value, "FMSPC")?, "FMSPC"),
+            5 => {
+                set_once(&mut sgx_type, read_small(value, Tag::Enumerated, "SGX type")?, "SGX type")
+            }
             // On machines with several packages; read so that nothing malformed passes.
-            6 => once(&mut instance, octets::<16>(value, "platform instance")?, "instance"),
-            7 => once(&mut configuration, read_configuration(value)?, "configuration"),
+            6 => set_once(&mut instance, octets::<16>(value, "platform instance")?, "instance"),
+            7 => set_once(&mut configuration, read_configuration(value)?, "configuration"),
             _ => Err("entry identifier"),
         }
     })?;
@@ -81,9 +83,9 @@ fn read(bytes: &[u8]) -> Result<PckExtension, &'static str> {
 /// Dynamic platform, cached keys, simultaneous multithreading: flags, each at most once.
 fn read_configuration(value: AnyRef<'_>) -> Result<(), &'static str> {
     let mut flags = [None; 3];
-    each_entry(value, CONFIGURATION, |arc, value| match arc {
+    visit_entries(value, CONFIGURATION, |arc, value| match arc {
         1..=3 if value.tag() == Tag::Boolean && value.value().len() == 1 => {
-            once(&mut flags[usize::from(arc) - 1], (), "configuration")
+            set_once(&mut flags[usize::from(arc) - 1], (), "configuration")
         }
         _ => Err("configuration"),
     })
@@ -92,14 +94,14 @@ fn read_configuration(value: AnyRef<'_>) -> Result<(), &'static str> {
 fn read_tcb(value: AnyRef<'_>) -> Result<([u8; 16], u16, [u8; 16]), &'static str> {
     let mut components = [None; 16];
     let (mut pce_svn, mut cpu_svn) = (None, None);
-    each_entry(value, TCB, |arc, value| match arc {
+    visit_entries(value, TCB, |arc, value| match arc {
         1..=16 => {
-            let svn = small(value, Tag::Integer, "TCB component")?;
+            let svn = read_small(value, Tag::Integer, "TCB component")?;
             let svn = u8::try_from(svn).map_err(|_| "TCB component")?;
-            once(&mut components[usize::from(arc) - 1], svn, "TCB component")
+            set_once(&mut components[usize::from(arc) - 1], svn, "TCB component")
         }
-        17 => once(&mut pce_svn, small(value, Tag::Integer, "PCESVN")?, "PCESVN"),
-        18 => once(&mut cpu_svn, octets(value, "CPUSVN")?, "CPUSVN"),
+        17 => set_once(&mut pce_svn, read_small(value, Tag::Integer, "PCESVN")?, "PCESVN"),
+        18 => set_once(&mut cpu_svn, octets(value, "CPUSVN")?, "CPUSVN"),
         _ => Err("TCB entry identifier"),
     })?;
     let mut known = [0; 16];
@@ -110,7 +112,7 @@ fn read_tcb(value: AnyRef<'_>) -> Result<([u8; 16], u16, [u8; 16]), &'static str
 }
 
 /// Calls `visit` with the last arc and the value of each `SEQUENCE { OID, value }`.
-fn each_entry<'a>(
+fn visit_entries<'a>(
     list: AnyRef<'a>,
     parent: &[u8],
     mut visit: impl FnMut(u8, AnyRef<'a>) -> Result<(), &'static str>,
@@ -118,10 +120,10 @@ fn each_entry<'a>(
     if list.tag() != Tag::Sequence {
         return Err("list of entries");
     }
-    let mut entries: SliceReader<'_> = nested(list, "list of entries")?;
+    let mut entries: SliceReader<'_> = open_nested(list, "list of entries")?;
     while !entries.is_finished() {
-        let mut entry = nested(tagged(&mut entries, Tag::Sequence, "entry")?, "entry")?;
-        let id = tagged(&mut entry, Tag::ObjectIdentifier, "entry identifier")?.value();
+        let mut entry = open_nested(read_tagged(&mut entries, Tag::Sequence, "entry")?, "entry")?;
+        let id = read_tagged(&mut entry, Tag::ObjectIdentifier, "entry identifier")?.value();
         let arc = match id.strip_prefix(parent) {
             Some([arc]) if *arc < 0x80 => *arc,
             _ => return Err("entry identifier"),
@@ -143,7 +145,7 @@ fn octets<const N: usize>(value: AnyRef<'_>, field: &'static str) -> Result<[u8;
 }
 
 /// A non-negative INTEGER or ENUMERATED below 65,536.
-fn small(value: AnyRef<'_>, tag: Tag, field: &'static str) -> Result<u16, &'static str> {
+fn read_small(value: AnyRef<'_>, tag: Tag, field: &'static str) -> Result<u16, &'static str> {
     match (value.tag() == tag, value.value()) {
         (true, [low @ 0..=0x7f]) => Ok(u16::from(*low)),
         (true, [0, low @ 0x80..=0xff]) => Ok(u16::from(*low)),

@@ -49,7 +49,7 @@ pub(crate) fn decode_chain_of(
         let length = body.iter().position(|byte| *byte == b'-').ok_or_else(|| malformed.clone())?;
         let (body, after) = body.split_at(length);
         rest = after.strip_prefix(END).ok_or_else(|| malformed.clone())?.trim_ascii_start();
-        let base64 = joined(body).ok_or_else(|| malformed.clone())?;
+        let base64 = join_lines(body).ok_or_else(|| malformed.clone())?;
         chain.push(STANDARD.decode(&base64).map_err(|_| malformed.clone())?);
     }
     Ok(chain)
@@ -57,7 +57,7 @@ pub(crate) fn decode_chain_of(
 
 /// The lines between two boundaries, without their ends (RFC 7468 section 3). A blank line among
 /// them is refused: others take what stands before it for headers.
-fn joined(body: &[u8]) -> Option<Vec<u8>> {
+fn join_lines(body: &[u8]) -> Option<Vec<u8>> {
     let mut base64 = Vec::with_capacity(body.len());
     let mut lines = body.split(|byte| *byte == b'\n');
     let content = |line: &[u8]| line.len() - usize::from(line.ends_with(b"\r"));

@@ -165,8 +165,9 @@ impl<'a> SessionMessage<'a> {
     /// variant of a part whose length is out of bounds.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, SessionMessageError> {
         let mut decoder = Decoder::new(bytes);
-        let members = decoder.array().ok().flatten().ok_or(malformed(&decoder, "an array"))?;
-        let kind = decoder.u64().map_err(|_| malformed(&decoder, "a kind"))?;
+        let members =
+            decoder.array().ok().flatten().ok_or(malformed_error(&decoder, "an array"))?;
+        let kind = decoder.u64().map_err(|_| malformed_error(&decoder, "a kind"))?;
         let message = match (kind, members) {
             (REQUEST, 2) => Self::Request { context: read_context(&mut decoder)? },
             (REPLY, 3) => Self::Reply {
@@ -275,7 +276,7 @@ fn read_context(
     decoder: &mut Decoder<'_>,
 ) -> Result<Option<[u8; CONTEXT_BYTES]>, SessionMessageError> {
     optional(decoder, |decoder| {
-        let bytes = decoder.bytes().map_err(|_| malformed(decoder, "a context"))?;
+        let bytes = decoder.bytes().map_err(|_| malformed_error(decoder, "a context"))?;
         let (wanted, got) = (CONTEXT_BYTES, bytes.len());
         bytes.try_into().map_err(|_| SessionMessageError::ContextLength { wanted, got })
     })
@@ -286,7 +287,7 @@ fn read_evidence<'b>(
 ) -> Result<SessionEvidence<'b>, SessionMessageError> {
     let members = decoder.array().ok().flatten();
     let Some(members @ (EVIDENCE_MEMBERS_1 | EVIDENCE_MEMBERS_2)) = members else {
-        return Err(malformed(decoder, "evidence, an array of three or five"));
+        return Err(malformed_error(decoder, "evidence, an array of three or five"));
     };
     let mut evidence = SessionEvidence {
         quote: member(decoder, "quote", QUOTE_BYTES_MAX)?,
@@ -302,7 +303,7 @@ fn read_evidence<'b>(
 }
 
 fn read_refusal(decoder: &mut Decoder<'_>) -> Result<Refusal, SessionMessageError> {
-    let got = decoder.u64().map_err(|_| malformed(decoder, "a refusal code"))?;
+    let got = decoder.u64().map_err(|_| malformed_error(decoder, "a refusal code"))?;
     let refusal = Refusal::ALL.into_iter().find(|refusal| refusal.code() == got);
     refusal.ok_or(SessionMessageError::RefusalCode { got })
 }
@@ -312,7 +313,7 @@ fn member<'b>(
     member: &'static str,
     wanted: usize,
 ) -> Result<&'b [u8], SessionMessageError> {
-    let bytes = decoder.bytes().map_err(|_| malformed(decoder, member))?;
+    let bytes = decoder.bytes().map_err(|_| malformed_error(decoder, member))?;
     match bytes.len() {
         0 => Err(SessionMessageError::Empty { member }),
         got if got > wanted => Err(SessionMessageError::TooLong { member, wanted, got }),
@@ -325,13 +326,13 @@ fn optional<'b, T>(
     read: impl FnOnce(&mut Decoder<'b>) -> Result<T, SessionMessageError>,
 ) -> Result<Option<T>, SessionMessageError> {
     if matches!(decoder.datatype(), Ok(Type::Null)) {
-        decoder.null().map_err(|_| malformed(decoder, "null"))?;
+        decoder.null().map_err(|_| malformed_error(decoder, "null"))?;
         return Ok(None);
     }
     read(decoder).map(Some)
 }
 
-fn malformed(decoder: &Decoder<'_>, wanted: &'static str) -> SessionMessageError {
+fn malformed_error(decoder: &Decoder<'_>, wanted: &'static str) -> SessionMessageError {
     SessionMessageError::Malformed { position: decoder.position(), wanted }
 }
 

@@ -51,9 +51,9 @@ impl SnpEndorsements {
         let key = present("endorsement_key", wire.endorsement_key)?;
         let chain = present("chain", wire.chain)?;
         Self::new(
-            decoded("endorsement_key", &key)?,
+            decode_hex("endorsement_key", &key)?,
             chain,
-            wire.crl.map(|crl| decoded("crl", &crl)).transpose()?,
+            wire.crl.map(|crl| decode_hex("crl", &crl)).transpose()?,
         )
     }
 
@@ -67,9 +67,9 @@ impl SnpEndorsements {
         chain: String,
         crl: Option<Vec<u8>>,
     ) -> Result<Self, ParseError> {
-        short("endorsement_key", &endorsement_key, ENDORSEMENT_KEY_LENGTH_MAX)?;
+        shorten("endorsement_key", &endorsement_key, ENDORSEMENT_KEY_LENGTH_MAX)?;
         if let Some(crl) = &crl {
-            short("crl", crl, SNP_CRL_LENGTH_MAX)?;
+            shorten("crl", crl, SNP_CRL_LENGTH_MAX)?;
         }
         Ok(Self { endorsement_key, chain, crl })
     }
@@ -98,11 +98,11 @@ struct Wire {
     crl: Option<String>,
 }
 
-fn decoded(subject: &'static str, digits: &str) -> Result<Vec<u8>, ParseError> {
+fn decode_hex(subject: &'static str, digits: &str) -> Result<Vec<u8>, ParseError> {
     hex::decode(digits).map_err(|_| ParseError::Text { subject, wanted: "hexadecimal" })
 }
 
-fn short(subject: &'static str, bytes: &[u8], limit: usize) -> Result<(), ParseError> {
+fn shorten(subject: &'static str, bytes: &[u8], limit: usize) -> Result<(), ParseError> {
     match bytes.len() {
         0 => Err(ParseError::Missing { subject }),
         got if got > limit => Err(ParseError::TooLong { subject, limit, got }),

@@ -43,13 +43,13 @@ impl<'a> TaggedEvidence<'a> {
     /// [`TaggedError::Tag`] or [`TaggedError::Array`] where the bytes begin otherwise,
     /// [`TaggedError::Malformed`], [`TaggedError::Empty`] or [`TaggedError::TooLong`] for a member,
     /// [`TaggedError::NotCanonical`] for any other encoding.
-    pub fn decode(bytes: &'a [u8]) -> Result<Self, TaggedError> {
+    pub fn decode(bytes: &'a [u8]) -> Result<Self, TaggedEvidenceError> {
         let mut decoder = tagged_array(bytes, 2)?;
         let quote = member(&mut decoder, "quote", QUOTE_BYTES_MAX)?;
         let claims = member(&mut decoder, "claims", CLAIMS_BYTES_MAX)?;
         let evidence = Self { quote, claims };
         if evidence.encode() != bytes {
-            return Err(TaggedError::NotCanonical);
+            return Err(TaggedEvidenceError::NotCanonical);
         }
         Ok(evidence)
     }
@@ -76,12 +76,12 @@ impl<'a> TaggedCollateral<'a> {
     /// [`TaggedError::Tag`] or [`TaggedError::Array`] where the bytes begin otherwise,
     /// [`TaggedError::Malformed`], [`TaggedError::Empty`] or [`TaggedError::TooLong`] for a member,
     /// [`TaggedError::NotCanonical`] for any other encoding.
-    pub fn decode(bytes: &'a [u8]) -> Result<Self, TaggedError> {
+    pub fn decode(bytes: &'a [u8]) -> Result<Self, TaggedEvidenceError> {
         let mut decoder = tagged_array(bytes, 1)?;
         let collateral = member(&mut decoder, "collateral", COLLATERAL_BYTES_MAX)?;
         let tagged = Self { collateral };
         if tagged.encode() != bytes {
-            return Err(TaggedError::NotCanonical);
+            return Err(TaggedEvidenceError::NotCanonical);
         }
         Ok(tagged)
     }
@@ -89,7 +89,7 @@ impl<'a> TaggedCollateral<'a> {
 
 /// Why bytes are not tagged evidence or collateral.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TaggedError {
+pub enum TaggedEvidenceError {
     /// The bytes do not begin with the tag.
     #[error("tagged evidence begins with another item, wanted CBOR tag {wanted}")]
     Tag {
@@ -129,13 +129,13 @@ pub enum TaggedError {
     NotCanonical,
 }
 
-fn tagged_array(bytes: &[u8], len: u64) -> Result<Decoder<'_>, TaggedError> {
+fn tagged_array(bytes: &[u8], len: u64) -> Result<Decoder<'_>, TaggedEvidenceError> {
     let mut decoder = Decoder::new(bytes);
     if !matches!(decoder.tag(), Ok(tag) if tag == Tag::new(TAG_QUOTE)) {
-        return Err(TaggedError::Tag { wanted: TAG_QUOTE });
+        return Err(TaggedEvidenceError::Tag { wanted: TAG_QUOTE });
     }
     if !matches!(decoder.array(), Ok(Some(got)) if got == len) {
-        return Err(TaggedError::Array { wanted: len });
+        return Err(TaggedEvidenceError::Array { wanted: len });
     }
     Ok(decoder)
 }
@@ -144,11 +144,11 @@ fn member<'b>(
     decoder: &mut Decoder<'b>,
     member: &'static str,
     wanted: usize,
-) -> Result<&'b [u8], TaggedError> {
-    let bytes = decoder.bytes().map_err(|_| TaggedError::Malformed { member })?;
+) -> Result<&'b [u8], TaggedEvidenceError> {
+    let bytes = decoder.bytes().map_err(|_| TaggedEvidenceError::Malformed { member })?;
     match bytes.len() {
-        0 => Err(TaggedError::Empty { member }),
-        got if got > wanted => Err(TaggedError::TooLong { member, wanted, got }),
+        0 => Err(TaggedEvidenceError::Empty { member }),
+        got if got > wanted => Err(TaggedEvidenceError::TooLong { member, wanted, got }),
         _ => Ok(bytes),
     }
 }
@@ -180,20 +180,23 @@ mod tests {
             assert!(TaggedEvidence::decode(&bytes[..len]).is_err());
         }
         bytes.push(0);
-        assert_eq!(TaggedEvidence::decode(&bytes), Err(TaggedError::NotCanonical));
+        assert_eq!(TaggedEvidence::decode(&bytes), Err(TaggedEvidenceError::NotCanonical));
     }
 
     #[test]
     fn an_empty_quote_is_rejected() {
         let bytes = TaggedEvidence { quote: b"", claims: b"claims" }.encode();
-        assert_eq!(TaggedEvidence::decode(&bytes), Err(TaggedError::Empty { member: "quote" }));
+        assert_eq!(
+            TaggedEvidence::decode(&bytes),
+            Err(TaggedEvidenceError::Empty { member: "quote" })
+        );
     }
 
     #[test]
     fn an_oversized_member_is_rejected() {
         let quote = vec![0; QUOTE_BYTES_MAX + 1];
         let bytes = TaggedEvidence { quote: &quote, claims: b"claims" }.encode();
-        assert!(matches!(TaggedEvidence::decode(&bytes), Err(TaggedError::TooLong { .. })));
+        assert!(matches!(TaggedEvidence::decode(&bytes), Err(TaggedEvidenceError::TooLong { .. })));
     }
 
     #[test]
@@ -202,8 +205,8 @@ mod tests {
         writer.tag(60001).array(2).bytes(b"q").bytes(b"c");
         let bytes = writer.finish();
         let result = TaggedEvidence::decode(&bytes);
-        assert_eq!(result, Err(TaggedError::Tag { wanted: TAG_QUOTE }));
+        assert_eq!(result, Err(TaggedEvidenceError::Tag { wanted: TAG_QUOTE }));
         let one = TaggedCollateral { collateral: b"q" }.encode();
-        assert_eq!(TaggedEvidence::decode(&one), Err(TaggedError::Array { wanted: 2 }));
+        assert_eq!(TaggedEvidence::decode(&one), Err(TaggedEvidenceError::Array { wanted: 2 }));
     }
 }

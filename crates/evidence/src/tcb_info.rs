@@ -85,11 +85,11 @@ impl FromStr for TcbStatus {
     type Err = UnknownTcbStatus;
 
     fn from_str(text: &str) -> Result<Self, UnknownTcbStatus> {
-        spelled(TcbStatus::ALL.into_iter().chain(TcbStatus::DERIVED), text)
+        status_from_text(TcbStatus::ALL.into_iter().chain(TcbStatus::DERIVED), text)
     }
 }
 
-fn spelled(
+fn status_from_text(
     mut known: impl Iterator<Item = TcbStatus>,
     text: &str,
 ) -> Result<TcbStatus, UnknownTcbStatus> {
@@ -110,10 +110,10 @@ impl<'de> Deserialize<'de> for TcbStatus {
             type Err = UnknownTcbStatus;
 
             fn from_str(text: &str) -> Result<Self, UnknownTcbStatus> {
-                spelled(TcbStatus::ALL.into_iter(), text).map(Listed)
+                status_from_text(TcbStatus::ALL.into_iter(), text).map(Listed)
             }
         }
-        json::parsed::<D, Listed>(deserializer).map(|listed| listed.0)
+        json::deserialize_from_str::<D, Listed>(deserializer).map(|listed| listed.0)
     }
 }
 

@@ -7,13 +7,14 @@ use serde::Serialize;
 
 use crate::{
     device,
+    edition::COLLATERAL_DAYS,
     edition::Edition,
     endorsements::FakeEndorsements,
     error::FakeError,
     gpu::{FakeGpu, GpuOptions},
     machine::Machine,
-    options::{Mode, Options, Tee},
-    plan::{COLLATERAL_DAYS, Fault, Plan},
+    options::{FakeAttesterOptions, Mode, Tee},
+    plan::{Fault, Plan},
     policy::{self, ConfigurationLines},
     state,
     time::DAY,
@@ -22,7 +23,7 @@ use crate::{
 
 /// Makes *simulated* evidence; see the crate's documentation for what that is worth.
 pub struct FakeAttester {
-    options: Options,
+    options: FakeAttesterOptions,
     variant: Variant,
     machine: Machine,
     vendors: FakeEndorsements,
@@ -40,35 +41,35 @@ struct SnpFiles {
 
 impl FakeAttester {
     /// An attester whose evidence a verifier accepts that trusts [`Self::root_der`].
-    pub fn new(options: Options) -> Result<Self, FakeError> {
-        Self::with(options, Variant::default(), None)
+    pub fn new(options: FakeAttesterOptions) -> Result<Self, FakeError> {
+        Self::with_variant(options, Variant::default(), None)
     }
 
     /// The same attester with one thing wrong, for tests of verifiers.
-    pub fn with_fault(options: Options, fault: Fault) -> Result<Self, FakeError> {
-        Self::with(options, Variant::default(), Some(fault))
+    pub fn with_fault(options: FakeAttesterOptions, fault: Fault) -> Result<Self, FakeError> {
+        Self::with_variant(options, Variant::default(), Some(fault))
     }
 
     /// An attester of a certain make, with or without one thing wrong.
-    pub fn with(
-        options: Options,
+    pub fn with_variant(
+        options: FakeAttesterOptions,
         variant: Variant,
         fault: Option<Fault>,
     ) -> Result<Self, FakeError> {
         let vendors = FakeEndorsements::new(options.seed, options.issued_at)?;
-        Self::under(&vendors, options, variant, fault)
+        Self::with_vendors(&vendors, options, variant, fault)
     }
 
     /// The attester that [`Self::save`] wrote into `dir`.
     pub fn load(dir: &Path) -> Result<Self, FakeError> {
         let (options, variant, has_gpu) = state::load(dir)?;
-        let attester = Self::with(options, variant, None)?;
+        let attester = Self::with_variant(options, variant, None)?;
         if has_gpu { attester.with_gpu() } else { Ok(attester) }
     }
 
     /// The same attester with a simulated GPU beside it, which its policy then requires.
     pub fn with_gpu(mut self) -> Result<Self, FakeError> {
-        let Options { seed, issued_at, .. } = &self.options;
+        let FakeAttesterOptions { seed, issued_at, .. } = &self.options;
         self.gpu = Some(FakeGpu::new(GpuOptions::new(*seed, *issued_at))?);
         Ok(self)
     }
@@ -184,9 +185,9 @@ impl FakeAttester {
 
     /// An attester whose vendors are there already: as [`Self::with`], without making their keys
     /// again. `options.seed` and `options.issued_at` have to be those of the vendors.
-    pub fn under(
+    pub fn with_vendors(
         vendors: &FakeEndorsements,
-        options: Options,
+        options: FakeAttesterOptions,
         variant: Variant,
         fault: Option<Fault>,
     ) -> Result<Self, FakeError> {
@@ -209,7 +210,7 @@ impl FakeAttester {
 /// A machine with a quoting enclave, and its collateral.
 fn dcap(
     vendors: &FakeEndorsements,
-    options: &Options,
+    options: &FakeAttesterOptions,
     variant: &Variant,
     mut plan: Plan,
 ) -> Result<(Machine, String), FakeError> {
@@ -235,7 +236,7 @@ fn dcap(
 /// A machine with a secure processor, and its endorsements.
 fn snp(
     vendors: &FakeEndorsements,
-    options: &Options,
+    options: &FakeAttesterOptions,
     variant: &Variant,
     plan: &Plan,
 ) -> (Machine, SnpFiles) {
@@ -287,7 +288,7 @@ impl Attest for FakeAttester {
         Ok(self.gpu.as_ref().map(|gpu| gpu.evidence(nonce)))
     }
 
-    fn simulated(&self) -> bool {
+    fn is_simulated(&self) -> bool {
         true
     }
 }
@@ -309,7 +310,7 @@ mod tests {
 
     #[test]
     fn device_mode_waits_for_the_device() {
-        let attester = FakeAttester::new(Options {
+        let attester = FakeAttester::new(FakeAttesterOptions {
             seed: [1; 32],
             tee: Tee::Tdx,
             debug: false,

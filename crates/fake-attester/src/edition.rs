@@ -1,10 +1,11 @@
 //! One issue of all endorsements: dates, numbers and what is revoked.
 
-use crate::{
-    plan::{COLLATERAL_DAYS, RevocationList},
-    tcb::EVALUATION_NUMBER,
-    time::DAY,
-};
+use crate::time::DAY;
+
+/// How long collateral holds: PCS gives 30 days to everything it signs.
+pub(crate) const COLLATERAL_DAYS: u64 = 30;
+/// Advances with each TCB recovery; Intel's stood at 19 in the middle of 2026.
+pub(crate) const EVALUATION_NUMBER: u32 = 20;
 
 /// What a service gives out from one moment on. Certificates and keys stay the same through all
 /// editions; documents and revocation lists are signed anew.
@@ -30,10 +31,18 @@ pub struct Edition {
     pub revoked_amd: Vec<Vec<u8>>,
 }
 
+/// One list of revoked certificates.
+pub(crate) struct RevocationList {
+    pub(crate) from: u64,
+    pub(crate) until: u64,
+    pub(crate) number: u64,
+    pub(crate) revoked: Vec<Vec<u8>>,
+}
+
 impl Edition {
     /// Everything issued at one moment for the 30 days that Intel's services give, nothing of use
     /// revoked.
-    pub fn at(issued_at: u64) -> Self {
+    pub fn issued_at(issued_at: u64) -> Self {
         Self {
             issued_at,
             crl_issued_at: issued_at,

@@ -8,7 +8,7 @@ use crate::{
 
 /// Who signs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum KeyHolder {
+pub enum ForgedKey {
     /// Intel's simulated root.
     IntelRoot,
     /// The CA of machines with several packages.
@@ -25,14 +25,14 @@ pub enum KeyHolder {
 
 impl FakeEndorsements {
     /// ECDSA P-256 with SHA-256 over any message, as r and s.
-    pub fn sign_as(&self, who: KeyHolder, message: &[u8]) -> [u8; 64] {
+    pub fn sign_as(&self, who: ForgedKey, message: &[u8]) -> [u8; 64] {
         let role = match who {
-            KeyHolder::IntelRoot => Role::Root,
-            KeyHolder::PlatformCa => Role::PlatformCa,
-            KeyHolder::ProcessorCa => Role::ProcessorCa,
-            KeyHolder::TcbSigner => Role::TcbSigner,
-            KeyHolder::Pck(platform) => Role::Pck(platform),
-            KeyHolder::AttestationKey(platform) => Role::AttestationKey(platform),
+            ForgedKey::IntelRoot => Role::Root,
+            ForgedKey::PlatformCa => Role::PlatformCa,
+            ForgedKey::ProcessorCa => Role::ProcessorCa,
+            ForgedKey::TcbSigner => Role::TcbSigner,
+            ForgedKey::Pck(platform) => Role::Pck(platform),
+            ForgedKey::AttestationKey(platform) => Role::AttestationKey(platform),
         };
         Key::derive(self.seed(), role).sign_raw(message)
     }

@@ -25,14 +25,14 @@ impl Role {
             Self::PlatformCa => "platform ca".into(),
             Self::ProcessorCa => "processor ca".into(),
             Self::TcbSigner => "tcb signer".into(),
-            Self::Pck(platform) => numbered("pck", platform),
-            Self::AttestationKey(platform) => numbered("attestation key", platform),
+            Self::Pck(platform) => numbered_name("pck", platform),
+            Self::AttestationKey(platform) => numbered_name("attestation key", platform),
         }
     }
 }
 
 /// A name of something that each simulated platform has: the first platform's has no number.
-pub(crate) fn numbered(name: &str, platform: u32) -> String {
+pub(crate) fn numbered_name(name: &str, platform: u32) -> String {
     match platform {
         0 => name.into(),
         n => format!("{name} {n}"),

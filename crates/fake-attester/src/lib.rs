@@ -22,6 +22,7 @@ mod error;
 mod forge;
 mod gpu;
 mod keys;
+mod level;
 mod machine;
 mod measurements;
 mod options;
@@ -47,9 +48,9 @@ pub use endorsements::{
     SignedDocument, TeeEndorsements,
 };
 pub use error::FakeError;
-pub use forge::KeyHolder;
-pub use gpu::{FakeGpu, GpuFault, GpuOptions, WithFakeGpu};
-pub use options::{Mode, Options, Tee};
+pub use forge::ForgedKey;
+pub use gpu::{FakeGpu, FakeGpuAttester, GpuFault, GpuOptions};
+pub use options::{FakeAttesterOptions, Mode, Tee};
 pub use plan::Fault;
 pub use snp::{Product, SnpSigner, SnpTcb};
 pub use state::STATE_FILE;

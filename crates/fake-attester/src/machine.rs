@@ -4,9 +4,9 @@ use confide_evidence::ReportData;
 
 use crate::{
     endorsements::FakeEndorsements,
-    keys::{Key, numbered},
+    keys::{Key, numbered_name},
     measurements::chip_id,
-    options::Options,
+    options::FakeAttesterOptions,
     plan::Plan,
     quote::Quoter,
     snp::{ReportFields, Reporter, SnpTcb},
@@ -27,7 +27,7 @@ enum Signer {
 
 impl Machine {
     pub(crate) fn dcap(
-        options: &Options,
+        options: &FakeAttesterOptions,
         variant: &Variant,
         plan: &Plan,
         pck: &Key,
@@ -39,7 +39,7 @@ impl Machine {
 
     pub(crate) fn snp(
         vendors: &FakeEndorsements,
-        options: &Options,
+        options: &FakeAttesterOptions,
         variant: &Variant,
         plan: &Plan,
     ) -> Self {
@@ -61,7 +61,7 @@ impl Machine {
     /// The certificate of the key that [`Self::snp`] signs with.
     pub(crate) fn endorsement_key(
         vendors: &FakeEndorsements,
-        options: &Options,
+        options: &FakeAttesterOptions,
         variant: &Variant,
         plan: &Plan,
     ) -> Vec<u8> {
@@ -102,8 +102,8 @@ struct Chip {
 }
 
 impl Chip {
-    fn new(options: &Options, variant: &Variant) -> Self {
-        let mut id = chip_id(&options.seed, &numbered("chip", variant.platform));
+    fn new(options: &FakeAttesterOptions, variant: &Variant) -> Self {
+        let mut id = chip_id(&options.seed, &numbered_name("chip", variant.platform));
         id[variant.product.chip_id_length()..].fill(0);
         Self { id, tcb: variant.product.tcb() }
     }

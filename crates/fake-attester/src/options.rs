@@ -37,7 +37,7 @@ pub enum Mode {
 /// The same options give byte-identical keys, certificates and collateral. The root certificate
 /// depends on the seed alone, so a policy that names it outlives the 30 days of the collateral.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Options {
+pub struct FakeAttesterOptions {
     /// Where all keys come from. Whoever knows it can sign such evidence.
     pub seed: [u8; 32],
     /// Which kind of quote.
@@ -50,7 +50,7 @@ pub struct Options {
     pub mode: Mode,
 }
 
-impl Options {
+impl FakeAttesterOptions {
     /// A seed that nobody else has, from the operating system.
     pub fn random_seed() -> Result<[u8; 32], FakeError> {
         let mut seed = [0; 32];
@@ -59,7 +59,7 @@ impl Options {
     }
 }
 
-impl fmt::Debug for Options {
+impl fmt::Debug for FakeAttesterOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Options")
             .field("seed", &"…")
@@ -71,7 +71,7 @@ impl fmt::Debug for Options {
     }
 }
 
-impl Drop for Options {
+impl Drop for FakeAttesterOptions {
     fn drop(&mut self) {
         self.seed.zeroize();
     }

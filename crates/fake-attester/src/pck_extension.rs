@@ -9,7 +9,7 @@ use der::{
 
 use crate::{
     error::FakeError,
-    keys::numbered,
+    keys::numbered_name,
     measurements,
     plan::Plan,
     tcb::{FMSPC, PCE_ID},
@@ -33,7 +33,7 @@ pub(crate) fn encode(
     platform: u32,
     plan: &Plan,
 ) -> Result<Vec<u8>, FakeError> {
-    let id = |name| measurements::platform_id(seed, &numbered(name, platform));
+    let id = |name| measurements::platform_id(seed, &numbered_name(name, platform));
     let kind = match ca {
         PckCa::Platform => TYPE_SCALABLE,
         PckCa::Processor => TYPE_STANDARD,

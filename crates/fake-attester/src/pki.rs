@@ -5,6 +5,8 @@
 //! names, for verifiers tell the roles by the latter. The organisation and the locality of every
 //! subject say `SIMULATED`.
 
+use std::ops::Range;
+
 use rcgen::{
     BasicConstraints, Certificate, CertificateParams, CertificateRevocationListParams,
     CrlDistributionPoint, CustomExtension, DistinguishedName, DnType, IsCa, Issuer, KeyIdMethod,
@@ -14,10 +16,11 @@ use sha2::{Digest, Sha256};
 use zeroize::Zeroize;
 
 use crate::{
+    edition::RevocationList,
     error::FakeError,
     keys::{Key, Role},
     pck_extension, pem,
-    plan::{Plan, RevocationList},
+    plan::Plan,
     time::{DAY, ROOT_NOT_AFTER, ROOT_NOT_BEFORE, date_time},
     variant::PckCa,
 };
@@ -71,7 +74,7 @@ impl Pki {
     pub(crate) fn issue(seed: &[u8; 32], certified_at: u64) -> Result<Self, FakeError> {
         let root = {
             let key = Key::derive(seed, Role::Root);
-            let life = (ROOT_NOT_BEFORE, ROOT_NOT_AFTER);
+            let life = ROOT_NOT_BEFORE..ROOT_NOT_AFTER;
             let number = serial(&key, 0);
             let params = authority("Intel SGX Root CA", 1, life, number.clone());
             let certificate = params.self_signed(&key)?;
@@ -172,15 +175,15 @@ impl Certified {
     }
 }
 
-fn life(certified_at: u64, days: u64) -> (u64, u64) {
+fn life(certified_at: u64, days: u64) -> Range<u64> {
     let from = certified_at - CLOCK_SLACK;
-    (from, from + days * DAY)
+    from..from + days * DAY
 }
 
 fn authority(
     name: &str,
     path_length: u8,
-    life: (u64, u64),
+    life: Range<u64>,
     serial: SerialNumber,
 ) -> CertificateParams {
     let mut params = certificate(name, ROOT_CRL_URI, life, serial);
@@ -189,7 +192,7 @@ fn authority(
     params
 }
 
-fn leaf(name: &str, crl_uri: &str, life: (u64, u64), serial: SerialNumber) -> CertificateParams {
+fn leaf(name: &str, crl_uri: &str, life: Range<u64>, serial: SerialNumber) -> CertificateParams {
     let mut params = certificate(name, crl_uri, life, serial);
     params.is_ca = IsCa::ExplicitNoCa;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::ContentCommitment];
@@ -199,7 +202,7 @@ fn leaf(name: &str, crl_uri: &str, life: (u64, u64), serial: SerialNumber) -> Ce
 fn certificate(
     name: &str,
     crl_uri: &str,
-    (not_before, not_after): (u64, u64),
+    life: Range<u64>,
     serial: SerialNumber,
 ) -> CertificateParams {
     let mut subject = DistinguishedName::new();
@@ -208,8 +211,8 @@ fn certificate(
     subject.push(DnType::LocalityName, "SIMULATED");
     let mut params = CertificateParams::default();
     params.distinguished_name = subject;
-    params.not_before = date_time(not_before);
-    params.not_after = date_time(not_after.min(ROOT_NOT_AFTER));
+    params.not_before = date_time(life.start);
+    params.not_after = date_time(life.end.min(ROOT_NOT_AFTER));
     params.serial_number = Some(serial);
     params.use_authority_key_identifier_extension = true;
     params.crl_distribution_points = vec![CrlDistributionPoint { uris: vec![crl_uri.into()] }];

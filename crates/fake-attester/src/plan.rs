@@ -1,9 +1,10 @@
 //! What exactly is issued and when: the honest plan, and plans with one fault each.
 
-use crate::{edition::Edition, tcb::Level, time::DAY};
-
-/// How long collateral holds: PCS gives 30 days to everything it signs.
-pub(crate) const COLLATERAL_DAYS: u64 = 30;
+use crate::{
+    edition::{COLLATERAL_DAYS, Edition},
+    level::Level,
+    time::DAY,
+};
 
 /// One thing wrong with evidence that is otherwise well made and well signed.
 ///
@@ -89,14 +90,6 @@ pub(crate) struct Plan {
     pub(crate) trailing: bool,
 }
 
-/// One list of revoked certificates.
-pub(crate) struct RevocationList {
-    pub(crate) from: u64,
-    pub(crate) until: u64,
-    pub(crate) number: u64,
-    pub(crate) revoked: Vec<Vec<u8>>,
-}
-
 impl Plan {
     pub(crate) fn new(issued_at: u64, fault: Option<Fault>) -> Self {
         let is = |wanted| fault == Some(wanted);
@@ -130,7 +123,7 @@ impl Plan {
 }
 
 fn edition(issued_at: u64, fault: Option<Fault>) -> Edition {
-    let mut edition = Edition::at(issued_at);
+    let mut edition = Edition::issued_at(issued_at);
     match fault {
         Some(Fault::ExpiredCollateral) => {
             edition.issued_at -= 2 * COLLATERAL_DAYS * DAY;

@@ -3,16 +3,16 @@
 use sha2::{Digest, Sha256};
 
 use crate::{
+    edition::EVALUATION_NUMBER,
     measurements::{of_enclave, of_report, of_trust_domain},
-    options::{Options, Tee},
+    options::{FakeAttesterOptions, Tee},
     quote::{WORKLOAD_PROD_ID, WORKLOAD_SVN},
-    tcb::EVALUATION_NUMBER,
 };
 
 /// The policy's text. `docs/policy.md` describes the format. Written by hand, so that whoever
 /// opens the file finds the comments.
 pub(crate) fn toml(
-    options: &Options,
+    options: &FakeAttesterOptions,
     root: &[u8],
     gpu_roots: Option<[&[u8]; 2]>,
     configuration: ConfigurationLines,

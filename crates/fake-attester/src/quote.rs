@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 use crate::{
     keys::{Key, Role},
     measurements::{of_enclave, of_trust_domain},
-    options::{Options, Tee},
+    options::{FakeAttesterOptions, Tee},
     plan::Plan,
     tcb::{QuotingEnclave, tee_tcb_svn},
     variant::{TdBody, Variant},
@@ -59,7 +59,7 @@ pub(crate) struct Quoter {
 impl Quoter {
     /// `chain` is the PCK certificate and its issuers, PEM.
     pub(crate) fn new(
-        options: &Options,
+        options: &FakeAttesterOptions,
         variant: &Variant,
         plan: &Plan,
         pck: &Key,
@@ -267,7 +267,7 @@ mod tests {
     #[test]
     fn every_part_has_the_length_of_its_specification() {
         let plan = Plan::new(1_780_000_000, None);
-        let enclave = QuotingEnclave::of(Tee::Tdx);
+        let enclave = QuotingEnclave::for_tee(Tee::Tdx);
         assert_eq!(header(Tee::Tdx, &enclave, &plan).len(), 48);
         assert_eq!(header(Tee::Sgx, &enclave, &plan).len(), 48);
         assert_eq!(trust_domain_report(false, &plan).len(), 584);

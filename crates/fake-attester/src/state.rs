@@ -11,7 +11,7 @@ use zeroize::{Zeroize, Zeroizing};
 
 use crate::{
     error::FakeError,
-    options::{Mode, Options, Tee},
+    options::{FakeAttesterOptions, Mode, Tee},
     variant::Variant,
 };
 
@@ -49,7 +49,7 @@ impl Drop for State {
 
 pub(crate) fn save(
     dir: &Path,
-    options: &Options,
+    options: &FakeAttesterOptions,
     variant: &Variant,
     gpu: bool,
 ) -> Result<(), FakeError> {
@@ -74,7 +74,7 @@ pub(crate) fn save(
 }
 
 /// The last of the three says whether there is a GPU.
-pub(crate) fn load(dir: &Path) -> Result<(Options, Variant, bool), FakeError> {
+pub(crate) fn load(dir: &Path) -> Result<(FakeAttesterOptions, Variant, bool), FakeError> {
     let path = dir.join(STATE_FILE);
     let mut text = Zeroizing::new(String::new());
     let read = fs::File::open(&path)
@@ -95,7 +95,8 @@ pub(crate) fn load(dir: &Path) -> Result<(Options, Variant, bool), FakeError> {
     hex::decode_to_slice(&state.seed, &mut seed)
         .map_err(|error| refuse(format!("seed: wanted 64 hexadecimal digits: {error}")))?;
     let State { tee, debug, issued_at, mode, variant, .. } = &state;
-    let options = Options { seed, tee: *tee, debug: *debug, issued_at: *issued_at, mode: *mode };
+    let options =
+        FakeAttesterOptions { seed, tee: *tee, debug: *debug, issued_at: *issued_at, mode: *mode };
     seed.zeroize();
     Ok((options, *variant, state.gpu))
 }

@@ -5,7 +5,9 @@
 
 use serde::Serialize;
 
-use crate::{error::FakeError, measurements, options::Tee, plan::Plan, time::rfc3339};
+use crate::{
+    error::FakeError, level::Level, measurements, options::Tee, plan::Plan, time::rfc3339,
+};
 
 /// `SIM` in ASCII and zeros: no real family has this FMSPC.
 pub(crate) const FMSPC: [u8; 6] = *b"SIM\0\0\0";
@@ -13,84 +15,6 @@ const FOREIGN_FMSPC: [u8; 6] = *b"SIM\0\0\x01";
 
 /// Identity of the provisioning certification enclave.
 pub(crate) const PCE_ID: [u8; 2] = [0, 0];
-
-/// Advances with each TCB recovery; Intel's stood at 19 in the middle of 2026.
-pub(crate) const EVALUATION_NUMBER: u32 = 20;
-
-/// Where the platform stands among the levels of the TCB info.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Level {
-    UpToDate,
-    SwHardeningNeeded,
-    OutOfDate,
-    Revoked,
-}
-
-/// From the best to the worst, as the JSON lists them.
-const LEVELS: [Level; 4] =
-    [Level::UpToDate, Level::SwHardeningNeeded, Level::OutOfDate, Level::Revoked];
-
-impl Level {
-    /// The 16 SGX component SVNs, which are also the CPUSVN of this simulated platform.
-    pub(crate) fn cpu_svn(self) -> [u8; 16] {
-        let (microcode, bios, seamldr) = match self {
-            Self::UpToDate => (8, 4, 6),
-            Self::SwHardeningNeeded => (7, 4, 5),
-            Self::OutOfDate => (6, 3, 3),
-            Self::Revoked => (5, 3, 3),
-        };
-        [microcode, microcode, 2, 2, bios, 1, 0, seamldr, 0, 0, 0, 0, 0, 0, 0, 0]
-    }
-
-    /// SVN of the provisioning certification enclave.
-    pub(crate) fn pce_svn(self) -> u16 {
-        match self {
-            Self::Revoked => 11,
-            _ => 13,
-        }
-    }
-
-    /// The 16 TDX component SVNs that the level demands.
-    fn tdx_svn(self) -> [u8; 16] {
-        let (module, microcode) = match self {
-            Self::UpToDate => (5, 8),
-            Self::SwHardeningNeeded => (5, 7),
-            Self::OutOfDate => (3, 6),
-            Self::Revoked => (3, 5),
-        };
-        [module, 0, microcode, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]
-    }
-
-    fn date(self) -> &'static str {
-        match self {
-            Self::UpToDate | Self::SwHardeningNeeded => "2024-11-13T00:00:00Z",
-            Self::OutOfDate => "2024-03-13T00:00:00Z",
-            Self::Revoked => "2018-01-04T00:00:00Z",
-        }
-    }
-
-    fn status(self) -> &'static str {
-        match self {
-            Self::UpToDate => "UpToDate",
-            Self::SwHardeningNeeded => "SWHardeningNeeded",
-            Self::OutOfDate => "OutOfDate",
-            Self::Revoked => "Revoked",
-        }
-    }
-
-    fn advisories(self) -> &'static [&'static str] {
-        match self {
-            Self::UpToDate => &[],
-            Self::SwHardeningNeeded => &["INTEL-SA-SIMULATED-00002"],
-            Self::OutOfDate => &["INTEL-SA-SIMULATED-00003", "INTEL-SA-SIMULATED-00004"],
-            Self::Revoked => &[
-                "INTEL-SA-SIMULATED-00003",
-                "INTEL-SA-SIMULATED-00004",
-                "INTEL-SA-SIMULATED-00005",
-            ],
-        }
-    }
-}
 
 /// TEE_TCB_SVN of the TD report: module SVN, module version, then what the level demands.
 pub(crate) fn tee_tcb_svn(plan: &Plan) -> [u8; 16] {
@@ -116,7 +40,7 @@ pub(crate) struct QuotingEnclave {
 
 impl QuotingEnclave {
     /// Product numbers and SVNs as Intel's QE and TD QE had them in 2025.
-    pub(crate) fn of(tee: Tee) -> Self {
+    pub(crate) fn for_tee(tee: Tee) -> Self {
         let (id, isv_prod_id, isv_svn) = match tee {
             Tee::Sgx => ("QE", 1, 8),
             Tee::Tdx | Tee::TdxV5 | Tee::Snp => ("TD_QE", 2, 4),
@@ -127,7 +51,7 @@ impl QuotingEnclave {
 
     /// The enclave as it runs under `plan`.
     pub(crate) fn running(tee: Tee, plan: &Plan) -> Self {
-        let mut enclave = Self::of(tee);
+        let mut enclave = Self::for_tee(tee);
         if plan.old_module && tee == Tee::Sgx {
             enclave.isv_svn -= 1;
         }
@@ -164,7 +88,7 @@ pub(crate) fn tcb_info(tee: Tee, plan: &Plan) -> Result<String, FakeError> {
 
 /// The QE identity, exactly the bytes to sign.
 pub(crate) fn qe_identity(tee: Tee, plan: &Plan) -> Result<String, FakeError> {
-    let enclave = QuotingEnclave::of(tee);
+    let enclave = QuotingEnclave::for_tee(tee);
     let good = enclave.good_svn;
     let identity = QeIdentity {
         id: enclave.id,
@@ -214,7 +138,7 @@ fn enclave_level(isvsvn: u16, level: Level, advisories: &'static [&str]) -> TcbL
 }
 
 fn platform_levels(tdx: bool, plan: &Plan) -> Vec<TcbLevel<PlatformTcb>> {
-    let mut levels: Vec<_> = LEVELS.iter().map(|&level| platform_level(level, tdx)).collect();
+    let mut levels: Vec<_> = Level::ALL.iter().map(|&level| platform_level(level, tdx)).collect();
     if plan.unknown_status {
         levels[0].tcb_status = "SimulatedUnknownStatus";
     }

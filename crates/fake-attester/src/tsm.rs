@@ -10,67 +10,24 @@
 mod cert_table;
 mod entry;
 mod filesystem;
+mod tree;
 
 use std::{
     io,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
+    sync::{Arc, Mutex},
 };
 
-use confide_evidence::ReportData;
 use fuser::{BackgroundSession, Config, MountOption};
 
 use crate::{attester::FakeAttester, error::FakeError, options::Tee};
 use entry::Reports;
 use filesystem::TreeFilesystem;
+pub use tree::{TsmFault, TsmProvider, TsmTree};
 
 /// Requests wait for the tree's lock, so a few threads serve any number of callers; more than one,
 /// so that a stopped report does not keep a caller from giving up.
 const THREADS: usize = 4;
-
-/// Which guest the tree pretends to be part of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TsmProvider {
-    /// `tdx_guest`.
-    Tdx,
-    /// `sev_guest`.
-    Sev,
-}
-
-/// A thing that goes wrong in the tree, for tests of what reads it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TsmFault {
-    /// The next reads of a new report answer EBUSY, this many times.
-    Busy(u32),
-    /// Reports are longer than the kernel allows: EFBIG.
-    TooBig,
-    /// Reports are read successfully and hold nothing.
-    Empty,
-    /// Reports lose their last byte.
-    Short,
-    /// Before the next reads of a new report, this many times, another writer writes its inblob.
-    Race(u32),
-    /// Reports sign other bytes than were asked, and no counter says so.
-    ForeignReportData,
-    /// A report takes this much longer.
-    Slow(Duration),
-    /// The provider has this name.
-    Provider(String),
-    /// The provider has gone: ENXIO.
-    Unloaded,
-}
-
-/// Makes a report; called with the lock of the tree held, as the kernel does.
-type MakeReport = Box<dyn Fn(&ReportData) -> Vec<u8> + Send + Sync>;
-
-/// A simulated tree that is not mounted yet.
-pub struct TsmTree {
-    provider: TsmProvider,
-    report: MakeReport,
-    auxblob: Vec<u8>,
-    services: bool,
-}
 
 impl TsmTree {
     /// The tree of a guest whose reports `attester` makes.
@@ -80,29 +37,8 @@ impl TsmTree {
             Tee::Snp => TsmProvider::Sev,
             Tee::Sgx => return Err(FakeError::Tree { got: "sgx" }),
         };
-        let auxblob = cert_table::of(&attester);
+        let auxblob = cert_table::host_table(&attester);
         Ok(Self::with_reports(provider, move |data| attester.quote(data)).auxblob(auxblob))
-    }
-
-    /// A tree whose reports come from anywhere.
-    pub fn with_reports(
-        provider: TsmProvider,
-        report: impl Fn(&ReportData) -> Vec<u8> + Send + Sync + 'static,
-    ) -> Self {
-        let report = Box::new(report);
-        Self { provider, report, auxblob: Vec::new(), services: false }
-    }
-
-    /// The same tree with this certificate table beside each report (`sev_guest` only).
-    pub fn auxblob(mut self, bytes: Vec<u8>) -> Self {
-        self.auxblob = bytes;
-        self
-    }
-
-    /// The same tree with the attributes that an SVSM brings (`sev_guest` only).
-    pub fn services(mut self) -> Self {
-        self.services = true;
-        self
     }
 
     /// Mounts the tree; it shows the folder `report`, as `/sys/kernel/config/tsm` does.
@@ -144,12 +80,12 @@ impl MountedTsm {
 
     /// Lets something go wrong from now on; none makes all well again.
     pub fn inject(&self, fault: Option<TsmFault>) {
-        lock(&self.reports).fault = fault;
+        Reports::lock(&self.reports).fault = fault;
     }
 
     /// How many entries there are now.
     pub fn entries(&self) -> usize {
-        lock(&self.reports).count()
+        Reports::lock(&self.reports).count()
     }
 
     /// Takes the tree away, and says when that did not work.
@@ -167,8 +103,4 @@ impl Drop for MountedTsm {
         // Nobody is left to tell; a busy tree is detached by the kernel when its users have gone.
         let _ = self.end();
     }
-}
-
-fn lock(reports: &Mutex<Reports>) -> MutexGuard<'_, Reports> {
-    reports.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::snp::{Product, SnpSigner};
+use crate::snp::product::{Product, SnpSigner};
 
 /// Which of the simulated machines, and what it is made of. The default is the first of them, in
 /// the shape that is most common.

@@ -2,7 +2,7 @@
 
 use confide_evidence::certificate::Certificate;
 use confide_evidence::{BindingKind, ReportData, pck::PckExtension, pem, quote::Quote};
-use confide_fake_attester::{FakeAttester, Fault, Mode, Options, Tee};
+use confide_fake_attester::{FakeAttester, FakeAttesterOptions, Fault, Mode, Tee};
 use confide_verifier::{
     Appraised, AwsLc, BindingLevel, Endorsements, Evidence, Outcome, Policy, Reason, UnixTime,
     appraise,
@@ -85,8 +85,14 @@ fn an_out_of_date_level_passes_within_its_grace_and_not_a_second_longer() {
     assert!(matches!(ask(&revoked, &policy, None).unwrap_err(), Reason::TcbStatus { .. }));
 }
 
-fn options() -> Options {
-    Options { seed: [1; 32], tee: Tee::Tdx, debug: false, issued_at: NOW, mode: Mode::Raw }
+fn options() -> FakeAttesterOptions {
+    FakeAttesterOptions {
+        seed: [1; 32],
+        tee: Tee::Tdx,
+        debug: false,
+        issued_at: NOW,
+        mode: Mode::Raw,
+    }
 }
 
 fn honest() -> FakeAttester {

@@ -1,7 +1,9 @@
 //! Simulated evidence before the project's own verifier, under the policy that comes with it.
 
 use confide_evidence::{ReportData, tcb_info::TcbStatus};
-use confide_fake_attester::{FakeAttester, Fault, Mode, Options, PckCa, TdBody, Tee, Variant};
+use confide_fake_attester::{
+    FakeAttester, FakeAttesterOptions, Fault, Mode, PckCa, TdBody, Tee, Variant,
+};
 use confide_verifier::{
     Appraised, Endorsements, Evidence, Expect, Policy, Reason, RootKind, Scope, SgxWorkload,
     UnixTime, appraise,
@@ -26,7 +28,7 @@ fn honest_evidence_is_accepted_under_its_own_policy() {
 #[test]
 fn collateral_issued_later_is_accepted_under_the_same_policy() {
     let policy = policy(&honest(Tee::Tdx));
-    let later = Options { issued_at: NOW + 90 * 86_400, ..options(Tee::Tdx) };
+    let later = FakeAttesterOptions { issued_at: NOW + 90 * 86_400, ..options(Tee::Tdx) };
     assert!(ask(&FakeAttester::new(later).unwrap(), &policy, NOW + 91 * 86_400).is_ok());
 }
 
@@ -52,7 +54,8 @@ fn a_production_policy_refuses_a_simulated_root() {
 
 #[test]
 fn the_policy_of_one_seed_refuses_another() {
-    let other = FakeAttester::new(Options { seed: [9; 32], ..options(Tee::Tdx) }).unwrap();
+    let other =
+        FakeAttester::new(FakeAttesterOptions { seed: [9; 32], ..options(Tee::Tdx) }).unwrap();
     let reason = ask(&other, &policy(&honest(Tee::Tdx)), NOW).unwrap_err();
     assert!(matches!(reason, Reason::UntrustedRoot { .. }), "{reason}");
 }
@@ -60,7 +63,7 @@ fn the_policy_of_one_seed_refuses_another() {
 #[test]
 fn debug_is_accepted_by_the_policy_of_a_debug_attester_only() {
     for tee in ALL {
-        let debug = FakeAttester::new(Options { debug: true, ..options(tee) }).unwrap();
+        let debug = FakeAttester::new(FakeAttesterOptions { debug: true, ..options(tee) }).unwrap();
         assert!(ask(&debug, &policy(&debug), NOW).unwrap().is_debug());
         let reason = ask(&debug, &policy(&honest(tee)), NOW).unwrap_err();
         assert!(matches!(reason, Reason::Debug(_)), "{reason}");
@@ -69,8 +72,8 @@ fn debug_is_accepted_by_the_policy_of_a_debug_attester_only() {
 
 #[test]
 fn every_fault_is_refused_for_its_own_reason() {
-    type Wanted = fn(&Reason) -> bool;
-    let faults: [(Fault, Wanted); 20] = [
+    type ReasonPredicate = fn(&Reason) -> bool;
+    let faults: [(Fault, ReasonPredicate); 20] = [
         (Fault::ExpiredCollateral, |r| matches!(r, Reason::OutsideWindow { .. })),
         (Fault::ExpiredCrl, |r| matches!(r, Reason::OutsideWindow { .. })),
         (Fault::FutureCrl, |r| matches!(r, Reason::OutsideWindow { .. })),
@@ -113,7 +116,7 @@ fn every_fault_is_refused_for_its_own_reason() {
 fn both_bodies_of_version_5_and_both_cas_are_accepted() {
     for (td_body, pck_ca) in [(TdBody::Td10, PckCa::Platform), (TdBody::Td15, PckCa::Processor)] {
         let variant = Variant { td_body, pck_ca, platform: 3, ..Variant::default() };
-        let attester = FakeAttester::with(options(Tee::TdxV5), variant, None).unwrap();
+        let attester = FakeAttester::with_variant(options(Tee::TdxV5), variant, None).unwrap();
         let yes = ask(&attester, &policy(&attester), NOW).unwrap();
         assert_eq!(yes.scope(), Scope::Workload, "{variant:?}");
     }
@@ -147,8 +150,8 @@ fn a_policy_may_accept_a_level_with_its_advisories() {
     assert_eq!(yes.advisories().len(), 2);
 }
 
-fn options(tee: Tee) -> Options {
-    Options { seed: [1; 32], tee, debug: false, issued_at: NOW, mode: Mode::Raw }
+fn options(tee: Tee) -> FakeAttesterOptions {
+    FakeAttesterOptions { seed: [1; 32], tee, debug: false, issued_at: NOW, mode: Mode::Raw }
 }
 
 fn honest(tee: Tee) -> FakeAttester {

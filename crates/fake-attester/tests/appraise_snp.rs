@@ -5,8 +5,8 @@ use std::{sync::LazyLock, time::Duration};
 
 use confide_evidence::{ReportData, snp_endorsements::SnpEndorsements};
 use confide_fake_attester::{
-    FakeAttester, FakeEndorsements, Fault, Mode, Options, Product, ReportVersion, SnpSigner, Tee,
-    Variant,
+    FakeAttester, FakeAttesterOptions, FakeEndorsements, Fault, Mode, Product, ReportVersion,
+    SnpSigner, Tee, Variant,
 };
 use confide_verifier::{
     Appraised, AwsLc, Evidence, Expect, Outcome, Policy, Reason, Rejection, Roots, Scope,
@@ -57,7 +57,7 @@ fn every_fault_is_refused_by_the_check_that_is_for_it() {
     ] {
         let made = attester(Variant::default(), Some(fault));
         let no = ask(&made, &policy(&made), NOW).unwrap_err();
-        assert_eq!(failed(&no), Some(wanted), "{fault:?}: {no}");
+        assert_eq!(failed_check(&no), Some(wanted), "{fault:?}: {no}");
     }
     let revoked = attester(Variant::default(), Some(Fault::RevokedPlatformCa));
     let no = ask(&revoked, &policy(&revoked), NOW).unwrap_err();
@@ -75,7 +75,7 @@ fn a_policy_that_skips_revocation_does_without_a_list_and_not_against_one() {
     ] {
         let made = attester(Variant::default(), fault);
         let policy = Policy { dangerous_skip_revocation: true, ..policy(&made) };
-        let failed = ask(&made, &policy, NOW).map_err(|no| failed(&no)).map(|_| None);
+        let failed = ask(&made, &policy, NOW).map_err(|no| failed_check(&no)).map(|_| None);
         assert_eq!(failed.unwrap_or_else(|failed| failed), wanted, "{fault:?}");
         let without = SnpEndorsements { crl: None, ..endorsements(&made) };
         let yes = judge(&quote(&made), without, &policy, NOW).unwrap();
@@ -98,7 +98,7 @@ fn a_self_made_chain_and_the_root_of_another_product_are_refused() {
     let genoa = attester(Variant { product: Product::Genoa, ..Variant::default() }, None);
     let mixed = SnpEndorsements::new(key(&made), chain(&genoa), crl(&genoa)).unwrap();
     let no = judge(&quote(&made), mixed, &policy(&genoa), NOW).unwrap_err();
-    assert_eq!(failed(&no), Some("chain"), "{no}");
+    assert_eq!(failed_check(&no), Some("chain"), "{no}");
 }
 
 #[test]
@@ -108,12 +108,12 @@ fn a_loaded_key_under_the_chain_of_chip_keys_is_refused() {
     for (report, signer, above) in [(&vlek, &vlek, &vcek), (&vcek, &vcek, &vlek)] {
         let mixed = SnpEndorsements::new(key(signer), chain(above), crl(above)).unwrap();
         let no = judge(&quote(report), mixed, &policy(report), NOW).unwrap_err();
-        assert_eq!(failed(&no), Some("chain"), "{no}");
+        assert_eq!(failed_check(&no), Some("chain"), "{no}");
     }
     // A report that names the other key, under a chain that is whole.
     let whole = SnpEndorsements::new(key(&vlek), chain(&vlek), crl(&vlek)).unwrap();
     let no = judge(&quote(&vcek), whole, &policy(&vcek), NOW).unwrap_err();
-    assert_eq!(failed(&no), Some("signing_key"), "{no}");
+    assert_eq!(failed_check(&no), Some("signing_key"), "{no}");
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn bits_of_a_report_are_refused_by_name() {
         let mut report = good.clone();
         report[at] ^= mask;
         let no = judge(&report, endorsements(&made), &policy(&made), NOW).unwrap_err();
-        assert_eq!(failed(&no), Some(wanted), "{at:#x}: {no}");
+        assert_eq!(failed_check(&no), Some(wanted), "{at:#x}: {no}");
     }
 }
 
@@ -149,10 +149,10 @@ fn a_masked_chip_is_refused_unless_the_policy_accepts_it() {
     report[0x1a0..0x1e0].fill(0);
     let ask = |policy: &Policy| judge(&report, endorsements(&made), policy, NOW).unwrap_err();
     let mut policy = policy(&made);
-    assert_eq!(failed(&ask(&policy)), Some("chip_id"));
+    assert_eq!(failed_check(&ask(&policy)), Some("chip_id"));
     policy.snp.accept_masked_chip_id = true;
     // It then goes on to the signature, which covered the chip.
-    assert_eq!(failed(&ask(&policy)), Some("report_signature"));
+    assert_eq!(failed_check(&ask(&policy)), Some("report_signature"));
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn a_policy_may_list_chips_and_the_oldest_list() {
     policy.snp.chip_ids = listed(&seen.chip_id.unwrap());
     ask(&made, &policy, NOW).unwrap();
     policy.snp.chip_ids = listed(&[1; 64]);
-    assert_eq!(failed(&ask(&made, &policy, NOW).unwrap_err()), Some("chip_id"));
+    assert_eq!(failed_check(&ask(&made, &policy, NOW).unwrap_err()), Some("chip_id"));
     policy.snp.chip_ids = None;
     policy.snp.crl.issued_min = seen.crl.unwrap().issued;
     ask(&made, &policy, NOW).unwrap();
@@ -182,7 +182,7 @@ fn what_the_workload_leaves_out_is_refused() {
     let change = |change: fn(&mut SnpWorkload)| {
         let mut policy = policy(&made);
         change(policy.workload.as_mut().unwrap().snp.as_mut().unwrap());
-        failed(&ask(&made, &policy, NOW).unwrap_err())
+        failed_check(&ask(&made, &policy, NOW).unwrap_err())
     };
     assert_eq!(change(|guest| guest.smt = false), Some("guest_policy"));
     assert_eq!(change(|guest| guest.guest_svn_min = 1), Some("measurements"));
@@ -195,23 +195,28 @@ fn what_the_workload_leaves_out_is_refused() {
 fn every_certificate_and_the_list_end_for_a_prepared_key_too() {
     let made = attester(Variant::default(), None);
     let policy = policy(&made);
-    let held = held(&made).prepare(&policy.roots, at(NOW), &AwsLc).unwrap();
-    let (from, until) = held.valid();
+    let held = parse_endorsements(&made).prepare(&policy.roots, unix_time(NOW), &AwsLc).unwrap();
+    let (from, until) = held.validity();
     let quote = quote(&made);
     let evidence = Evidence { quote: &quote, ..Evidence::default() };
-    held.appraise(&evidence, &policy, at(until), &AwsLc).unwrap();
+    held.appraise(&evidence, &policy, unix_time(until), &AwsLc).unwrap();
     for outside in [from - 1, until + 1] {
-        let no = held.appraise(&evidence, &policy, at(outside), &AwsLc).unwrap_err();
+        let no = held.appraise(&evidence, &policy, unix_time(outside), &AwsLc).unwrap_err();
         assert!(matches!(no.reason(), Reason::OutsideWindow { .. }), "{no}");
     }
-    let no = held.appraise(&evidence, &Policy::default(), at(NOW), &AwsLc).unwrap_err();
-    assert_eq!(failed(&no), Some("root"));
+    let no = held.appraise(&evidence, &Policy::default(), unix_time(NOW), &AwsLc).unwrap_err();
+    assert_eq!(failed_check(&no), Some("root"));
 }
 
 fn attester(variant: Variant, fault: Option<Fault>) -> FakeAttester {
-    let options =
-        Options { seed: SEED, tee: Tee::Snp, debug: false, issued_at: NOW, mode: Mode::Raw };
-    FakeAttester::under(&VENDORS, options, variant, fault).unwrap()
+    let options = FakeAttesterOptions {
+        seed: SEED,
+        tee: Tee::Snp,
+        debug: false,
+        issued_at: NOW,
+        mode: Mode::Raw,
+    };
+    FakeAttester::with_vendors(&VENDORS, options, variant, fault).unwrap()
 }
 
 fn policy(made: &FakeAttester) -> Policy {
@@ -241,7 +246,7 @@ fn endorsements(made: &FakeAttester) -> SnpEndorsements {
     stapled
 }
 
-fn held(made: &FakeAttester) -> snp::Endorsements {
+fn parse_endorsements(made: &FakeAttester) -> snp::Endorsements {
     snp::Endorsements::from_parts(endorsements(made)).unwrap()
 }
 
@@ -259,17 +264,17 @@ fn judge(
     let endorsements = snp::Endorsements::from_parts(parts).unwrap();
     let report_data = Some(ReportData([7; 64]));
     let evidence = Evidence { quote, report_data, ..Evidence::default() };
-    let slow = snp::appraise(&evidence, &endorsements, policy, at(now), &AwsLc);
+    let slow = snp::appraise(&evidence, &endorsements, policy, unix_time(now), &AwsLc);
     let fast = endorsements
-        .prepare(&policy.roots, at(now), &AwsLc)
-        .and_then(|held| held.appraise(&evidence, policy, at(now), &AwsLc));
+        .prepare(&policy.roots, unix_time(now), &AwsLc)
+        .and_then(|held| held.appraise(&evidence, policy, unix_time(now), &AwsLc));
     match (&slow, &fast) {
         (Ok(slow), Ok(fast)) => {
             assert_eq!(slow.checks(), fast.checks());
             assert_eq!(slow.platform(), fast.platform());
         }
         // Preparing comes before the report is read.
-        (Err(slow), Err(fast)) if failed(slow) != Some("report_format") => {
+        (Err(slow), Err(fast)) if failed_check(slow) != Some("report_format") => {
             assert_eq!(slow.reason(), fast.reason());
         }
         (Err(_), Err(_)) => {}
@@ -278,10 +283,10 @@ fn judge(
     slow
 }
 
-fn failed(no: &Rejection) -> Option<&'static str> {
+fn failed_check(no: &Rejection) -> Option<&'static str> {
     no.checks().iter().find(|check| check.outcome == Outcome::Failed).map(|check| check.name)
 }
 
-fn at(unix: u64) -> UnixTime {
+fn unix_time(unix: u64) -> UnixTime {
     UnixTime::since_unix_epoch(Duration::from_secs(unix))
 }

@@ -3,7 +3,9 @@
 use std::{sync::mpsc, thread};
 
 use confide_evidence::{Attest, ReportData};
-use confide_fake_attester::{FakeAttester, FakeError, Fault, Mode, Options, STATE_FILE, Tee};
+use confide_fake_attester::{
+    FakeAttester, FakeAttesterOptions, FakeError, Fault, Mode, STATE_FILE, Tee,
+};
 use confide_tests::Folder;
 
 /// 2026-06-01.
@@ -24,12 +26,12 @@ fn the_same_options_give_the_same_bytes() {
 #[test]
 fn the_root_and_the_policy_depend_on_the_seed_and_not_on_the_time() {
     let (first, options) = (attester(Tee::Tdx), options(Tee::Tdx));
-    let later = Options { issued_at: NOW + 86_400, ..options.clone() };
+    let later = FakeAttesterOptions { issued_at: NOW + 86_400, ..options.clone() };
     let later = FakeAttester::new(later).unwrap();
     assert_eq!(first.root_der(), later.root_der());
     assert_eq!(first.policy_toml(), later.policy_toml());
     assert_ne!(first.collateral_json(), later.collateral_json());
-    let other = FakeAttester::new(Options { seed: [8; 32], ..options }).unwrap();
+    let other = FakeAttester::new(FakeAttesterOptions { seed: [8; 32], ..options }).unwrap();
     assert_ne!(first.root_der(), other.root_der());
 }
 
@@ -37,7 +39,8 @@ fn the_root_and_the_policy_depend_on_the_seed_and_not_on_the_time() {
 fn a_saved_attester_loads_as_the_same() {
     let scratch = Folder::new("saved");
     let dir = scratch.path();
-    let saved = FakeAttester::new(Options { debug: true, ..options(Tee::Sgx) }).unwrap();
+    let saved =
+        FakeAttester::new(FakeAttesterOptions { debug: true, ..options(Tee::Sgx) }).unwrap();
     saved.save(dir).unwrap();
     let loaded = FakeAttester::load(dir).unwrap();
     assert_eq!(saved.quote(&ReportData::ZERO), loaded.quote(&ReportData::ZERO));
@@ -90,7 +93,7 @@ fn a_state_that_is_not_ours_is_refused() {
 #[test]
 fn issue_times_outside_the_life_of_the_root_are_refused() {
     for issued_at in [0, 1_526_860_800, 2_524_607_999, u64::MAX] {
-        let refused = FakeAttester::new(Options { issued_at, ..options(Tee::Tdx) });
+        let refused = FakeAttester::new(FakeAttesterOptions { issued_at, ..options(Tee::Tdx) });
         assert!(matches!(refused, Err(FakeError::IssuedAt { got, .. }) if got == issued_at));
     }
 }
@@ -99,7 +102,7 @@ fn issue_times_outside_the_life_of_the_root_are_refused() {
 fn everything_it_makes_says_simulated() {
     for tee in [Tee::Tdx, Tee::Sgx] {
         let attester = attester(tee);
-        assert!(attester.simulated());
+        assert!(attester.is_simulated());
         assert!(attester.policy_toml().contains("SIMULATED"));
         assert!(attester.collateral().unwrap().windows(9).any(|part| part == b"SIMULATED"));
         for bytes in [attester.root_der(), &attester.quote(&ReportData::ZERO)] {
@@ -110,13 +113,13 @@ fn everything_it_makes_says_simulated() {
 
 #[test]
 fn a_debug_print_does_not_show_the_seed() {
-    let shown = format!("{:?}", Options { seed: [0xab; 32], ..options(Tee::Tdx) });
+    let shown = format!("{:?}", FakeAttesterOptions { seed: [0xab; 32], ..options(Tee::Tdx) });
     assert!(!shown.contains("171") && !shown.contains("ab"), "{shown}");
 }
 
 #[test]
 fn device_mode_answers_every_caller() {
-    let options = Options { mode: Mode::Device, ..options(Tee::Tdx) };
+    let options = FakeAttesterOptions { mode: Mode::Device, ..options(Tee::Tdx) };
     let attester = std::sync::Arc::new(FakeAttester::new(options).unwrap());
     let (sender, answers) = mpsc::channel();
     for number in 0..3_u8 {
@@ -142,8 +145,8 @@ fn a_fault_changes_the_evidence_and_not_the_root() {
     assert_ne!(honest.quote(&ReportData::ZERO), faulty.quote(&ReportData::ZERO));
 }
 
-fn options(tee: Tee) -> Options {
-    Options { seed: [1; 32], tee, debug: false, issued_at: NOW, mode: Mode::Raw }
+fn options(tee: Tee) -> FakeAttesterOptions {
+    FakeAttesterOptions { seed: [1; 32], tee, debug: false, issued_at: NOW, mode: Mode::Raw }
 }
 
 fn attester(tee: Tee) -> FakeAttester {

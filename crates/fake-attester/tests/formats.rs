@@ -11,7 +11,7 @@ use confide_evidence::{
     quote::{Body, Quote},
     tcb_info::{TcbInfo, TcbStatus},
 };
-use confide_fake_attester::{FakeAttester, Fault, Mode, Options, Tee};
+use confide_fake_attester::{FakeAttester, FakeAttesterOptions, Fault, Mode, Tee};
 use sha2::{Digest, Sha256, Sha384};
 
 /// 2026-06-01.
@@ -137,8 +137,8 @@ fn crl_faults_show_in_dates_and_numbers() {
     }
 }
 
-fn options(tee: Tee) -> Options {
-    Options { seed: [1; 32], tee, debug: false, issued_at: NOW, mode: Mode::Raw }
+fn options(tee: Tee) -> FakeAttesterOptions {
+    FakeAttesterOptions { seed: [1; 32], tee, debug: false, issued_at: NOW, mode: Mode::Raw }
 }
 
 fn attester(tee: Tee) -> FakeAttester {

@@ -9,8 +9,8 @@ use std::{
 
 use confide_evidence::ReportData;
 use confide_fake_attester::{
-    Edition, FakeAttester, FakeEndorsements, Fault, Mode, Options, PckCa, Product, ReportVersion,
-    SnpSigner, Tee, Variant,
+    Edition, FakeAttester, FakeAttesterOptions, FakeEndorsements, Fault, Mode, PckCa, Product,
+    ReportVersion, SnpSigner, Tee, Variant,
 };
 use confide_tests::Folder;
 
@@ -98,7 +98,7 @@ fn go_sev_guest_refuses_a_revoked_ask_and_a_chain_of_another_seed() {
     assert!(said.contains("revoked"), "{said}");
     let dir = snp_folder(Variant::default(), None);
     let other = FakeEndorsements::new([2; 32], NOW).unwrap();
-    let chain = other.amd(Product::Milan, &Edition::at(NOW)).vcek_chain;
+    let chain = other.amd(Product::Milan, &Edition::issued_at(NOW)).vcek_chain;
     fs::write(dir.join("vcek-chain.pem"), chain).unwrap();
     assert!(verdict(program, "snp", dir.path(), &["Milan"]).is_err());
 }
@@ -130,7 +130,7 @@ fn tdx_folder(tee: Tee, variant: Variant, fault: Option<Fault>) -> Folder {
 fn snp_folder(variant: Variant, fault: Option<Fault>) -> Folder {
     let attester = attester(Tee::Snp, variant, fault);
     let dir = Folder::new("go");
-    let amd = VENDORS.amd(variant.product, &Edition::at(NOW));
+    let amd = VENDORS.amd(variant.product, &Edition::issued_at(NOW));
     let file = |name: &str, bytes: &[u8]| fs::write(dir.join(name), bytes).unwrap();
     file("evidence.bin", &attester.quote(&ReportData([3; 64])));
     file("endorsement-key.der", attester.endorsement_key_der().unwrap());
@@ -141,8 +141,9 @@ fn snp_folder(variant: Variant, fault: Option<Fault>) -> Folder {
 }
 
 fn attester(tee: Tee, variant: Variant, fault: Option<Fault>) -> FakeAttester {
-    let options = Options { seed: SEED, tee, debug: false, issued_at: NOW, mode: Mode::Raw };
-    FakeAttester::under(&VENDORS, options, variant, fault).unwrap()
+    let options =
+        FakeAttesterOptions { seed: SEED, tee, debug: false, issued_at: NOW, mode: Mode::Raw };
+    FakeAttester::with_vendors(&VENDORS, options, variant, fault).unwrap()
 }
 
 fn with_flipped_byte<T>(dir: &Path, offset: usize, ask: impl FnOnce() -> T) -> T {

@@ -9,7 +9,7 @@ use confide_evidence::{
     claims::Claims,
 };
 use confide_fake_attester::{
-    FakeAttester, FakeGpu, GpuFault, GpuOptions, Mode, Options, Tee, WithFakeGpu,
+    FakeAttester, FakeAttesterOptions, FakeGpu, FakeGpuAttester, GpuFault, GpuOptions, Mode, Tee,
 };
 use confide_verifier::{
     Appraised, AwsLc, Check, Endorsements, Evidence, GpuAppraised, GpuCase, Outcome, Policy,
@@ -44,7 +44,7 @@ fn a_production_policy_refuses_a_simulated_gpu() {
     let refused = judge(&gpu, &Policy::default());
     assert!(matches!(refused, Err(Reason::UntrustedRoot { .. })), "{refused:?}");
     // A root that is trusted for the device alone vouches for no manifest.
-    let device_only = Policy { roots: Roots::custom(gpu.root_ders()[0]), ..Policy::default() };
+    let device_only = Policy { roots: Roots::from_der(gpu.root_ders()[0]), ..Policy::default() };
     assert!(matches!(judge(&gpu, &device_only), Err(Reason::UntrustedRoot { .. })));
 }
 
@@ -219,7 +219,7 @@ fn a_gpu_that_the_cpus_claims_do_not_bind_is_refused() {
 
 /// A simulated trust domain with a simulated GPU beside it.
 struct Pair {
-    attester: WithFakeGpu<FakeAttester>,
+    attester: FakeGpuAttester<FakeAttester>,
     roots: String,
     policy: String,
 }
@@ -233,7 +233,7 @@ struct Parts {
 
 impl Pair {
     fn new() -> Self {
-        let attester = FakeAttester::new(Options {
+        let attester = FakeAttester::new(FakeAttesterOptions {
             seed: [3; 32],
             tee: Tee::Tdx,
             debug: false,
@@ -249,7 +249,7 @@ impl Pair {
         let lines = attester.policy_toml();
         let lines: Vec<_> = lines.lines().filter(|line| !line.starts_with("roots")).collect();
         let (roots, policy) = (format!("roots = [{}]\n", roots.join(", ")), lines.join("\n"));
-        Self { attester: WithFakeGpu::new(attester, gpu), roots, policy }
+        Self { attester: FakeGpuAttester::new(attester, gpu), roots, policy }
     }
 
     fn judge(&self, spoil: impl Fn(&mut Parts), gpu: &str) -> Result<Appraised, Reason> {

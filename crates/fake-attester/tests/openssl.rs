@@ -4,7 +4,8 @@ use std::{fs, path::Path, process::Command};
 
 use confide_evidence::{ReportData, quote::Quote};
 use confide_fake_attester::{
-    FakeAttester, FakeEndorsements, Mode, Options, PckCa, Product, SnpSigner, Tee, Variant,
+    FakeAttester, FakeAttesterOptions, FakeEndorsements, Mode, PckCa, Product, SnpSigner, Tee,
+    Variant,
 };
 use confide_tests::Folder;
 
@@ -19,7 +20,8 @@ fn openssl_verifies_amds_chains_with_their_pss_parameters() {
     for product in Product::ALL {
         for signer in [SnpSigner::Vcek, SnpSigner::Vlek] {
             let variant = Variant { product, signer, ..Variant::default() };
-            let attester = FakeAttester::under(&vendors, options(Tee::Snp), variant, None).unwrap();
+            let attester =
+                FakeAttester::with_vendors(&vendors, options(Tee::Snp), variant, None).unwrap();
             let (intermediate, root) = last(attester.chain_pem().unwrap());
             write(dir, "root.pem", root);
             write(dir, "ca.pem", intermediate);
@@ -38,7 +40,10 @@ fn openssl_verifies_amds_chains_with_their_pss_parameters() {
             flipped[near_the_end] ^= 1;
             write(dir, "leaf.der", &flipped);
             openssl(dir, "x509 -inform der -in leaf.der -out leaf.pem");
-            refused(dir, &format!("verify {AT} -CAfile root.pem -untrusted ca.pem leaf.pem"));
+            assert_refused(
+                dir,
+                &format!("verify {AT} -CAfile root.pem -untrusted ca.pem leaf.pem"),
+            );
         }
     }
 }
@@ -51,13 +56,14 @@ fn openssl_verifies_intels_chain_and_lists() {
     for pck_ca in [PckCa::Platform, PckCa::Processor] {
         for tee in [Tee::Tdx, Tee::TdxV5, Tee::Sgx] {
             let variant = Variant { pck_ca, ..Variant::default() };
-            let attester = FakeAttester::under(&vendors, options(tee), variant, None).unwrap();
+            let attester =
+                FakeAttester::with_vendors(&vendors, options(tee), variant, None).unwrap();
             let quote = attester.quote(&ReportData::ZERO);
             let chain = Quote::parse(&quote).unwrap().pck_chain;
             let chain = std::str::from_utf8(chain).unwrap().trim_end_matches('\0');
             let (rest, root) = last(chain);
             let (leaf, ca) = last(rest);
-            let intel = vendors.intel(&confide_fake_attester::Edition::at(NOW)).unwrap();
+            let intel = vendors.intel(&confide_fake_attester::Edition::issued_at(NOW)).unwrap();
             write(dir, "root.pem", root);
             write(dir, "ca.pem", ca);
             write(dir, "leaf.pem", leaf);
@@ -79,8 +85,8 @@ fn openssl_verifies_intels_chain_and_lists() {
 /// A minute after [`NOW`].
 const AT: &str = "-attime 1780272060";
 
-fn options(tee: Tee) -> Options {
-    Options { seed: [1; 32], tee, debug: false, issued_at: NOW, mode: Mode::Raw }
+fn options(tee: Tee) -> FakeAttesterOptions {
+    FakeAttesterOptions { seed: [1; 32], tee, debug: false, issued_at: NOW, mode: Mode::Raw }
 }
 
 /// All certificates but the last, and the last.
@@ -106,7 +112,7 @@ fn openssl(dir: &Path, arguments: &str) {
     assert!(!said.contains("verify failure"), "openssl {arguments}: {said}");
 }
 
-fn refused(dir: &Path, arguments: &str) {
+fn assert_refused(dir: &Path, arguments: &str) {
     let (success, said) = run(dir, arguments);
     assert!(!success, "openssl {arguments}: {said}");
 }

@@ -3,7 +3,7 @@
 
 use confide_evidence::{Attest, ReportData};
 use confide_fake_attester::{
-    Edition, FakeAttester, Fault, Mode, Options, PckCa, TdBody, Tee, Variant,
+    Edition, FakeAttester, FakeAttesterOptions, Fault, Mode, PckCa, TdBody, Tee, Variant,
 };
 use dcap_qvl::{
     QuoteCollateralV3,
@@ -31,7 +31,7 @@ fn honest_evidence_is_accepted_as_up_to_date() {
 fn both_bodies_of_version_5_and_both_cas_are_accepted() {
     for (td_body, pck_ca) in [(TdBody::Td10, PckCa::Platform), (TdBody::Td15, PckCa::Processor)] {
         let variant = Variant { td_body, pck_ca, platform: 3, ..Variant::default() };
-        let attester = FakeAttester::with(options(Tee::TdxV5), variant, None).unwrap();
+        let attester = FakeAttester::with_variant(options(Tee::TdxV5), variant, None).unwrap();
         assert_eq!(verify(&attester, NOW).unwrap().status, "UpToDate", "{variant:?}");
     }
 }
@@ -46,7 +46,7 @@ fn an_edition_is_accepted_beside_the_quote_of_another() {
     for tee in ALL {
         let attester = honest(tee);
         let later = NOW + 40 * 86_400;
-        let mut edition = Edition::at(later);
+        let mut edition = Edition::issued_at(later);
         edition.evaluation_number += 1;
         let intel = attester.endorsements().intel(&edition).unwrap();
         let collateral = intel.collateral_json(tee, PckCa::Platform).unwrap();
@@ -87,7 +87,8 @@ fn evidence_of_a_simulation_is_rejected_under_the_production_root() {
 
 #[test]
 fn evidence_under_another_seed_is_rejected() {
-    let other = FakeAttester::new(Options { seed: [9; 32], ..options(Tee::Tdx) }).unwrap();
+    let other =
+        FakeAttester::new(FakeAttesterOptions { seed: [9; 32], ..options(Tee::Tdx) }).unwrap();
     let verifier = QuoteVerifier::new(honest(Tee::Tdx).root_der().to_vec());
     let quote = other.quote(&ReportData::ZERO);
     assert!(verifier.verify(&quote, &collateral(&other), NOW).is_err());
@@ -170,7 +171,8 @@ fn the_crl_faults_that_dcap_qvl_lets_pass_are_visible_in_its_claims() {
 #[test]
 fn debug_mode_shows_in_the_evidence() {
     for tee in ALL {
-        let attester = FakeAttester::new(Options { debug: true, ..options(tee) }).unwrap();
+        let attester =
+            FakeAttester::new(FakeAttesterOptions { debug: true, ..options(tee) }).unwrap();
         assert!(verify(&attester, NOW).is_err());
         let verifier = QuoteVerifier::new(attester.root_der().to_vec()).allow_debug(true);
         let quote = attester.quote(&ReportData::ZERO);
@@ -196,7 +198,7 @@ fn the_report_data_asked_for_is_in_the_quote() {
             report => report.as_td10().unwrap().report_data,
         };
         assert_eq!(found, wanted.0);
-        assert!(attester.simulated());
+        assert!(attester.is_simulated());
     }
 }
 
@@ -213,8 +215,8 @@ fn a_flipped_bit_in_the_signed_part_is_rejected() {
     }
 }
 
-fn options(tee: Tee) -> Options {
-    Options { seed: [1; 32], tee, debug: false, issued_at: NOW, mode: Mode::Raw }
+fn options(tee: Tee) -> FakeAttesterOptions {
+    FakeAttesterOptions { seed: [1; 32], tee, debug: false, issued_at: NOW, mode: Mode::Raw }
 }
 
 fn honest(tee: Tee) -> FakeAttester {

@@ -4,8 +4,8 @@ use std::{collections::HashMap, fs, path::PathBuf, sync::LazyLock};
 
 use confide_evidence::ReportData;
 use confide_fake_attester::{
-    Edition, FakeAttester, FakeEndorsements, Fault, Mode, Options, Product, ReportVersion,
-    SnpSigner, Tee, Variant,
+    Edition, FakeAttester, FakeAttesterOptions, FakeEndorsements, Fault, Mode, Product,
+    ReportVersion, SnpSigner, Tee, Variant,
 };
 use sev::{
     certs::snp::{Certificate, Chain, Verifiable, ca},
@@ -64,7 +64,7 @@ fn the_sev_crate_refuses_the_chain_of_another_signer() {
 #[test]
 fn the_same_options_give_the_same_bytes() {
     let (a, b) = (attester(Variant::default(), None), {
-        FakeAttester::with(options(), Variant::default(), None).unwrap()
+        FakeAttester::with_variant(options(), Variant::default(), None).unwrap()
     });
     assert_eq!(a.root_der(), b.root_der());
     assert_eq!(a.collateral_json(), b.collateral_json());
@@ -89,8 +89,8 @@ fn the_certificate_that_the_vendor_gives_for_a_chip_is_the_attesters_own() {
 
 #[test]
 fn an_edition_changes_the_revocation_list_and_no_certificate() {
-    let now = VENDORS.amd(Product::Milan, &Edition::at(NOW));
-    let mut later = Edition::at(NOW + 86_400);
+    let now = VENDORS.amd(Product::Milan, &Edition::issued_at(NOW));
+    let mut later = Edition::issued_at(NOW + 86_400);
     later.revoked_amd = vec![VENDORS.amd_intermediate_serial(Product::Milan, SnpSigner::Vcek)];
     let later = VENDORS.amd(Product::Milan, &later);
     assert_eq!(now.vcek_chain, later.vcek_chain);
@@ -193,12 +193,12 @@ fn number(version: ReportVersion) -> u32 {
         [&version]
 }
 
-fn options() -> Options {
-    Options { seed: SEED, tee: Tee::Snp, debug: false, issued_at: NOW, mode: Mode::Raw }
+fn options() -> FakeAttesterOptions {
+    FakeAttesterOptions { seed: SEED, tee: Tee::Snp, debug: false, issued_at: NOW, mode: Mode::Raw }
 }
 
 fn attester(variant: Variant, fault: Option<Fault>) -> FakeAttester {
-    FakeAttester::under(&VENDORS, options(), variant, fault).unwrap()
+    FakeAttester::with_vendors(&VENDORS, options(), variant, fault).unwrap()
 }
 
 fn chain(attester: &FakeAttester) -> Chain {

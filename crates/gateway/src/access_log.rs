@@ -59,8 +59,14 @@ impl AccessLog {
     }
 
     /// Hands over one answered request; `head` is from its own head to that of its answer.
-    pub(crate) fn answered(&self, method: &Method, path: &str, status: StatusCode, head: Duration) {
-        let (method, path) = (method.clone(), shown(path));
+    pub(crate) fn record_answer(
+        &self,
+        method: &Method,
+        path: &str,
+        status: StatusCode,
+        head: Duration,
+    ) {
+        let (method, path) = (method.clone(), masked_path(path));
         let line = Line { unix_s: (self.clock)(), method, path, status, head };
         if self.queue.try_send(line).is_err() {
             self.lost.fetch_add(1, Ordering::Relaxed);
@@ -77,7 +83,7 @@ impl AccessLogEnd {
 }
 
 /// Words stay: lower-case letters, `-`, `_`, `.` and a version such as `v1`. All else is `*`.
-fn shown(path: &str) -> String {
+fn masked_path(path: &str) -> String {
     let mut text = String::with_capacity(path.len().min(PATH_BYTES_MAX));
     for segment in path.split('/').skip(1) {
         let word = if is_word(segment) { segment } else { "*" };
@@ -120,7 +126,7 @@ fn write_all(mut out: impl Write, lines: &Receiver<Line>, lost: &AtomicU64) {
 }
 
 /// A method of its sender's own making may hold anything a token holds.
-fn known(method: &Method) -> &str {
+fn method_name(method: &Method) -> &str {
     const KNOWN: [Method; 7] = [
         Method::GET,
         Method::HEAD,
@@ -136,7 +142,7 @@ fn known(method: &Method) -> &str {
 /// The fields need no escapes: the method is a known one, the path made of [`is_word`]s.
 fn line_of(batch: &mut String, line: &Line) {
     let Line { unix_s, method, path, status, head } = line;
-    let (method, status, head_us) = (known(method), status.as_u16(), head.as_micros());
+    let (method, status, head_us) = (method_name(method), status.as_u16(), head.as_micros());
     batch.push_str(&format!(
         "{{\"unix_s\":{unix_s},\"method\":\"{method}\",\"path\":\"{path}\",\"status\":{status},\
          \"head_us\":{head_us}}}\n"
@@ -150,9 +156,9 @@ mod tests {
     use super::*;
 
     #[derive(Clone, Default)]
-    struct Kept(Arc<Mutex<Vec<u8>>>);
+    struct LogBuffer(Arc<Mutex<Vec<u8>>>);
 
-    impl Write for Kept {
+    impl Write for LogBuffer {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
             self.0.lock().unwrap().extend_from_slice(bytes);
             Ok(bytes.len())
@@ -163,16 +169,16 @@ mod tests {
         }
     }
 
-    fn text(kept: &Kept) -> String {
+    fn text(kept: &LogBuffer) -> String {
         String::from_utf8(kept.0.lock().unwrap().clone()).unwrap()
     }
 
     #[test]
     fn a_request_is_one_line_of_json_without_query_or_identifier() {
-        let kept = Kept::default();
+        let kept = LogBuffer::default();
         let (log, end) = AccessLog::start(kept.clone(), || 7);
         let head = Duration::from_micros(312);
-        log.answered(&Method::GET, "/v1/files/file-8Ab3", StatusCode::OK, head);
+        log.record_answer(&Method::GET, "/v1/files/file-8Ab3", StatusCode::OK, head);
         drop(log);
         end.finish();
         let line: serde_json::Value = serde_json::from_str(text(&kept).trim_end()).unwrap();
@@ -193,13 +199,13 @@ mod tests {
             ("/v123/a\"b", "/*/*"),
             ("/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "/*"),
         ] {
-            assert_eq!(shown(path), wanted, "{path}");
+            assert_eq!(masked_path(path), wanted, "{path}");
         }
-        assert!(shown(&"/a".repeat(500)).len() <= PATH_BYTES_MAX + 2);
+        assert!(masked_path(&"/a".repeat(500)).len() <= PATH_BYTES_MAX + 2);
     }
 
     /// Blocks at its first write until told to go on.
-    struct Stuck(std::sync::mpsc::Receiver<()>, Kept);
+    struct Stuck(std::sync::mpsc::Receiver<()>, LogBuffer);
 
     impl Write for Stuck {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
@@ -215,12 +221,12 @@ mod tests {
     #[test]
     fn a_disk_that_hangs_costs_lines_and_not_requests() {
         let (go_on, wait) = channel();
-        let kept = Kept::default();
+        let kept = LogBuffer::default();
         let (log, end) = AccessLog::start(Stuck(wait, kept.clone()), || 0);
         // One batch in the writer's hands and a full queue behind it; the rest has no place.
         let asked = 3 * QUEUED_MAX;
         for _ in 0..asked {
-            log.answered(&Method::GET, "/", StatusCode::OK, Duration::ZERO);
+            log.record_answer(&Method::GET, "/", StatusCode::OK, Duration::ZERO);
         }
         drop((log, go_on));
         end.finish();

@@ -7,10 +7,10 @@ use http::{
 };
 use http_body_util::{Either, Full};
 
-use crate::{body::Guarded, pool::AnswerStream};
+use crate::{body::GuardedBody, pool::AnswerStream};
 
 /// The upstream's body on its way through, or one of ours.
-pub(crate) type AnswerBody = Either<Guarded<AnswerStream>, Full<Bytes>>;
+pub(crate) type AnswerBody = Either<GuardedBody<AnswerStream>, Full<Bytes>>;
 
 /// A complete JSON answer.
 pub(crate) fn json(status: StatusCode, body: Bytes) -> Response<AnswerBody> {

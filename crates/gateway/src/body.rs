@@ -11,7 +11,7 @@ use confide_http::{BodyClock, BodyPace, PaceFault};
 use http_body::{Body, Frame, SizeHint};
 
 /// Passes frames on until too many bytes came or they came too slowly.
-pub(crate) struct Guarded<B> {
+pub(crate) struct GuardedBody<B> {
     inner: B,
     bytes_left: u64,
     bytes_limit: u64,
@@ -29,13 +29,13 @@ pub(crate) enum BodyFault {
     Broken(#[source] hyper::Error),
 }
 
-impl<B> Guarded<B> {
+impl<B> GuardedBody<B> {
     pub(crate) fn new(inner: B, bytes_limit: u64, pace: BodyPace) -> Self {
         Self { inner, bytes_left: bytes_limit, bytes_limit, clock: BodyClock::new(pace) }
     }
 }
 
-impl<B> Body for Guarded<B>
+impl<B> Body for GuardedBody<B>
 where
     B: Body<Data = Bytes, Error = hyper::Error> + Unpin,
 {

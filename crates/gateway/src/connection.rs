@@ -20,16 +20,16 @@ use hyper_util::rt::TokioIo;
 use tokio::{net::TcpStream, sync::watch};
 
 use crate::{
-    body::Guarded,
+    body::GuardedBody,
     fault::{UpstreamFailure, UpstreamFault},
-    limits::Limits,
+    limits::GatewayLimits,
     linger::Lingering,
     upstream::Upstream,
-    wire::{Wire, WireState},
+    wire::{WireState, watch_wire},
 };
 
 /// The body of a request on its way to the upstream, or none.
-pub(crate) type RequestBody = Either<Guarded<Lingering>, Empty<Bytes>>;
+pub(crate) type RequestBody = Either<GuardedBody<Lingering>, Empty<Bytes>>;
 
 /// The list of a server with thousands of models fits; a flood does not.
 const LIST_BYTES_MAX: usize = 1024 * 1024;
@@ -55,7 +55,7 @@ impl Connection {
     /// Opens a TCP connection and starts HTTP on it.
     pub(crate) async fn open(
         upstream: &Upstream,
-        limits: &Limits,
+        limits: &GatewayLimits,
     ) -> Result<Self, UpstreamFailure> {
         let unreachable = |error: &io::Error| {
             let reason = format!("{}: {error}", upstream.authority());
@@ -68,12 +68,12 @@ impl Connection {
             .map_err(|error| unreachable(&error))?;
         // A request is a small write and must not wait for an earlier acknowledgement.
         let _ = stream.set_nodelay(true);
-        let (stream, wire) = Wire::new(stream);
+        let (stream, wire) = watch_wire(stream);
         let (sender, connection) = http1::Builder::new()
             .max_header_size(limits.upstream_head_bytes)
             .handshake(TokioIo::new(stream))
             .await
-            .map_err(|error| UpstreamFailure::caused(UpstreamFault::BrokeOff, &error))?;
+            .map_err(|error| UpstreamFailure::from_error(UpstreamFault::BrokeOff, &error))?;
         let (at_end, ended) = watch::channel(None);
         tokio::spawn(async move {
             let outcome = connection.await;
@@ -89,17 +89,17 @@ impl Connection {
     pub(crate) async fn send(
         &mut self,
         request: Request<RequestBody>,
-    ) -> Result<Response<Incoming>, Box<Unsent>> {
-        let before = self.wire.received();
+    ) -> Result<Response<Incoming>, Box<UnsentRequest>> {
+        let before = self.wire.received_bytes();
         let mut failed = match self.sender.try_send_request(request).await {
             Ok(response) => return Ok(response),
             Err(failed) => failed,
         };
-        let received = self.wire.received() - before;
+        let received = self.wire.received_bytes() - before;
         let request = TrySendError::take_message(&mut failed);
         let error = failed.into_error();
-        let fault = UpstreamFault::of(&error, received, self.head_bytes_max);
-        Err(Box::new(Unsent { request, received, fault, error }))
+        let fault = UpstreamFault::classify(&error, received, self.head_bytes_max);
+        Err(Box::new(UnsentRequest { request, received, fault, error }))
     }
 
     /// Asks on this very connection which models the upstream serves.
@@ -109,7 +109,7 @@ impl Connection {
         deadline: Duration,
     ) -> Result<ModelList, UpstreamFailure> {
         let malformed = |error: &(dyn std::error::Error + 'static)| {
-            UpstreamFailure::caused(UpstreamFault::Malformed, error)
+            UpstreamFailure::from_error(UpstreamFault::Malformed, error)
         };
         let path = PathAndQuery::from_static("/v1/models");
         let target: Uri = upstream.target_for(&path).map_err(|error| malformed(&error))?;
@@ -136,7 +136,7 @@ impl Connection {
     }
 
     /// Waits until the last answer is over on this side too; `false` where the connection ended.
-    pub(crate) async fn becomes_ready(&mut self) -> bool {
+    pub(crate) async fn wait_until_ready(&mut self) -> bool {
         let ready = tokio::time::timeout(READY_DEADLINE, self.sender.ready()).await;
         matches!(ready, Ok(Ok(())))
     }
@@ -150,7 +150,7 @@ impl Connection {
     }
 
     /// When the connection ended, where it has.
-    pub(crate) fn ended(&self) -> Option<Instant> {
+    pub(crate) fn end_time(&self) -> Option<Instant> {
         *self.ended.borrow()
     }
 
@@ -166,7 +166,7 @@ impl Connection {
 }
 
 /// A request without an answer.
-pub(crate) struct Unsent {
+pub(crate) struct UnsentRequest {
     /// There where nothing of it was written.
     pub(crate) request: Option<Request<RequestBody>>,
     /// Bytes that came in its place.
@@ -175,13 +175,13 @@ pub(crate) struct Unsent {
     pub(crate) error: hyper::Error,
 }
 
-impl Unsent {
+impl UnsentRequest {
     pub(crate) fn into_failure(self) -> UpstreamFailure {
-        UpstreamFailure::caused(self.fault, &self.error)
+        UpstreamFailure::from_error(self.fault, &self.error)
     }
 }
 
 /// A request without a body, made again from its head.
-pub(crate) fn bodiless(head: request::Parts) -> Request<RequestBody> {
+pub(crate) fn without_body(head: request::Parts) -> Request<RequestBody> {
     Request::from_parts(head, Either::Right(Empty::new()))
 }

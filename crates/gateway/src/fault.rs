@@ -32,7 +32,7 @@ pub(crate) enum UpstreamFault {
 impl UpstreamFault {
     /// Tells apart what hyper reports of an answer that did not come. `received` counts the bytes
     /// since the request was sent, of which a head may have `head_bytes_max`.
-    pub(crate) fn of(error: &hyper::Error, received: u64, head_bytes_max: usize) -> Self {
+    pub(crate) fn classify(error: &hyper::Error, received: u64, head_bytes_max: usize) -> Self {
         if error.is_parse_too_large() {
             // hyper has one error for both: a head that is short enough has too many fields.
             return match received >= head_bytes_max as u64 {
@@ -110,7 +110,7 @@ impl UpstreamFailure {
     }
 
     /// A failure with all causes in its reason: hyper's own text names only the first.
-    pub(crate) fn caused(fault: UpstreamFault, error: &(dyn Error + 'static)) -> Self {
+    pub(crate) fn from_error(fault: UpstreamFault, error: &(dyn Error + 'static)) -> Self {
         let mut reason = error.to_string();
         let mut next = error.source();
         while let Some(cause) = next {

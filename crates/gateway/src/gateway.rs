@@ -5,23 +5,23 @@ use std::{convert::Infallible, future::Future, sync::Arc, time::Duration};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use confide_channel::{Server, ServerOptions};
 use confide_evidence::Attest;
-use confide_http::{Admission, AdmissionLimits};
+use confide_http::{Admission, AdmissionLimits, Drained};
 use tokio::net::TcpListener;
 
 use crate::{
-    Drained, access_log::AccessLog, configuration::Configuration, error::GatewayError,
-    limits::Limits, proxy::Proxy,
+    access_log::AccessLog, configuration::Configuration, error::GatewayError,
+    limits::GatewayLimits, proxy::Proxy,
 };
 
 /// What a gateway is made from.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct GatewayOptions {
     /// Where prompts go; its digest is in the bound claims.
     pub configuration: Configuration,
     /// How long a key with evidence may serve before a new one takes its place.
     pub key_validity: Duration,
     /// Lengths, counts and deadlines.
-    pub limits: Limits,
+    pub limits: GatewayLimits,
     /// Names and addresses in the certificate.
     pub names: Vec<String>,
 }
@@ -30,7 +30,7 @@ pub struct Options {
 pub struct Gateway {
     channel: Arc<Server>,
     configuration: Configuration,
-    limits: Limits,
+    limits: GatewayLimits,
     simulated: bool,
     access_log: Option<AccessLog>,
     admission: Admission,
@@ -41,13 +41,13 @@ impl Gateway {
     ///
     /// `clock` gives Unix seconds. An attester is needed unless the binding is `None`.
     pub fn new(
-        options: Options,
+        options: GatewayOptions,
         attester: Option<Arc<dyn Attest>>,
         clock: fn() -> u64,
     ) -> Result<Self, GatewayError> {
-        let Options { configuration, key_validity, limits, names } = options;
+        let GatewayOptions { configuration, key_validity, limits, names } = options;
         configuration.check()?;
-        let simulated = attester.as_ref().is_some_and(|attester| attester.simulated());
+        let simulated = attester.as_ref().is_some_and(|attester| attester.is_simulated());
         let channel = Server::new(
             ServerOptions {
                 binding: configuration.binding,

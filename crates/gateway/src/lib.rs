@@ -10,12 +10,12 @@
 //! that names a model, the upstream is asked for it on every new connection, and one that names
 //! another ends the service.
 
+mod acceptor;
 mod access_log;
 mod answer;
 mod body;
 mod configuration;
 mod connection;
-mod door;
 mod error;
 mod fault;
 mod gateway;
@@ -40,8 +40,8 @@ pub use configuration::{
     Configuration, GUARANTEE_FULL, GUARANTEE_GATEWAY_ONLY, GUARANTEE_NONE, WELL_KNOWN_PATH,
 };
 pub use error::GatewayError;
-pub use gateway::{Gateway, Options};
-pub use limits::Limits;
+pub use gateway::{Gateway, GatewayOptions};
+pub use limits::GatewayLimits;
 pub use manifest::ask as ask_model_manifest;
 pub use route::{Route, RouteMethods};
 pub use upstream::Upstream;

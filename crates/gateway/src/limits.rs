@@ -6,7 +6,7 @@ use confide_http::BodyPace;
 
 /// Lengths, counts and deadlines. `Limits::default()` is what the program uses.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct GatewayLimits {
     /// TLS handshake and evidence together.
     pub handshake: Duration,
     /// From the end of the handshake to the first complete request head. A peer that proved
@@ -53,7 +53,7 @@ pub struct Limits {
     pub drain: Duration,
 }
 
-impl Default for Limits {
+impl Default for GatewayLimits {
     fn default() -> Self {
         Self {
             handshake: Duration::from_secs(10),

@@ -9,7 +9,7 @@ use crate::{
     connection::{Connection, ModelList},
     error::GatewayError,
     fault::{UpstreamFailure, UpstreamFault},
-    limits::Limits,
+    limits::GatewayLimits,
     upstream::Upstream,
 };
 
@@ -29,13 +29,13 @@ pub async fn ask(
     let failed = |reason: String, may_pass| {
         Err(GatewayError::Models { url: upstream.url(), reason, may_pass })
     };
-    let limits = Limits { upstream_connect: deadline, ..Limits::default() };
+    let limits = GatewayLimits { upstream_connect: deadline, ..GatewayLimits::default() };
     let listed = async {
         let mut connection = Connection::open(upstream, &limits).await?;
         connection.list_models(upstream, deadline).await
     };
     match tokio::time::timeout(deadline, listed).await {
-        Ok(Ok(ModelList::List(list))) => Ok(manifest_of_the_only_model(&list)),
+        Ok(Ok(ModelList::List(list))) => Ok(single_model_manifest(&list)),
         Ok(Ok(ModelList::Refused(status))) => failed(format!("status {status}"), may_pass(status)),
         Ok(Err(failure)) => failed(failure.reason, true),
         Err(_) => failed(format!("no answer within {deadline:?}"), true),
@@ -48,7 +48,7 @@ fn may_pass(status: StatusCode) -> bool {
         || matches!(status, StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS)
 }
 
-fn manifest_of_the_only_model(list: &[u8]) -> Option<[u8; 32]> {
+fn single_model_manifest(list: &[u8]) -> Option<[u8; 32]> {
     let list: serde_json::Value = serde_json::from_slice(list).ok()?;
     let [model] = list.get("data")?.as_array()?.as_slice() else { return None };
     let mut digest = [0; 32];
@@ -81,7 +81,7 @@ impl ManifestWatch {
     }
 
     /// Resolves when the upstream names another model, or has done so.
-    pub(crate) async fn changed(&self) {
+    pub(crate) async fn wait_for_change(&self) {
         // The sender lives as long as this borrow.
         let _ = self.changed.subscribe().wait_for(|changed| *changed).await;
     }
@@ -96,7 +96,7 @@ impl ManifestWatch {
     ) -> Result<(), UpstreamFailure> {
         let Some(wanted) = self.wanted else { return Ok(()) };
         let got = match connection.list_models(upstream, deadline).await? {
-            ModelList::List(list) => manifest_of_the_only_model(&list),
+            ModelList::List(list) => single_model_manifest(&list),
             ModelList::Refused(status) if may_pass(status) => {
                 let reason = format!("status {status} to the question for its models");
                 return Err(UpstreamFailure::new(UpstreamFault::NotReady, reason));
@@ -130,7 +130,7 @@ mod tests {
         let entry = |hex: &str| format!(r#"{{"id":"m","confide_manifest_sha256":"{hex}"}}"#);
         let good = entry(&"ab".repeat(32));
         let list = |entries: &str| format!(r#"{{"object":"list","data":[{entries}]}}"#);
-        let known = manifest_of_the_only_model(list(&good).as_bytes());
+        let known = single_model_manifest(list(&good).as_bytes());
         assert_eq!(known, Some([0xab; 32]));
         for unknown in [
             list(&format!("{good},{good}")),
@@ -140,7 +140,7 @@ mod tests {
             list(""),
             "no json".into(),
         ] {
-            assert_eq!(manifest_of_the_only_model(unknown.as_bytes()), None, "{unknown}");
+            assert_eq!(single_model_manifest(unknown.as_bytes()), None, "{unknown}");
         }
     }
 }

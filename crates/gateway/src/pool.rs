@@ -18,7 +18,7 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
 use crate::{
-    connection::Connection, fault::UpstreamFailure, limits::Limits, manifest::ManifestWatch,
+    connection::Connection, fault::UpstreamFailure, limits::GatewayLimits, manifest::ManifestWatch,
     upstream::Upstream,
 };
 
@@ -30,7 +30,7 @@ const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 
 pub(crate) struct Pool {
     upstream: Upstream,
-    limits: Limits,
+    limits: GatewayLimits,
     manifest: Arc<ManifestWatch>,
     state: Mutex<PoolState>,
 }
@@ -59,11 +59,11 @@ struct IdleLifetime {
 }
 
 impl IdleLifetime {
-    fn saw_open_after(&mut self, idle: Duration) {
+    fn record_open(&mut self, idle: Duration) {
         self.survived = self.survived.max(idle);
     }
 
-    fn saw_closed_after(&mut self, idle: Duration, now: Instant) {
+    fn record_closed(&mut self, idle: Duration, now: Instant) {
         let shortest = self.shortest(now).map_or(idle, |shortest| shortest.min(idle));
         self.survived = self.survived.min(shortest);
         self.closed = Some((shortest, now));
@@ -76,7 +76,7 @@ impl IdleLifetime {
     }
 
     /// Up to here a connection is used for what cannot be repeated.
-    fn trusted(&self, now: Instant) -> Duration {
+    fn trusted_idle_time(&self, now: Instant) -> Duration {
         self.shortest(now).map_or(self.survived, |shortest| shortest.min(self.survived)) / 2
     }
 
@@ -86,7 +86,11 @@ impl IdleLifetime {
 }
 
 impl Pool {
-    pub(crate) fn new(upstream: Upstream, manifest: Arc<ManifestWatch>, limits: Limits) -> Self {
+    pub(crate) fn new(
+        upstream: Upstream,
+        manifest: Arc<ManifestWatch>,
+        limits: GatewayLimits,
+    ) -> Self {
         Self { upstream, limits, manifest, state: Mutex::default() }
     }
 
@@ -98,7 +102,7 @@ impl Pool {
     pub(crate) fn take(&self, is_repeatable: bool) -> Option<Connection> {
         let now = Instant::now();
         let mut state = self.sweep(now);
-        let trusted = state.lifetime.trusted(now);
+        let trusted = state.lifetime.trusted_idle_time(now);
         let newest = state.idle.last()?;
         let limit = if is_repeatable { newest.limit } else { newest.limit.min(trusted) };
         if now.duration_since(newest.since) > limit {
@@ -121,7 +125,7 @@ impl Pool {
         let deadline = self.limits.upstream_question;
         self.manifest.ask(&mut connection, &self.upstream, deadline).await?;
         let closes_at_once = lock(&self.state).lifetime.closes_at_once(Instant::now());
-        let is_open = connection.becomes_ready().await
+        let is_open = connection.wait_until_ready().await
             // A prompt that crosses the close would be lost.
             && !(closes_at_once && connection.ends_within(AT_ONCE).await);
         if !is_open {
@@ -152,11 +156,11 @@ impl Pool {
         state.idle.retain(|kept| {
             let idle = now.duration_since(kept.since);
             if !kept.connection.is_closed() {
-                lifetime.saw_open_after(idle.min(kept.limit));
+                lifetime.record_open(idle.min(kept.limit));
                 return idle <= kept.limit;
             }
-            let ended = kept.connection.ended().unwrap_or(now);
-            lifetime.saw_closed_after(ended.duration_since(kept.since), now);
+            let ended = kept.connection.end_time().unwrap_or(now);
+            lifetime.record_closed(ended.duration_since(kept.since), now);
             false
         });
         guard
@@ -173,10 +177,10 @@ impl Pool {
         }
         // Its last bytes are read and its task has not come round yet.
         tokio::spawn(async move {
-            if connection.becomes_ready().await {
+            if connection.wait_until_ready().await {
                 self.push(IdleConnection { connection, since, limit });
             } else if connection.is_closed() {
-                lock(&self.state).lifetime.saw_closed_after(Duration::ZERO, Instant::now());
+                lock(&self.state).lifetime.record_closed(Duration::ZERO, Instant::now());
             }
         });
     }
@@ -304,21 +308,21 @@ mod tests {
     fn what_cannot_be_repeated_uses_a_connection_for_half_as_long_as_others_survived() {
         let mut lifetime = IdleLifetime::default();
         let now = Instant::now();
-        assert_eq!(lifetime.trusted(now), Duration::ZERO);
-        lifetime.saw_open_after(Duration::from_millis(80));
-        lifetime.saw_open_after(Duration::from_millis(40));
-        assert_eq!(lifetime.trusted(now), Duration::from_millis(40));
-        lifetime.saw_closed_after(Duration::from_millis(50), now);
-        assert_eq!(lifetime.trusted(now), Duration::from_millis(25));
+        assert_eq!(lifetime.trusted_idle_time(now), Duration::ZERO);
+        lifetime.record_open(Duration::from_millis(80));
+        lifetime.record_open(Duration::from_millis(40));
+        assert_eq!(lifetime.trusted_idle_time(now), Duration::from_millis(40));
+        lifetime.record_closed(Duration::from_millis(50), now);
+        assert_eq!(lifetime.trusted_idle_time(now), Duration::from_millis(25));
         assert!(!lifetime.closes_at_once(now));
         // One that is slow to close is no reason to trust the next.
-        lifetime.saw_closed_after(Duration::from_micros(80), now);
-        lifetime.saw_open_after(Duration::from_secs(1));
+        lifetime.record_closed(Duration::from_micros(80), now);
+        lifetime.record_open(Duration::from_secs(1));
         assert!(lifetime.closes_at_once(now));
-        assert!(lifetime.trusted(now) < Duration::from_millis(1));
+        assert!(lifetime.trusted_idle_time(now) < Duration::from_millis(1));
         // A server that was restarted: what the new one keeps is learnt again.
         let later = now + CLOSES_REMEMBERED;
         assert!(!lifetime.closes_at_once(later));
-        assert_eq!(lifetime.trusted(later), Duration::from_millis(500));
+        assert_eq!(lifetime.trusted_idle_time(later), Duration::from_millis(500));
     }
 }

@@ -4,7 +4,7 @@ use std::{convert::Infallible, sync::Arc, time::Instant};
 
 use bytes::Bytes;
 use confide_http::{
-    BodyPace, asks_for_websocket, codings_are_undone, end_is_marked, remove_hop_by_hop,
+    BodyPace, asks_for_websocket, has_known_codings, has_marked_end, remove_hop_by_hop,
 };
 use http::{
     HeaderMap, HeaderName, Method, Request, Response, StatusCode, Uri, Version, header, request,
@@ -17,11 +17,11 @@ use hyper::body::Incoming;
 use crate::{
     access_log::AccessLog,
     answer::{self, AnswerBody},
-    body::Guarded,
+    body::GuardedBody,
     configuration::{Configuration, WELL_KNOWN_PATH},
-    connection::{Connection, RequestBody, Unsent, bodiless},
+    connection::{Connection, RequestBody, UnsentRequest, without_body},
     fault::{UpstreamFailure, UpstreamFault},
-    limits::Limits,
+    limits::GatewayLimits,
     linger::Lingering,
     manifest::ManifestWatch,
     path::{self, PathFault},
@@ -47,12 +47,16 @@ pub(crate) struct Proxy {
     pools: Vec<Arc<Pool>>,
     manifest: Arc<ManifestWatch>,
     description: Bytes,
-    limits: Limits,
+    limits: GatewayLimits,
     log: Option<AccessLog>,
 }
 
 impl Proxy {
-    pub(crate) fn new(configuration: &Configuration, simulated: bool, limits: Limits) -> Self {
+    pub(crate) fn new(
+        configuration: &Configuration,
+        simulated: bool,
+        limits: GatewayLimits,
+    ) -> Self {
         let manifest = Arc::new(ManifestWatch::new(configuration.model_manifest_sha256));
         let nothing_attested = Arc::new(ManifestWatch::new(None));
         let pools: Vec<Arc<Pool>> = configuration
@@ -84,8 +88,8 @@ impl Proxy {
     }
 
     /// Resolves when what the evidence attests is known to be false: nobody may be let in.
-    pub(crate) async fn loses_its_upstream(&self) {
-        self.manifest.changed().await;
+    pub(crate) async fn wait_for_other_model(&self) {
+        self.manifest.wait_for_change().await;
     }
 
     /// Retires unused connections, and asks the first upstream for its model now and then.
@@ -114,7 +118,7 @@ impl Proxy {
         let (began, method) = (Instant::now(), request.method().clone());
         let path = request.uri().path().to_owned();
         let response = self.answer_unlogged(request).await;
-        log.answered(&method, &path, response.status(), began.elapsed());
+        log.record_answer(&method, &path, response.status(), began.elapsed());
         response
     }
 
@@ -144,7 +148,7 @@ impl Proxy {
         check_host(&head)?;
         let target = normalise_target(&head.uri).map_err(Refusal::Target)?;
         if self.manifest.has_changed() {
-            return Err(changed());
+            return Err(changed_model_refusal());
         }
         if target.path() == WELL_KNOWN_PATH {
             return match head.method {
@@ -164,7 +168,7 @@ impl Proxy {
         }
         tokio::select! {
             biased;
-            () = self.manifest.changed() => Err(changed()),
+            () = self.manifest.wait_for_change() => Err(changed_model_refusal()),
             answer = self.forward(request, pool) => answer,
         }
     }
@@ -194,7 +198,7 @@ impl Proxy {
         target: &PathAndQuery,
         pool: &Pool,
     ) -> Result<Request<RequestBody>, Refusal> {
-        if !codings_are_undone(&head.headers) {
+        if !has_known_codings(&head.headers) {
             return Err(Refusal::Coding);
         }
         // A server that leaves such a body unread takes it for the next request, past every route.
@@ -213,7 +217,7 @@ impl Proxy {
             head.headers.remove(name);
         }
         head.headers.insert(header::HOST, upstream.host_header());
-        let body = Guarded::new(body, limit, self.limits.request_body_pace);
+        let body = GuardedBody::new(body, limit, self.limits.request_body_pace);
         Ok(Request::from_parts(head, Either::Left(body)))
     }
 
@@ -228,7 +232,7 @@ impl Proxy {
             let reason = format!("no answer within {:?}", self.limits.upstream_start);
             Refusal::Upstream(UpstreamFailure::new(UpstreamFault::Slow, reason))
         })??;
-        if !end_is_marked(&response, &method) {
+        if !has_marked_end(&response, &method) {
             let reason = format!("status {}", response.status());
             let failure = UpstreamFailure::new(UpstreamFault::Unframed, reason);
             return Err(Refusal::Upstream(failure));
@@ -242,8 +246,8 @@ impl Proxy {
         if let Some(path) = path {
             head.headers.insert(header::LOCATION, path);
         }
-        let pace = BodyPace::any_rate(self.limits.response_body_pause);
-        let body = Guarded::new(body, u64::MAX, pace);
+        let pace = BodyPace::without_rate(self.limits.response_body_pause);
+        let body = GuardedBody::new(body, u64::MAX, pace);
         Ok(Response::from_parts(head, Either::Left(body)))
     }
 }
@@ -273,13 +277,13 @@ async fn exchange(
     let mut fresh = pool.open().await.map_err(Refusal::Upstream)?;
     match fresh.send(request).await {
         Ok(response) => Ok((response, fresh)),
-        Err(unsent) => Err(Refusal::of(*unsent)),
+        Err(unsent) => Err(Refusal::from_unsent(*unsent)),
     }
 }
 
 /// The request to send once more, where that is safe.
 fn repeat(
-    mut unsent: Unsent,
+    mut unsent: UnsentRequest,
     method: Method,
     uri: Uri,
     headers: Option<HeaderMap>,
@@ -288,14 +292,14 @@ fn repeat(
         return Ok(request);
     }
     let Some(headers) = headers.filter(|_| unsent.received == 0) else {
-        return Err(Refusal::of(unsent));
+        return Err(Refusal::from_unsent(unsent));
     };
     let (mut head, ()) = Request::new(()).into_parts();
     (head.method, head.uri, head.headers) = (method, uri, headers);
-    Ok(bodiless(head))
+    Ok(without_body(head))
 }
 
-fn changed() -> Refusal {
+fn changed_model_refusal() -> Refusal {
     let reason = "it named another model earlier";
     Refusal::Upstream(UpstreamFailure::new(UpstreamFault::Changed, reason))
 }

@@ -6,7 +6,7 @@ use http::{HeaderValue, Response, StatusCode, header};
 use crate::{
     answer::{self, AnswerBody},
     body::{BodyFault, fault_behind},
-    connection::Unsent,
+    connection::UnsentRequest,
     fault::UpstreamFailure,
     path::PathFault,
 };
@@ -34,7 +34,7 @@ pub(crate) enum Refusal {
 
 impl Refusal {
     /// A request that was not answered: its own body is at fault, or the upstream.
-    pub(crate) fn of(unsent: Unsent) -> Self {
+    pub(crate) fn from_unsent(unsent: UnsentRequest) -> Self {
         match fault_behind(&unsent.error) {
             Some(BodyFault::TooLong { limit }) => Self::TooLong { limit: *limit },
             Some(BodyFault::Pace(PaceFault::Paused { .. })) => Self::BodyPaused,

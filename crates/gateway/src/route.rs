@@ -107,12 +107,12 @@ impl Route {
         }
         let mut segments = Vec::new();
         for segment in self.path.split('/').skip(1) {
-            if segments.last() == Some(&Segment::Rest) {
+            if segments.last() == Some(&Segment::Remainder) {
                 return Err(bad("`**` before the end".into()));
             }
             segments.push(match segment {
                 "*" => Segment::Any,
-                "**" => Segment::Rest,
+                "**" => Segment::Remainder,
                 _ if segment.contains('*') => return Err(bad("`*` within a segment".into())),
                 _ => Segment::Literal(segment.into()),
             });
@@ -142,7 +142,7 @@ pub(crate) struct Pattern(Vec<Segment>);
 enum Segment {
     Literal(String),
     Any,
-    Rest,
+    Remainder,
 }
 
 impl Pattern {
@@ -151,7 +151,7 @@ impl Pattern {
         let mut segments = path.split('/').skip(1);
         for wanted in &self.0 {
             let matches = match (wanted, segments.next()) {
-                (Segment::Rest, _) => return true,
+                (Segment::Remainder, _) => return true,
                 (Segment::Literal(literal), Some(segment)) => literal == segment,
                 (Segment::Any, Some(segment)) => !segment.is_empty(),
                 (_, None) => false,

@@ -10,19 +10,19 @@ use hyper::{server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpListener;
 
-use crate::{door::Door, limits::Limits, proxy::Proxy};
+use crate::{acceptor::Acceptor, limits::GatewayLimits, proxy::Proxy};
 
-pub(crate) async fn serve<D: Door>(
+pub(crate) async fn serve<A: Acceptor>(
     listener: TcpListener,
-    door: Arc<D>,
+    acceptor: Arc<A>,
     proxy: Arc<Proxy>,
-    limits: Limits,
+    limits: GatewayLimits,
     admission: Admission,
     stop: impl Future<Output = ()>,
 ) -> Drained {
     let pools = proxy.clone();
     let serve = move |stream, place, closing| {
-        connection(stream, place, door.clone(), proxy.clone(), limits, closing)
+        connection(stream, place, acceptor.clone(), proxy.clone(), limits, closing)
     };
     tokio::select! {
         drained = accept_until(listener, admission, limits.drain, stop, serve) => drained,
@@ -33,21 +33,21 @@ pub(crate) async fn serve<D: Door>(
 /// How long answers to those who have asked may still take when the upstream is another one.
 const LOST_UPSTREAM_GRACE: Duration = Duration::from_secs(1);
 
-async fn connection<D: Door>(
+async fn connection<A: Acceptor>(
     stream: PeerStream,
     place: Occupancy,
-    door: Arc<D>,
+    acceptor: Arc<A>,
     proxy: Arc<Proxy>,
-    limits: Limits,
+    limits: GatewayLimits,
     mut closing: Closing,
 ) {
     // Evidence would attest a digest that is false: no handshake is worth beginning.
-    let mut lost = pin!(proxy.loses_its_upstream());
+    let mut lost = pin!(proxy.wait_for_other_model());
     let opened = tokio::select! {
         biased;
         () = lost.as_mut() => return tracing::info!("connection refused: another upstream"),
         _ = closing.changed() => return,
-        opened = door.open(stream) => opened,
+        opened = acceptor.open(stream) => opened,
     };
     let stream = match opened {
         Ok(stream) => TokioIo::new(StallGuard::new(stream, limits.write_stall)),
@@ -66,7 +66,7 @@ async fn connection<D: Door>(
     let stop = async {
         tokio::select! {
             () = wait_until_closing(closing) => {}
-            () = proxy.loses_its_upstream() => {}
+            () = proxy.wait_for_other_model() => {}
         }
     };
     let loss = async {

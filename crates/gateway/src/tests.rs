@@ -14,12 +14,13 @@ use tokio::{
 };
 
 use crate::{
-    Configuration, Drained, Limits, Route, Upstream, door::Door, proxy::Proxy, serve::serve,
+    Configuration, Drained, GatewayLimits, Route, Upstream, acceptor::Acceptor, proxy::Proxy,
+    serve::serve,
 };
 
 mod checked_upstream;
 mod faults;
-mod kept;
+mod keep_alive;
 mod routes;
 
 /// Nothing here takes this long unless it hangs.
@@ -33,7 +34,7 @@ const LAST_CHUNK: &str = "0\r\n\r\n";
 
 struct Plain;
 
-impl Door for Plain {
+impl Acceptor for Plain {
     type Stream = PeerStream;
     type Refusal = Infallible;
 
@@ -42,33 +43,37 @@ impl Door for Plain {
     }
 }
 
-struct Running {
+struct RunningGateway {
     address: SocketAddr,
     stop: oneshot::Sender<()>,
     ended: JoinHandle<Drained>,
 }
 
 /// A gateway that proxies every path: what is allowed has tests of its own.
-async fn gateway(upstream: SocketAddr, limits: Limits) -> Running {
+async fn gateway(upstream: SocketAddr, limits: GatewayLimits) -> RunningGateway {
     gateway_for(AdmissionLimits::default(), upstream, limits).await
 }
 
-async fn gateway_for(admission: AdmissionLimits, upstream: SocketAddr, limits: Limits) -> Running {
+async fn gateway_for(
+    admission: AdmissionLimits,
+    upstream: SocketAddr,
+    limits: GatewayLimits,
+) -> RunningGateway {
     let upstream = Upstream::parse(&format!("http://{upstream}")).unwrap();
     let mut configuration = Configuration::single(Binding::Key, upstream.clone());
     configuration.routes = vec![Route::dangerous_everything(&upstream)];
     gateway_of(admission, configuration, limits).await
 }
 
-async fn gateway_with(configuration: Configuration, limits: Limits) -> Running {
+async fn gateway_with(configuration: Configuration, limits: GatewayLimits) -> RunningGateway {
     gateway_of(AdmissionLimits::default(), configuration, limits).await
 }
 
 async fn gateway_of(
     admission: AdmissionLimits,
     configuration: Configuration,
-    limits: Limits,
-) -> Running {
+    limits: GatewayLimits,
+) -> RunningGateway {
     let proxy = Arc::new(Proxy::new(&configuration, true, limits));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -77,7 +82,7 @@ async fn gateway_of(
     let ended = tokio::spawn(serve(listener, Arc::new(Plain), proxy, limits, admission, async {
         let _ = stopped.await;
     }));
-    Running { address, stop, ended }
+    RunningGateway { address, stop, ended }
 }
 
 /// An upstream that runs `script` on each connection.
@@ -109,7 +114,7 @@ async fn read_until(stream: &mut TcpStream, end: &str) -> String {
     let mut seen = Vec::new();
     let mut byte = [0];
     while !seen.ends_with(end.as_bytes()) {
-        match within(stream.read(&mut byte)).await {
+        match finish_in_time(stream.read(&mut byte)).await {
             Ok(1) => seen.push(byte[0]),
             _ => break,
         }
@@ -119,7 +124,7 @@ async fn read_until(stream: &mut TcpStream, end: &str) -> String {
 
 async fn read_to_end(stream: &mut TcpStream) -> String {
     let mut seen = Vec::new();
-    let _ = within(stream.read_to_end(&mut seen)).await;
+    let _ = finish_in_time(stream.read_to_end(&mut seen)).await;
     String::from_utf8(seen).unwrap()
 }
 
@@ -133,7 +138,7 @@ async fn exchange(gateway: SocketAddr, request: &str) -> String {
     read_to_end(&mut ask(gateway, request).await).await
 }
 
-async fn within<T>(future: impl Future<Output = T>) -> T {
+async fn finish_in_time<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(GENEROUS, future).await.expect("this hangs")
 }
 
@@ -150,7 +155,7 @@ async fn a_request_passes_without_the_fields_of_its_connection_or_of_another_rou
         }
     })
     .await;
-    let gateway = gateway(upstream, Limits::default()).await;
+    let gateway = gateway(upstream, GatewayLimits::default()).await;
     let request = "POST /v1/completions?x=1 HTTP/1.1\r\nhost: outside\r\nauthorization: Bearer k\r\n\
                    connection: close, x-hop\r\nx-hop: 1\r\nX-HTTP-Method-Override: DELETE\r\n\
                    X-Original-URL: /metrics\r\ncontent-length: 5\r\n\r\nhello";
@@ -183,7 +188,7 @@ async fn each_piece_of_a_stream_passes_before_the_next_is_made() {
         }
     })
     .await;
-    let gateway = gateway(upstream, Limits::default()).await;
+    let gateway = gateway(upstream, GatewayLimits::default()).await;
     let mut client = ask(gateway.address, GET_CLOSE).await;
     let first = read_until(&mut client, "data: 1\n\n\r\n").await;
     assert!(first.contains("text/event-stream") && !first.contains("data: 2"), "{first}");
@@ -196,7 +201,7 @@ async fn each_piece_of_a_stream_passes_before_the_next_is_made() {
 #[tokio::test]
 async fn an_upstream_that_dies_in_mid_stream_leaves_a_broken_stream() {
     let answer = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n9\r\ndata: 1\n\n\r\n";
-    let gateway = gateway(upstream_saying(answer).await, Limits::default()).await;
+    let gateway = gateway(upstream_saying(answer).await, GatewayLimits::default()).await;
     let got = exchange(gateway.address, GET).await;
     assert!(got.contains("data: 1"), "{got}");
     assert!(!got.ends_with(LAST_CHUNK), "the broken stream looks complete: {got}");
@@ -207,7 +212,7 @@ async fn a_client_that_could_not_see_a_break_gets_no_stream() {
     let whole = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
     let streamed = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n";
     for (answer, wanted) in [(whole, " 200 "), (streamed, " 505 ")] {
-        let gateway = gateway(upstream_saying(answer).await, Limits::default()).await;
+        let gateway = gateway(upstream_saying(answer).await, GatewayLimits::default()).await;
         let got = exchange(gateway.address, "GET / HTTP/1.0\r\n\r\n").await;
         assert!(got.lines().next().unwrap().contains(wanted), "{got}");
     }
@@ -216,7 +221,7 @@ async fn a_client_that_could_not_see_a_break_gets_no_stream() {
 #[tokio::test]
 async fn an_answer_shorter_than_its_length_stays_short() {
     let answer = "HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhalf";
-    let gateway = gateway(upstream_saying(answer).await, Limits::default()).await;
+    let gateway = gateway(upstream_saying(answer).await, GatewayLimits::default()).await;
     let got = exchange(gateway.address, GET).await;
     assert!(got.contains("content-length: 100\r\n") && got.ends_with("\r\n\r\nhalf"), "{got}");
 }
@@ -228,7 +233,7 @@ async fn an_answer_without_any_length_is_not_passed_on() {
         "HTTP/1.1 200 OK\r\ntransfer-encoding: gzip\r\n\r\nuntil the end",
         "HTTP/1.0 200 OK\r\n\r\nuntil the end",
     ] {
-        let gateway = gateway(upstream_saying(answer).await, Limits::default()).await;
+        let gateway = gateway(upstream_saying(answer).await, GatewayLimits::default()).await;
         let got = exchange(gateway.address, GET_CLOSE).await;
         assert!(got.starts_with("HTTP/1.1 502 ") && got.contains("upstream_unframed"), "{got}");
     }
@@ -243,7 +248,7 @@ async fn answers_that_have_no_body_need_no_length() {
         ),
         ("HEAD / HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n", "HTTP/1.1 200 OK\r\n\r\n"),
     ] {
-        let gateway = gateway(upstream_saying(answer).await, Limits::default()).await;
+        let gateway = gateway(upstream_saying(answer).await, GatewayLimits::default()).await;
         let got = exchange(gateway.address, request).await;
         assert!(got.starts_with("HTTP/1.1 20"), "{got}");
     }
@@ -257,7 +262,10 @@ async fn an_upstream_that_pauses_too_long_leaves_a_broken_stream() {
         read_to_end(&mut stream).await;
     })
     .await;
-    let limits = Limits { response_body_pause: Duration::from_millis(50), ..Limits::default() };
+    let limits = GatewayLimits {
+        response_body_pause: Duration::from_millis(50),
+        ..GatewayLimits::default()
+    };
     let got = exchange(gateway(upstream, limits).await.address, GET).await;
     assert!(got.starts_with("HTTP/1.1 200 ") && !got.ends_with(LAST_CHUNK), "{got}");
 }
@@ -267,7 +275,7 @@ async fn an_unreachable_upstream_is_a_502_in_openai_shape() {
     // Bound and not listening: nobody else can take the port meanwhile.
     let closed = TcpSocket::new_v4().unwrap();
     closed.bind("127.0.0.1:0".parse().unwrap()).unwrap();
-    let gateway = gateway(closed.local_addr().unwrap(), Limits::default()).await;
+    let gateway = gateway(closed.local_addr().unwrap(), GatewayLimits::default()).await;
     let got = exchange(gateway.address, GET_CLOSE).await;
     let (head, body) = got.split_once("\r\n\r\n").unwrap();
     assert!(head.starts_with("HTTP/1.1 502 ") && head.contains("application/json"), "{head}");
@@ -278,7 +286,7 @@ async fn an_unreachable_upstream_is_a_502_in_openai_shape() {
 
 #[tokio::test]
 async fn an_upstream_that_hangs_up_before_it_answers_is_a_502() {
-    let gateway = gateway(upstream_saying("").await, Limits::default()).await;
+    let gateway = gateway(upstream_saying("").await, GatewayLimits::default()).await;
     let got = exchange(gateway.address, GET_CLOSE).await;
     assert!(got.starts_with("HTTP/1.1 502 ") && got.contains("upstream_broke_off"), "{got}");
 }
@@ -289,7 +297,8 @@ async fn an_upstream_that_never_answers_is_a_504() {
         read_to_end(&mut stream).await;
     })
     .await;
-    let limits = Limits { upstream_start: Duration::from_millis(50), ..Limits::default() };
+    let limits =
+        GatewayLimits { upstream_start: Duration::from_millis(50), ..GatewayLimits::default() };
     let got = exchange(gateway(upstream, limits).await.address, GET_CLOSE).await;
     assert!(got.starts_with("HTTP/1.1 504 ") && got.contains("upstream_timeout"), "{got}");
 }
@@ -301,7 +310,8 @@ async fn a_request_body_beyond_the_limit_is_a_413() {
     })
     .await;
     let request_body_linger = Duration::from_millis(50);
-    let limits = Limits { request_body_bytes: 8, request_body_linger, ..Limits::default() };
+    let limits =
+        GatewayLimits { request_body_bytes: 8, request_body_linger, ..GatewayLimits::default() };
     let gateway = gateway(upstream, limits).await;
     for framed in [
         "content-length: 9\r\n\r\n",
@@ -324,7 +334,7 @@ async fn a_request_with_two_lengths_reaches_the_upstream_with_at_most_one() {
         }
     })
     .await;
-    let gateway = gateway(upstream, Limits::default()).await;
+    let gateway = gateway(upstream, GatewayLimits::default()).await;
     let request = "POST / HTTP/1.1\r\nhost: h\r\ncontent-length: 3\r\n\
                    transfer-encoding: chunked\r\nconnection: close\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
     let got = exchange(gateway.address, request).await;
@@ -336,7 +346,7 @@ async fn a_request_with_two_lengths_reaches_the_upstream_with_at_most_one() {
 
 #[tokio::test]
 async fn a_head_beyond_the_limit_is_a_431() {
-    let gateway = gateway(upstream_saying("").await, Limits::default()).await;
+    let gateway = gateway(upstream_saying("").await, GatewayLimits::default()).await;
     let many = "x: 1\r\n".repeat(200);
     let long = format!("x: {}\r\n", "y".repeat(70_000));
     for fields in [many, long] {
@@ -348,7 +358,8 @@ async fn a_head_beyond_the_limit_is_a_431() {
 
 #[tokio::test]
 async fn a_peer_that_sends_no_request_is_let_go() {
-    let limits = Limits { first_head: Duration::from_millis(50), ..Limits::default() };
+    let limits =
+        GatewayLimits { first_head: Duration::from_millis(50), ..GatewayLimits::default() };
     let gateway = gateway(upstream_saying("").await, limits).await;
     assert_eq!(exchange(gateway.address, "GET / HT").await, "");
 }
@@ -356,7 +367,7 @@ async fn a_peer_that_sends_no_request_is_let_go() {
 #[tokio::test]
 async fn an_idle_connection_is_let_go() {
     let upstream = upstream_saying("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await;
-    let limits = Limits { idle: Duration::from_millis(100), ..Limits::default() };
+    let limits = GatewayLimits { idle: Duration::from_millis(100), ..GatewayLimits::default() };
     let gateway = gateway(upstream, limits).await;
     // Where the machine stands still for that long, it is let go before its request is read.
     let mut got = String::new();
@@ -380,7 +391,7 @@ async fn kept_connections_serve_many_requests_on_both_sides() {
         }
     })
     .await;
-    let gateway = gateway(upstream, Limits::default()).await;
+    let gateway = gateway(upstream, GatewayLimits::default()).await;
     let mut client = TcpStream::connect(gateway.address).await.unwrap();
     for _ in 0..5 {
         client.write_all(GET.as_bytes()).await.unwrap();
@@ -408,7 +419,7 @@ async fn a_client_that_does_not_read_holds_the_upstream_back() {
         }
     })
     .await;
-    let gateway = gateway(upstream, Limits::default()).await;
+    let gateway = gateway(upstream, GatewayLimits::default()).await;
     let _client = ask(gateway.address, GET).await;
     counted.changed().await.unwrap();
     // Until nothing moves any more: the buffers of three sockets and one proxy are full.
@@ -432,16 +443,16 @@ async fn a_client_that_leaves_ends_the_upstreams_work() {
         }
     })
     .await;
-    let gateway = gateway(upstream, Limits::default()).await;
+    let gateway = gateway(upstream, GatewayLimits::default()).await;
     let mut client = ask(gateway.address, GET).await;
     read_until(&mut client, "\r\n\r\n").await;
     drop(client);
-    within(left).await.unwrap();
+    finish_in_time(left).await.unwrap();
 }
 
 #[tokio::test]
 async fn the_gateway_shows_its_configuration_and_refuses_connect() {
-    let gateway = gateway(upstream_saying("").await, Limits::default()).await;
+    let gateway = gateway(upstream_saying("").await, GatewayLimits::default()).await;
     let request = "GET /.well-known/confide HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n";
     let got = exchange(gateway.address, request).await;
     assert!(got.contains(r#""simulated":true,"config_digest":""#), "{got}");
@@ -451,7 +462,9 @@ async fn the_gateway_shows_its_configuration_and_refuses_connect() {
 }
 
 /// A client in the middle of a stream, and the means to let the upstream finish it.
-async fn in_mid_stream(limits: Limits) -> (Running, TcpStream, mpsc::UnboundedSender<()>) {
+async fn in_mid_stream(
+    limits: GatewayLimits,
+) -> (RunningGateway, TcpStream, mpsc::UnboundedSender<()>) {
     let (go_on, wait) = mpsc::unbounded_channel::<()>();
     let wait = Arc::new(tokio::sync::Mutex::new(wait));
     let upstream = upstream(move |mut stream| {
@@ -472,21 +485,21 @@ async fn in_mid_stream(limits: Limits) -> (Running, TcpStream, mpsc::UnboundedSe
 
 #[tokio::test]
 async fn a_running_answer_is_finished_before_the_end() {
-    let (gateway, mut client, go_on) = in_mid_stream(Limits::default()).await;
+    let (gateway, mut client, go_on) = in_mid_stream(GatewayLimits::default()).await;
     let mut idle = TcpStream::connect(gateway.address).await.unwrap();
     gateway.stop.send(()).unwrap();
     assert_eq!(read_to_end(&mut idle).await, "");
     go_on.send(()).unwrap();
     assert_eq!(read_to_end(&mut client).await, LAST_CHUNK);
-    assert_eq!(within(gateway.ended).await.unwrap(), Drained::Completely);
+    assert_eq!(finish_in_time(gateway.ended).await.unwrap(), Drained::Completely);
 }
 
 #[tokio::test]
 async fn an_answer_that_outlasts_the_drain_deadline_is_cut_and_looks_cut() {
-    let limits = Limits { drain: Duration::from_millis(50), ..Limits::default() };
+    let limits = GatewayLimits { drain: Duration::from_millis(50), ..GatewayLimits::default() };
     let (gateway, mut client, _go_on) = in_mid_stream(limits).await;
     gateway.stop.send(()).unwrap();
-    assert_eq!(within(gateway.ended).await.unwrap(), Drained::Cut(1));
+    assert_eq!(finish_in_time(gateway.ended).await.unwrap(), Drained::Cut(1));
     assert_eq!(read_to_end(&mut client).await, "");
 }
 
@@ -496,7 +509,7 @@ async fn codings_that_are_not_undone_are_not_passed_off_as_plain() {
         let answer =
             format!("HTTP/1.1 200 OK\r\ntransfer-encoding: {coding}\r\n\r\n2\r\nok\r\n0\r\n\r\n");
         let upstream = upstream_saying(Box::leak(answer.into_boxed_str())).await;
-        let gateway = gateway(upstream, Limits::default()).await;
+        let gateway = gateway(upstream, GatewayLimits::default()).await;
         let got = exchange(gateway.address, GET_CLOSE).await;
         assert!(got.starts_with("HTTP/1.1 502 ") && got.contains("upstream_unframed"), "{got}");
         let request = format!(
@@ -512,7 +525,7 @@ async fn codings_that_are_not_undone_are_not_passed_off_as_plain() {
 #[tokio::test]
 async fn an_upstream_that_changes_protocols_unasked_is_a_502() {
     let answer = "HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n";
-    let gateway = gateway(upstream_saying(answer).await, Limits::default()).await;
+    let gateway = gateway(upstream_saying(answer).await, GatewayLimits::default()).await;
     let got = exchange(gateway.address, GET_CLOSE).await;
     assert!(got.starts_with("HTTP/1.1 502 ") && got.contains("upstream_unframed"), "{got}");
 }
@@ -521,14 +534,14 @@ async fn an_upstream_that_changes_protocols_unasked_is_a_502() {
 async fn interim_answers_are_not_taken_for_the_answer() {
     let answer = "HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n\
                   HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
-    let gateway = gateway(upstream_saying(answer).await, Limits::default()).await;
+    let gateway = gateway(upstream_saying(answer).await, GatewayLimits::default()).await;
     let got = exchange(gateway.address, GET_CLOSE).await;
     assert!(got.starts_with("HTTP/1.1 200 ") && got.ends_with("\r\n\r\nok"), "{got}");
 }
 
 #[tokio::test]
 async fn what_would_echo_keys_or_has_no_body_to_take_is_refused() {
-    let gateway = gateway(upstream_saying("").await, Limits::default()).await;
+    let gateway = gateway(upstream_saying("").await, GatewayLimits::default()).await;
     for (start, fields) in [
         ("TRACE /v1/models", "authorization: Bearer k\r\n"),
         ("POST /.well-known/confide", "content-length: 0\r\n"),
@@ -551,7 +564,7 @@ async fn a_length_that_is_written_twice_is_passed_on_once() {
         }
     })
     .await;
-    let gateway = gateway(upstream, Limits::default()).await;
+    let gateway = gateway(upstream, GatewayLimits::default()).await;
     let request = "POST / HTTP/1.1\r\nhost: h\r\nconnection: close\r\ncontent-length: 5\r\n\
                    content-length: 5\r\n\r\nhello";
     let got = exchange(gateway.address, request).await;
@@ -577,7 +590,7 @@ async fn an_answer_that_comes_before_the_end_of_the_request_is_passed_on() {
         let _ = stream.read_to_end(&mut rest).await;
     })
     .await;
-    let gateway = gateway(upstream, Limits::default()).await;
+    let gateway = gateway(upstream, GatewayLimits::default()).await;
     let head = "POST / HTTP/1.1\r\nhost: h\r\ncontent-length: 10000000\r\n\r\nthe beginning";
     let mut client = ask(gateway.address, head).await;
     let got = read_until(&mut client, "busy").await;
@@ -596,7 +609,7 @@ async fn only_what_was_asked_for_leaves_the_gateway_whatever_the_target_says() {
         }
     })
     .await;
-    let gateway = gateway(upstream, Limits::default()).await;
+    let gateway = gateway(upstream, GatewayLimits::default()).await;
     let request = "GET http://elsewhere.example:81/v1/models?x HTTP/1.1\r\n\
                    host: elsewhere.example:81\r\nupgrade: h2c\r\n\
                    connection: close, upgrade\r\nexpect: 100-continue\r\n\r\n";
@@ -625,7 +638,7 @@ async fn a_redirect_to_the_upstream_itself_stays_at_the_gateway() {
         let _ = stream.write_all(answer.as_bytes()).await;
     })
     .await;
-    let gateway = gateway(upstream, Limits::default()).await;
+    let gateway = gateway(upstream, GatewayLimits::default()).await;
     let got = exchange(gateway.address, GET_CLOSE).await;
     assert!(got.starts_with("HTTP/1.1 307 "), "{got}");
     assert!(got.contains("location: /v1/models?a=b\r\n"), "{got}");
@@ -633,20 +646,22 @@ async fn a_redirect_to_the_upstream_itself_stays_at_the_gateway() {
 
 #[tokio::test]
 async fn a_refused_body_is_read_on_so_that_its_sender_sees_the_answer() {
-    let limits = Limits { request_body_bytes: 8, ..Limits::default() };
+    let limits = GatewayLimits { request_body_bytes: 8, ..GatewayLimits::default() };
     let gateway = gateway(upstream_saying("").await, limits).await;
     let body = vec![b'x'; 16 * 1024 * 1024];
     let head = format!("POST / HTTP/1.1\r\nhost: h\r\ncontent-length: {}\r\n\r\n", body.len());
     let mut client = ask(gateway.address, &head).await;
-    within(client.write_all(&body)).await.expect("the gateway closed before it had read the body");
+    finish_in_time(client.write_all(&body))
+        .await
+        .expect("the gateway closed before it had read the body");
     let got = read_until(&mut client, "\r\n\r\n").await;
     assert!(got.starts_with("HTTP/1.1 413 "), "{got}");
 }
 
 #[derive(Clone, Default)]
-struct Kept(Arc<std::sync::Mutex<Vec<u8>>>);
+struct LogBuffer(Arc<std::sync::Mutex<Vec<u8>>>);
 
-impl std::io::Write for Kept {
+impl std::io::Write for LogBuffer {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.0.lock().unwrap().extend_from_slice(bytes);
         Ok(bytes.len())
@@ -663,16 +678,18 @@ async fn the_access_log_has_one_line_per_request_and_nothing_that_a_client_said(
     let upstream = Upstream::parse(&format!("http://{upstream}")).unwrap();
     let mut configuration = Configuration::single(Binding::Key, upstream.clone());
     configuration.routes = vec![Route::dangerous_everything(&upstream)];
-    let kept = Kept::default();
+    let kept = LogBuffer::default();
     let (log, end) = crate::AccessLog::start(kept.clone(), || 7);
-    let proxy = Proxy::new(&configuration, true, Limits::default()).with_access_log(Some(log));
+    let proxy =
+        Proxy::new(&configuration, true, GatewayLimits::default()).with_access_log(Some(log));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (stop, stopped) = oneshot::channel::<()>();
     let (proxy, admission) = (Arc::new(proxy), Admission::new(AdmissionLimits::default()));
-    let serving = serve(listener, Arc::new(Plain), proxy, Limits::default(), admission, async {
-        let _ = stopped.await;
-    });
+    let serving =
+        serve(listener, Arc::new(Plain), proxy, GatewayLimits::default(), admission, async {
+            let _ = stopped.await;
+        });
     let serving = tokio::spawn(serving);
     let secret = "POST /v1/completions/s3cret?key=s3cret HTTP/1.1\r\nhost: gateway\r\n\
                   authorization: Bearer s3cret\r\nconnection: close\r\n\
@@ -681,7 +698,7 @@ async fn the_access_log_has_one_line_per_request_and_nothing_that_a_client_said(
     let refused = "TRACE /v1/models HTTP/1.1\r\nhost: gateway\r\nconnection: close\r\n\r\n";
     assert!(exchange(address, refused).await.starts_with("HTTP/1.1 405"));
     stop.send(()).unwrap();
-    within(serving).await.unwrap();
+    finish_in_time(serving).await.unwrap();
     end.finish();
     let text = String::from_utf8(kept.0.lock().unwrap().clone()).unwrap();
     assert!(!text.contains("s3cret"), "{text}");

@@ -12,17 +12,18 @@ use std::{
     task::{Context, Poll},
 };
 
+use confide_http::{Watch, WatchedStream};
 use socket2::SockRef;
 use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
+    io::{AsyncRead, ReadBuf},
     net::TcpStream,
 };
 
 /// A stream to the upstream.
-pub(crate) struct Wire {
-    stream: TcpStream,
-    state: Arc<WireState>,
-}
+pub(crate) type Wire = WatchedStream<TcpStream, WireWatch>;
+
+/// The watch of a [`Wire`].
+pub(crate) struct WireWatch(Arc<WireState>);
 
 /// What is known of a [`Wire`] by those who do not own it.
 #[derive(Debug, Default)]
@@ -42,75 +43,46 @@ impl WireState {
     }
 
     /// Bytes that have come since the stream was opened.
-    pub(crate) fn received(&self) -> u64 {
+    pub(crate) fn received_bytes(&self) -> u64 {
         self.received.load(Ordering::Relaxed)
     }
 }
 
-impl Wire {
-    pub(crate) fn new(stream: TcpStream) -> (Self, Arc<WireState>) {
-        let state = Arc::new(WireState::default());
-        (Self { stream, state: state.clone() }, state)
-    }
+/// Watches a stream to the upstream from now on.
+pub(crate) fn watch_wire(stream: TcpStream) -> (Wire, Arc<WireState>) {
+    let state = Arc::new(WireState::default());
+    (Wire::with_watch(stream, WireWatch(state.clone())), state)
+}
 
-    /// Asks the kernel. Bytes that nobody asked for are no better than an end: they would be taken
-    /// for the beginning of the next answer.
-    fn is_unusable(&self) -> bool {
-        let mut byte = [MaybeUninit::uninit()];
-        match SockRef::from(&self.stream).peek(&mut byte) {
-            Ok(_) => true,
-            Err(error) => {
-                !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
-            }
+/// Asks the kernel. Bytes that nobody asked for are no better than an end: they would be taken
+/// for the beginning of the next answer.
+fn is_unusable(stream: &TcpStream) -> bool {
+    let mut byte = [MaybeUninit::uninit()];
+    match SockRef::from(stream).peek(&mut byte) {
+        Ok(_) => true,
+        Err(error) => {
+            !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
         }
     }
 }
 
-impl AsyncRead for Wire {
+impl Watch<TcpStream> for WireWatch {
     fn poll_read(
-        mut self: Pin<&mut Self>,
+        &mut self,
+        stream: Pin<&mut TcpStream>,
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let is_due = self.state.test_is_due.load(Ordering::Acquire)
-            && self.state.test_is_due.swap(false, Ordering::AcqRel);
-        if is_due && self.is_unusable() {
+        let Self(state) = self;
+        let is_due = state.test_is_due.load(Ordering::Acquire)
+            && state.test_is_due.swap(false, Ordering::AcqRel);
+        if is_due && is_unusable(&stream) {
             return Poll::Ready(Ok(()));
         }
         let before = buf.filled().len();
-        let poll = Pin::new(&mut self.stream).poll_read(cx, buf);
+        let poll = stream.poll_read(cx, buf);
         let came = buf.filled().len() - before;
-        self.state.received.fetch_add(came as u64, Ordering::Relaxed);
+        state.received.fetch_add(came as u64, Ordering::Relaxed);
         poll
-    }
-}
-
-impl AsyncWrite for Wire {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }

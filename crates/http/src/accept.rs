@@ -11,7 +11,7 @@ use tokio::{
 use crate::{
     admission::{Admission, Occupancy, Peer},
     peer_stream::PeerStream,
-    proxy_protocol::{Announced, read_proxy_header},
+    proxy_protocol::{AnnouncedPeer, read_proxy_header},
 };
 
 /// The system or this process has no file descriptor left (errno(3), Linux).
@@ -58,7 +58,7 @@ where
         running.spawn(async move {
             tokio::select! {
                 () = served => {}
-                () = place.evicted() => tracing::debug!(peer = %place.peer(), "evicted"),
+                () = place.wait_for_eviction() => tracing::debug!(peer = %place.peer(), "evicted"),
             }
         });
     };
@@ -92,12 +92,12 @@ where
     let finished = async {
         while running.join_next().await.is_some() {}
         // What a connection became may outlive it with its place (a WebSocket).
-        admission.vacated().await;
+        admission.wait_until_vacant().await;
     };
     match tokio::time::timeout(drain, finished).await {
         Ok(()) => Drained::Completely,
         Err(_) => {
-            let cut = admission.occupied().max(running.len());
+            let cut = admission.occupied_places().max(running.len());
             running.shutdown().await;
             Drained::Cut(cut)
         }
@@ -136,8 +136,8 @@ async fn read_announcement(mut tcp: TcpStream, proxy: Peer, deadline: Duration) 
     match read {
         Ok(Ok((announced, early))) => {
             let peer = match announced {
-                Announced::Client(client) => client.ip().into(),
-                Announced::Proxy => proxy,
+                AnnouncedPeer::Client(client) => client.ip().into(),
+                AnnouncedPeer::Proxy => proxy,
             };
             Some(Arrival { stream: PeerStream::new(tcp, early), peer })
         }

@@ -39,13 +39,13 @@ pub struct AdmissionLimits {
 
 impl AdmissionLimits {
     /// A quarter of the places for one peer, and an eighth kept for newcomers.
-    pub const fn shared(connections: usize) -> Self {
+    pub const fn for_many_peers(connections: usize) -> Self {
         let quarter = if connections < 4 { 1 } else { connections / 4 };
         Self { connections, connections_per_peer: quarter, newcomer_reserve: connections / 8 }
     }
 
     /// All places for one peer: for addresses that one machine or one proxy uses.
-    pub const fn unshared(connections: usize) -> Self {
+    pub const fn for_one_peer(connections: usize) -> Self {
         Self { connections, connections_per_peer: connections, newcomer_reserve: 0 }
     }
 }
@@ -53,7 +53,7 @@ impl AdmissionLimits {
 impl Default for AdmissionLimits {
     /// What every program of the house uses unless told otherwise.
     fn default() -> Self {
-        Self::shared(1024)
+        Self::for_many_peers(1024)
     }
 }
 
@@ -183,7 +183,7 @@ impl Admission {
     }
 
     /// Connections that have a place.
-    pub fn occupied(&self) -> usize {
+    pub fn occupied_places(&self) -> usize {
         self.places.table().total
     }
 
@@ -262,11 +262,11 @@ impl Admission {
     }
 
     /// Resolves when no place is taken.
-    pub(crate) async fn vacated(&self) {
+    pub(crate) async fn wait_until_vacant(&self) {
         let mut vacated = pin!(self.places.vacated.notified());
         loop {
             vacated.as_mut().enable();
-            if self.occupied() == 0 {
+            if self.occupied_places() == 0 {
                 return;
             }
             vacated.as_mut().await;
@@ -435,7 +435,7 @@ impl Occupancy {
     }
 
     /// Resolves once, when the place was given to another connection.
-    pub(crate) async fn evicted(&self) {
+    pub(crate) async fn wait_for_eviction(&self) {
         self.0.state.evicted.notified().await;
     }
 }
@@ -518,7 +518,7 @@ mod tests {
     }
 
     async fn is_evicted(place: &Occupancy) -> bool {
-        tokio::select! { biased; () = place.evicted() => true, () = std::future::ready(()) => false }
+        tokio::select! { biased; () = place.wait_for_eviction() => true, () = std::future::ready(()) => false }
     }
 
     #[test]
@@ -543,9 +543,9 @@ mod tests {
         drop(first.mark_busy());
         let third = admission.admit(peer(1)).expect("the place of the second");
         assert!(is_evicted(&second).await && !is_evicted(&first).await);
-        assert_eq!(admission.occupied(), 2);
+        assert_eq!(admission.occupied_places(), 2);
         drop(second);
-        assert_eq!(admission.occupied(), 2, "an evicted place is not given back twice");
+        assert_eq!(admission.occupied_places(), 2, "an evicted place is not given back twice");
         let _busy = (first.mark_busy(), third.mark_busy());
         assert!(admission.admit(peer(1)).is_none(), "none is idle");
         assert!(admission.admit(peer(2)).is_some());
@@ -588,9 +588,9 @@ mod tests {
         let place = admission.admit(peer(1)).expect("a place");
         let busy = place.mark_busy();
         drop(place);
-        assert_eq!(admission.occupied(), 1, "its request still runs");
+        assert_eq!(admission.occupied_places(), 1, "its request still runs");
         drop(busy);
-        assert_eq!(admission.occupied(), 0);
+        assert_eq!(admission.occupied_places(), 0);
     }
 
     #[test]
@@ -609,7 +609,7 @@ mod tests {
         let many: Vec<_> = (0..2).map(|_| admission.admit(peer(1)).expect("a place")).collect();
         let other = admission.admit(peer(2)).expect("a place");
         admission.evict_any();
-        assert_eq!(admission.occupied(), 2);
+        assert_eq!(admission.occupied_places(), 2);
         assert!(!is_evicted(&other).await);
         assert!(is_evicted(&many[0]).await || is_evicted(&many[1]).await);
     }

@@ -40,7 +40,7 @@ pub fn remove_hop_by_hop(headers: &mut HeaderMap) {
 
 /// Whether the only transfer coding is `chunked`, or there is none. Nobody here undoes another, and
 /// without its field the coded bytes would pass for plain ones (RFC 9112 section 6.1).
-pub fn codings_are_undone(headers: &HeaderMap) -> bool {
+pub fn has_known_codings(headers: &HeaderMap) -> bool {
     let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
     match (codings.next(), codings.next()) {
         (None, _) => true,
@@ -62,13 +62,13 @@ pub fn asks_for_websocket(headers: &HeaderMap) -> bool {
 
 /// Whether the end of an answer can be told from the death of its sender. It cannot where the body
 /// ends with the connection (RFC 9112 section 6.3, last rule), nor after a change of protocols.
-pub fn end_is_marked<B: Body>(answer: &Response<B>, method: &Method) -> bool {
+pub fn has_marked_end<B: Body>(answer: &Response<B>, method: &Method) -> bool {
     let (status, headers, body) = (answer.status(), answer.headers(), answer.body());
     let bodiless = method == Method::HEAD
         || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
         || body.is_end_stream();
     let framed = headers.contains_key(TRANSFER_ENCODING) || body.size_hint().exact().is_some();
-    !status.is_informational() && codings_are_undone(headers) && (bodiless || framed)
+    !status.is_informational() && has_known_codings(headers) && (bodiless || framed)
 }
 
 fn named_by_connection(headers: &HeaderMap) -> Vec<HeaderName> {
@@ -134,7 +134,7 @@ mod tests {
             for value in values {
                 headers.append(TRANSFER_ENCODING, value.parse().unwrap());
             }
-            codings_are_undone(&headers)
+            has_known_codings(&headers)
         };
         assert!(undone(&[]) && undone(&["chunked"]) && undone(&["Chunked "]));
         for other in [&["gzip"][..], &["gzip, chunked"], &["xchunked"], &["gzip", "chunked"]] {

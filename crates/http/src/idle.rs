@@ -8,15 +8,19 @@ use std::{
 };
 
 use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
+    io::{AsyncRead, ReadBuf},
     time::{Instant, Sleep},
 };
 
-/// Gives up when nothing came from the peer for `limit`, whatever this end was doing.
+use crate::watched_stream::{Watch, WatchedStream};
+
+/// Gives up when nothing came from the peer for a time limit, whatever this end was doing.
 ///
 /// The limit has to be longer than an answer takes: a peer that waits for one is silent, too.
-pub struct IdleGuard<S> {
-    inner: S,
+pub type IdleGuard<S> = WatchedStream<S, IdleWatch>;
+
+/// The watch of an [`IdleGuard`].
+pub struct IdleWatch {
     limit: Duration,
     timer: Pin<Box<Sleep>>,
     waiting: bool,
@@ -25,57 +29,31 @@ pub struct IdleGuard<S> {
 impl<S> IdleGuard<S> {
     /// Guards `inner`; writes pass through. Has to be called inside a runtime.
     pub fn new(inner: S, limit: Duration) -> Self {
-        Self { inner, limit, timer: Box::pin(tokio::time::sleep(limit)), waiting: false }
+        let timer = Box::pin(tokio::time::sleep(limit));
+        Self::with_watch(inner, IdleWatch { limit, timer, waiting: false })
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for IdleGuard<S> {
+impl<S> Watch<S> for IdleWatch {
     fn poll_read(
-        mut self: Pin<&mut Self>,
+        &mut self,
+        inner: Pin<&mut S>,
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let poll = Pin::new(&mut self.inner).poll_read(cx, buf);
+    ) -> Poll<io::Result<()>>
+    where
+        S: AsyncRead,
+    {
+        let poll = inner.poll_read(cx, buf);
         if poll.is_ready() {
             self.waiting = false;
             return poll;
         }
         if !self.waiting {
             self.waiting = true;
-            let until = Instant::now() + self.limit;
-            self.timer.as_mut().reset(until);
+            self.timer.as_mut().reset(Instant::now() + self.limit);
         }
         self.timer.as_mut().poll(cx).map(|()| Err(io::ErrorKind::TimedOut.into()))
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for IdleGuard<S> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.inner).poll_write(cx, buf)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.inner).poll_write_vectored(cx, bufs)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.inner.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_shutdown(cx)
     }
 }
 

@@ -13,26 +13,30 @@ mod linger;
 pub mod metrics;
 mod pace;
 mod peer_stream;
+mod percent;
 mod proxy_protocol;
 mod queue;
 mod single_flight;
 mod stall;
 mod turns;
 mod url;
+mod watched_stream;
 
 pub use accept::{Closing, Drained, accept_until};
 pub use admission::{Admission, AdmissionLimits, Busy, BusyAnswer, BusyBody, Occupancy, Peer};
 pub use connection::{
     ConnectionDeadlines, UNBOUNDED, serve_connection, serve_upgradeable, wait_until_closing,
 };
-pub use hop::{asks_for_websocket, codings_are_undone, end_is_marked, remove_hop_by_hop};
+pub use hop::{asks_for_websocket, has_known_codings, has_marked_end, remove_hop_by_hop};
 pub use idle::IdleGuard;
 pub use linger::Lingering;
 pub use pace::{BodyClock, BodyPace, PaceFault, PacedBody, pace_fault_behind};
 pub use peer_stream::PeerStream;
-pub use proxy_protocol::{Announced, ProxyHeaderError, parse_proxy_header};
+pub use percent::{decode_percent, encode_percent};
+pub use proxy_protocol::{AnnouncedPeer, ProxyHeaderError, parse_proxy_header};
 pub use queue::{AdmissionPermit, AdmissionQueue, QueueError, QueueLimits};
 pub use single_flight::{Flight, SingleFlight};
 pub use stall::StallGuard;
 pub use turns::TurnWatch;
 pub use url::{HttpUrl, Scheme, URL_BYTES_MAX, UrlError, uri_host};
+pub use watched_stream::{Watch, WatchedStream};

@@ -23,7 +23,7 @@ pub struct BodyPace {
 
 impl BodyPace {
     /// Pauses are bounded and the rate is not: for answers, whose sender may think for long.
-    pub const fn any_rate(pause: Duration) -> Self {
+    pub const fn without_rate(pause: Duration) -> Self {
         Self { pause, grace: Duration::ZERO, bytes_per_s: 0 }
     }
 }

@@ -7,9 +7,11 @@ use std::{
 };
 
 use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
+    io::{AsyncRead, ReadBuf},
     net::TcpStream,
 };
+
+use crate::watched_stream::{Watch, WatchedStream};
 
 /// A handshake and a first request in two pieces need four of them; later ones would cost a
 /// packet for each request and gain nothing.
@@ -21,9 +23,11 @@ const PROMPT_ACKNOWLEDGEMENTS: u8 = 4;
 /// the end of its handshake is acknowledged. Nothing of the server's follows that end, so the
 /// kernel would delay the acknowledgement by 40 ms. Where this end has read something, has written
 /// nothing since and waits for more, it is sent at once (`TCP_QUICKACK`).
+pub type PeerStream = WatchedStream<TcpStream, Acknowledgements>;
+
+/// The watch of a [`PeerStream`].
 #[derive(Debug)]
-pub struct PeerStream {
-    tcp: TcpStream,
+pub struct Acknowledgements {
     /// Bytes that were read in front of the stream, and how many of them were handed out.
     early: (Vec<u8>, usize),
     unanswered: bool,
@@ -33,30 +37,27 @@ pub struct PeerStream {
 impl PeerStream {
     /// A connection, and what was read from it already.
     pub(crate) fn new(tcp: TcpStream, early: Vec<u8>) -> Self {
+        let acknowledgements_left = PROMPT_ACKNOWLEDGEMENTS;
         let early = (early, 0);
-        Self { tcp, early, unanswered: false, acknowledgements_left: PROMPT_ACKNOWLEDGEMENTS }
+        let watch = Acknowledgements { early, unanswered: false, acknowledgements_left };
+        Self::with_watch(tcp, watch)
     }
 
     /// The TCP connection: for its options, and to look at bytes without reading them.
     pub fn tcp(&self) -> &TcpStream {
-        &self.tcp
+        &self.inner
     }
+}
 
-    fn acknowledge(&mut self) {
+impl Acknowledgements {
+    fn acknowledge(&mut self, _tcp: &TcpStream) {
         if self.unanswered && self.acknowledgements_left > 0 {
             self.unanswered = false;
             self.acknowledgements_left -= 1;
             // Without it the client waits for the kernel, and is answered all the same.
             #[cfg(target_os = "linux")]
-            let _ = self.tcp.set_quickack(true);
+            let _ = _tcp.set_quickack(true);
         }
-    }
-
-    fn note_write(&mut self, poll: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
-        if matches!(poll, Poll::Ready(Ok(1..))) {
-            self.unanswered = false;
-        }
-        poll
     }
 }
 
@@ -66,65 +67,44 @@ impl From<TcpStream> for PeerStream {
     }
 }
 
-impl AsyncRead for PeerStream {
+impl Watch<TcpStream> for Acknowledgements {
     fn poll_read(
-        mut self: Pin<&mut Self>,
+        &mut self,
+        mut tcp: Pin<&mut TcpStream>,
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let this = &mut *self;
-        let (early, given) = &mut this.early;
+        let (early, given) = &mut self.early;
         let rest = early.get(*given..).unwrap_or_default();
         if !rest.is_empty() {
             let take = rest.len().min(buf.remaining());
             buf.put_slice(&rest[..take]);
             *given += take;
-            this.unanswered = true;
+            self.unanswered = true;
             if *given == early.len() {
-                this.early = (Vec::new(), 0);
+                self.early = (Vec::new(), 0);
             }
             return Poll::Ready(Ok(()));
         }
         let before = buf.filled().len();
-        let poll = Pin::new(&mut this.tcp).poll_read(cx, buf);
+        let poll = tcp.as_mut().poll_read(cx, buf);
         match &poll {
-            Poll::Ready(Ok(())) if buf.filled().len() > before => this.unanswered = true,
-            Poll::Pending => this.acknowledge(),
+            Poll::Ready(Ok(())) if buf.filled().len() > before => self.unanswered = true,
+            Poll::Pending => self.acknowledge(&tcp),
             Poll::Ready(_) => {}
         }
         poll
     }
-}
 
-impl AsyncWrite for PeerStream {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
+    fn after_write(
+        &mut self,
+        _cx: &mut Context<'_>,
+        poll: Poll<io::Result<usize>>,
     ) -> Poll<io::Result<usize>> {
-        let poll = Pin::new(&mut self.tcp).poll_write(cx, buf);
-        self.note_write(poll)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let poll = Pin::new(&mut self.tcp).poll_write_vectored(cx, bufs);
-        self.note_write(poll)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.tcp.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.tcp).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.tcp).poll_shutdown(cx)
+        if matches!(poll, Poll::Ready(Ok(1..))) {
+            self.unanswered = false;
+        }
+        poll
     }
 }
 
@@ -151,7 +131,7 @@ mod tests {
     #[tokio::test]
     async fn what_was_read_early_comes_first() {
         let (server, mut client) = pair().await;
-        let mut server = PeerStream::new(server.tcp, b"ab".to_vec());
+        let mut server = PeerStream::new(server.inner, b"ab".to_vec());
         client.write_all(b"cd").await.expect("it is open");
         let mut seen = [0; 1];
         server.read_exact(&mut seen).await.expect("the first byte");
@@ -172,14 +152,14 @@ mod tests {
             client.read_exact(&mut [0; 6]).await.expect("it was sent");
             client.write_all(b"done").await.expect("it is open");
             server.read_exact(&mut [0; 4]).await.expect("it was sent");
-            assert!(server.unanswered);
+            assert!(server.watch.unanswered);
             let waited = timeout(Duration::from_millis(1), server.read_u8()).await;
             assert!(waited.is_err(), "nothing more was sent");
             if round < u32::from(PROMPT_ACKNOWLEDGEMENTS) {
-                assert!(server.tcp.quickack().expect("an option"), "round {round}");
-                assert!(!server.unanswered, "round {round}");
+                assert!(server.inner.quickack().expect("an option"), "round {round}");
+                assert!(!server.watch.unanswered, "round {round}");
             }
         }
-        assert_eq!(server.acknowledgements_left, 0);
+        assert_eq!(server.watch.acknowledgements_left, 0);
     }
 }

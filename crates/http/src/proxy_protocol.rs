@@ -20,7 +20,7 @@ const TEXT_START: &[u8; 6] = b"PROXY ";
 
 /// Whom a proxy's header announces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Announced {
+pub enum AnnouncedPeer {
     /// A client of the proxy, by its address and port.
     Client(SocketAddr),
     /// The proxy itself, for instance to see whether the server is alive.
@@ -50,7 +50,7 @@ pub enum ProxyHeaderError {
     Io(#[from] io::Error),
 }
 
-const fn malformed(part: &'static str) -> ProxyHeaderError {
+const fn malformed_header(part: &'static str) -> ProxyHeaderError {
     ProxyHeaderError::Malformed { part }
 }
 
@@ -59,7 +59,9 @@ const fn malformed(part: &'static str) -> ProxyHeaderError {
 ///
 /// # Errors
 /// As soon as no further bytes could make a header of it.
-pub fn parse_proxy_header(bytes: &[u8]) -> Result<Option<(Announced, usize)>, ProxyHeaderError> {
+pub fn parse_proxy_header(
+    bytes: &[u8],
+) -> Result<Option<(AnnouncedPeer, usize)>, ProxyHeaderError> {
     if matches_so_far(bytes, SIGNATURE) {
         return if bytes.len() < SIGNATURE.len() { Ok(None) } else { parse_binary(bytes) };
     }
@@ -75,7 +77,7 @@ fn matches_so_far(bytes: &[u8], start: &[u8]) -> bool {
 }
 
 /// `PROXY TCP4 192.0.2.1 198.51.100.1 56324 443` and CRLF.
-fn parse_text(bytes: &[u8]) -> Result<Option<(Announced, usize)>, ProxyHeaderError> {
+fn parse_text(bytes: &[u8]) -> Result<Option<(AnnouncedPeer, usize)>, ProxyHeaderError> {
     let too_long = ProxyHeaderError::Length { wanted: TEXT_BYTES_MAX };
     let within = &bytes[..bytes.len().min(TEXT_BYTES_MAX)];
     let Some(end) = within.iter().position(|byte| matches!(byte, b'\r' | b'\n')) else {
@@ -84,58 +86,58 @@ fn parse_text(bytes: &[u8]) -> Result<Option<(Announced, usize)>, ProxyHeaderErr
     match within.get(end..end + 2) {
         Some(b"\r\n") => {}
         None if within.get(end) == Some(&b'\r') && bytes.len() < TEXT_BYTES_MAX => return Ok(None),
-        _ => return Err(malformed("line end")),
+        _ => return Err(malformed_header("line end")),
     }
     let line = &within[TEXT_START.len()..end];
-    let line = std::str::from_utf8(line).map_err(|_| malformed("text"))?;
+    let line = std::str::from_utf8(line).map_err(|_| malformed_header("text"))?;
     let length = end + 2;
     let mut parts = line.split(' ');
     let (family, source) = (parts.next(), parts.next());
     if family == Some("UNKNOWN") {
-        return Ok(Some((Announced::Proxy, length)));
+        return Ok(Some((AnnouncedPeer::Proxy, length)));
     }
     let (destination, port, own_port) = (parts.next(), parts.next(), parts.next());
     if parts.next().is_some() {
-        return Err(malformed("fields"));
+        return Err(malformed_header("fields"));
     }
     let (source, _) = match family {
         Some("TCP4") => (text_address::<Ipv4Addr>(source)?, text_address::<Ipv4Addr>(destination)?),
         Some("TCP6") => (text_address::<Ipv6Addr>(source)?, text_address::<Ipv6Addr>(destination)?),
-        _ => return Err(malformed("family")),
+        _ => return Err(malformed_header("family")),
     };
     text_port(own_port)?;
-    Ok(Some((Announced::Client(SocketAddr::new(source, text_port(port)?)), length)))
+    Ok(Some((AnnouncedPeer::Client(SocketAddr::new(source, text_port(port)?)), length)))
 }
 
 fn text_address<A: std::str::FromStr + Into<IpAddr>>(
     text: Option<&str>,
 ) -> Result<IpAddr, ProxyHeaderError> {
     let address = text.and_then(|text| text.parse::<A>().ok());
-    address.map(Into::into).ok_or(malformed("address"))
+    address.map(Into::into).ok_or(malformed_header("address"))
 }
 
 /// Decimal without sign and leading zeros.
 fn text_port(text: Option<&str>) -> Result<u16, ProxyHeaderError> {
-    let text = text.ok_or(malformed("port"))?;
+    let text = text.ok_or(malformed_header("port"))?;
     let plain = text.bytes().all(|byte| byte.is_ascii_digit());
     if !plain || (text.len() > 1 && text.starts_with('0')) {
-        return Err(malformed("port"));
+        return Err(malformed_header("port"));
     }
-    text.parse().map_err(|_| malformed("port"))
+    text.parse().map_err(|_| malformed_header("port"))
 }
 
 /// Signature, version and command, family, length as u16, addresses, notes.
-fn parse_binary(bytes: &[u8]) -> Result<Option<(Announced, usize)>, ProxyHeaderError> {
+fn parse_binary(bytes: &[u8]) -> Result<Option<(AnnouncedPeer, usize)>, ProxyHeaderError> {
     let Some(&command) = bytes.get(12) else { return Ok(None) };
     if !matches!(command, 0x20 | 0x21) {
-        return Err(malformed("version or command"));
+        return Err(malformed_header("version or command"));
     }
     let Some(&family) = bytes.get(13) else { return Ok(None) };
     let is_proxy = match (command, family) {
         // The addresses of a proxy's own connection say nothing (section 2.2, LOCAL).
         (0x20, _) | (_, 0x00) => true,
         (_, 0x11 | 0x21) => false,
-        _ => return Err(malformed("family")),
+        _ => return Err(malformed_header("family")),
     };
     let Some(&[high, low]) = bytes.get(14..16) else { return Ok(None) };
     let end = 16 + usize::from(u16::from_be_bytes([high, low]));
@@ -148,11 +150,11 @@ fn parse_binary(bytes: &[u8]) -> Result<Option<(Announced, usize)>, ProxyHeaderE
         _ => 36,
     };
     if end < 16 + addresses {
-        return Err(malformed("length"));
+        return Err(malformed_header("length"));
     }
     let Some(rest) = bytes.get(16..end) else { return Ok(None) };
     if is_proxy {
-        return Ok(Some((Announced::Proxy, end)));
+        return Ok(Some((AnnouncedPeer::Proxy, end)));
     }
     let source = match family {
         0x11 => rest.first_chunk::<4>().map(|octets| IpAddr::from(*octets)),
@@ -163,16 +165,16 @@ fn parse_binary(bytes: &[u8]) -> Result<Option<(Announced, usize)>, ProxyHeaderE
     match (source, port) {
         (Some(source), Some(&[high, low])) => {
             let port = u16::from_be_bytes([high, low]);
-            Ok(Some((Announced::Client(SocketAddr::new(source, port)), end)))
+            Ok(Some((AnnouncedPeer::Client(SocketAddr::new(source, port)), end)))
         }
-        _ => Err(malformed("addresses")),
+        _ => Err(malformed_header("addresses")),
     }
 }
 
 /// Reads the header at the start of a connection; gives what came after it, too.
 pub(crate) async fn read_proxy_header(
     stream: &mut (impl AsyncRead + Unpin),
-) -> Result<(Announced, Vec<u8>), ProxyHeaderError> {
+) -> Result<(AnnouncedPeer, Vec<u8>), ProxyHeaderError> {
     let mut bytes = Vec::with_capacity(256);
     loop {
         if stream.read_buf(&mut bytes).await? == 0 {
@@ -199,8 +201,8 @@ mod tests {
     /// Source 192.0.2.1:56324, destination 198.51.100.1:443.
     const FOUR: &[u8] = &[192, 0, 2, 1, 198, 51, 100, 1, 0xdc, 0x04, 0x01, 0xbb];
 
-    fn client(text: &str) -> Announced {
-        Announced::Client(text.parse().expect("an address"))
+    fn client(text: &str) -> AnnouncedPeer {
+        AnnouncedPeer::Client(text.parse().expect("an address"))
     }
 
     #[test]
@@ -217,14 +219,14 @@ mod tests {
                 client("192.0.2.1:56324"),
             ),
             (six.to_vec(), client("[2001:db8::1]:56324")),
-            (b"PROXY UNKNOWN\r\n".to_vec(), Announced::Proxy),
-            (b"PROXY UNKNOWN ffff::1 ffff::1 65535 65535\r\n".to_vec(), Announced::Proxy),
+            (b"PROXY UNKNOWN\r\n".to_vec(), AnnouncedPeer::Proxy),
+            (b"PROXY UNKNOWN ffff::1 ffff::1 65535 65535\r\n".to_vec(), AnnouncedPeer::Proxy),
             (binary(0x21, 0x11, FOUR), client("192.0.2.1:56324")),
             (binary(0x21, 0x21, &six_binary), client("[2001:db8::1]:56324")),
             (binary(0x21, 0x11, &with_notes), client("192.0.2.1:56324")),
-            (binary(0x20, 0x11, FOUR), Announced::Proxy),
-            (binary(0x20, 0x00, &[]), Announced::Proxy),
-            (binary(0x21, 0x00, &[]), Announced::Proxy),
+            (binary(0x20, 0x11, FOUR), AnnouncedPeer::Proxy),
+            (binary(0x20, 0x00, &[]), AnnouncedPeer::Proxy),
+            (binary(0x21, 0x00, &[]), AnnouncedPeer::Proxy),
         ] {
             for end in 0..bytes.len() {
                 let part = parse_proxy_header(&bytes[..end]);

@@ -92,7 +92,7 @@ impl AdmissionQueue {
 
 impl AdmissionPermit {
     /// How long the request waited for its turn.
-    pub fn waited(&self) -> Duration {
+    pub fn waiting_time(&self) -> Duration {
         self.waited
     }
 }
@@ -111,7 +111,7 @@ mod tests {
     async fn the_queue_has_a_length_and_a_deadline() {
         let queue = queue(1, 1, WAIT);
         let held = queue.enter().await.expect("the only place");
-        assert_eq!(held.waited(), Duration::ZERO);
+        assert_eq!(held.waiting_time(), Duration::ZERO);
         let waiting = tokio::spawn({
             let queue = queue.clone();
             async move { queue.enter().await.map(drop) }
@@ -147,7 +147,7 @@ mod tests {
         let held = queue.enter().await.expect("the only place");
         let waiting = tokio::spawn({
             let queue = queue.clone();
-            async move { queue.enter().await.map(|permit| permit.waited()) }
+            async move { queue.enter().await.map(|permit| permit.waiting_time()) }
         });
         tokio::time::sleep(Duration::from_secs(2)).await;
         drop(held);

@@ -7,14 +7,15 @@ use std::{
     time::Duration,
 };
 
-use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
-    time::{Instant, Sleep},
-};
+use tokio::time::{Instant, Sleep};
 
-/// Gives up when no written byte was taken for `limit`. Costs nothing while writes go through.
-pub struct StallGuard<S> {
-    inner: S,
+use crate::watched_stream::{Watch, WatchedStream};
+
+/// Gives up when no written byte was taken for a time limit. Costs nothing while writes go through.
+pub type StallGuard<S> = WatchedStream<S, StallWatch>;
+
+/// The watch of a [`StallGuard`].
+pub struct StallWatch {
     limit: Duration,
     timer: Option<Pin<Box<Sleep>>>,
     stalled: bool,
@@ -23,9 +24,11 @@ pub struct StallGuard<S> {
 impl<S> StallGuard<S> {
     /// Guards `inner`; reads pass through.
     pub fn new(inner: S, limit: Duration) -> Self {
-        Self { inner, limit, timer: None, stalled: false }
+        Self::with_watch(inner, StallWatch { limit, timer: None, stalled: false })
     }
+}
 
+impl StallWatch {
     fn watch<T>(&mut self, cx: &mut Context<'_>, poll: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if poll.is_ready() {
             self.stalled = false;
@@ -41,46 +44,20 @@ impl<S> StallGuard<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for StallGuard<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
+impl<S> Watch<S> for StallWatch {
+    fn after_write(
+        &mut self,
         cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
+        poll: Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        self.watch(cx, poll)
+    }
+
+    fn after_flush(
+        &mut self,
+        cx: &mut Context<'_>,
+        poll: Poll<io::Result<()>>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_read(cx, buf)
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for StallGuard<S> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let poll = Pin::new(&mut self.inner).poll_write(cx, buf);
-        self.watch(cx, poll)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let poll = Pin::new(&mut self.inner).poll_write_vectored(cx, bufs);
-        self.watch(cx, poll)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.inner.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let poll = Pin::new(&mut self.inner).poll_flush(cx);
-        self.watch(cx, poll)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let poll = Pin::new(&mut self.inner).poll_shutdown(cx);
         self.watch(cx, poll)
     }
 }

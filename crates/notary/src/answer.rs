@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use confide_disclosure::HttpVersion;
-use confide_http::end_is_marked;
+use confide_http::has_marked_end;
 use http::{
     HeaderMap, Method, Response,
     header::{CONTENT_ENCODING, CONTENT_LENGTH, TRANSFER_ENCODING},
@@ -117,7 +117,7 @@ fn is_framed(response: &Response<Incoming>, http: HttpVersion, method: &Method) 
     let both = lengths > 0 && headers.contains_key(TRANSFER_ENCODING);
     match http {
         HttpVersion::V2 => !response.status().is_informational(),
-        HttpVersion::V11 => lengths <= 1 && !both && end_is_marked(response, method),
+        HttpVersion::V11 => lengths <= 1 && !both && has_marked_end(response, method),
     }
 }
 

@@ -230,7 +230,7 @@ mod tests {
             (!bare).then(|| b"{}".to_vec())
         }
 
-        fn simulated(&self) -> bool {
+        fn is_simulated(&self) -> bool {
             true
         }
     }

@@ -58,7 +58,7 @@ impl Notary {
     ) -> Result<Self, NotaryError> {
         let Options { binding, key_validity, names, policy, roots } = options;
         let limits = policy.limits();
-        let simulated = attester.simulated();
+        let simulated = attester.is_simulated();
         let configuration = policy.canonical_json(binding.name(), &roots)?;
         let config_digest = Sha256::digest(&configuration).into();
         let description = description(&configuration, &config_digest, simulated);

@@ -17,7 +17,7 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     document::Document,
-    kept::Freshness,
+    document_store::Freshness,
     kind::Kind,
     request::{Encoding, Refusal},
 };
@@ -64,7 +64,7 @@ impl Answer {
         let mut answer = Self::new(
             StatusCode::OK,
             media_type(document.kind, encoding),
-            written(document, encoding),
+            encode_body(document, encoding),
         );
         for (name, value) in &document.headers {
             // What a database or a vendor gave may hold anything; a field that cannot be sent is
@@ -85,7 +85,7 @@ impl Answer {
             answer.headers.insert(WARNING, HeaderValue::from_static(warning));
         }
         let tag = answer.tag(document);
-        if if_none_match.is_some_and(|held| names(held, &tag)) {
+        if if_none_match.is_some_and(|held| matches_tag(held, &tag)) {
             answer.status = StatusCode::NOT_MODIFIED;
             answer.body = Bytes::new();
             answer.headers.remove(CONTENT_TYPE);
@@ -130,7 +130,7 @@ impl From<Refusal> for Answer {
     }
 }
 
-fn written(document: &Document, encoding: Option<Encoding>) -> Bytes {
+fn encode_body(document: &Document, encoding: Option<Encoding>) -> Bytes {
     match encoding {
         Some(Encoding::Hex) => hex::encode(&document.body).into(),
         Some(Encoding::Pem) => list_in_pem(&document.body).into(),
@@ -162,7 +162,7 @@ fn list_in_pem(der: &[u8]) -> String {
 }
 
 /// `If-None-Match` compares weakly (RFC 9110 section 13.1.2).
-fn names(held: &HeaderValue, tag: &str) -> bool {
+fn matches_tag(held: &HeaderValue, tag: &str) -> bool {
     let Ok(held) = held.to_str() else { return false };
     held.trim() == "*"
         || held.split(',').any(|one| {
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn a_tag_is_found_among_others() {
-        let held = |text: &'static str| names(&HeaderValue::from_static(text), "\"a\"");
+        let held = |text: &'static str| matches_tag(&HeaderValue::from_static(text), "\"a\"");
         assert!(held("\"a\"") && held("W/\"a\"") && held("\"b\", \"a\"") && held("*"));
         assert!(!held("a") && !held("\"ab\"") && !held(""));
     }

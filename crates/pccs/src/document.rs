@@ -1,12 +1,12 @@
 //! What is kept and served: one document of one service.
 
 use confide_evidence::ParseError;
+use confide_http::encode_percent;
 
 use crate::{
     edition::{self, Dates},
     kind::Kind,
-    request::Wanted,
-    url_text,
+    request::DocumentRequest,
 };
 
 /// One document with what its service says beside the body.
@@ -34,14 +34,14 @@ impl Document {
     /// # Errors
     /// [`ParseError`] where the body is not what its kind says.
     pub fn new(
-        wanted: &Wanted,
+        wanted: &DocumentRequest,
         chain: Option<&str>,
         body: Vec<u8>,
         fetched_at: u64,
     ) -> Result<Self, ParseError> {
         let kind = wanted.kind();
         let field = kind.chain_header().zip(chain);
-        let headers = field.map(|(name, chain)| (name.into(), url_text::encode(chain)));
+        let headers = field.map(|(name, chain)| (name.into(), encode_percent(chain)));
         let dates = edition::dates(kind, &body)?;
         let headers = headers.into_iter().collect();
         Ok(Self { kind, key: wanted.key(), dates, headers, body, fetched_at })

@@ -111,14 +111,14 @@ impl Faults {
     /// [`FaultsError`].
     pub fn from_json(text: &[u8]) -> Result<Self, FaultsError> {
         let faults: Self = serde_json::from_slice(text)?;
-        faults.checked()
+        faults.validate()
     }
 
     /// The same, when every field is in its range.
     ///
     /// # Errors
     /// [`FaultsError`].
-    pub fn checked(self) -> Result<Self, FaultsError> {
+    pub fn validate(self) -> Result<Self, FaultsError> {
         for (name, got) in [
             ("failure_rate", self.failure_rate),
             ("truncated_rate", self.truncated_rate),
@@ -169,17 +169,17 @@ impl Dice {
     }
 
     pub(crate) fn faults(&self) -> Faults {
-        self.locked().faults.clone()
+        self.lock().faults.clone()
     }
 
     /// Begins anew with other faults.
     pub(crate) fn set(&self, faults: Faults) {
-        *self.locked() = State { faults, ..State::default() };
+        *self.lock() = State { faults, ..State::default() };
     }
 
     /// Draws the next request's delay and fate.
     pub(crate) fn next(&self) -> (Duration, Fate) {
-        let mut state = self.locked();
+        let mut state = self.lock();
         let number = state.requests;
         state.requests += 1;
         let faults = state.faults.clone();
@@ -189,7 +189,7 @@ impl Dice {
             Latency::Ms(ms) => Duration::from_millis(ms),
             Latency::Real => Duration::from_secs_f64((225.0 + 75.0 * draw(3)) / 1000.0),
         };
-        if let Some(retry_after_s) = state.over_the_limit() {
+        if let Some(retry_after_s) = state.is_over_limit() {
             return (latency, Fate::TooMany { retry_after_s });
         }
         let fate = if draw(0) < faults.hanging_rate {
@@ -204,14 +204,14 @@ impl Dice {
         (latency, fate)
     }
 
-    fn locked(&self) -> std::sync::MutexGuard<'_, State> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
         // No code that holds it can panic half way.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl State {
-    fn over_the_limit(&mut self) -> Option<u64> {
+    fn is_over_limit(&mut self) -> Option<u64> {
         let limit = self.faults.limit?;
         let window = Duration::from_secs(limit.window_s);
         let now = Instant::now();

@@ -1,21 +1,21 @@
 //! Files that feed a service which reaches no vendor.
 
+use confide_collateral::{Ca, Evaluation};
 use confide_evidence::{
     ParseError,
     certificate::Certificate,
     collateral::Collateral,
     pem,
     qe_identity::QeIdentity,
-    snp::{self, AmdCertificate},
+    snp::{AmdCertificate, Product},
     snp_endorsements::SnpEndorsements,
     tcb_info::TcbInfo,
 };
 
 use crate::{
     document::Document,
-    request::{self, Wanted},
+    request::{DocumentRequest, Encoding, EndorsementKey},
 };
-use request::{Ca, Encoding, EndorsementKey, Set};
 
 /// Why a file cannot be taken in.
 #[derive(Debug, thiserror::Error)]
@@ -57,15 +57,13 @@ fn snp(endorsements: &SnpEndorsements, fetched_at: u64) -> Result<Vec<Document>,
     let certificate = AmdCertificate::parse("endorsement key", endorsement_key)?;
     let names = &certificate.extensions;
     let line = names.product_name.and_then(|name| name.split('-').next());
-    let product = line.and_then(snp::Product::from_name);
+    let product = line.and_then(Product::from_name);
     let product = product.ok_or(ImportError::Chip { wanted: "a product name" })?;
-    let asked = request::Product::from_name(product.as_str());
-    let asked = asked.ok_or(ImportError::Chip { wanted: "a product line that is served" })?;
     let key = if names.hwid.is_some() { EndorsementKey::Vcek } else { EndorsementKey::Vlek };
-    let above = Wanted::AmdChain { key, product: asked };
+    let above = DocumentRequest::AmdChain { key, product };
     let mut documents = vec![Document::new(&above, None, chain.clone().into(), fetched_at)?];
     if let Some(list) = crl {
-        let wanted = Wanted::AmdCrl { key, product: asked };
+        let wanted = DocumentRequest::AmdCrl { key, product };
         documents.push(Document::new(&wanted, None, list.clone(), fetched_at)?);
     }
     if let Some(hwid) = names.hwid {
@@ -73,7 +71,7 @@ fn snp(endorsements: &SnpEndorsements, fetched_at: u64) -> Result<Vec<Document>,
         let tcb = product.tcb(&tcb.ok_or(ImportError::Chip { wanted: "all its versions" })?);
         let fmc = tcb.fmc.unwrap_or(0);
         let versions = [tcb.bootloader, tcb.tee, tcb.snp, tcb.microcode, fmc];
-        let wanted = Wanted::Vcek { product: asked, hwid: hex::encode(hwid), tcb: versions };
+        let wanted = DocumentRequest::Vcek { product, hwid: hex::encode(hwid), tcb: versions };
         documents.push(Document::new(&wanted, None, endorsement_key.clone(), fetched_at)?);
     }
     Ok(documents)
@@ -82,17 +80,17 @@ fn snp(endorsements: &SnpEndorsements, fetched_at: u64) -> Result<Vec<Document>,
 fn dcap(collateral: &Collateral, fetched_at: u64) -> Result<Vec<Document>, ImportError> {
     let info = TcbInfo::parse(&collateral.tcb_info)?;
     let identity = QeIdentity::parse(&collateral.qe_identity)?;
-    let signed = |wanted: &Wanted, json: &str, signature: &[u8]| {
+    let signed = |wanted: &DocumentRequest, json: &str, signature: &[u8]| {
         Document::signed_body(wanted.kind(), json, &hex::encode(signature))
     };
-    let set = Set::Standard;
-    let tcb = Wanted::Tcb { tee: tee(info.tee), fmspc: info.fmspc, set };
+    let set = Evaluation::Standard;
+    let tcb = DocumentRequest::Tcb { tee: info.tee, fmspc: info.fmspc, set };
     let tcb_body = signed(&tcb, &collateral.tcb_info, &collateral.tcb_info_signature);
-    let qe = Wanted::QeIdentity { tee: tee(identity.tee), set };
+    let qe = DocumentRequest::QeIdentity { tee: identity.tee, set };
     let qe_body = signed(&qe, &collateral.qe_identity, &collateral.qe_identity_signature);
     let ca = issuer(&collateral.pck_crl_issuer_chain)?;
-    let pck_crl = Wanted::PckCrl { ca, encoding: Encoding::Der };
-    let root_crl = Wanted::RootCrl { encoding: Encoding::Der };
+    let pck_crl = DocumentRequest::PckCrl { ca, encoding: Encoding::Der };
+    let root_crl = DocumentRequest::RootCrl { encoding: Encoding::Der };
     let chain = |chain: &String| Some(chain.clone());
     let documents = [
         (tcb, chain(&collateral.tcb_info_issuer_chain), tcb_body),
@@ -103,14 +101,6 @@ fn dcap(collateral: &Collateral, fetched_at: u64) -> Result<Vec<Document>, Impor
     .into_iter()
     .map(|(wanted, chain, body)| Document::new(&wanted, chain.as_deref(), body, fetched_at));
     Ok(documents.collect::<Result<_, _>>()?)
-}
-
-/// The document's own parser lets only Intel's two through.
-fn tee(tee: confide_evidence::quote::Tee) -> request::Tee {
-    match tee {
-        confide_evidence::quote::Tee::Tdx => request::Tee::Tdx,
-        _ => request::Tee::Sgx,
-    }
 }
 
 /// Which of Intel's CAs heads a chain, by the name that Intel gave it.

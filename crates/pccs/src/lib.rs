@@ -11,38 +11,39 @@
 mod answer;
 mod database;
 mod document;
-mod door;
+mod document_store;
 mod edition;
 #[cfg(feature = "simulate")]
 mod faults;
 mod import;
 mod intake;
-mod kept;
 mod kind;
 mod limits;
+mod listen;
 mod metrics;
 mod request;
 mod service;
 #[cfg(feature = "simulate")]
 mod simulation;
 mod upstream;
-mod url_text;
 mod vendors;
 
 #[cfg(feature = "postgres")]
-pub use database::Postgres;
-pub use database::{Answering, Database, DatabaseError, Sqlite, Written, open};
+pub use database::postgres::Postgres;
+pub use database::{
+    Database, DatabaseError, DatabaseFuture, WriteOutcome, open::open, sqlite::Sqlite,
+};
 pub use document::Document;
-pub use door::{ServeError, serve};
+pub use document_store::DocumentStore;
 pub use edition::{Dates, dates};
 #[cfg(feature = "simulate")]
 pub use faults::{Edition, Faults, FaultsError, Latency, RequestLimit};
 pub use import::{ImportError, import};
-pub use kept::Kept;
 pub use kind::Kind;
-pub use limits::Limits;
-pub use request::{Ca, Encoding, EndorsementKey, Product, Refusal, Set, Tee, Wanted, parse};
-pub use service::{Options, Service, Source};
+pub use limits::PccsLimits;
+pub use listen::{ServeError, serve};
+pub use request::{DocumentRequest, Encoding, EndorsementKey, Refusal, parse};
+pub use service::{DocumentSource, PccsOptions, Service};
 #[cfg(feature = "simulate")]
 pub use simulation::{Documents, Simulation};
 pub use upstream::{Upstream, UpstreamError};

@@ -1,8 +1,10 @@
+//! The bound of each queue, wait and length of the service.
+
 use std::time::Duration;
 
 /// The bounds of every door of the service.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct PccsLimits {
     /// Connections open at once; a quarter of them for one address, an eighth for addresses without any.
     pub connections: usize,
     /// Streams at once on a connection of HTTP/2. A quote needs four documents.
@@ -42,7 +44,7 @@ pub struct Limits {
     pub clock_skew_s: u64,
 }
 
-impl Default for Limits {
+impl Default for PccsLimits {
     fn default() -> Self {
         Self {
             connections: 1024,

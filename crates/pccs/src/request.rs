@@ -1,37 +1,10 @@
 //! What is asked for: paths and query strings of Intel PCS v4, AMD KDS and NVIDIA's RIM service.
 
-use std::fmt;
+use confide_collateral::{Ca, Evaluation, Product};
+use confide_evidence::quote::Tee;
+use confide_http::decode_percent;
 
-use crate::{kind::Kind, url_text};
-
-/// Intel's two kinds of platform.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Tee {
-    /// Routes under `/sgx`.
-    Sgx,
-    /// Routes under `/tdx`.
-    Tdx,
-}
-
-/// Which TCB evaluation data set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Set {
-    /// The one that is enforced.
-    Standard,
-    /// The newest that is published.
-    Early,
-    /// The one of this number.
-    Number(u32),
-}
-
-/// Who issued a PCK certificate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Ca {
-    /// Of processors with a PCK of their own.
-    Processor,
-    /// Of platforms with several processors.
-    Platform,
-}
+use crate::kind::Kind;
 
 /// How a revocation list is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -42,17 +15,6 @@ pub enum Encoding {
     Der,
     /// The bytes in hexadecimal, as a PCCS sends the root's list.
     Hex,
-}
-
-/// AMD's product lines, by the names of its service.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Product {
-    /// EPYC 7003.
-    Milan,
-    /// EPYC 9004, 97x4, 8004.
-    Genoa,
-    /// EPYC 9005.
-    Turin,
 }
 
 /// Which of AMD's keys signs a report.
@@ -66,7 +28,7 @@ pub enum EndorsementKey {
 
 /// One document, as a client asks for it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Wanted {
+pub enum DocumentRequest {
     /// TCB info of a platform family.
     Tcb {
         /// SGX or TDX.
@@ -74,14 +36,14 @@ pub enum Wanted {
         /// The family.
         fmspc: [u8; 6],
         /// Which set.
-        set: Set,
+        set: Evaluation,
     },
     /// Identity of the quoting enclave.
     QeIdentity {
         /// SGX or TDX.
         tee: Tee,
         /// Which set.
-        set: Set,
+        set: Evaluation,
     },
     /// The list of evaluation data numbers.
     EvaluationNumbers {
@@ -157,90 +119,99 @@ pub enum Refusal {
 ///
 /// # Errors
 /// [`Refusal`]. Parameters nobody knows are passed over, as the vendors do.
-pub fn parse(path: &str, query: Option<&str>) -> Result<Wanted, Refusal> {
+pub fn parse(path: &str, query: Option<&str>) -> Result<DocumentRequest, Refusal> {
     let parts: Vec<&str> = path.strip_prefix('/').unwrap_or(path).split('/').collect();
     match parts.as_slice() {
-        ["sgx", "certification", "v4", rest @ ..] => intel(Tee::Sgx, rest, &Query::parse(query)?),
-        ["tdx", "certification", "v4", rest @ ..] => intel(Tee::Tdx, rest, &Query::parse(query)?),
+        ["sgx", "certification", "v4", rest @ ..] => {
+            parse_intel(Tee::Sgx, rest, &Query::parse(query)?)
+        }
+        ["tdx", "certification", "v4", rest @ ..] => {
+            parse_intel(Tee::Tdx, rest, &Query::parse(query)?)
+        }
         // Where Intel's root certificate says that its list lies.
-        ["IntelSGXRootCA.der"] => Ok(Wanted::RootCrl { encoding: Encoding::Der }),
-        ["vcek", "v1", product, rest] => vcek(product, rest, &Query::parse(query)?),
-        ["vlek", "v1", product, "cert_chain"] => {
-            Ok(Wanted::AmdChain { key: EndorsementKey::Vlek, product: known(product)? })
-        }
-        ["vlek", "v1", product, "crl"] => {
-            Ok(Wanted::AmdCrl { key: EndorsementKey::Vlek, product: known(product)? })
-        }
-        ["v1", "rim", id] => rim(id),
+        ["IntelSGXRootCA.der"] => Ok(DocumentRequest::RootCrl { encoding: Encoding::Der }),
+        ["vcek", "v1", product, rest] => parse_vcek(product, rest, &Query::parse(query)?),
+        ["vlek", "v1", product, "cert_chain"] => Ok(DocumentRequest::AmdChain {
+            key: EndorsementKey::Vlek,
+            product: parse_product(product)?,
+        }),
+        ["vlek", "v1", product, "crl"] => Ok(DocumentRequest::AmdCrl {
+            key: EndorsementKey::Vlek,
+            product: parse_product(product)?,
+        }),
+        ["v1", "rim", id] => parse_rim(id),
         _ => Err(Refusal::NotFound),
     }
 }
 
-impl Wanted {
+impl DocumentRequest {
     /// The kind of document that answers it.
     pub fn kind(&self) -> Kind {
         match self {
-            Wanted::Tcb { tee: Tee::Sgx, .. } => Kind::SgxTcb,
-            Wanted::Tcb { tee: Tee::Tdx, .. } => Kind::TdxTcb,
-            Wanted::QeIdentity { tee: Tee::Sgx, .. } => Kind::SgxQeIdentity,
-            Wanted::QeIdentity { tee: Tee::Tdx, .. } => Kind::TdxQeIdentity,
-            Wanted::EvaluationNumbers { tee: Tee::Sgx } => Kind::SgxEvaluationNumbers,
-            Wanted::EvaluationNumbers { tee: Tee::Tdx } => Kind::TdxEvaluationNumbers,
-            Wanted::PckCrl { .. } => Kind::PckCrl,
-            Wanted::PckCertificate { .. } => Kind::PckCertificate,
-            Wanted::RootCrl { .. } => Kind::RootCrl,
-            Wanted::Vcek { .. } => Kind::Vcek,
-            Wanted::AmdChain { key: EndorsementKey::Vcek, .. } => Kind::VcekChain,
-            Wanted::AmdChain { key: EndorsementKey::Vlek, .. } => Kind::VlekChain,
-            Wanted::AmdCrl { key: EndorsementKey::Vcek, .. } => Kind::VcekCrl,
-            Wanted::AmdCrl { key: EndorsementKey::Vlek, .. } => Kind::VlekCrl,
-            Wanted::Rim { .. } => Kind::Rim,
+            DocumentRequest::Tcb { tee: Tee::Sgx, .. } => Kind::SgxTcb,
+            DocumentRequest::Tcb { .. } => Kind::TdxTcb,
+            DocumentRequest::QeIdentity { tee: Tee::Sgx, .. } => Kind::SgxQeIdentity,
+            DocumentRequest::QeIdentity { .. } => Kind::TdxQeIdentity,
+            DocumentRequest::EvaluationNumbers { tee: Tee::Sgx } => Kind::SgxEvaluationNumbers,
+            DocumentRequest::EvaluationNumbers { .. } => Kind::TdxEvaluationNumbers,
+            DocumentRequest::PckCrl { .. } => Kind::PckCrl,
+            DocumentRequest::PckCertificate { .. } => Kind::PckCertificate,
+            DocumentRequest::RootCrl { .. } => Kind::RootCrl,
+            DocumentRequest::Vcek { .. } => Kind::Vcek,
+            DocumentRequest::AmdChain { key: EndorsementKey::Vcek, .. } => Kind::VcekChain,
+            DocumentRequest::AmdChain { key: EndorsementKey::Vlek, .. } => Kind::VlekChain,
+            DocumentRequest::AmdCrl { key: EndorsementKey::Vcek, .. } => Kind::VcekCrl,
+            DocumentRequest::AmdCrl { key: EndorsementKey::Vlek, .. } => Kind::VlekCrl,
+            DocumentRequest::Rim { .. } => Kind::Rim,
         }
     }
 
     /// The key under which it is kept.
     pub fn key(&self) -> String {
         match self {
-            Wanted::Tcb { fmspc, set, .. } => format!("{}/{set}", hex::encode_upper(fmspc)),
-            Wanted::QeIdentity { set, .. } => set.to_string(),
-            Wanted::EvaluationNumbers { .. } | Wanted::RootCrl { .. } => String::new(),
-            Wanted::PckCrl { ca, .. } => ca.name().into(),
-            Wanted::PckCertificate { key, .. } => key.clone(),
-            Wanted::Vcek { product, hwid, tcb } => {
+            DocumentRequest::Tcb { fmspc, set, .. } => {
+                format!("{}/{set}", hex::encode_upper(fmspc))
+            }
+            DocumentRequest::QeIdentity { set, .. } => set.to_string(),
+            DocumentRequest::EvaluationNumbers { .. } | DocumentRequest::RootCrl { .. } => {
+                String::new()
+            }
+            DocumentRequest::PckCrl { ca, .. } => ca.as_str().into(),
+            DocumentRequest::PckCertificate { key, .. } => key.clone(),
+            DocumentRequest::Vcek { product, hwid, tcb } => {
                 let [bl, tee, snp, ucode, fmc] = tcb;
-                format!("{}/{hwid}/{bl}-{tee}-{snp}-{ucode}-{fmc}", product.name())
+                format!("{}/{hwid}/{bl}-{tee}-{snp}-{ucode}-{fmc}", product.as_str())
             }
-            Wanted::AmdChain { product, .. } | Wanted::AmdCrl { product, .. } => {
-                product.name().into()
+            DocumentRequest::AmdChain { product, .. } | DocumentRequest::AmdCrl { product, .. } => {
+                product.as_str().into()
             }
-            Wanted::Rim { id } => id.clone(),
+            DocumentRequest::Rim { id } => id.clone(),
         }
     }
 
     /// What was asked for when this document was kept; `None` for kinds that are not fetched anew
     /// unasked.
-    pub fn from_kept(kind: Kind, key: &str) -> Option<Self> {
+    pub fn from_stored_key(kind: Kind, key: &str) -> Option<Self> {
         match kind {
             Kind::SgxTcb | Kind::TdxTcb => {
                 let (fmspc, set) = key.split_once('/')?;
                 let mut bytes = [0; 6];
                 hex::decode_to_slice(fmspc, &mut bytes).ok()?;
                 let tee = if kind == Kind::SgxTcb { Tee::Sgx } else { Tee::Tdx };
-                Some(Wanted::Tcb { tee, fmspc: bytes, set: Set::from_name(set)? })
+                Some(DocumentRequest::Tcb { tee, fmspc: bytes, set: set.parse().ok()? })
             }
             Kind::SgxQeIdentity | Kind::TdxQeIdentity => {
                 let tee = if kind == Kind::SgxQeIdentity { Tee::Sgx } else { Tee::Tdx };
-                Some(Wanted::QeIdentity { tee, set: Set::from_name(key)? })
+                Some(DocumentRequest::QeIdentity { tee, set: key.parse().ok()? })
             }
             Kind::PckCrl => {
-                let ca = [Ca::Processor, Ca::Platform].into_iter().find(|ca| ca.name() == key)?;
-                Some(Wanted::PckCrl { ca, encoding: Encoding::Der })
+                Some(DocumentRequest::PckCrl { ca: key.parse().ok()?, encoding: Encoding::Der })
             }
-            Kind::RootCrl => Some(Wanted::RootCrl { encoding: Encoding::Hex }),
+            Kind::RootCrl => Some(DocumentRequest::RootCrl { encoding: Encoding::Hex }),
             Kind::VcekCrl | Kind::VlekCrl => {
                 let vcek = kind == Kind::VcekCrl;
                 let on = if vcek { EndorsementKey::Vcek } else { EndorsementKey::Vlek };
-                Some(Wanted::AmdCrl { key: on, product: Product::from_name(key)? })
+                Some(DocumentRequest::AmdCrl { key: on, product: Product::from_name(key)? })
             }
             _ => None,
         }
@@ -249,111 +220,61 @@ impl Wanted {
     /// How the answer is written, where the request can choose.
     pub fn encoding(&self) -> Option<Encoding> {
         match self {
-            Wanted::PckCrl { encoding, .. } | Wanted::RootCrl { encoding } => Some(*encoding),
+            DocumentRequest::PckCrl { encoding, .. } | DocumentRequest::RootCrl { encoding } => {
+                Some(*encoding)
+            }
             _ => None,
         }
     }
 
     /// The set that is asked for, where documents come in sets.
-    pub fn set(&self) -> Option<Set> {
+    pub fn set(&self) -> Option<Evaluation> {
         match self {
-            Wanted::Tcb { set, .. } | Wanted::QeIdentity { set, .. } => Some(*set),
+            DocumentRequest::Tcb { set, .. } | DocumentRequest::QeIdentity { set, .. } => {
+                Some(*set)
+            }
             _ => None,
         }
     }
 
     /// What may answer instead: a set asked for by number may be the standard or the early one, and
     /// where there is no early set the standard one is the newest.
-    pub(crate) fn stand_ins(&self) -> Vec<Self> {
-        let others: &[Set] = match self.set() {
-            Some(Set::Number(_)) => &[Set::Standard, Set::Early],
-            Some(Set::Early) => &[Set::Standard],
+    pub(crate) fn alternatives(&self) -> Vec<Self> {
+        let others: &[Evaluation] = match self.set() {
+            Some(Evaluation::Number(_)) => &[Evaluation::Standard, Evaluation::Early],
+            Some(Evaluation::Early) => &[Evaluation::Standard],
             _ => &[],
         };
         others.iter().map(|other| self.with_set(*other)).collect()
     }
 
-    fn with_set(&self, other: Set) -> Self {
+    fn with_set(&self, other: Evaluation) -> Self {
         let mut wanted = self.clone();
-        if let Wanted::Tcb { set, .. } | Wanted::QeIdentity { set, .. } = &mut wanted {
+        if let DocumentRequest::Tcb { set, .. } | DocumentRequest::QeIdentity { set, .. } =
+            &mut wanted
+        {
             *set = other;
         }
         wanted
     }
 }
 
-impl Set {
-    fn from_name(name: &str) -> Option<Self> {
-        match name {
-            "standard" => Some(Set::Standard),
-            "early" => Some(Set::Early),
-            _ => name.parse().ok().map(Set::Number),
-        }
-    }
-}
-
-impl Tee {
-    /// The first part of its paths.
-    pub fn name(self) -> &'static str {
-        match self {
-            Tee::Sgx => "sgx",
-            Tee::Tdx => "tdx",
-        }
-    }
-}
-
-impl Ca {
-    /// The word in `ca=`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Ca::Processor => "processor",
-            Ca::Platform => "platform",
-        }
-    }
-}
-
-impl Product {
-    /// The word in AMD's paths.
-    pub fn name(self) -> &'static str {
-        match self {
-            Product::Milan => "Milan",
-            Product::Genoa => "Genoa",
-            Product::Turin => "Turin",
-        }
-    }
-
-    /// The product line of this name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        [Product::Milan, Product::Genoa, Product::Turin].into_iter().find(|it| it.name() == name)
-    }
-}
-
-impl fmt::Display for Set {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Set::Standard => f.write_str("standard"),
-            Set::Early => f.write_str("early"),
-            Set::Number(number) => number.fmt(f),
-        }
-    }
-}
-
-fn intel(tee: Tee, rest: &[&str], query: &Query) -> Result<Wanted, Refusal> {
+fn parse_intel(tee: Tee, rest: &[&str], query: &Query) -> Result<DocumentRequest, Refusal> {
     match (tee, rest) {
         (_, ["tcb"]) => {
             let fmspc = query.hex("fmspc", "12 hexadecimal digits")?;
-            Ok(Wanted::Tcb { tee, fmspc, set: query.set()? })
+            Ok(DocumentRequest::Tcb { tee, fmspc, set: query.set()? })
         }
-        (_, ["qe", "identity"]) => Ok(Wanted::QeIdentity { tee, set: query.set()? }),
-        (_, ["tcbevaluationdatanumbers"]) => Ok(Wanted::EvaluationNumbers { tee }),
-        (Tee::Sgx, ["pckcrl"]) => pck_crl(query),
-        (Tee::Sgx, ["pckcert"]) => pck_certificate(query),
-        (Tee::Sgx, ["rootcacrl"]) => Ok(Wanted::RootCrl { encoding: Encoding::Hex }),
+        (_, ["qe", "identity"]) => Ok(DocumentRequest::QeIdentity { tee, set: query.set()? }),
+        (_, ["tcbevaluationdatanumbers"]) => Ok(DocumentRequest::EvaluationNumbers { tee }),
+        (Tee::Sgx, ["pckcrl"]) => parse_pck_crl(query),
+        (Tee::Sgx, ["pckcert"]) => parse_pck_certificate(query),
+        (Tee::Sgx, ["rootcacrl"]) => Ok(DocumentRequest::RootCrl { encoding: Encoding::Hex }),
         _ => Err(Refusal::NotFound),
     }
 }
 
-fn pck_crl(query: &Query) -> Result<Wanted, Refusal> {
+fn parse_pck_crl(query: &Query) -> Result<DocumentRequest, Refusal> {
     let ca = match query.value("ca").map(str::to_ascii_lowercase).as_deref() {
         Some("processor") => Ca::Processor,
         Some("platform") => Ca::Platform,
@@ -364,11 +285,11 @@ fn pck_crl(query: &Query) -> Result<Wanted, Refusal> {
         Some("der") => Encoding::Der,
         Some(_) => return Err(Refusal::Parameter { name: "encoding", wanted: "der or pem" }),
     };
-    Ok(Wanted::PckCrl { ca, encoding })
+    Ok(DocumentRequest::PckCrl { ca, encoding })
 }
 
 /// Intel names the platform by the quoting enclave's id or by the encrypted PPID, with both SVNs.
-fn pck_certificate(query: &Query) -> Result<Wanted, Refusal> {
+fn parse_pck_certificate(query: &Query) -> Result<DocumentRequest, Refusal> {
     let qeid: [u8; 16] = query.hex("qeid", "32 hexadecimal digits")?;
     let cpusvn: [u8; 16] = query.hex("cpusvn", "32 hexadecimal digits")?;
     let pcesvn: [u8; 2] = query.hex("pcesvn", "4 hexadecimal digits")?;
@@ -380,17 +301,19 @@ fn pck_certificate(query: &Query) -> Result<Wanted, Refusal> {
     }
     let [qeid, cpusvn] = [qeid, cpusvn].map(hex::encode_upper);
     let [pcesvn, pceid] = [pcesvn, pceid].map(hex::encode_upper);
-    Ok(Wanted::PckCertificate {
+    Ok(DocumentRequest::PckCertificate {
         key: format!("{qeid}/{pceid}/{cpusvn}/{pcesvn}"),
         query: format!("qeid={qeid}{upper}&cpusvn={cpusvn}&pcesvn={pcesvn}&pceid={pceid}"),
     })
 }
 
-fn vcek(product: &str, rest: &str, query: &Query) -> Result<Wanted, Refusal> {
-    let product = known(product)?;
+fn parse_vcek(product: &str, rest: &str, query: &Query) -> Result<DocumentRequest, Refusal> {
+    let product = parse_product(product)?;
     match rest {
-        "cert_chain" => return Ok(Wanted::AmdChain { key: EndorsementKey::Vcek, product }),
-        "crl" => return Ok(Wanted::AmdCrl { key: EndorsementKey::Vcek, product }),
+        "cert_chain" => {
+            return Ok(DocumentRequest::AmdChain { key: EndorsementKey::Vcek, product });
+        }
+        "crl" => return Ok(DocumentRequest::AmdCrl { key: EndorsementKey::Vcek, product }),
         _ => {}
     }
     // Turin's chips have ids of 8 bytes, those before it of 64 (AMD document 57230).
@@ -408,21 +331,21 @@ fn vcek(product: &str, rest: &str, query: &Query) -> Result<Wanted, Refusal> {
         query.version("ucodeSPL")?,
         fmc,
     ];
-    Ok(Wanted::Vcek { product, hwid: rest.to_ascii_lowercase(), tcb })
+    Ok(DocumentRequest::Vcek { product, hwid: rest.to_ascii_lowercase(), tcb })
 }
 
 /// Longest id of a manifest; NVIDIA's have about 40 characters.
 const RIM_ID_LENGTH_MAX: usize = 128;
 
-fn rim(id: &str) -> Result<Wanted, Refusal> {
+fn parse_rim(id: &str) -> Result<DocumentRequest, Refusal> {
     let plain = |c: u8| c.is_ascii_alphanumeric() || b"_.-".contains(&c);
     if id.is_empty() || id.len() > RIM_ID_LENGTH_MAX || !id.bytes().all(plain) {
         return Err(Refusal::Parameter { name: "id", wanted: "letters, digits, _ . -" });
     }
-    Ok(Wanted::Rim { id: id.into() })
+    Ok(DocumentRequest::Rim { id: id.into() })
 }
 
-fn known(product: &str) -> Result<Product, Refusal> {
+fn parse_product(product: &str) -> Result<Product, Refusal> {
     Product::from_name(product).ok_or(Refusal::NotFound)
 }
 
@@ -437,8 +360,7 @@ impl Query {
         let mut found: Vec<(String, String)> = Vec::new();
         for part in query.unwrap_or("").split('&').filter(|part| !part.is_empty()) {
             let (name, value) = part.split_once('=').unwrap_or((part, ""));
-            let (Some(name), Some(value)) = (url_text::decode(name), url_text::decode(value))
-            else {
+            let (Some(name), Some(value)) = (decode_percent(name), decode_percent(value)) else {
                 return Err(Refusal::Parameter { name: "query", wanted: "percent encoding" });
             };
             if found.len() == PARAMETERS_MAX || found.iter().any(|(there, _)| *there == name) {
@@ -465,11 +387,11 @@ impl Query {
     }
 
     /// `update` and `tcbEvaluationDataNumber` exclude each other in PCS v4.
-    fn set(&self) -> Result<Set, Refusal> {
+    fn set(&self) -> Result<Evaluation, Refusal> {
         let by_name = match self.value("update") {
             None => None,
-            Some("standard") => Some(Set::Standard),
-            Some("early") => Some(Set::Early),
+            Some("standard") => Some(Evaluation::Standard),
+            Some("early") => Some(Evaluation::Early),
             Some(_) => {
                 return Err(Refusal::Parameter { name: "update", wanted: "early or standard" });
             }
@@ -480,9 +402,11 @@ impl Query {
             (None, Some(text)) => {
                 let plain = !text.is_empty() && text.bytes().all(|digit| digit.is_ascii_digit());
                 let number = text.parse().ok().filter(|_| plain);
-                number.map(Set::Number).ok_or(Refusal::Parameter { name, wanted: "a number" })
+                number
+                    .map(Evaluation::Number)
+                    .ok_or(Refusal::Parameter { name, wanted: "a number" })
             }
-            (by_name, None) => Ok(by_name.unwrap_or(Set::Standard)),
+            (by_name, None) => Ok(by_name.unwrap_or(Evaluation::Standard)),
         }
     }
 
@@ -507,7 +431,7 @@ mod tests {
         parse(path, query).map(|wanted| (wanted.kind(), wanted.key()))
     }
 
-    fn refused(url: &str) -> &'static str {
+    fn refused_parameter(url: &str) -> &'static str {
         match read(url) {
             Err(Refusal::Parameter { name, .. }) => name,
             other => panic!("{url}: {other:?}"),
@@ -574,28 +498,38 @@ mod tests {
         ] {
             let (path, query) = url.split_once('?').unwrap_or((url, ""));
             let wanted = parse(path, Some(query)).unwrap();
-            assert_eq!(Wanted::from_kept(wanted.kind(), &wanted.key()), Some(wanted), "{url}");
+            assert_eq!(
+                DocumentRequest::from_stored_key(wanted.kind(), &wanted.key()),
+                Some(wanted),
+                "{url}"
+            );
         }
     }
 
     #[test]
     fn malformed_parameters_are_named() {
         let intel = "/sgx/certification/v4";
-        assert_eq!(refused(&format!("{intel}/tcb")), "fmspc");
-        assert_eq!(refused(&format!("{intel}/tcb?fmspc=00806f0500")), "fmspc");
-        assert_eq!(refused(&format!("{intel}/tcb?fmspc=zz806f050000")), "fmspc");
+        assert_eq!(refused_parameter(&format!("{intel}/tcb")), "fmspc");
+        assert_eq!(refused_parameter(&format!("{intel}/tcb?fmspc=00806f0500")), "fmspc");
+        assert_eq!(refused_parameter(&format!("{intel}/tcb?fmspc=zz806f050000")), "fmspc");
         let tcb = format!("{intel}/tcb?fmspc=00806f050000");
-        assert_eq!(refused(&format!("{tcb}&update=late")), "update");
+        assert_eq!(refused_parameter(&format!("{tcb}&update=late")), "update");
         let number = "tcbEvaluationDataNumber";
-        assert_eq!(refused(&format!("{tcb}&{number}=+1")), number);
-        assert_eq!(refused(&format!("{tcb}&update=early&{number}=18")), number);
-        assert_eq!(refused(&format!("{tcb}&fmspc=00806f050000")), "query");
-        assert_eq!(refused(&format!("{intel}/pckcrl")), "ca");
-        assert_eq!(refused(&format!("{intel}/pckcrl?ca=platform&encoding=xml")), "encoding");
-        assert_eq!(refused(&format!("{intel}/pckcert?qeid=00")), "qeid");
-        assert_eq!(refused("/vcek/v1/Milan/00"), "hwid");
-        assert_eq!(refused(&format!("/vcek/v1/Milan/{}?blSPL=256", "0".repeat(128))), "blSPL");
-        assert_eq!(refused("/v1/rim/a%2Fb"), "id");
+        assert_eq!(refused_parameter(&format!("{tcb}&{number}=+1")), number);
+        assert_eq!(refused_parameter(&format!("{tcb}&update=early&{number}=18")), number);
+        assert_eq!(refused_parameter(&format!("{tcb}&fmspc=00806f050000")), "query");
+        assert_eq!(refused_parameter(&format!("{intel}/pckcrl")), "ca");
+        assert_eq!(
+            refused_parameter(&format!("{intel}/pckcrl?ca=platform&encoding=xml")),
+            "encoding"
+        );
+        assert_eq!(refused_parameter(&format!("{intel}/pckcert?qeid=00")), "qeid");
+        assert_eq!(refused_parameter("/vcek/v1/Milan/00"), "hwid");
+        assert_eq!(
+            refused_parameter(&format!("/vcek/v1/Milan/{}?blSPL=256", "0".repeat(128))),
+            "blSPL"
+        );
+        assert_eq!(refused_parameter("/v1/rim/a%2Fb"), "id");
     }
 
     #[test]

@@ -18,10 +18,10 @@ use hyper::body::Incoming;
 
 use crate::{
     answer::{Answer, Bytewise},
-    kept::{Freshness, Kept, Missing, Way},
-    limits::Limits,
+    document_store::{DocumentLookup, DocumentStore, Freshness, LookupError},
+    limits::PccsLimits,
     metrics::Metrics,
-    request::{self, Wanted},
+    request::{self, DocumentRequest},
     upstream::UpstreamError,
 };
 
@@ -30,35 +30,35 @@ const SIMULATED: HeaderName = HeaderName::from_static("confide-simulated");
 const REQUEST_ID: HeaderName = HeaderName::from_static("request-id");
 
 /// Where documents come from.
-pub enum Source {
+pub enum DocumentSource {
     /// A database, with or without vendors behind it.
-    Kept(Arc<Kept>),
+    Store(Arc<DocumentStore>),
     /// A fake root. *Simulated*.
     #[cfg(feature = "simulate")]
     Simulated(Arc<crate::simulation::Simulation>),
 }
 
-impl Source {
+impl DocumentSource {
     /// Whether the documents are those of a fake root.
     fn is_simulated(&self) -> bool {
-        !matches!(self, Source::Kept(_))
+        !matches!(self, DocumentSource::Store(_))
     }
 }
 
 /// What a service is made from.
-pub struct Options {
+pub struct PccsOptions {
     /// Where documents come from.
-    pub source: Source,
+    pub source: DocumentSource,
     /// The bounds.
-    pub limits: Limits,
+    pub limits: PccsLimits,
     /// Unix seconds.
     pub clock: fn() -> u64,
 }
 
 /// Answers requests. It has no connection; [`crate::serve`] has.
 pub struct Service {
-    source: Source,
-    limits: Arc<Limits>,
+    source: DocumentSource,
+    limits: Arc<PccsLimits>,
     clock: fn() -> u64,
     metrics: Arc<Metrics>,
     ids: RandomState,
@@ -74,7 +74,7 @@ pub(crate) enum Outcome {
 
 impl Service {
     /// A service from its parts.
-    pub fn new(options: Options) -> Self {
+    pub fn new(options: PccsOptions) -> Self {
         Self {
             source: options.source,
             limits: Arc::new(options.limits),
@@ -85,13 +85,13 @@ impl Service {
         }
     }
 
-    pub(crate) fn limits(&self) -> &Arc<Limits> {
+    pub(crate) fn limits(&self) -> &Arc<PccsLimits> {
         &self.limits
     }
 
     /// Looks through the kept documents for those to fetch anew, for ever.
     pub(crate) async fn refresh(self: Arc<Self>) {
-        let Some(way) = self.way().filter(Way::has_upstream) else { return };
+        let Some(way) = self.lookup().filter(DocumentLookup::has_upstream) else { return };
         let mut ticks = tokio::time::interval(self.limits.refresh_every);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
@@ -100,7 +100,7 @@ impl Service {
         }
     }
 
-    pub(crate) async fn outcome(&self, request: Request<Incoming>) -> Outcome {
+    pub(crate) async fn answer_request(&self, request: Request<Incoming>) -> Outcome {
         let head = *request.method() == Method::HEAD;
         let path = request.uri().path();
         let (route, mut answer, truncated) = match path {
@@ -111,7 +111,7 @@ impl Service {
             _ if head || *request.method() == Method::GET => {
                 let wanted = match request::parse(path, request.uri().query()) {
                     Ok(wanted) => wanted,
-                    Err(refusal) => return self.finished("none", refusal.into(), false),
+                    Err(refusal) => return self.finish("none", refusal.into(), false),
                 };
                 let held = request.headers().get(IF_NONE_MATCH).cloned();
                 match self.document_answer(&wanted, held.as_ref()).await {
@@ -127,10 +127,10 @@ impl Service {
         if head {
             answer.body = Bytes::new();
         }
-        self.finished(route, answer, truncated)
+        self.finish(route, answer, truncated)
     }
 
-    fn finished(&self, route: &'static str, mut answer: Answer, truncated: bool) -> Outcome {
+    fn finish(&self, route: &'static str, mut answer: Answer, truncated: bool) -> Outcome {
         self.metrics.count_answer(route, answer.status.as_u16());
         let number = self.requests.fetch_add(1, Ordering::Relaxed);
         let id = [number, !number].map(|half| format!("{:016x}", self.ids.hash_one(half))).concat();
@@ -146,18 +146,18 @@ impl Service {
     /// A document, and whether its body is to end in the middle; `None` where nothing is to come.
     async fn document_answer(
         &self,
-        wanted: &Wanted,
+        wanted: &DocumentRequest,
         held: Option<&HeaderValue>,
     ) -> Option<(Answer, bool)> {
         #[cfg(feature = "simulate")]
-        if let Source::Simulated(simulation) = &self.source {
+        if let DocumentSource::Simulated(simulation) = &self.source {
             return self.simulated_answer(simulation, wanted, held).await;
         }
-        Some((self.kept(wanted, held).await, false))
+        Some((self.stored_answer(wanted, held).await, false))
     }
 
-    async fn kept(&self, wanted: &Wanted, held: Option<&HeaderValue>) -> Answer {
-        let Some(way) = self.way() else { return no_data() };
+    async fn stored_answer(&self, wanted: &DocumentRequest, held: Option<&HeaderValue>) -> Answer {
+        let Some(way) = self.lookup() else { return no_data() };
         let finding = tokio::time::timeout(self.limits.answer_wait, way.find(wanted));
         match finding.await {
             Ok(Ok(found)) => {
@@ -166,9 +166,9 @@ impl Service {
                 }
                 Answer::document(&found.document, wanted.encoding(), found.freshness, held)
             }
-            Ok(Err(Missing::Nowhere)) => no_data(),
-            Ok(Err(Missing::Upstream(error))) => upstream_failed(&error),
-            Ok(Err(Missing::Database(error))) => internal(&error.to_string()),
+            Ok(Err(LookupError::Nowhere)) => no_data(),
+            Ok(Err(LookupError::Upstream(error))) => upstream_error_answer(&error),
+            Ok(Err(LookupError::Database(error))) => internal_error_answer(&error.to_string()),
             Err(_) => {
                 Answer::text(StatusCode::GATEWAY_TIMEOUT, "neither database nor vendor answered")
             }
@@ -176,7 +176,7 @@ impl Service {
     }
 
     async fn health(&self) -> Answer {
-        if let Source::Kept(kept) = &self.source
+        if let DocumentSource::Store(kept) = &self.source
             && let Err(error) = kept.database().count().await
         {
             tracing::warn!(%error, "the database does not answer");
@@ -187,24 +187,24 @@ impl Service {
 
     async fn metrics(&self) -> Answer {
         let (simulated, documents) = match &self.source {
-            Source::Kept(kept) => (false, kept.database().count().await.ok()),
+            DocumentSource::Store(kept) => (false, kept.database().count().await.ok()),
             #[cfg(feature = "simulate")]
-            Source::Simulated(_) => (true, None),
+            DocumentSource::Simulated(_) => (true, None),
         };
         let text = self.metrics.encode(simulated, documents);
         Answer::new(StatusCode::OK, MEDIA_TYPE, text)
     }
 
-    fn way(&self) -> Option<Way> {
+    fn lookup(&self) -> Option<DocumentLookup> {
         match &self.source {
-            Source::Kept(kept) => Some(Way {
+            DocumentSource::Store(kept) => Some(DocumentLookup {
                 kept: Arc::clone(kept),
                 limits: Arc::clone(&self.limits),
                 metrics: Arc::clone(&self.metrics),
                 clock: self.clock,
             }),
             #[cfg(feature = "simulate")]
-            Source::Simulated(_) => None,
+            DocumentSource::Simulated(_) => None,
         }
     }
 }
@@ -215,7 +215,7 @@ fn no_data() -> Answer {
 }
 
 /// What failed goes to the log: it names hosts.
-fn upstream_failed(error: &UpstreamError) -> Answer {
+fn upstream_error_answer(error: &UpstreamError) -> Answer {
     tracing::warn!(%error, "a document cannot be had");
     let text = "Unable to retrieve the collateral from the vendor.";
     match error {
@@ -228,7 +228,7 @@ fn upstream_failed(error: &UpstreamError) -> Answer {
 }
 
 /// The reason goes to the log: it may name hosts and files.
-fn internal(error: &str) -> Answer {
+fn internal_error_answer(error: &str) -> Answer {
     tracing::warn!(error, "a request failed");
     Answer::text(StatusCode::INTERNAL_SERVER_ERROR, "Internal server error occurred.")
 }

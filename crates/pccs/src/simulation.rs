@@ -8,10 +8,10 @@ use std::{
 
 use crate::{
     document::Document,
+    document_store::can_stand_in,
     faults::{Dice, Edition, Fate, Faults},
-    kept::stands_in,
     kind::Kind,
-    request::Wanted,
+    request::DocumentRequest,
 };
 
 /// Makes the endorsements of a fake root. *Simulated*: they endorse nothing.
@@ -24,7 +24,7 @@ pub trait Documents: Send + Sync + 'static {
     /// A text for the log.
     fn document(
         &self,
-        wanted: &Wanted,
+        wanted: &DocumentRequest,
         edition: Edition,
         now: u64,
     ) -> Result<Option<Document>, String>;
@@ -72,7 +72,11 @@ impl Simulation {
     }
 
     /// `None` where this root has no such document. May sign; call it where that may take a while.
-    pub(crate) fn find(&self, wanted: &Wanted, now: u64) -> Result<Option<Document>, String> {
+    pub(crate) fn find(
+        &self,
+        wanted: &DocumentRequest,
+        now: u64,
+    ) -> Result<Option<Document>, String> {
         let edition = self.dice.faults().edition;
         let mut shelf = self.shelf.lock().unwrap_or_else(PoisonError::into_inner);
         let holds = (shelf.issued..shelf.issued.saturating_add(REISSUE_AFTER_S)).contains(&now);
@@ -83,16 +87,20 @@ impl Simulation {
         if exact.is_some() {
             return Ok(exact);
         }
-        for other in wanted.stand_ins() {
+        for other in wanted.alternatives() {
             let found = self.make(&mut shelf, &other)?;
-            if let Some(document) = found.filter(|document| stands_in(wanted, document)) {
+            if let Some(document) = found.filter(|document| can_stand_in(wanted, document)) {
                 return Ok(Some(document));
             }
         }
         Ok(None)
     }
 
-    fn make(&self, shelf: &mut Shelf, wanted: &Wanted) -> Result<Option<Document>, String> {
+    fn make(
+        &self,
+        shelf: &mut Shelf,
+        wanted: &DocumentRequest,
+    ) -> Result<Option<Document>, String> {
         let place = (wanted.kind(), wanted.key());
         if let Some(made) = shelf.made.get(&place) {
             return Ok(made.clone());

@@ -2,7 +2,7 @@
 
 use std::pin::Pin;
 
-use crate::{document::Document, request::Wanted};
+use crate::{document::Document, request::DocumentRequest};
 
 /// Fetches one document from whoever issues it.
 pub trait Upstream: Send + Sync + 'static {
@@ -10,7 +10,7 @@ pub trait Upstream: Send + Sync + 'static {
     /// [`Wanted::key`], the body as [`crate::Kind`] says, `fetched_at` is `now`.
     fn fetch(
         &self,
-        wanted: Wanted,
+        wanted: DocumentRequest,
         now: u64,
     ) -> Pin<Box<dyn Future<Output = Result<Option<Document>, UpstreamError>> + Send + '_>>;
 }

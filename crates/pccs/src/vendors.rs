@@ -3,12 +3,12 @@
 use std::pin::Pin;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use confide_collateral::{AmdKey, Client, CollateralError, DocumentKey, Evaluation, Signer};
+use confide_collateral::{AmdKey, Client, CollateralError, DocumentKey, Product, Signer};
 use sha2::{Digest, Sha256};
 
 use crate::{
     document::Document,
-    request::{Ca, EndorsementKey, Product, Set, Tee, Wanted},
+    request::{DocumentRequest, EndorsementKey},
     upstream::{Upstream, UpstreamError},
 };
 
@@ -21,8 +21,12 @@ impl Vendors {
         Self(client)
     }
 
-    async fn document(&self, wanted: &Wanted, now: u64) -> Result<Option<Document>, Failure> {
-        if let Wanted::Rim { id } = wanted {
+    async fn document(
+        &self,
+        wanted: &DocumentRequest,
+        now: u64,
+    ) -> Result<Option<Document>, Failure> {
+        if let DocumentRequest::Rim { id } = wanted {
             let manifest = self.0.rim(id).await?;
             return Ok(Some(Document::new(wanted, None, rim_answer(id, &manifest), now)?));
         }
@@ -43,7 +47,7 @@ impl Vendors {
 impl Upstream for Vendors {
     fn fetch(
         &self,
-        wanted: Wanted,
+        wanted: DocumentRequest,
         now: u64,
     ) -> Pin<Box<dyn Future<Output = Result<Option<Document>, UpstreamError>> + Send + '_>> {
         Box::pin(async move {
@@ -77,62 +81,33 @@ impl From<confide_evidence::ParseError> for Failure {
 }
 
 /// The client's name for it; `None` for what the client does not fetch.
-fn key(wanted: &Wanted) -> Option<DocumentKey> {
+fn key(wanted: &DocumentRequest) -> Option<DocumentKey> {
     Some(match wanted {
-        Wanted::Tcb { tee, fmspc, set } => {
-            let (tee, evaluation) = (quoted(*tee), evaluation(*set));
-            DocumentKey::TcbInfo { tee, fmspc: *fmspc, evaluation }
+        DocumentRequest::Tcb { tee, fmspc, set } => {
+            DocumentKey::TcbInfo { tee: *tee, fmspc: *fmspc, evaluation: *set }
         }
-        Wanted::QeIdentity { tee, set } => {
-            DocumentKey::QeIdentity { tee: quoted(*tee), evaluation: evaluation(*set) }
+        DocumentRequest::QeIdentity { tee, set } => {
+            DocumentKey::QeIdentity { tee: *tee, evaluation: *set }
         }
-        Wanted::PckCrl { ca: Ca::Platform, .. } => {
-            DocumentKey::IntelPckCrl(confide_collateral::Ca::Platform)
-        }
-        Wanted::PckCrl { ca: Ca::Processor, .. } => {
-            DocumentKey::IntelPckCrl(confide_collateral::Ca::Processor)
-        }
-        Wanted::RootCrl { .. } => DocumentKey::IntelRootCrl,
-        Wanted::Vcek { product: line, hwid, tcb } => {
+        DocumentRequest::PckCrl { ca, .. } => DocumentKey::IntelPckCrl(*ca),
+        DocumentRequest::RootCrl { .. } => DocumentKey::IntelRootCrl,
+        DocumentRequest::Vcek { product, hwid, tcb } => {
             let signer = Signer::Vcek(hex::decode(hwid).ok()?);
-            let tcb = reported(*line, *tcb);
-            DocumentKey::AmdKey(AmdKey { product: product(*line), signer, tcb })
+            let tcb = report_tcb(*product, *tcb);
+            DocumentKey::AmdKey(AmdKey { product: *product, signer, tcb })
         }
-        Wanted::AmdChain { key, product: line } => {
-            DocumentKey::AmdChain { product: product(*line), vlek: *key == EndorsementKey::Vlek }
+        DocumentRequest::AmdChain { key, product } => {
+            DocumentKey::AmdChain { product: *product, vlek: *key == EndorsementKey::Vlek }
         }
-        Wanted::AmdCrl { key, product: line } => {
-            DocumentKey::AmdCrl { product: product(*line), vlek: *key == EndorsementKey::Vlek }
+        DocumentRequest::AmdCrl { key, product } => {
+            DocumentKey::AmdCrl { product: *product, vlek: *key == EndorsementKey::Vlek }
         }
         _ => return None,
     })
 }
 
-fn quoted(tee: Tee) -> confide_evidence::quote::Tee {
-    match tee {
-        Tee::Sgx => confide_evidence::quote::Tee::Sgx,
-        Tee::Tdx => confide_evidence::quote::Tee::Tdx,
-    }
-}
-
-fn evaluation(set: Set) -> Evaluation {
-    match set {
-        Set::Standard => Evaluation::Standard,
-        Set::Early => Evaluation::Early,
-        Set::Number(number) => Evaluation::Number(number),
-    }
-}
-
-fn product(product: Product) -> confide_collateral::Product {
-    match product {
-        Product::Milan => confide_collateral::Product::Milan,
-        Product::Genoa => confide_collateral::Product::Genoa,
-        Product::Turin => confide_collateral::Product::Turin,
-    }
-}
-
 /// The versions as a report has them: AMD 56860, TCB_VERSION; Turin's begins with the FMC.
-fn reported(product: Product, [bl, tee, snp, ucode, fmc]: [u8; 5]) -> [u8; 8] {
+fn report_tcb(product: Product, [bl, tee, snp, ucode, fmc]: [u8; 5]) -> [u8; 8] {
     match product {
         Product::Milan | Product::Genoa => [bl, tee, 0, 0, 0, 0, snp, ucode],
         Product::Turin => [fmc, bl, tee, snp, 0, 0, 0, ucode],

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use confide_pccs::{Database, DatabaseError, Dates, Document, Kind, Written, open};
+use confide_pccs::{Database, DatabaseError, Dates, Document, Kind, WriteOutcome, open};
 use served::Folder;
 
 #[tokio::test]
@@ -30,7 +30,7 @@ async fn postgresql_keeps_documents_and_refuses_rollbacks() {
 async fn a_lost_connection_to_postgresql_is_dialled_anew() {
     let Some(mut server) = Server::start() else { return };
     let database = open(&server.url()).await.unwrap();
-    assert_eq!(database.write(list(1, 100)).await.unwrap(), Written::Kept);
+    assert_eq!(database.write(list(1, 100)).await.unwrap(), WriteOutcome::Stored);
     server.stop();
     assert!(database.read(Kind::PckCrl, "platform").await.is_err());
     server.run();
@@ -43,7 +43,7 @@ async fn a_crash_loses_no_document_that_was_kept() {
     let folder = Folder::new("crash");
     let path = folder.0.join("pccs.sqlite");
     let database = open(path.to_str().unwrap()).await.unwrap();
-    assert_eq!(database.write(list(1, 100)).await.unwrap(), Written::Kept);
+    assert_eq!(database.write(list(1, 100)).await.unwrap(), WriteOutcome::Stored);
     let after = folder.0.join("after.sqlite");
     for suffix in ["", "-wal"] {
         let from = format!("{}{suffix}", path.display());
@@ -79,16 +79,19 @@ async fn keeps_documents(url: &str) {
 
 async fn a_list_never_goes_back(database: &dyn Database) {
     for kept in [list(3, 100), list(3, 100), list(3, 101), list(4, 101)] {
-        assert_eq!(database.write(kept.clone()).await.unwrap(), Written::Kept);
+        assert_eq!(database.write(kept.clone()).await.unwrap(), WriteOutcome::Stored);
         assert_eq!(database.read(Kind::PckCrl, "platform").await.unwrap(), Some(kept));
     }
     for older in [list(3, 101), list(4, 100), list(3, 200), list(9, 100)] {
         let written = database.write(older).await.unwrap();
-        assert!(matches!(written, Written::Older { kept: Dates { number: 4, issued: 101, .. } }));
+        assert!(matches!(
+            written,
+            WriteOutcome::Older { kept: Dates { number: 4, issued: 101, .. } }
+        ));
     }
     // Another key knows nothing of it.
     let other = Document { key: "processor".into(), ..list(1, 1) };
-    assert_eq!(database.write(other).await.unwrap(), Written::Kept);
+    assert_eq!(database.write(other).await.unwrap(), WriteOutcome::Stored);
 }
 
 async fn a_recovery_never_goes_back(database: &dyn Database) {
@@ -99,10 +102,10 @@ async fn a_recovery_never_goes_back(database: &dyn Database) {
         ..list(number, issued)
     };
     for kept in [info(17, 100), info(17, 110), info(18, 90)] {
-        assert_eq!(database.write(kept).await.unwrap(), Written::Kept);
+        assert_eq!(database.write(kept).await.unwrap(), WriteOutcome::Stored);
     }
     for older in [info(17, 200), info(18, 89)] {
-        assert!(matches!(database.write(older).await.unwrap(), Written::Older { .. }));
+        assert!(matches!(database.write(older).await.unwrap(), WriteOutcome::Older { .. }));
     }
 }
 

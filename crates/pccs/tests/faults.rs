@@ -10,12 +10,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use confide_collateral::{Base, Client, Services};
+use confide_collateral::{BaseUrl, Client, Services};
 use confide_evidence::{crl::CrlDates, tcb_info::TcbInfo};
 use confide_fake_attester::FakeAttester;
 use confide_pccs::{
-    Edition, Faults, Kept, Latency, Limits, RequestLimit, Simulation, Source, Upstream, Vendors,
-    open,
+    DocumentSource, DocumentStore, Edition, Faults, Latency, PccsLimits, RequestLimit, Simulation,
+    Upstream, Vendors, open,
 };
 use http::{Method, StatusCode};
 use served::{Folder, ISSUED_AT, Served, clock, documents, fmspc, options, serve};
@@ -192,12 +192,12 @@ async fn faults_are_set_and_shown_while_it_runs() {
 async fn one_service_fetches_from_another_and_serves_on_when_that_fails() {
     let vendor = simulating(Faults::default()).await;
     let folder = Folder::new("behind");
-    let base = Base::parse(&vendor.url(), false).unwrap();
-    let client = Client::new(Services::one(&base)).unwrap();
+    let base = BaseUrl::parse(&vendor.url(), false).unwrap();
+    let client = Client::new(Services::from_base(&base)).unwrap();
     let database = open(folder.0.join("pccs.sqlite").to_str().unwrap()).await.unwrap();
     let upstream: Arc<dyn Upstream> = Arc::new(Vendors::new(client));
-    let kept = Kept::new(database, Some(upstream), &Limits::default());
-    let service = serve(Source::Kept(Arc::new(kept)), |_| {}).await;
+    let kept = DocumentStore::new(database, Some(upstream), &PccsLimits::default());
+    let service = serve(DocumentSource::Store(Arc::new(kept)), |_| {}).await;
     let fmspc = fmspc(&documents(None));
     let versions = "blSPL=3&teeSPL=0&snpSPL=8&ucodeSPL=115";
     let paths = [
@@ -238,7 +238,7 @@ async fn one_service_fetches_from_another_and_serves_on_when_that_fails() {
 async fn simulating(faults: Faults) -> Served {
     let attester = FakeAttester::new(options()).unwrap();
     let simulation = Simulation::new(Arc::new(Simulated::of(&attester)), faults);
-    serve(Source::Simulated(Arc::new(simulation)), |_| {}).await
+    serve(DocumentSource::Simulated(Arc::new(simulation)), |_| {}).await
 }
 
 async fn set(service: &Served, faults: &Faults) {

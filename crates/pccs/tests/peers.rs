@@ -8,8 +8,8 @@ mod served;
 use std::{path::Path, process::Command, sync::Arc};
 
 use confide_evidence::ReportData;
-use confide_fake_attester::{FakeAttester, Options, Tee};
-use confide_pccs::{Edition, Faults, Kept, Limits, Simulation, Source, open};
+use confide_fake_attester::{FakeAttester, FakeAttesterOptions, Tee};
+use confide_pccs::{DocumentSource, DocumentStore, Edition, Faults, PccsLimits, Simulation, open};
 use served::{Folder, ISSUED_AT, Served, collateral, options, serve};
 use simulated::Simulated;
 
@@ -33,8 +33,8 @@ async fn dcap_qvls_client_fetches_what_was_imported() {
     for document in confide_pccs::import(&collateral(None), ISSUED_AT).unwrap() {
         let _ = database.write(document).await.unwrap();
     }
-    let kept = Kept::new(database, None, &Limits::default());
-    let service = serve(Source::Kept(Arc::new(kept)), |_| {}).await;
+    let kept = DocumentStore::new(database, None, &PccsLimits::default());
+    let service = serve(DocumentSource::Store(Arc::new(kept)), |_| {}).await;
     assert_eq!(qvl(&program, &service, &folder, &[]), Ok("UpToDate".into()));
     service.stop().await.unwrap();
 }
@@ -77,7 +77,7 @@ fn qvl(program: &Path, service: &Served, folder: &Folder, more: &[&str]) -> Resu
         .arg(folder.0.join("root.der"))
         .arg((ISSUED_AT + 60).to_string())
         .args(more);
-    said(&mut command)
+    run_peer(&mut command)
 }
 
 fn sev_guest(program: &Path, service: &Served, folder: &Folder) -> Result<String, String> {
@@ -89,11 +89,11 @@ fn sev_guest(program: &Path, service: &Served, folder: &Folder) -> Result<String
         .arg("-root")
         .arg(folder.0.join("root.der"))
         .args(["-at", &(ISSUED_AT + 60).to_string()]);
-    said(&mut command)
+    run_peer(&mut command)
 }
 
 /// The program's answer, or what it complains of.
-fn said(command: &mut Command) -> Result<String, String> {
+fn run_peer(command: &mut Command) -> Result<String, String> {
     let output = tokio::task::block_in_place(|| command.output().unwrap());
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
     if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
@@ -102,7 +102,7 @@ fn said(command: &mut Command) -> Result<String, String> {
 async fn simulating(tee: Tee, faults: Faults) -> (Served, Folder) {
     let (folder, attester) = evidence(tee);
     let simulation = Simulation::new(Arc::new(Simulated::of(&attester)), faults);
-    (serve(Source::Simulated(Arc::new(simulation)), |_| {}).await, folder)
+    (serve(DocumentSource::Simulated(Arc::new(simulation)), |_| {}).await, folder)
 }
 
 /// A folder with evidence and root.
@@ -110,7 +110,7 @@ fn evidence(tee: Tee) -> (Folder, FakeAttester) {
     static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     let folder = Folder::new(&format!("peers{number}"));
-    let attester = FakeAttester::new(Options { tee, ..options() }).unwrap();
+    let attester = FakeAttester::new(FakeAttesterOptions { tee, ..options() }).unwrap();
     let quote = attester.quote(&ReportData::ZERO);
     std::fs::write(folder.0.join("evidence.bin"), quote).unwrap();
     std::fs::write(folder.0.join("root.der"), attester.root_der()).unwrap();

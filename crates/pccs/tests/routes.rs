@@ -5,7 +5,9 @@ mod served;
 use std::{sync::Arc, time::Duration};
 
 use confide_fake_attester::Fault;
-use confide_pccs::{Document, Kept, Kind, Limits, Source, Wanted, open, parse};
+use confide_pccs::{
+    Document, DocumentRequest, DocumentSource, DocumentStore, Kind, PccsLimits, open, parse,
+};
 use http::{Method, StatusCode};
 use served::{Folder, Served, documents, fmspc, serve};
 use tokio::{
@@ -18,7 +20,7 @@ const TDX: &str = "/tdx/certification/v4";
 
 #[tokio::test]
 async fn intels_documents_come_as_intel_sends_them() {
-    let (service, fmspc, _folder) = fed().await;
+    let (service, fmspc, _folder) = serve_stored().await;
     let kept = documents(None);
     let body = |kind: Kind| kept.iter().find(|it| it.kind == kind).unwrap().body.clone();
     let tcb = service.get(&format!("{TDX}/tcb?fmspc={}", fmspc.to_lowercase())).await;
@@ -48,7 +50,7 @@ async fn intels_documents_come_as_intel_sends_them() {
 
 #[tokio::test]
 async fn sets_are_chosen_by_name_and_by_number() {
-    let (service, fmspc, _folder) = fed().await;
+    let (service, fmspc, _folder) = serve_stored().await;
     let path = format!("{TDX}/tcb?fmspc={fmspc}");
     let standard = service.get(&path).await;
     let tcb = documents(None).into_iter().find(|it| it.kind == Kind::TdxTcb).unwrap();
@@ -64,7 +66,7 @@ async fn sets_are_chosen_by_name_and_by_number() {
 
 #[tokio::test]
 async fn what_is_malformed_and_what_is_not_kept_have_their_statuses() {
-    let (service, _, _folder) = fed().await;
+    let (service, _, _folder) = serve_stored().await;
     for (path, status) in [
         (format!("{TDX}/tcb"), StatusCode::BAD_REQUEST),
         (format!("{TDX}/tcb?fmspc=00"), StatusCode::BAD_REQUEST),
@@ -85,7 +87,7 @@ async fn what_is_malformed_and_what_is_not_kept_have_their_statuses() {
 
 #[tokio::test]
 async fn a_client_that_has_the_document_gets_304() {
-    let (service, _, _folder) = fed().await;
+    let (service, _, _folder) = serve_stored().await;
     let path = format!("{INTEL}/pckcrl?ca=platform&encoding=der");
     let first = service.get(&path).await;
     let tag = first.header("etag").to_owned();
@@ -104,7 +106,7 @@ async fn a_client_that_has_the_document_gets_304() {
 
 #[tokio::test]
 async fn both_versions_of_http_are_spoken() {
-    let (service, _, _folder) = fed().await;
+    let (service, _, _folder) = serve_stored().await;
     let path = format!("{INTEL}/rootcacrl");
     assert_eq!(service.get_over_http2(&path).await.body, service.get(&path).await.body);
     service.stop().await.unwrap();
@@ -112,13 +114,13 @@ async fn both_versions_of_http_are_spoken() {
 
 #[tokio::test]
 async fn an_import_never_goes_back() {
-    let (service, _, folder) = fed().await;
+    let (service, _, folder) = serve_stored().await;
     let database = open(folder.0.join("pccs.sqlite").to_str().unwrap()).await.unwrap();
     let before = service.get(&format!("{INTEL}/rootcacrl")).await;
     for document in documents(Some(Fault::RolledBackCrl)) {
         let list = document.kind.is_revocation_list();
         let written = database.write(document).await.unwrap();
-        assert_eq!(written != confide_pccs::Written::Kept, list);
+        assert_eq!(written != confide_pccs::WriteOutcome::Stored, list);
     }
     assert_eq!(service.get(&format!("{INTEL}/rootcacrl")).await.body, before.body);
     service.stop().await.unwrap();
@@ -136,11 +138,13 @@ async fn amds_and_nvidias_documents_are_served() {
         ("/vlek/v1/Genoa/cert_chain", "other chain"),
         ("/v1/rim/NV_GPU_DRIVER_GH100_535.104.05", "{}"),
     ] {
-        let document = Document::new(&asked(path), None, body.into(), 0).unwrap();
+        let document = Document::new(&parse_url(path), None, body.into(), 0).unwrap();
         let _ = database.write(document).await.unwrap();
     }
-    let limits = Limits::default();
-    let service = serve(Source::Kept(Arc::new(Kept::new(database, None, &limits))), |_| {}).await;
+    let limits = PccsLimits::default();
+    let service =
+        serve(DocumentSource::Store(Arc::new(DocumentStore::new(database, None, &limits))), |_| {})
+            .await;
     // AMD's versions are numbers: leading zeros change nothing.
     let padded = vcek.replace("blSPL=3", "blSPL=03");
     assert_eq!(service.get(&padded).await.body, "certificate");
@@ -155,7 +159,7 @@ async fn amds_and_nvidias_documents_are_served() {
 
 #[tokio::test]
 async fn health_and_metrics_are_served() {
-    let (service, _, _folder) = fed().await;
+    let (service, _, _folder) = serve_stored().await;
     assert_eq!(service.get("/health").await.status, StatusCode::OK);
     service.get(&format!("{INTEL}/rootcacrl")).await;
     service.get("/elsewhere").await;
@@ -174,7 +178,7 @@ async fn health_and_metrics_are_served() {
 
 #[tokio::test]
 async fn a_head_that_is_too_long_is_refused() {
-    let (service, _, _folder) = fed().await;
+    let (service, _, _folder) = serve_stored().await;
     let path = format!("{INTEL}/tcb?fmspc={}", "0".repeat(40 << 10));
     // Status 414 or 431, or a connection that is closed while the head is still written.
     if let Ok(got) = service.ask(Method::GET, &path, &[], "").await {
@@ -212,7 +216,7 @@ async fn silent_connections_are_closed_and_others_get_their_places() {
 
 #[tokio::test]
 async fn a_stop_waits_for_no_idle_connection() {
-    let (service, _, _folder) = fed().await;
+    let (service, _, _folder) = serve_stored().await;
     let _silent = TcpStream::connect(service.address).await.unwrap();
     let mut kept = TcpStream::connect(service.address).await.unwrap();
     kept.write_all(b"GET /health HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
@@ -222,17 +226,17 @@ async fn a_stop_waits_for_no_idle_connection() {
     service.stop().await.unwrap();
 }
 
-fn asked(path: &str) -> Wanted {
+fn parse_url(path: &str) -> DocumentRequest {
     let (path, query) = path.split_once('?').unwrap_or((path, ""));
     parse(path, Some(query)).unwrap()
 }
 
-async fn fed() -> (Served, String, Folder) {
+async fn serve_stored() -> (Served, String, Folder) {
     fed_with(|_| {}).await
 }
 
 /// A service over SQLite that was fed with the simulated collateral.
-async fn fed_with(adjust: impl FnOnce(&mut Limits)) -> (Served, String, Folder) {
+async fn fed_with(adjust: impl FnOnce(&mut PccsLimits)) -> (Served, String, Folder) {
     static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     let folder = Folder::new(&format!("routes{number}"));
@@ -242,6 +246,6 @@ async fn fed_with(adjust: impl FnOnce(&mut Limits)) -> (Served, String, Folder) 
     for document in documents {
         let _ = database.write(document).await.unwrap();
     }
-    let kept = Kept::new(database, None, &Limits::default());
-    (serve(Source::Kept(Arc::new(kept)), adjust).await, fmspc, folder)
+    let kept = DocumentStore::new(database, None, &PccsLimits::default());
+    (serve(DocumentSource::Store(Arc::new(kept)), adjust).await, fmspc, folder)
 }

@@ -13,8 +13,8 @@ use std::{
 
 use confide_fake_attester::Fault;
 use confide_pccs::{
-    Answering, Database, Document, Kept, Kind, Limits, Source, Upstream, UpstreamError, Wanted,
-    Written, open,
+    Database, DatabaseFuture, Document, DocumentRequest, DocumentSource, DocumentStore, Kind,
+    PccsLimits, Upstream, UpstreamError, WriteOutcome, open,
 };
 use http::StatusCode;
 use served::{Folder, ISSUED_AT, Served, clock, documents, serve};
@@ -42,10 +42,11 @@ async fn who_looked_before_the_fetch_landed_causes_no_second_one() {
     let vendor = Vendor::new(documents(None));
     let folder = Folder::new("looked");
     let database = open(folder.0.join("pccs.sqlite").to_str().unwrap()).await.unwrap();
-    let held = Arc::new(Held { database, reads: AtomicUsize::new(0), let_go: Semaphore::new(0) });
+    let held =
+        Arc::new(GatedDatabase { database, reads: AtomicUsize::new(0), let_go: Semaphore::new(0) });
     let upstream: Arc<dyn Upstream> = Arc::clone(&vendor) as _;
-    let kept = Kept::new(Arc::clone(&held) as _, Some(upstream), &Limits::default());
-    let service = Arc::new(serve(Source::Kept(Arc::new(kept)), |_| {}).await);
+    let kept = DocumentStore::new(Arc::clone(&held) as _, Some(upstream), &PccsLimits::default());
+    let service = Arc::new(serve(DocumentSource::Store(Arc::new(kept)), |_| {}).await);
     let late = tokio::spawn({
         let service = Arc::clone(&service);
         async move { service.get(ROOT_CRL).await.status }
@@ -68,7 +69,7 @@ async fn an_aged_document_is_served_while_it_is_fetched_anew() {
     let _ = world.database.write(aged).await.unwrap();
     let got = world.service.get(ROOT_CRL).await;
     assert_eq!((got.status, got.header("warning")), (StatusCode::OK, STALE));
-    while vendor.fetches() == 0 || world.kept().await.fetched_at != clock() {
+    while vendor.fetches() == 0 || world.stored_root_crl().await.fetched_at != clock() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     assert_eq!(world.service.get(ROOT_CRL).await.header("warning"), "");
@@ -78,7 +79,7 @@ async fn an_aged_document_is_served_while_it_is_fetched_anew() {
 #[tokio::test]
 async fn aged_documents_are_fetched_anew_without_being_asked_for() {
     let vendor = Vendor::new(documents(None));
-    let world = World::with(
+    let world = World::with_root_crl(
         &vendor,
         |limits| limits.refresh_every = Duration::from_millis(10),
         |aged| {
@@ -86,7 +87,7 @@ async fn aged_documents_are_fetched_anew_without_being_asked_for() {
         },
     )
     .await;
-    while world.kept().await.fetched_at != clock() {
+    while world.stored_root_crl().await.fetched_at != clock() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     assert_eq!(vendor.fetches(), 1);
@@ -133,7 +134,7 @@ async fn a_vendor_that_fails_is_left_in_peace_for_a_moment() {
 #[tokio::test]
 async fn a_rollback_is_refused_and_counted() {
     let vendor = Vendor::new(documents(Some(Fault::RolledBackCrl)));
-    let world = World::with(
+    let world = World::with_root_crl(
         &vendor,
         |limits| limits.refresh_every = Duration::from_millis(10),
         |aged| {
@@ -199,9 +200,10 @@ async fn a_vendor_that_still_gives_what_is_overdue_is_not_asked_for_each_client(
 async fn what_came_before_the_clock_went_back_is_fetched_anew() {
     let vendor = Vendor::new(documents(None));
     let year = 365 * 24 * 3600;
-    let world = World::with(&vendor, |_| {}, |early| early.fetched_at = clock() + year).await;
+    let world =
+        World::with_root_crl(&vendor, |_| {}, |early| early.fetched_at = clock() + year).await;
     assert_eq!(world.service.get(ROOT_CRL).await.header("warning"), STALE);
-    while world.kept().await.fetched_at != clock() {
+    while world.stored_root_crl().await.fetched_at != clock() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
@@ -229,14 +231,14 @@ struct World {
 }
 
 impl World {
-    async fn new(vendor: &Arc<Vendor>, adjust: impl FnOnce(&mut Limits)) -> Self {
+    async fn new(vendor: &Arc<Vendor>, adjust: impl FnOnce(&mut PccsLimits)) -> Self {
         Self::build(vendor, adjust, None).await
     }
 
     /// With the root's list in it, changed.
-    async fn with(
+    async fn with_root_crl(
         vendor: &Arc<Vendor>,
-        adjust: impl FnOnce(&mut Limits),
+        adjust: impl FnOnce(&mut PccsLimits),
         change: impl FnOnce(&mut Document),
     ) -> Self {
         let mut kept = list(None);
@@ -246,7 +248,7 @@ impl World {
 
     async fn build(
         vendor: &Arc<Vendor>,
-        adjust: impl FnOnce(&mut Limits),
+        adjust: impl FnOnce(&mut PccsLimits),
         kept: Option<Document>,
     ) -> Self {
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
@@ -256,29 +258,30 @@ impl World {
             let _ = database.write(document).await.unwrap();
         }
         let upstream: Arc<dyn Upstream> = Arc::clone(vendor) as _;
-        let kept = Kept::new(Arc::clone(&database), Some(upstream), &Limits::default());
-        let service = serve(Source::Kept(Arc::new(kept)), adjust).await;
+        let kept =
+            DocumentStore::new(Arc::clone(&database), Some(upstream), &PccsLimits::default());
+        let service = serve(DocumentSource::Store(Arc::new(kept)), adjust).await;
         Self { service, database, _folder: folder }
     }
 
-    async fn kept(&self) -> Document {
+    async fn stored_root_crl(&self) -> Document {
         self.database.read(Kind::RootCrl, "").await.unwrap().unwrap()
     }
 }
 
 /// A database whose first reader gets its answer when it is let.
-struct Held {
+struct GatedDatabase {
     database: Arc<dyn Database>,
     reads: AtomicUsize,
     let_go: Semaphore,
 }
 
-impl Database for Held {
+impl Database for GatedDatabase {
     fn name(&self) -> &'static str {
         self.database.name()
     }
 
-    fn read(&self, kind: Kind, key: &str) -> Answering<'_, Option<Document>> {
+    fn read(&self, kind: Kind, key: &str) -> DatabaseFuture<'_, Option<Document>> {
         let key = key.to_owned();
         Box::pin(async move {
             let found = self.database.read(kind, &key).await;
@@ -289,15 +292,15 @@ impl Database for Held {
         })
     }
 
-    fn write(&self, document: Document) -> Answering<'_, Written> {
+    fn write(&self, document: Document) -> DatabaseFuture<'_, WriteOutcome> {
         self.database.write(document)
     }
 
-    fn due(&self, fetched_before: u64, limit: usize) -> Answering<'_, Vec<(Kind, String)>> {
+    fn due(&self, fetched_before: u64, limit: usize) -> DatabaseFuture<'_, Vec<(Kind, String)>> {
         self.database.due(fetched_before, limit)
     }
 
-    fn count(&self) -> Answering<'_, u64> {
+    fn count(&self) -> DatabaseFuture<'_, u64> {
         self.database.count()
     }
 }
@@ -325,7 +328,7 @@ impl Vendor {
 impl Upstream for Vendor {
     fn fetch(
         &self,
-        wanted: Wanted,
+        wanted: DocumentRequest,
         now: u64,
     ) -> Pin<Box<dyn Future<Output = Result<Option<Document>, UpstreamError>> + Send + '_>> {
         Box::pin(async move {

@@ -62,7 +62,7 @@ pub async fn serve(
     // Most of its connections come from its gateway, which is one address.
     let admission = Admission::new(AdmissionLimits {
         newcomer_reserve: limits.connections / 8,
-        ..AdmissionLimits::unshared(limits.connections)
+        ..AdmissionLimits::for_one_peer(limits.connections)
     });
     let limit = limits.drain;
     let one = move |stream, place, closing| {

@@ -111,7 +111,7 @@ async fn complete(
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 
 fn server_timing(slot: &Slot) -> HeaderValue {
-    let text = format!("queue;dur={:.3}", slot.waited().as_secs_f64() * 1e3);
+    let text = format!("queue;dur={:.3}", slot.waiting_time().as_secs_f64() * 1e3);
     HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("queue"))
 }
 

@@ -9,14 +9,7 @@ use alloc::{
 use confide_evidence::{BindingKind, quote::Tee};
 use serde::{Deserialize, Deserializer, de};
 
-use crate::{
-    appraise::Evidence,
-    checks::{Checks, Steps},
-    detail::Detail,
-    expect::Expect,
-    policy::Policy,
-    reason::Reason,
-};
+use crate::reason::Reason;
 
 /// Kinds of evidence, by the TEE that makes them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,62 +93,10 @@ impl BindingLevel {
         }
     }
 
-    fn is_met(self, binding: Option<BindingKind>) -> bool {
+    pub(crate) fn is_met(self, binding: Option<BindingKind>) -> bool {
         match (self, binding) {
             (_, None) | (Self::Session, Some(BindingKind::TlsSpki)) => false,
             (_, Some(BindingKind::TlsExporter)) | (Self::Key, Some(BindingKind::TlsSpki)) => true,
         }
-    }
-}
-
-impl Policy {
-    /// That the platform is one of those that the policy names.
-    pub(crate) fn admit_chip(
-        &self,
-        checks: &mut Checks,
-        step: impl Steps,
-        ppid: &[u8; 16],
-    ) -> Result<(), Reason> {
-        match &self.ppids {
-            None => checks.skip(step, "the policy names none"),
-            Some(Expect::DangerousAny) => checks.skip(step, "the policy says dangerous-any"),
-            Some(wanted) => checks.run(step, || match wanted.accepts(ppid) {
-                true => Ok(((), Detail::text("one that the policy names"))),
-                false => Err(Reason::Value {
-                    field: "PPID",
-                    wanted: wanted.to_string(),
-                    got: hex::encode(ppid),
-                }),
-            })?,
-        }
-        Ok(())
-    }
-
-    /// That the evidence is tied to its connection as closely as the policy demands.
-    pub(crate) fn admit_binding(
-        &self,
-        checks: &mut Checks,
-        step: impl Steps,
-        evidence: &Evidence<'_>,
-    ) -> Result<(), Reason> {
-        let got = evidence.binding;
-        let said = match got {
-            None => "none: it did not come over a channel",
-            Some(BindingKind::TlsSpki) => "to the TLS key",
-            Some(BindingKind::TlsExporter) => "to the TLS session",
-        };
-        match self.binding {
-            None if got.is_none() => checks.skip(step, said),
-            None => checks.run(step, || Ok(((), Detail::text(said))))?,
-            Some(level) => checks.run(step, || match level.is_met(got) {
-                true => Ok(((), Detail::text(said))),
-                false => Err(Reason::Value {
-                    field: "binding",
-                    wanted: level.as_str().to_string(),
-                    got: said.to_string(),
-                }),
-            })?,
-        }
-        Ok(())
     }
 }

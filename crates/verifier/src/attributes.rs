@@ -32,13 +32,16 @@ pub(crate) fn is_debug(quote: &Quote<'_>) -> bool {
 }
 
 /// Debug and, for TDX, the attributes that every production TD has.
-pub(crate) fn check(checks: &mut Checks, quote: &Quote<'_>, policy: &Policy) -> Result<(), Reason> {
-    match (is_debug(quote), policy.dangerous_accept_debug) {
-        (true, true) => checks.skip(Step::Debug, "on, and the policy accepts that"),
-        (debug, _) => checks.run(Step::Debug, || match debug {
-            false => Ok(((), "off".into())),
-            true => Err(Reason::Debug(quote.tee())),
-        })?,
+pub(crate) fn check_attributes(
+    checks: &mut Checks,
+    quote: &Quote<'_>,
+    policy: &Policy,
+) -> Result<(), Reason> {
+    let is_debug = is_debug(quote);
+    if is_debug && policy.dangerous_accept_debug {
+        checks.skip(Step::Debug, "on, and the policy accepts that");
+    } else {
+        checks.require(Step::Debug, !is_debug, "off", || Reason::Debug(quote.tee()))?;
     }
     let Body::Tdx(report) = quote.body else {
         checks.skip(Step::Attributes, "SGX has no TD attributes");

@@ -15,7 +15,7 @@ use rustls_pki_types::SignatureVerificationAlgorithm;
 
 use crate::{
     crypto::{Crypto, P256Key, P384Key},
-    known::Secret,
+    memory::Secret,
 };
 
 /// The aws-lc-rs provider.

@@ -6,15 +6,16 @@ use confide_evidence::{ReportData, UnixSeconds, claims::Claims};
 use rustls_pki_types::UnixTime;
 
 use crate::{
-    appraise::{Appraisal, Evidence},
-    chain::inside,
+    appraisal::Appraisal,
     checks::{Checks, Step, Steps},
     crypto::Crypto,
     detail::Detail,
+    evidence::Evidence,
     expect::Expect,
     measurements,
     policy::Policy,
     reason::Reason,
+    validity::Validity,
 };
 
 /// The checks of report data and claims, which every kind of evidence with report data has.
@@ -36,8 +37,8 @@ impl BindingSteps for Step {
 
 impl Appraisal<'_> {
     /// Report data and measurements; whether they name a program.
-    pub(crate) fn workload(&self, checks: &mut Checks) -> Result<bool, Reason> {
-        self.binding().report_data::<Step>(checks)?;
+    pub(crate) fn check_workload(&self, checks: &mut Checks) -> Result<bool, Reason> {
+        self.binding().check_report_data::<Step>(checks)?;
         let Some(workload) = &self.policy.workload else {
             checks.skip(Step::Measurements, "the policy names no workload");
             return Ok(false);
@@ -48,8 +49,8 @@ impl Appraisal<'_> {
         })
     }
 
-    pub(crate) fn claims(&self, checks: &mut Checks) -> Result<Option<Claims>, Reason> {
-        self.binding().claims::<Step>(checks)
+    pub(crate) fn check_claims(&self, checks: &mut Checks) -> Result<Option<Claims>, Reason> {
+        self.binding().check_claims::<Step>(checks)
     }
 
     fn binding(&self) -> Binding<'_> {
@@ -69,7 +70,10 @@ pub(crate) struct Binding<'a> {
 }
 
 impl Binding<'_> {
-    pub(crate) fn report_data<S: BindingSteps>(&self, checks: &mut Checks) -> Result<(), Reason> {
+    pub(crate) fn check_report_data<S: BindingSteps>(
+        &self,
+        checks: &mut Checks,
+    ) -> Result<(), Reason> {
         let got = self.report_data;
         let from_claims = self
             .evidence
@@ -93,12 +97,12 @@ impl Binding<'_> {
         })
     }
 
-    pub(crate) fn claims<S: BindingSteps>(
+    pub(crate) fn check_claims<S: BindingSteps>(
         &self,
         checks: &mut Checks,
     ) -> Result<Option<Claims>, Reason> {
         let Some(bytes) = self.evidence.claims else {
-            return self.no_claims::<S>(checks).map(|()| None);
+            return self.check_absent_claims::<S>(checks).map(|()| None);
         };
         let claims = checks.run(S::CLAIMS, || {
             let claims = Claims::decode(bytes).map_err(Reason::Claims)?;
@@ -124,12 +128,12 @@ impl Binding<'_> {
                 Ok(((), "as wanted".into()))
             })?,
         }
-        ages::<S>(checks, &claims, self.policy, self.now)?;
+        check_ages::<S>(checks, &claims, self.policy, self.now)?;
         Ok(Some(claims))
     }
 
     /// Without claims, a policy that speaks of them is not met.
-    fn no_claims<S: BindingSteps>(&self, checks: &mut Checks) -> Result<(), Reason> {
+    fn check_absent_claims<S: BindingSteps>(&self, checks: &mut Checks) -> Result<(), Reason> {
         checks.skip(S::CLAIMS, "the evidence has none");
         let digest = self.policy.config_digest.as_ref();
         let demanded = [
@@ -148,7 +152,7 @@ impl Binding<'_> {
 }
 
 /// How long the claims hold, whether they hold now, and how old they are.
-fn ages<S: BindingSteps>(
+fn check_ages<S: BindingSteps>(
     checks: &mut Checks,
     claims: &Claims,
     policy: &Policy,
@@ -156,7 +160,7 @@ fn ages<S: BindingSteps>(
 ) -> Result<(), Reason> {
     let Claims { not_before, not_after, .. } = *claims;
     checks.run(S::KEY_VALIDITY, || {
-        inside("bound key", not_before, not_after, now)?;
+        Validity::new(not_before, not_after).check("bound key", now)?;
         let (wanted, got) = (policy.key_validity_s_max, not_after.saturating_sub(not_before));
         if got > wanted {
             return Err(Reason::TooOld { field: "key_validity_s_max", wanted, got });

@@ -8,14 +8,14 @@ use confide_evidence::{
     crl::CrlDates,
     foreign_text,
 };
-use rustls_pki_types::{CertificateDer, TrustAnchor, UnixTime};
+use rustls_pki_types::{CertificateDer, SignatureVerificationAlgorithm, TrustAnchor, UnixTime};
 use webpki::{
     BorrowedCertRevocationList, CertRevocationList, EndEntityCert, Error, ExpirationPolicy,
-    KeyUsage, RevocationCheckDepth, RevocationOptionsBuilder, UnknownStatusPolicy,
-    anchor_from_trusted_cert,
+    KeyUsage, RevocationCheckDepth, RevocationOptions, RevocationOptionsBuilder,
+    UnknownStatusPolicy, anchor_from_trusted_cert,
 };
 
-use crate::{crypto::Crypto, reason::Reason};
+use crate::{crypto::Crypto, reason::Reason, validity::Validity};
 
 /// What a certificate is for: name and key usage follow from it.
 #[derive(Clone, Copy)]
@@ -52,7 +52,11 @@ impl Role {
 }
 
 /// Reads a certificate and checks that it may play its role at `now`.
-pub(crate) fn read(role: Role, der: &[u8], now: UnixTime) -> Result<Certificate<'_>, Reason> {
+pub(crate) fn read_certificate(
+    role: Role,
+    der: &[u8],
+    now: UnixTime,
+) -> Result<Certificate<'_>, Reason> {
     let subject = role.subject();
     let certificate = Certificate::parse(subject, der)?;
     let named = role.names().iter().any(|name| is_named(certificate.common_name, name));
@@ -88,22 +92,8 @@ pub(crate) fn read(role: Role, der: &[u8], now: UnixTime) -> Result<Certificate<
         let wanted = "key usage to sign data and nothing else";
         return Err(Reason::CertificateUse { subject, wanted });
     }
-    inside(subject, certificate.not_before, certificate.not_after, now)?;
+    Validity::new(certificate.not_before, certificate.not_after).check(subject, now)?;
     Ok(certificate)
-}
-
-/// That `now` lies between two dates, both included.
-pub(crate) fn inside(
-    subject: &'static str,
-    from: u64,
-    until: u64,
-    now: UnixTime,
-) -> Result<(), Reason> {
-    let now = now.as_secs();
-    if now < from || now > until {
-        return Err(Reason::OutsideWindow { subject, from, until, now });
-    }
-    Ok(())
 }
 
 /// A revocation list with its dates, its signature not yet verified.
@@ -124,13 +114,14 @@ impl<'a> Crl<'a> {
     ) -> Result<Self, Reason> {
         let dates = CrlDates::parse(subject, der)?;
         let until = dates.next_update.saturating_sub(1);
-        inside(subject, dates.this_update, until, now)?;
-        let list = BorrowedCertRevocationList::from_der(der).map_err(|e| refused(subject, e))?;
+        Validity::new(dates.this_update, until).check(subject, now)?;
+        let list =
+            BorrowedCertRevocationList::from_der(der).map_err(|e| webpki_error(subject, e))?;
         Ok(Self { subject, dates, until, list: list.into() })
     }
 
     /// That a certificate of this list's issuer is not on it. The list must have been verified.
-    pub(crate) fn lacks(
+    pub(crate) fn check_not_listed(
         &self,
         subject: &'static str,
         certificate: &Certificate<'_>,
@@ -144,7 +135,7 @@ impl<'a> Crl<'a> {
         match self.list.find_serial(certificate.serial) {
             Ok(None) => Ok(()),
             Ok(Some(_)) => Err(Reason::CertificateRevoked { subject }),
-            Err(error) => Err(refused(self.subject, error)),
+            Err(error) => Err(webpki_error(self.subject, error)),
         }
     }
 }
@@ -152,7 +143,7 @@ impl<'a> Crl<'a> {
 /// Verifies a CA that the root issued, and that CA's revocation list: one signature each.
 ///
 /// [`verify`] does the same each time on the way from a leaf; this is for a CA that is held. Both
-/// certificates have been [`read`], which has checked names, usages, dates and that nothing narrows
+/// certificates have been [`read_certificate`], which has checked names, usages, dates and that nothing narrows
 /// them; the list has been [`Crl::read`]. What is left of a chain verifier's work is that the inner
 /// and outer algorithms agree (webpki, when it reads them), that the names chain, and the
 /// signatures. No CA is below this one, so that no path length can be exceeded.
@@ -166,26 +157,26 @@ pub(crate) fn verify_ca(
     let chain = Role::Pck.subject();
     let (list, list_der) = list;
     let (ca, root) = (CertificateDer::from(der), CertificateDer::from(root));
-    let ca = EndEntityCert::try_from(&ca).map_err(|error| refused(chain, error))?;
-    let root = EndEntityCert::try_from(&root).map_err(|error| refused(chain, error))?;
+    let ca = EndEntityCert::try_from(&ca).map_err(|error| webpki_error(chain, error))?;
+    let root = EndEntityCert::try_from(&root).map_err(|error| webpki_error(chain, error))?;
     if ca.issuer() != root.subject() {
-        return Err(refused(chain, Error::UnknownIssuer));
+        return Err(webpki_error(chain, Error::UnknownIssuer));
     }
     if list.dates.issuer != fields.subject {
-        return Err(refused(chain, Error::UnknownRevocationStatus));
+        return Err(webpki_error(chain, Error::UnknownRevocationStatus));
     }
-    let parts = SignedParts::of(Role::PckCa.subject(), der)?;
-    signed_by(&root, parts, crypto).map_err(|error| refused(chain, error))?;
-    let parts = SignedParts::of(list.subject, list_der)?;
-    signed_by(&ca, parts, crypto).map_err(|error| match error {
+    let parts = SignedParts::from_der(Role::PckCa.subject(), der)?;
+    verify_signed_parts(&root, parts, crypto).map_err(|error| webpki_error(chain, error))?;
+    let parts = SignedParts::from_der(list.subject, list_der)?;
+    verify_signed_parts(&ca, parts, crypto).map_err(|error| match error {
         Error::InvalidSignatureForPublicKey => {
-            refused(chain, Error::InvalidCrlSignatureForPublicKey)
+            webpki_error(chain, Error::InvalidCrlSignatureForPublicKey)
         }
-        other => refused(chain, other),
+        other => webpki_error(chain, other),
     })
 }
 
-fn signed_by(
+fn verify_signed_parts(
     issuer: &EndEntityCert<'_>,
     parts: SignedParts<'_>,
     crypto: &dyn Crypto,
@@ -205,23 +196,17 @@ pub(crate) fn verify_leaf(
     now: UnixTime,
     crypto: &dyn Crypto,
 ) -> Result<(), Reason> {
-    let chain = Role::Pck.subject();
-    let leaf = CertificateDer::from(leaf);
-    let leaf = EndEntityCert::try_from(&leaf).map_err(|error| refused(chain, error))?;
-    let algorithms = [crypto.certificate_algorithm()];
-    let usage = KeyUsage::required_if_present(NO_EXTENDED_KEY_USAGE);
-    leaf.verify_for_usage(&algorithms, core::slice::from_ref(ca), &[], now, usage, None, None)
-        .map(|_| ())
-        .map_err(|error| refused(chain, error))
+    let path = Path { chain: Role::Pck.subject(), leaf, intermediates: &[], anchor: ca };
+    path.verify_whole(crypto.certificate_algorithm(), no_purpose(), None, now)
 }
 
 /// The root as a trust anchor.
-pub(crate) fn anchor<'a>(root: &'a CertificateDer<'a>) -> Result<TrustAnchor<'a>, Reason> {
-    anchor_from_trusted_cert(root).map_err(|error| refused("root certificate", error))
+pub(crate) fn read_anchor<'a>(root: &'a CertificateDer<'a>) -> Result<TrustAnchor<'a>, Reason> {
+    anchor_from_trusted_cert(root).map_err(|error| webpki_error("root certificate", error))
 }
 
 /// Verifies leaf, intermediates, and the revocation list of the leaf's issuer: one signature each.
-pub(crate) fn verify(
+pub(crate) fn verify_chain(
     role: Role,
     leaf: &[u8],
     intermediates: &[&[u8]],
@@ -231,10 +216,6 @@ pub(crate) fn verify(
     crypto: &dyn Crypto,
 ) -> Result<(), Reason> {
     let chain = role.subject();
-    let leaf = CertificateDer::from(leaf);
-    let leaf = EndEntityCert::try_from(&leaf).map_err(|error| refused(chain, error))?;
-    let intermediates: Vec<_> =
-        intermediates.iter().map(|der| CertificateDer::from(*der)).collect();
     let lists = [&crl.list];
     let Ok(revocation) = RevocationOptionsBuilder::new(&lists) else {
         return Err(Reason::Chain { chain, reason: "no revocation list".to_string() });
@@ -247,20 +228,64 @@ pub(crate) fn verify(
         .with_status_policy(UnknownStatusPolicy::Deny)
         .with_expiration_policy(ExpirationPolicy::Enforce)
         .build();
-    let path = leaf.verify_for_usage(
-        &[crypto.certificate_algorithm()],
-        core::slice::from_ref(anchor),
-        &intermediates,
-        now,
-        KeyUsage::required_if_present(NO_EXTENDED_KEY_USAGE),
-        Some(revocation),
-        None,
-    );
-    match path {
-        Ok(path) if path.intermediate_certificates().count() == intermediates.len() => Ok(()),
-        Ok(_) => Err(Reason::Chain { chain, reason: "a certificate is not on the path".into() }),
-        Err(Error::CertRevoked) => Err(Reason::CertificateRevoked { subject: chain }),
-        Err(error) => Err(refused(chain, error)),
+    let path = Path { chain, leaf, intermediates, anchor };
+    path.verify_whole(crypto.certificate_algorithm(), no_purpose(), Some(revocation), now)
+}
+
+/// Certificates that have to form a path.
+pub(crate) struct Path<'a> {
+    /// What a fault of it is called.
+    pub(crate) chain: &'static str,
+    pub(crate) leaf: &'a [u8],
+    pub(crate) intermediates: &'a [&'a [u8]],
+    pub(crate) anchor: &'a TrustAnchor<'a>,
+}
+
+impl Path<'_> {
+    /// Verifies signatures, dates and `usage`, and that every intermediate is on the path.
+    pub(crate) fn verify_whole(
+        &self,
+        algorithm: &'static dyn SignatureVerificationAlgorithm,
+        usage: KeyUsage,
+        revocation: Option<RevocationOptions<'_>>,
+        now: UnixTime,
+    ) -> Result<(), Reason> {
+        if self.verify(algorithm, usage, revocation, now)? == self.intermediates.len() {
+            return Ok(());
+        }
+        let reason = "a certificate is not on the path".into();
+        Err(Reason::Chain { chain: self.chain, reason })
+    }
+
+    /// Verifies signatures, dates and `usage`; gives how many intermediates are on the path.
+    pub(crate) fn verify(
+        &self,
+        algorithm: &'static dyn SignatureVerificationAlgorithm,
+        usage: KeyUsage,
+        revocation: Option<RevocationOptions<'_>>,
+        now: UnixTime,
+    ) -> Result<usize, Reason> {
+        let Self { chain, leaf, intermediates, anchor } = *self;
+        let leaf = CertificateDer::from(leaf);
+        let leaf = EndEntityCert::try_from(&leaf).map_err(|error| webpki_error(chain, error))?;
+        let intermediates: Vec<_> =
+            intermediates.iter().map(|der| CertificateDer::from(*der)).collect();
+        let anchors = core::slice::from_ref(anchor);
+        let algorithms = [algorithm];
+        let path = leaf.verify_for_usage(
+            &algorithms,
+            anchors,
+            &intermediates,
+            now,
+            usage,
+            revocation,
+            None,
+        );
+        match path {
+            Ok(path) => Ok(path.intermediate_certificates().count()),
+            Err(Error::CertRevoked) => Err(Reason::CertificateRevoked { subject: chain }),
+            Err(error) => Err(webpki_error(chain, error)),
+        }
     }
 }
 
@@ -268,7 +293,11 @@ pub(crate) fn verify(
 /// which nobody assigns (it is the identifier of Intel's SGX extension).
 const NO_EXTENDED_KEY_USAGE: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf8, 0x4d, 1, 13, 1];
 
-pub(crate) fn refused(chain: &'static str, error: webpki::Error) -> Reason {
+fn no_purpose() -> KeyUsage {
+    KeyUsage::required_if_present(NO_EXTENDED_KEY_USAGE)
+}
+
+pub(crate) fn webpki_error(chain: &'static str, error: webpki::Error) -> Reason {
     Reason::Chain { chain, reason: format!("{error}") }
 }
 

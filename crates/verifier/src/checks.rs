@@ -6,6 +6,8 @@
 
 use alloc::{string::ToString, vec::Vec};
 
+use serde_json::{Value, json};
+
 use crate::{detail::Detail, reason::Reason};
 
 /// What came out of a check. The third is not a yes.
@@ -109,7 +111,7 @@ pub(crate) struct Checks(Vec<Check>);
 impl Checks {
     /// Every check of a kind of evidence, none evaluated: `Checks::new::<Step>()`.
     pub(crate) fn new<S: Steps>() -> Self {
-        Self(S::NAMES.iter().copied().map(unreached).collect())
+        Self(S::NAMES.iter().copied().map(unreached_check).collect())
     }
 
     /// Runs a check and notes what came out; the detail is that of a pass.
@@ -130,6 +132,22 @@ impl Checks {
         }
     }
 
+    /// Runs a check that only compares: `detail` is that of a pass, `reason` that of a failure.
+    pub(crate) fn require(
+        &mut self,
+        step: impl Steps,
+        holds: bool,
+        detail: impl Into<Detail>,
+        reason: impl FnOnce() -> Reason,
+    ) -> Result<(), Reason> {
+        self.run(step, || if holds { Ok(((), detail.into())) } else { Err(reason()) })
+    }
+
+    /// Notes a check that nothing can fail here.
+    pub(crate) fn pass(&mut self, step: impl Steps, detail: impl Into<Detail>) {
+        self.set(step, Outcome::Passed, detail.into());
+    }
+
     /// Notes why a check does not apply.
     pub(crate) fn skip(&mut self, step: impl Steps, detail: impl Into<Detail>) {
         self.set(step, Outcome::NotEvaluated, detail.into());
@@ -139,13 +157,13 @@ impl Checks {
     pub(crate) fn fail(&mut self, step: impl Steps, reason: Reason) -> Reason {
         self.set(step, Outcome::Failed, reason.to_string().into());
         for check in &mut self.0[step.index() + 1..] {
-            *check = unreached(check.name);
+            *check = unreached_check(check.name);
         }
         reason
     }
 
     /// Whether a check has passed.
-    pub(crate) fn passed(&self, step: impl Steps) -> bool {
+    pub(crate) fn has_passed(&self, step: impl Steps) -> bool {
         self.0[step.index()].outcome == Outcome::Passed
     }
 
@@ -160,6 +178,15 @@ impl Checks {
     }
 }
 
-fn unreached(name: &'static str) -> Check {
+/// The checks as `confide verify --json` prints them.
+pub(crate) fn checks_to_json(checks: &[Check]) -> Value {
+    let line = |check: &Check| {
+        let Check { name, outcome, detail } = check;
+        json!({ "name": name, "outcome": outcome.as_str(), "detail": detail.to_string() })
+    };
+    checks.iter().map(line).collect()
+}
+
+fn unreached_check(name: &'static str) -> Check {
     Check { name, outcome: Outcome::NotEvaluated, detail: Detail::text("not reached") }
 }

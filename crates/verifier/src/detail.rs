@@ -10,14 +10,14 @@ pub struct Detail(Content);
 #[derive(Clone)]
 enum Content {
     Text(&'static str),
-    Written(Box<str>),
-    Numbers { write: Write, numbers: [u64; 4] },
-    Listed { list: Arc<[String]>, empty: &'static str, after: &'static str },
+    Owned(Box<str>),
+    Numbers { write: WriteNumbers, numbers: [u64; 4] },
+    List { list: Arc<[String]>, empty: &'static str, after: &'static str },
     Fields { names: &'static [&'static str], compared: u32, left: u32 },
 }
 
 /// Writes the sentence that belongs to some numbers.
-pub(crate) type Write = fn(&[u64; 4], &mut fmt::Formatter<'_>) -> fmt::Result;
+pub(crate) type WriteNumbers = fn(&[u64; 4], &mut fmt::Formatter<'_>) -> fmt::Result;
 
 impl Detail {
     pub(crate) const fn text(text: &'static str) -> Self {
@@ -25,7 +25,7 @@ impl Detail {
     }
 
     /// Up to four numbers, and the sentence that they go into.
-    pub(crate) fn numbers<const N: usize>(numbers: [u64; N], write: Write) -> Self {
+    pub(crate) fn numbers<const N: usize>(numbers: [u64; N], write: WriteNumbers) -> Self {
         const { assert!(N <= 4) };
         let mut all = [0; 4];
         all[..N].copy_from_slice(&numbers);
@@ -33,7 +33,7 @@ impl Detail {
     }
 
     /// 32 bytes, and the sentence that they go into; [`bytes`] gives them back.
-    pub(crate) fn bytes(bytes: &[u8; 32], write: Write) -> Self {
+    pub(crate) fn bytes(bytes: &[u8; 32], write: WriteNumbers) -> Self {
         let mut numbers = [0; 4];
         for (number, chunk) in numbers.iter_mut().zip(bytes.as_chunks().0) {
             *number = u64::from_be_bytes(*chunk);
@@ -42,8 +42,8 @@ impl Detail {
     }
 
     /// A list between commas, or `empty`; then `after`.
-    pub(crate) fn listed(list: &Arc<[String]>, empty: &'static str, after: &'static str) -> Self {
-        Self(Content::Listed { list: list.clone(), empty, after })
+    pub(crate) fn list(list: &Arc<[String]>, empty: &'static str, after: &'static str) -> Self {
+        Self(Content::List { list: list.clone(), empty, after })
     }
 
     /// Which of the named fields were compared, and which left; bit `n` stands for `names[n]`.
@@ -69,7 +69,7 @@ impl From<&'static str> for Detail {
 
 impl From<String> for Detail {
     fn from(text: String) -> Self {
-        Self(Content::Written(text.into()))
+        Self(Content::Owned(text.into()))
     }
 }
 
@@ -77,12 +77,12 @@ impl fmt::Display for Detail {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Content::Text(text) => f.write_str(text),
-            Content::Written(text) => f.write_str(text),
+            Content::Owned(text) => f.write_str(text),
             Content::Numbers { write, numbers } => write(numbers, f),
-            Content::Listed { list, empty, after } => {
+            Content::List { list, empty, after } => {
                 match list.is_empty() {
                     true => f.write_str(empty)?,
-                    false => separated(f, list.iter().map(String::as_str))?,
+                    false => write_separated(f, list.iter().map(String::as_str))?,
                 }
                 f.write_str(after)
             }
@@ -92,10 +92,10 @@ impl fmt::Display for Detail {
                     names.iter().enumerate().filter(chosen).map(|(_, name)| *name)
                 };
                 f.write_str("compared: ")?;
-                separated(f, named(*compared))?;
+                write_separated(f, named(*compared))?;
                 if *left != 0 {
                     f.write_str("; not evaluated: ")?;
-                    separated(f, named(*left))?;
+                    write_separated(f, named(*left))?;
                 }
                 Ok(())
             }
@@ -119,7 +119,10 @@ impl PartialEq for Detail {
 
 impl Eq for Detail {}
 
-fn separated<'a>(f: &mut fmt::Formatter<'_>, list: impl Iterator<Item = &'a str>) -> fmt::Result {
+fn write_separated<'a>(
+    f: &mut fmt::Formatter<'_>,
+    list: impl Iterator<Item = &'a str>,
+) -> fmt::Result {
     for (at, item) in list.enumerate() {
         f.write_str(if at == 0 { "" } else { ", " })?;
         f.write_str(item)?;
@@ -146,8 +149,8 @@ mod tests {
                 Detail::bytes(&digest, |it, f| f.write_str(&hex::encode(bytes(it)))),
                 hex::encode(digest),
             ),
-            (Detail::listed(&list, "none", "!"), "A, B!".into()),
-            (Detail::listed(&Arc::default(), "none", ""), "none".into()),
+            (Detail::list(&list, "none", "!"), "A, B!".into()),
+            (Detail::list(&Arc::default(), "none", ""), "none".into()),
             (Detail::fields(fields, 0b101, 0b010), "compared: a, c; not evaluated: b".into()),
             (Detail::fields(fields, 0b1, 0), "compared: a".into()),
         ] {

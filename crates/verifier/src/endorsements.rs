@@ -9,14 +9,15 @@ use confide_evidence::{
 use rustls_pki_types::{CertificateDer, UnixTime};
 
 use crate::{
-    appraise::EndorsedValues,
+    appraisal::EndorsedValues,
     chain::{self, Crl, Role},
     checks::{Checks, Step},
+    crl::CrlVersion,
     crypto::Crypto,
     detail::Detail,
     reason::Reason,
-    result::CrlSeen,
     roots::{Anchor, Root, Roots},
+    validity::{Validity, Window},
 };
 
 /// Endorsements as they came: read as a whole, believed in nothing.
@@ -95,15 +96,15 @@ impl Endorsements {
         let issuer = Issuer { anchor: &anchor_der, root_crl: &root_crl, now, crypto };
         let signer = checks.run(Step::TcbSigner, || {
             let signer = issuer.tcb_signer("TCB info issuer chain", &self.tcb_chain)?;
-            root_crl.lacks(Role::Root.subject(), &root_certificate)?;
+            root_crl.check_not_listed(Role::Root.subject(), &root_certificate)?;
             Ok((signer, "issued by the root, not revoked".into()))
         })?;
         checks.run(Step::TcbInfo, || {
             let Collateral { tcb_info, tcb_info_signature, .. } = &self.collateral;
-            signed("TCB info", &signer, tcb_info, tcb_info_signature, crypto)?;
+            verify_document("TCB info", &signer, tcb_info, tcb_info_signature, crypto)?;
             let info = &self.tcb_info;
-            chain::inside("TCB info", info.issue_date, info.next_update, now)?;
-            Ok(((), evaluation(info.tcb_evaluation_data_number)))
+            Validity::new(info.issue_date, info.next_update).check("TCB info", now)?;
+            Ok(((), evaluation_detail(info.tcb_evaluation_data_number)))
         })?;
         let qe_signer = checks.run(Step::QeIdentity, || {
             // Intel signs both documents with one certificate; it is verified once.
@@ -114,22 +115,20 @@ impl Endorsements {
                 _ => signer.clone(),
             };
             let Collateral { qe_identity, qe_identity_signature, .. } = &self.collateral;
-            signed("QE identity", &qe_signer, qe_identity, qe_identity_signature, crypto)?;
+            verify_document("QE identity", &qe_signer, qe_identity, qe_identity_signature, crypto)?;
             let identity = &self.qe_identity;
-            chain::inside("QE identity", identity.issue_date, identity.next_update, now)?;
-            Ok((qe_signer, evaluation(identity.tcb_evaluation_data_number)))
+            Validity::new(identity.issue_date, identity.next_update).check("QE identity", now)?;
+            Ok((qe_signer, evaluation_detail(identity.tcb_evaluation_data_number)))
         })?;
         let pck_crl = checks.run(Step::PckCrl, || {
-            let (_, crl_root) = pair("PCK CRL issuer chain", &self.pck_crl_chain)?;
-            same_root("root of the PCK CRL issuer chain", crl_root, root_der)?;
+            let (_, crl_root) = certificate_and_root("PCK CRL issuer chain", &self.pck_crl_chain)?;
+            check_same_root("root of the PCK CRL issuer chain", crl_root, root_der)?;
             let crl = Crl::read("PCK CRL", &self.collateral.pck_crl, now)?;
             Ok((crl, "".into()))
         })?;
         checks.skip(Step::PckCrl, SIGNATURE_NOT_REACHED);
         let windows = self.windows(&root_certificate, &signer, &qe_signer, &root_crl, &pck_crl);
-        let life = windows
-            .iter()
-            .fold(Life::EVER, |life, window| life.and(window.life.from, window.life.until));
+        let life = windows.iter().fold(Validity::EVER, |life, window| life.and(window.life));
         Ok(VerifiedEndorsements {
             endorsements: self,
             root,
@@ -148,16 +147,16 @@ impl Endorsements {
         qe_signer: &Certificate<'_>,
         root_crl: &Crl<'_>,
         pck_crl: &Crl<'_>,
-    ) -> Vec<Window> {
+    ) -> Vec<Window<Step>> {
         let certificate = |step, role: Role, it: &Certificate<'_>| Window {
             step,
             subject: role.subject(),
-            life: Life { from: it.not_before, until: it.not_after },
+            life: Validity::new(it.not_before, it.not_after),
         };
         let list = |step, it: &Crl<'_>| Window {
             step,
             subject: it.subject,
-            life: Life { from: it.dates.this_update, until: it.until },
+            life: Validity::new(it.dates.this_update, it.until),
         };
         let (info, identity) = (&self.tcb_info, &self.qe_identity);
         vec![
@@ -167,13 +166,13 @@ impl Endorsements {
             Window {
                 step: Step::TcbInfo,
                 subject: "TCB info",
-                life: Life { from: info.issue_date, until: info.next_update },
+                life: Validity::new(info.issue_date, info.next_update),
             },
             certificate(Step::QeIdentity, Role::TcbSigner, qe_signer),
             Window {
                 step: Step::QeIdentity,
                 subject: "QE identity",
-                life: Life { from: identity.issue_date, until: identity.next_update },
+                life: Validity::new(identity.issue_date, identity.next_update),
             },
             list(Step::PckCrl, pck_crl),
         ]
@@ -186,13 +185,10 @@ impl Endorsements {
         now: UnixTime,
         crypto: &dyn Crypto,
     ) -> Result<(TrustedRoot<'_>, Detail), Reason> {
-        let (_, der) = pair("TCB info issuer chain", &self.tcb_chain)?;
+        let (_, der) = certificate_and_root("TCB info issuer chain", &self.tcb_chain)?;
         let sha256 = crypto.sha256(&[der]);
-        let Some(kind) = roots.find(Anchor::Intel, &sha256) else {
-            let got = hex::encode(sha256);
-            return Err(Reason::UntrustedRoot { wanted: format!("{roots}"), got });
-        };
-        let certificate = chain::read(Role::Root, der, now)?;
+        let kind = roots.require(Anchor::Intel, &sha256)?;
+        let certificate = chain::read_certificate(Role::Root, der, now)?;
         Ok((TrustedRoot { root: Root { kind, sha256 }, der, certificate }, kind.detail(&sha256)))
     }
 }
@@ -218,12 +214,12 @@ impl Issuer<'_> {
         name: &'static str,
         list: &'e [Vec<u8>],
     ) -> Result<Certificate<'e>, Reason> {
-        let (der, root) = pair(name, list)?;
-        same_root(name, root, self.anchor)?;
-        let certificate = chain::read(Role::TcbSigner, der, self.now)?;
-        let anchor = chain::anchor(self.anchor)?;
+        let (der, root) = certificate_and_root(name, list)?;
+        check_same_root(name, root, self.anchor)?;
+        let certificate = chain::read_certificate(Role::TcbSigner, der, self.now)?;
+        let anchor = chain::read_anchor(self.anchor)?;
         let (crl, now, crypto) = (self.root_crl, self.now, self.crypto);
-        chain::verify(Role::TcbSigner, der, &[], &anchor, crl, now, crypto)?;
+        chain::verify_chain(Role::TcbSigner, der, &[], &anchor, crl, now, crypto)?;
         Ok(certificate)
     }
 }
@@ -238,21 +234,13 @@ pub(crate) struct VerifiedEndorsements<'e> {
     pub(crate) root_crl: Crl<'e>,
     pub(crate) pck_crl: Crl<'e>,
     /// All but the PCK CA and what the quote brings.
-    pub(crate) life: Life,
+    pub(crate) life: Validity,
     /// The same, one by one, in the order in which they are looked at.
-    pub(crate) windows: Vec<Window>,
-}
-
-/// The life of one certificate, list or document.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Window {
-    pub(crate) step: Step,
-    pub(crate) subject: &'static str,
-    pub(crate) life: Life,
+    pub(crate) windows: Vec<Window<Step>>,
 }
 
 impl<'e> VerifiedEndorsements<'e> {
-    pub(crate) fn grounds(&self) -> EndorsedValues<'_> {
+    pub(crate) fn values(&self) -> EndorsedValues<'_> {
         EndorsedValues {
             tcb_info: &self.endorsements.tcb_info,
             qe_identity: &self.endorsements.qe_identity,
@@ -272,26 +260,7 @@ impl<'e> VerifiedEndorsements<'e> {
     }
 }
 
-/// The time during which everything holds, both ends included.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Life {
-    pub(crate) from: u64,
-    pub(crate) until: u64,
-}
-
-impl Life {
-    pub(crate) const EVER: Self = Self { from: 0, until: u64::MAX };
-
-    pub(crate) fn holds(self, now: UnixTime) -> bool {
-        (self.from..=self.until).contains(&now.as_secs())
-    }
-
-    pub(crate) fn and(self, from: u64, until: u64) -> Self {
-        Self { from: self.from.max(from), until: self.until.min(until) }
-    }
-}
-
-impl From<&Crl<'_>> for CrlSeen {
+impl From<&Crl<'_>> for CrlVersion {
     fn from(crl: &Crl<'_>) -> Self {
         Self { number: crl.dates.number, issued: crl.dates.this_update }
     }
@@ -299,12 +268,15 @@ impl From<&Crl<'_>> for CrlSeen {
 
 const SIGNATURE_NOT_REACHED: &str = "holds now; its signature was not reached";
 
-fn evaluation(number: u32) -> Detail {
+fn evaluation_detail(number: u32) -> Detail {
     Detail::numbers([number.into()], |[number, ..], f| write!(f, "signed; evaluation {number}"))
 }
 
 /// A chain of exactly a certificate and the root.
-fn pair<'a>(chain: &'static str, list: &'a [Vec<u8>]) -> Result<(&'a [u8], &'a [u8]), Reason> {
+fn certificate_and_root<'a>(
+    chain: &'static str,
+    list: &'a [Vec<u8>],
+) -> Result<(&'a [u8], &'a [u8]), Reason> {
     match list {
         [certificate, root] => Ok((certificate, root)),
         other => Err(Reason::ChainShape {
@@ -315,11 +287,11 @@ fn pair<'a>(chain: &'static str, list: &'a [Vec<u8>]) -> Result<(&'a [u8], &'a [
     }
 }
 
-fn same_root(subject: &'static str, got: &[u8], root: &[u8]) -> Result<(), Reason> {
+fn check_same_root(subject: &'static str, got: &[u8], root: &[u8]) -> Result<(), Reason> {
     if got == root { Ok(()) } else { Err(Reason::Differs { subject, other: "the trusted root" }) }
 }
 
-fn signed(
+fn verify_document(
     subject: &'static str,
     signer: &Certificate<'_>,
     document: &str,

@@ -45,6 +45,13 @@ impl<T: PartialEq> Expect<T> {
     }
 }
 
+impl<const N: usize> Expect<[u8; N]> {
+    /// Zeros and nothing else: the default of what a policy need not write down.
+    pub(crate) fn zero() -> Self {
+        Self::Exactly([0; N])
+    }
+}
+
 impl<T: ReferenceValue> fmt::Display for Expect<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -65,7 +72,7 @@ impl<T: ReferenceValue> fmt::Display for Expect<T> {
 /// A value that a policy can name.
 pub trait ReferenceValue: Sized {
     /// What the text must be, for errors.
-    fn wanted() -> String;
+    fn expected_form() -> String;
     /// Reads the policy's spelling.
     fn from_text(text: &str) -> Option<Self>;
     /// Spells the value as a policy does.
@@ -73,7 +80,7 @@ pub trait ReferenceValue: Sized {
 }
 
 impl<const N: usize> ReferenceValue for [u8; N] {
-    fn wanted() -> String {
+    fn expected_form() -> String {
         format!("{N} bytes in hexadecimal")
     }
 
@@ -89,7 +96,7 @@ impl<const N: usize> ReferenceValue for [u8; N] {
 }
 
 impl ReferenceValue for TcbStatus {
-    fn wanted() -> String {
+    fn expected_form() -> String {
         "a TCB status such as UpToDate".to_string()
     }
 
@@ -104,7 +111,7 @@ impl ReferenceValue for TcbStatus {
 
 /// Advisory identifiers such as `INTEL-SA-00615`.
 impl ReferenceValue for String {
-    fn wanted() -> String {
+    fn expected_form() -> String {
         "an advisory such as INTEL-SA-00615".to_string()
     }
 
@@ -119,7 +126,7 @@ impl ReferenceValue for String {
 
 /// Decimal numbers.
 impl ReferenceValue for u16 {
-    fn wanted() -> String {
+    fn expected_form() -> String {
         "a number from 0 to 65535".to_string()
     }
 
@@ -144,7 +151,7 @@ impl<'de, T: ReferenceValue> de::Visitor<'de> for ExpectVisitor<T> {
     type Value = Expect<T>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}, a list of such, or \"{DANGEROUS_ANY}\"", T::wanted())
+        write!(f, "{}, a list of such, or \"{DANGEROUS_ANY}\"", T::expected_form())
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<Expect<T>, E> {
@@ -171,5 +178,6 @@ impl<'de, T: ReferenceValue> de::Visitor<'de> for ExpectVisitor<T> {
 }
 
 fn value<T: ReferenceValue, E: de::Error>(text: &str) -> Result<T, E> {
-    T::from_text(text).ok_or_else(|| E::custom(format!("wanted {}, got `{text}`", T::wanted())))
+    T::from_text(text)
+        .ok_or_else(|| E::custom(format!("wanted {}, got `{text}`", T::expected_form())))
 }

@@ -1,38 +1,17 @@
 //! A policy in words: what it checks, what it leaves unchecked, and what it weakens.
 
-use alloc::{borrow::Cow, format, string::String, vec::Vec};
+use alloc::{format, string::String, vec::Vec};
 
-use confide_evidence::{UnixSeconds, tcb_info::TcbStatus};
+use confide_evidence::tcb_info::TcbStatus;
 
 use crate::{
-    admission::{BindingLevel, DangerousScope},
-    expect::{Expect, ReferenceValue},
-    gpu::GpuPolicy,
-    policy::{CrlMinimum, Policy, SgxWorkload, TdxWorkload, Workload},
+    admission::{BindingLevel, DangerousScope, Formats},
+    expect::Expect,
+    explanation::{Explanation, Sentence},
+    gpu::policy::GpuPolicy,
+    policy::{Policy, SgxWorkload, TdxWorkload, Workload},
     roots::Roots,
 };
-
-/// What becomes of a field.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stance {
-    /// Evidence that fails it is refused.
-    Checked,
-    /// Any value passes, because the policy does not speak of it.
-    Unchecked,
-    /// The policy says in so many words that any value passes, or lifts a rule.
-    Dangerous,
-}
-
-/// One field of a policy, in words.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sentence {
-    /// The key in the policy's text.
-    pub field: Cow<'static, str>,
-    /// What becomes of it.
-    pub stance: Stance,
-    /// What that means.
-    pub text: String,
-}
 
 impl Policy {
     /// Every field in words, in the order of `docs/policy.md`.
@@ -64,195 +43,144 @@ impl Policy {
             snp,
             workload,
         } = self;
-        let mut words = Words::default();
-        words.roots(roots, operator_roots.as_ref());
-        words.scope(*dangerous_scope);
-        match formats.is_all() {
-            true => words.unchecked("formats", "any kind of evidence".into()),
-            false => words.checked("formats", format!("the evidence is of {formats}")),
-        }
-        words.tcb(tcb_status, *tcb_grace_s, advisories);
-        words.least(
+        let mut words = Explanation::default();
+        words.add_roots(roots, operator_roots.as_ref());
+        words.add_scope(*dangerous_scope);
+        words.add_formats(formats);
+        words.add_tcb(tcb_status, *tcb_grace_s, advisories);
+        words.add_minimum(
             "tcb_evaluation_data_number_min",
             "the TCB evaluation data number",
             u64::from(*tcb_evaluation_data_number_min),
         );
-        words.revocation_list("root_crl", "the root's revocation list", *root_crl);
-        words.revocation_list("pck_crl", "the PCK CA's revocation list", *pck_crl);
-        words.debug(*dangerous_accept_debug);
+        words.add_revocation_list("root_crl", "the root's revocation list", *root_crl);
+        words.add_revocation_list("pck_crl", "the PCK CA's revocation list", *pck_crl);
+        words.add_debug(*dangerous_accept_debug);
         match ppids {
-            Some(wanted) => words.expect("ppids", "the Intel platform's PPID", wanted),
-            None => words.unchecked("ppids", "any Intel platform".into()),
+            Some(wanted) => words.add_expect("ppids", "the Intel platform's PPID", wanted),
+            None => words.add_unchecked("ppids", "any Intel platform".into()),
         }
-        words.binding(*binding);
+        words.add_binding(*binding);
         match report_data {
-            Some(wanted) => words.expect("report_data", "the report data", wanted),
+            Some(wanted) => words.add_expect("report_data", "the report data", wanted),
             None => {
                 let text = "the report data is whatever the channel or the caller computes";
-                words.unchecked("report_data", text.into());
+                words.add_unchecked("report_data", text.into());
             }
         }
-        words.config_digest(config_digest.as_ref());
-        words.ages(*key_validity_s_max, *evidence_age_s_max);
-        words.checked(
-            "cache_lifetime_s",
-            format!("a verdict on a platform's keys is used {} at most", span(*cache_lifetime_s)),
-        );
-        words.gpu(gpu);
+        words.add_config_digest(config_digest.as_ref());
+        words.add_ages(*key_validity_s_max, *evidence_age_s_max);
+        let lifetime = describe_seconds(*cache_lifetime_s);
+        let text = format!("a verdict on a platform's keys is used {lifetime} at most");
+        words.add_checked("cache_lifetime_s", text);
+        words.add_gpu(gpu);
         if *dangerous_skip_revocation {
             let text = "a chip key may be revoked where no revocation list came (SEV-SNP)";
-            words.dangerous("dangerous_skip_revocation", text.into());
+            words.add_dangerous("dangerous_skip_revocation", text.into());
         }
         snp.explain(&mut words);
-        words.workload(workload.as_ref());
+        words.add_workload(workload.as_ref());
         words.0
     }
 }
 
-#[derive(Default)]
-pub(crate) struct Words(Vec<Sentence>);
-
-impl Words {
-    pub(crate) fn checked(&mut self, field: impl Into<Cow<'static, str>>, text: String) {
-        self.0.push(Sentence { field: field.into(), stance: Stance::Checked, text });
-    }
-
-    pub(crate) fn unchecked(&mut self, field: impl Into<Cow<'static, str>>, text: String) {
-        self.0.push(Sentence { field: field.into(), stance: Stance::Unchecked, text });
-    }
-
-    pub(crate) fn dangerous(&mut self, field: impl Into<Cow<'static, str>>, text: String) {
-        self.0.push(Sentence { field: field.into(), stance: Stance::Dangerous, text });
-    }
-
-    pub(crate) fn expect<T: ReferenceValue>(
-        &mut self,
-        field: impl Into<Cow<'static, str>>,
-        subject: &str,
-        wanted: &Expect<T>,
-    ) {
-        match wanted {
-            Expect::DangerousAny => self.dangerous(field, format!("{subject} may be anything")),
-            Expect::AnyOf(values) if values.is_empty() => {
-                self.checked(field, format!("{subject}: no value is accepted"));
-            }
-            Expect::Exactly(value) if is_zero(&value.to_text()) => {
-                self.checked(field, format!("{subject} is zero"));
-            }
-            _ => self.checked(field, format!("{subject} is {wanted}")),
+impl Explanation {
+    fn add_formats(&mut self, formats: &Formats) {
+        match formats.is_all() {
+            true => self.add_unchecked("formats", "any kind of evidence".into()),
+            false => self.add_checked("formats", format!("the evidence is of {formats}")),
         }
     }
 
-    fn roots(&mut self, roots: &Roots, own: Option<&Roots>) {
-        self.checked("roots", format!("the chain ends in {roots}"));
+    fn add_roots(&mut self, roots: &Roots, own: Option<&Roots>) {
+        self.add_checked("roots", format!("the chain ends in {roots}"));
         if let Some(own) = own {
-            self.unchecked("operator_roots", format!("{own} counts like a vendor's root"));
+            self.add_unchecked("operator_roots", format!("{own} counts like a vendor's root"));
         }
     }
 
-    fn scope(&mut self, lifted: Option<DangerousScope>) {
+    fn add_scope(&mut self, lifted: Option<DangerousScope>) {
         if lifted.is_some() {
             let text = "clients talk to any program, or to the named one in any configuration";
-            self.dangerous("dangerous_scope", text.into());
+            self.add_dangerous("dangerous_scope", text.into());
         }
     }
 
-    fn config_digest(&mut self, wanted: Option<&Expect<[u8; 32]>>) {
+    fn add_config_digest(&mut self, wanted: Option<&Expect<[u8; 32]>>) {
         const FIELD: &str = "config_digest";
         match wanted {
-            Some(wanted) => self.expect(FIELD, "the configuration's digest", wanted),
+            Some(wanted) => self.add_expect(FIELD, "the configuration's digest", wanted),
             None => {
                 let text = "any configuration of the program: clients refuse, because a yes speaks \
                             of the platform only";
-                self.unchecked(FIELD, text.into());
+                self.add_unchecked(FIELD, text.into());
             }
         }
     }
 
-    fn tcb(&mut self, status: &Expect<TcbStatus>, grace_s: u64, advisories: &Expect<String>) {
-        self.expect("tcb_status", "the TCB status", status);
+    fn add_tcb(&mut self, status: &Expect<TcbStatus>, grace_s: u64, advisories: &Expect<String>) {
+        self.add_expect("tcb_status", "the TCB status", status);
         if grace_s > 0 {
-            let grace = span(grace_s);
+            let grace = describe_seconds(grace_s);
             let text = format!("an out-of-date TCB level passes until {grace} after its date");
-            self.unchecked("tcb_grace_s", text);
+            self.add_unchecked("tcb_grace_s", text);
         }
-        self.advisories(advisories);
+        self.add_advisories(advisories);
     }
 
-    fn debug(&mut self, accepted: bool) {
+    fn add_debug(&mut self, accepted: bool) {
         const FIELD: &str = "dangerous_accept_debug";
         match accepted {
-            false => self.checked(FIELD, "debug is off".into()),
-            true => self.dangerous(FIELD, "debug may be on: the host can read the memory".into()),
+            false => self.add_checked(FIELD, "debug is off".into()),
+            true => {
+                self.add_dangerous(FIELD, "debug may be on: the host can read the memory".into())
+            }
         }
     }
 
-    fn binding(&mut self, level: Option<BindingLevel>) {
+    fn add_binding(&mut self, level: Option<BindingLevel>) {
         const FIELD: &str = "binding";
         match level {
             Some(BindingLevel::Session) => {
-                self.checked(FIELD, "the evidence is bound to this very TLS session".into());
+                self.add_checked(FIELD, "the evidence is bound to this very TLS session".into());
             }
             Some(BindingLevel::Key) => {
-                self.checked(FIELD, "the evidence is bound to the TLS key or session".into());
+                self.add_checked(FIELD, "the evidence is bound to the TLS key or session".into());
             }
             None => {
                 let text = "evidence may be bound to the TLS key, to the session, or to no channel";
-                self.unchecked(FIELD, text.into());
+                self.add_unchecked(FIELD, text.into());
             }
         }
     }
 
-    fn ages(&mut self, key_validity_s_max: u64, evidence_age_s_max: Option<u64>) {
-        let validity = span(key_validity_s_max);
-        self.checked("key_validity_s_max", format!("a bound key lives {validity} at most"));
+    fn add_ages(&mut self, key_validity_s_max: u64, evidence_age_s_max: Option<u64>) {
+        let validity = describe_seconds(key_validity_s_max);
+        self.add_checked("key_validity_s_max", format!("a bound key lives {validity} at most"));
         const AGE: &str = "evidence_age_s_max";
         match evidence_age_s_max {
             Some(most) => {
-                self.checked(AGE, format!("the claims were made {} ago at most", span(most)));
+                self.add_checked(
+                    AGE,
+                    format!("the claims were made {} ago at most", describe_seconds(most)),
+                );
             }
-            None => self.unchecked(AGE, "claims may be as old as their key".into()),
+            None => self.add_unchecked(AGE, "claims may be as old as their key".into()),
         }
     }
 
-    fn advisories(&mut self, wanted: &Expect<String>) {
+    fn add_advisories(&mut self, wanted: &Expect<String>) {
         const FIELD: &str = "advisories";
         match wanted {
-            Expect::DangerousAny => self.dangerous(FIELD, "any advisory may apply".into()),
+            Expect::DangerousAny => self.add_dangerous(FIELD, "any advisory may apply".into()),
             Expect::AnyOf(values) if values.is_empty() => {
-                self.checked(FIELD, "no advisory applies".into());
+                self.add_checked(FIELD, "no advisory applies".into());
             }
-            _ => self.checked(FIELD, format!("no advisory applies but {wanted}")),
+            _ => self.add_checked(FIELD, format!("no advisory applies but {wanted}")),
         }
     }
 
-    pub(crate) fn least(&mut self, field: &'static str, subject: &str, least: u64) {
-        match least {
-            0 => self.unchecked(field, format!("{subject} may be any")),
-            _ => self.checked(field, format!("{subject} is at least {least}")),
-        }
-    }
-
-    pub(crate) fn revocation_list(
-        &mut self,
-        field: &'static str,
-        subject: &str,
-        minimum: CrlMinimum,
-    ) {
-        let CrlMinimum { number_min, issued_min } = minimum;
-        match (number_min, issued_min) {
-            (0, 0) => self.unchecked(field, format!("{subject} may be any that holds now")),
-            _ => self.checked(
-                field,
-                format!(
-                    "{subject} has number {number_min} or higher, issued {} or later",
-                    UnixSeconds(issued_min)
-                ),
-            ),
-        }
-    }
-
-    fn gpu(&mut self, wanted: &GpuPolicy) {
+    fn add_gpu(&mut self, wanted: &GpuPolicy) {
         let GpuPolicy {
             required,
             driver,
@@ -264,23 +192,23 @@ impl Words {
             dangerous_accept_protected_pcie,
         } = wanted;
         match required {
-            true => self.checked("gpu.required", "a GPU attests as well".into()),
-            false => self.unchecked("gpu.required", "a GPU may be there or not".into()),
+            true => self.add_checked("gpu.required", "a GPU attests as well".into()),
+            false => self.add_unchecked("gpu.required", "a GPU may be there or not".into()),
         }
         for (name, subject, version) in [
             ("driver", "the GPU's driver version", driver),
             ("vbios", "the GPU's VBIOS version", vbios),
         ] {
             match version {
-                Some(version) => self.expect(format!("gpu.{name}"), subject, version),
-                None => self.unchecked(format!("gpu.{name}"), format!("{subject} may be any")),
+                Some(version) => self.add_expect(format!("gpu.{name}"), subject, version),
+                None => self.add_unchecked(format!("gpu.{name}"), format!("{subject} may be any")),
             }
         }
         match rim_sha256 {
-            Some(wanted) => self.expect("gpu.rim_sha256", "each reference manifest", wanted),
+            Some(wanted) => self.add_expect("gpu.rim_sha256", "each reference manifest", wanted),
             None => {
                 let text = "any reference manifest that NVIDIA or another trusted root signed";
-                self.unchecked("gpu.rim_sha256", text.into());
+                self.add_unchecked("gpu.rim_sha256", text.into());
             }
         }
         let lifted = [
@@ -307,33 +235,37 @@ impl Words {
         ];
         for (is_lifted, field, text) in lifted {
             match is_lifted {
-                true => self.dangerous(field, text.into()),
-                false => self.checked(field, format!("not lifted: that {text}")),
+                true => self.add_dangerous(field, text.into()),
+                false => self.add_checked(field, format!("not lifted: that {text}")),
             }
         }
     }
 
-    fn workload(&mut self, workload: Option<&Workload>) {
+    fn add_workload(&mut self, workload: Option<&Workload>) {
         let Some(Workload { tdx, sgx, snp }) = workload else {
             let text = "any program: clients refuse, because a yes speaks of the platform only";
-            self.unchecked("workload", text.into());
+            self.add_unchecked("workload", text.into());
             return;
         };
         match tdx {
-            Some(tdx) => self.trust_domain(tdx),
-            None => self.checked("workload.tdx", "evidence of a trust domain is refused".into()),
+            Some(tdx) => self.add_trust_domain(tdx),
+            None => {
+                self.add_checked("workload.tdx", "evidence of a trust domain is refused".into())
+            }
         }
         match sgx {
-            Some(sgx) => self.enclave(sgx),
-            None => self.checked("workload.sgx", "evidence of an enclave is refused".into()),
+            Some(sgx) => self.add_enclave(sgx),
+            None => self.add_checked("workload.sgx", "evidence of an enclave is refused".into()),
         }
         match snp {
             Some(snp) => snp.explain(self),
-            None => self.checked("workload.snp", "evidence of a SEV-SNP guest is refused".into()),
+            None => {
+                self.add_checked("workload.snp", "evidence of a SEV-SNP guest is refused".into())
+            }
         }
     }
 
-    fn trust_domain(&mut self, wanted: &TdxWorkload) {
+    fn add_trust_domain(&mut self, wanted: &TdxWorkload) {
         let TdxWorkload {
             mrtd,
             rtmr0,
@@ -357,34 +289,33 @@ impl Words {
             ("mrownerconfig", mrownerconfig),
             ("mr_service_td", mr_service_td),
         ] {
-            self.expect(format!("workload.tdx.{name}"), name, field);
+            self.add_expect(format!("workload.tdx.{name}"), name, field);
         }
         match mrseam {
-            Some(mrseam) => self.expect("workload.tdx.mrseam", "mrseam", mrseam),
+            Some(mrseam) => self.add_expect("workload.tdx.mrseam", "mrseam", mrseam),
             None => {
                 let text = "any TDX module that TCB info accepts";
-                self.unchecked("workload.tdx.mrseam", text.into());
+                self.add_unchecked("workload.tdx.mrseam", text.into());
             }
         }
     }
 
-    fn enclave(&mut self, wanted: &SgxWorkload) {
+    fn add_enclave(&mut self, wanted: &SgxWorkload) {
         let SgxWorkload { mrenclave, mrsigner, isv_prod_id, isv_svn_min, config_id } = wanted;
-        self.expect("workload.sgx.mrenclave", "mrenclave", mrenclave);
-        self.expect("workload.sgx.mrsigner", "mrsigner", mrsigner);
-        self.expect("workload.sgx.isv_prod_id", "the product number", isv_prod_id);
-        self.least("workload.sgx.isv_svn_min", "the enclave's version", u64::from(*isv_svn_min));
-        self.expect("workload.sgx.config_id", "config_id", config_id);
+        self.add_expect("workload.sgx.mrenclave", "mrenclave", mrenclave);
+        self.add_expect("workload.sgx.mrsigner", "mrsigner", mrsigner);
+        self.add_expect("workload.sgx.isv_prod_id", "the product number", isv_prod_id);
+        self.add_minimum(
+            "workload.sgx.isv_svn_min",
+            "the enclave's version",
+            u64::from(*isv_svn_min),
+        );
+        self.add_expect("workload.sgx.config_id", "config_id", config_id);
     }
 }
 
-/// A hash of zeros, which nobody wants to count.
-fn is_zero(text: &str) -> bool {
-    text.len() > 16 && text.bytes().all(|byte| byte == b'0')
-}
-
 /// Seconds as a person says them.
-fn span(seconds: u64) -> String {
+fn describe_seconds(seconds: u64) -> String {
     for (unit, name) in [(86_400, "day"), (3_600, "hour"), (60, "minute")] {
         if seconds >= unit && seconds.is_multiple_of(unit) {
             let count = seconds / unit;

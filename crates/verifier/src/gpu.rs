@@ -4,11 +4,12 @@
 //! claims hold the hash of exactly these bytes ([`crate::Evidence::gpu`]); even then a relay to a
 //! genuine GPU in another machine is not excluded.
 
-mod attached;
+pub(crate) mod attached;
 mod chain;
+mod judge;
 mod manifests;
-mod policy;
-mod result;
+pub(crate) mod policy;
+pub(crate) mod result;
 mod revocation;
 
 use alloc::{borrow::Cow, format, vec::Vec};
@@ -19,41 +20,23 @@ use confide_evidence::{
 };
 use rustls_pki_types::UnixTime;
 
-pub(crate) use attached::judge_attached;
 pub use manifests::verify_rim;
 pub use policy::{GpuPolicy, GpuVersion};
 pub use result::{GpuAppraised, GpuClaims};
 
-use self::{chain::ChainRole, manifests::Manifests};
+use self::{
+    chain::ChainRole,
+    judge::{GpuStep, Judge},
+    manifests::Manifests,
+};
 use crate::{
-    checks::{Checks, steps},
+    checks::Checks,
     crypto::Crypto,
     policy::Policy,
     reason::Reason,
-    result::{Refused, Rejection},
+    result::{PartialResult, Rejection},
     roots::Root,
 };
-
-steps! {
-    /// The checks of a GPU's evidence.
-    GpuStep:
-    Format = "gpu_report_format",
-    Root = "gpu_root",
-    Chain = "gpu_chain",
-    Revocation = "gpu_revocation",
-    Firmware = "gpu_firmware_id",
-    Nonce = "gpu_nonce",
-    Signature = "gpu_signature",
-    Mode = "gpu_confidential_computing",
-    Driver = "gpu_driver",
-    Vbios = "gpu_vbios",
-    DriverManifest = "gpu_driver_rim",
-    VbiosManifest = "gpu_vbios_rim",
-    ManifestRevocation = "gpu_rim_revocation",
-    Measurements = "gpu_measurements",
-    Debug = "gpu_debug",
-    Required = "gpu_required",
-}
 
 /// What one GPU presented, and the nonce that it has to hold.
 #[derive(Clone, Debug)]
@@ -92,9 +75,9 @@ impl<'a> GpuCase<'a> {
 
     /// A rejection of bytes that are no evidence of a GPU, before any other check could run.
     pub fn unreadable(reason: Reason) -> Rejection {
-        let mut checks = Checks::new::<GpuStep>();
-        let reason = checks.fail(GpuStep::Format, reason);
-        Rejection::after(reason, checks)
+        let mut found = PartialResult::new(Checks::new::<GpuStep>());
+        let reason = found.checks.fail(GpuStep::Format, reason);
+        found.reject(reason)
     }
 
     /// Decides whether the GPU's evidence is believed, under one policy and at one time.
@@ -108,93 +91,70 @@ impl<'a> GpuCase<'a> {
         now: UnixTime,
         crypto: &dyn Crypto,
     ) -> Result<GpuAppraised, Rejection> {
-        let mut checks = Checks::new::<GpuStep>();
-        let mut root = None;
-        let outcome = self.judge(&mut checks, &mut root, policy, now, crypto);
-        match (outcome, root) {
-            (Ok(claims), Some(root)) => {
-                Ok(GpuAppraised { root, claims, checks: checks.into_vec() })
+        let mut found = PartialResult::new(Checks::new::<GpuStep>());
+        match self.judge(&mut found, policy, now, crypto) {
+            Ok((root, claims)) => {
+                Ok(GpuAppraised { root, claims, checks: found.checks.into_vec() })
             }
-            (outcome, root) => {
-                // `judge` returns Ok only after the root is known.
-                let untrusted = || Reason::UntrustedRoot {
-                    wanted: format!("{}", policy.roots),
-                    got: "".into(),
-                };
-                let reason = outcome.err().unwrap_or_else(untrusted);
-                let checks = checks.into_vec();
-                let advisories = Default::default();
-                Err(Refused { reason, root, tcb_status: None, advisories, checks }.into())
-            }
+            Err(reason) => Err(found.reject(reason)),
         }
     }
 
     fn judge(
         &self,
-        checks: &mut Checks,
-        root: &mut Option<Root>,
+        found: &mut PartialResult,
         policy: &Policy,
         now: UnixTime,
         crypto: &dyn Crypto,
-    ) -> Result<GpuClaims, Reason> {
+    ) -> Result<(Root, GpuClaims), Reason> {
+        let checks = &mut found.checks;
         let judge = Judge { policy, now, crypto, answers: &self.ocsp };
         let report = checks.run(GpuStep::Format, || {
             let report = GpuReport::parse(&self.report)?;
             let detail = format!("SPDM 1.1, {} measurements", report.measurements.len());
             Ok((report, detail.into()))
         })?;
-        let ders = checks.run(GpuStep::Root, || {
+        let (ders, root) = checks.run(GpuStep::Root, || {
             let ders = decode_chain(self.chain)?;
-            let found = chain::root(ChainRole::Device, &ders, &policy.roots)?;
-            *root = Some(found);
-            Ok((ders, found.kind.detail(&found.sha256)))
+            let root = chain::find_root(ChainRole::Device, &ders, &policy.roots)?;
+            Ok(((ders, root), root.kind.detail(&root.sha256)))
         })?;
+        found.root = Some(root);
         let chain = checks.run(GpuStep::Chain, || {
-            let chain = chain::verify(ChainRole::Device, &ders, now, crypto)?;
+            let chain = chain::verify_chain(ChainRole::Device, &ders, now, crypto)?;
             let until = UnixSeconds(chain.until);
             let detail = format!("{}, until {until}", chain.leaf().common_name);
             Ok((chain, detail.into()))
         })?;
         // NVIDIA's responder knows every certificate but the attestation key's.
         let revocation_known =
-            judge.revocation(checks, GpuStep::Revocation, &[&chain], |at| at > 0)?;
-        firmware(checks, &report, chain.leaf())?;
-        checks.run(GpuStep::Nonce, || match *report.nonce == self.nonce {
-            true => Ok(((), "as wanted".into())),
-            false => Err(Reason::Value {
-                field: "GPU nonce",
-                wanted: hex::encode(self.nonce),
-                got: hex::encode(report.nonce),
-            }),
+            judge.check_revocation(checks, GpuStep::Revocation, &[&chain], |at| at > 0)?;
+        check_firmware(checks, &report, chain.leaf())?;
+        let is_wanted = *report.nonce == self.nonce;
+        checks.require(GpuStep::Nonce, is_wanted, "as wanted", || Reason::Value {
+            field: "GPU nonce",
+            wanted: hex::encode(self.nonce),
+            got: hex::encode(report.nonce),
         })?;
-        checks.run(GpuStep::Signature, || {
-            let key = chain.leaf().public_key;
-            match crypto.verify_p384(key, report.signed, report.signature) {
-                true => Ok(((), "by the first certificate".into())),
-                false => Err(Reason::Signature { subject: "GPU report" }),
-            }
+        let key = chain.leaf().public_key;
+        let is_signed = crypto.verify_p384(key, report.signed, report.signature);
+        checks.require(GpuStep::Signature, is_signed, "by the first certificate", || {
+            Reason::Signature { subject: "GPU report" }
         })?;
-        mode(checks, &report, &policy.gpu)?;
-        judge.versions(checks, &report)?;
+        check_mode(checks, &report, &policy.gpu)?;
+        judge.check_versions(checks, &report)?;
         let manifests = Manifests::verify(&self.rims, &judge, &report, checks)?;
-        let manifests_known = judge.manifest_revocation(checks, &manifests)?;
+        let manifests_known = judge.check_manifest_revocation(checks, &manifests)?;
         let compared = manifests.compare(checks, &report)?;
-        judge.debug(checks, compared);
-        judge.required(checks, revocation_known && manifests_known, compared)?;
-        Ok(GpuClaims::of(&report, &chain, compared, manifests.until().min(chain.until)))
+        judge.note_debug(checks, compared);
+        judge.check_required(checks, revocation_known && manifests_known, compared)?;
+        let until = manifests.until().min(chain.until);
+        Ok((root, GpuClaims::from_report(&report, &chain, compared, until)))
     }
 }
 
-/// What every step of one appraisal shares.
-struct Judge<'a> {
-    policy: &'a Policy,
-    now: UnixTime,
-    crypto: &'a dyn Crypto,
-    answers: &'a [&'a [u8]],
-}
-
 impl Judge<'_> {
-    fn versions(&self, checks: &mut Checks, report: &GpuReport<'_>) -> Result<(), Reason> {
+    fn check_versions(&self, checks: &mut Checks, report: &GpuReport<'_>) -> Result<(), Reason> {
         let vbios = report.opaque.vbios_version.as_deref();
         let driver = report.opaque.driver_version;
         let fields = [
@@ -220,21 +180,22 @@ impl Judge<'_> {
 
     /// No field of the report says whether debugging is on. With it on a GPU measures otherwise
     /// than its manifests say, so measurements that agree are the signed word on it.
-    fn debug(&self, checks: &mut Checks, compared: bool) {
-        match compared {
-            true => {
-                let off = "off: all measurements are those of the manifests";
-                // Nothing can fail here: a difference has ended appraisal before.
-                let _ = checks.run(GpuStep::Debug, || Ok(((), off.into())));
-            }
-            false => {
-                checks.skip(GpuStep::Debug, "the report does not say, and no RIM was compared")
-            }
+    fn note_debug(&self, checks: &mut Checks, compared: bool) {
+        if compared {
+            // A difference has ended appraisal before.
+            checks.pass(GpuStep::Debug, "off: all measurements are those of the manifests");
+        } else {
+            checks.skip(GpuStep::Debug, "the report does not say, and no RIM was compared");
         }
     }
 
     /// With `required`, what was not evaluated is no yes.
-    fn required(&self, checks: &mut Checks, revocation: bool, rim: bool) -> Result<(), Reason> {
+    fn check_required(
+        &self,
+        checks: &mut Checks,
+        revocation: bool,
+        rim: bool,
+    ) -> Result<(), Reason> {
         let gpu = &self.policy.gpu;
         if !gpu.required {
             checks.skip(GpuStep::Required, "the policy requires no GPU");
@@ -264,7 +225,7 @@ impl Judge<'_> {
 }
 
 /// The firmware that the report names is the one that the key belongs to.
-fn firmware(
+fn check_firmware(
     checks: &mut Checks,
     report: &GpuReport<'_>,
     leaf: &DeviceCertificate<'_>,
@@ -283,7 +244,11 @@ fn firmware(
     })
 }
 
-fn mode(checks: &mut Checks, report: &GpuReport<'_>, policy: &GpuPolicy) -> Result<(), Reason> {
+fn check_mode(
+    checks: &mut Checks,
+    report: &GpuReport<'_>,
+    policy: &GpuPolicy,
+) -> Result<(), Reason> {
     let opaque = &report.opaque;
     let in_clear = opaque.feature_flag == Some(FeatureFlag::ProtectedPcie)
         || opaque.protected_pcie == Some(true);

@@ -3,37 +3,45 @@
 use alloc::{sync::Arc, vec::Vec};
 
 use confide_evidence::{pem, quote::Quote};
+use rustls_pki_types::UnixTime;
 
 use crate::{
-    appraise::{Appraisal, Signatures},
+    appraisal::{Appraisal, EndorsedValues, Platform, Signatures},
+    appraise::read_quote,
     chain::{self, Role},
     checks::{Checks, Step},
-    known::{
-        AttestationKey, Certification, KnownEnclave, KnownPck, Learned, Recall, Tag, Tags, is_fresh,
+    crypto::Crypto,
+    evidence::Evidence,
+    memory::{
+        AttestationKey, Certification, KnownEnclave, KnownPck, NewVerdicts, RecallPlatform, Tag,
+        Tags, is_fresh,
     },
     platform::{
-        PCK_CHAIN_PASSED, Platform, QE_REPORT_PASSED, QUOTE_CHAIN, QUOTE_SIGNATURE_PASSED,
-        enclave_signed, same_chain, sgx_extension, three,
+        PCK_CHAIN_PASSED, QE_REPORT_PASSED, QUOTE_CHAIN, QUOTE_SIGNATURE_PASSED, check_same_chain,
+        sgx_extension, split_chain, verify_enclave,
     },
+    policy::Policy,
     prepared::Prepared,
     reason::Reason,
+    result::{AcceptedParts, Appraised, PartialResult, Rejection},
+    validity::Validity,
 };
 
 /// One appraisal under prepared endorsements, asking a memory and noting what it lacked.
 pub(crate) struct Learning<'p> {
     prepared: &'p Prepared,
-    memory: &'p dyn Recall,
+    memory: &'p dyn RecallPlatform,
     tags: Option<Tags>,
     pck: Option<Arc<KnownPck>>,
     /// Known before.
     enclave: Option<Arc<KnownEnclave>>,
     /// Verified just now; it is learnt when all else has passed.
     attestation_key: Option<AttestationKey>,
-    learned: Learned,
+    learned: NewVerdicts,
 }
 
 impl<'p> Learning<'p> {
-    pub(crate) fn new(prepared: &'p Prepared, memory: &'p dyn Recall) -> Self {
+    pub(crate) fn new(prepared: &'p Prepared, memory: &'p dyn RecallPlatform) -> Self {
         Self {
             prepared,
             memory,
@@ -41,12 +49,12 @@ impl<'p> Learning<'p> {
             pck: None,
             enclave: None,
             attestation_key: None,
-            learned: Learned::default(),
+            learned: NewVerdicts::default(),
         }
     }
 
     /// What was found anew, to be called after a yes.
-    pub(crate) fn learned(self) -> Learned {
+    pub(crate) fn into_verdicts(self) -> NewVerdicts {
         self.learned
     }
 }
@@ -58,7 +66,7 @@ impl Signatures for Learning<'_> {
             self.recall(case, certification);
             let known = match self.pck.clone() {
                 Some(known) => {
-                    self.prepared.still_good(&known, case)?;
+                    self.prepared.check_known_pck(&known, case)?;
                     known
                 }
                 None => {
@@ -72,11 +80,7 @@ impl Signatures for Learning<'_> {
             let platform = Platform {
                 pck: known.pck,
                 public_key: known.public_key,
-                life: self
-                    .prepared
-                    .life
-                    .and(known.not_before, known.not_after)
-                    .and(ca.from, ca.until),
+                life: self.prepared.life.and(known.life).and(ca),
             };
             self.pck = Some(known);
             Ok((platform, PCK_CHAIN_PASSED))
@@ -91,7 +95,7 @@ impl Signatures for Learning<'_> {
     ) -> Result<(), Reason> {
         checks.run(Step::QeReport, || {
             if self.enclave.is_none() {
-                enclave_signed(&case.quote, case.crypto, |report, signature| {
+                verify_enclave(&case.quote, case.crypto, |report, signature| {
                     case.crypto.verify_p256(&platform.public_key, report, signature)
                 })?;
                 self.attestation_key = Some(AttestationKey::new(&case.quote, case.crypto));
@@ -104,7 +108,7 @@ impl Signatures for Learning<'_> {
         checks.run(Step::QuoteSignature, || {
             let known = self.enclave.as_ref().map(|known| &known.attestation_key);
             let key = known.or(self.attestation_key.as_ref());
-            if !key.is_some_and(|key| key.signed(&case.quote, case.crypto)) {
+            if !key.is_some_and(|key| key.has_signed(&case.quote, case.crypto)) {
                 return Err(Reason::Signature { subject: "quote" });
             }
             if let (Some(attestation_key), Some(tags), Some(pck)) =
@@ -128,7 +132,7 @@ impl Learning<'_> {
     fn recall(&mut self, case: &Appraisal<'_>, certification: Certification<'_>) {
         let Some(secret) = self.memory.secret() else { return };
         let generation = &self.prepared.generation;
-        let tags = Tags::of(secret, generation, certification, &case.quote);
+        let tags = Tags::derive(secret, generation, certification, &case.quote);
         self.tags = Some(tags);
         let is_usable = |tag: Tag, wanted: Tag, learnt_at: u64| {
             tag == wanted && is_fresh(learnt_at, case.policy.cache_lifetime_s, case.now)
@@ -145,6 +149,57 @@ impl Learning<'_> {
 }
 
 impl Prepared {
+    /// Decides as [`crate::appraise`] does, with what is prepared here and what `known` recalls.
+    ///
+    /// Three signatures where nothing is known (PCK certificate, QE report, quote), two where the
+    /// PCK certificate is, one where the quoting enclave is too. All else runs each time: whether
+    /// the policy trusts the root, every date, revocation by serial number, security versions, QE
+    /// identity, all of the policy, and the quote's own signature.
+    ///
+    /// `Learned` holds what was found anew; keep it if you like. A rejection teaches nothing, so
+    /// that false evidence cannot fill a memory.
+    ///
+    /// # Errors
+    /// [`Rejection`] with the first check that failed ([`Rejection::reason`]) and the outcome of
+    /// each check up to it.
+    pub fn appraise(
+        &self,
+        evidence: &Evidence<'_>,
+        policy: &Policy,
+        now: UnixTime,
+        crypto: &dyn Crypto,
+        known: &dyn RecallPlatform,
+    ) -> Result<(Appraised, NewVerdicts), Rejection> {
+        let mut found = PartialResult::new(self.checks.clone());
+        let mut learning = Learning::new(self, known);
+        let outcome = self.judge(&mut found, &mut learning, evidence, policy, now, crypto);
+        found.close(outcome).map(|appraised| (appraised, learning.into_verdicts()))
+    }
+
+    fn judge(
+        &self,
+        found: &mut PartialResult,
+        learning: &mut Learning<'_>,
+        evidence: &Evidence<'_>,
+        policy: &Policy,
+        now: UnixTime,
+        crypto: &dyn Crypto,
+    ) -> Result<AcceptedParts, Reason> {
+        let quote: Quote<'_> = match read_quote(found, evidence, policy) {
+            Ok(quote) => quote,
+            Err(reason) => return Err(found.checks.fail(Step::QuoteFormat, reason)),
+        };
+        self.check_still_valid(&mut found.checks, policy, now)?;
+        found.root = Some(self.root);
+        let grounds = EndorsedValues {
+            tcb_info: &self.endorsements.tcb_info,
+            qe_identity: &self.endorsements.qe_identity,
+            root_crl: self.root_crl.1,
+            pck_crl: self.pck_crl.1,
+        };
+        Appraisal { evidence, quote, grounds, policy, now, crypto }.judge(found, learning)
+    }
+
     /// The part of the quote's chain that is not known: the leaf, where CA and root follow it in
     /// the very text that is held.
     ///
@@ -155,30 +210,28 @@ impl Prepared {
         let end = text.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
         match text[..end].trim_ascii_end().strip_suffix(self.ca_and_root_pem.as_slice()) {
             Some(leaf) if leaf.last() != Some(&0) => Certification::Leaf(leaf),
-            _ => Certification::Whole(text),
+            _ => Certification::Chain(text),
         }
     }
 
     /// What can change about a known PCK certificate: the time, and (with the generation) whether
     /// it is revoked.
-    fn still_good(&self, known: &KnownPck, case: &Appraisal<'_>) -> Result<(), Reason> {
-        let subject = Role::Pck.subject();
-        chain::inside(subject, known.not_before, known.not_after, case.now)?;
-        self.ca_holds(case)?;
-        self.is_not_revoked(&known.serial)
+    fn check_known_pck(&self, known: &KnownPck, case: &Appraisal<'_>) -> Result<(), Reason> {
+        known.life.check(Role::Pck.subject(), case.now)?;
+        self.check_ca_validity(case)?;
+        self.check_not_revoked(&known.serial)
     }
 
-    fn ca_holds(&self, case: &Appraisal<'_>) -> Result<(), Reason> {
-        let Self { ca_life, .. } = self;
-        chain::inside(Role::PckCa.subject(), ca_life.from, ca_life.until, case.now)
+    fn check_ca_validity(&self, case: &Appraisal<'_>) -> Result<(), Reason> {
+        self.ca_life.check(Role::PckCa.subject(), case.now)
     }
 
-    fn is_not_revoked(&self, serial: &[u8]) -> Result<(), Reason> {
+    fn check_not_revoked(&self, serial: &[u8]) -> Result<(), Reason> {
         let subject = Role::Pck.subject();
-        match self.revoked.contains(serial) {
-            false => Ok(()),
-            true => Err(Reason::CertificateRevoked { subject }),
+        if self.revoked.contains(serial) {
+            return Err(Reason::CertificateRevoked { subject });
         }
+        Ok(())
     }
 
     /// One signature: the leaf by the CA that is held.
@@ -190,7 +243,7 @@ impl Prepared {
     ) -> Result<KnownPck, Reason> {
         let leaf_only = match certification {
             Certification::Leaf(text) => pem::decode_chain(QUOTE_CHAIN, text).ok(),
-            Certification::Whole(_) => None,
+            Certification::Chain(_) => None,
         };
         let repeated = self.endorsements.pck_chain.as_deref();
         let list = match leaf_only {
@@ -198,24 +251,23 @@ impl Prepared {
             // Taken as a whole, so that a wrong shape is named as the reference names it.
             _ => {
                 let list = pem::decode_chain(QUOTE_CHAIN, case.quote.pck_chain)?;
-                three(&list)?;
-                same_chain(&list, &self.root_der, Some(&self.ca_der), repeated)?;
+                split_chain(&list)?;
+                check_same_chain(&list, &self.root_der, Some(&self.ca_der), repeated)?;
                 list
             }
         };
         let leaf_der = list.first().map(Vec::as_slice).unwrap_or_default();
-        let leaf = chain::read(Role::Pck, leaf_der, case.now)?;
-        self.ca_holds(case)?;
+        let leaf = chain::read_certificate(Role::Pck, leaf_der, case.now)?;
+        self.check_ca_validity(case)?;
         chain::verify_leaf(leaf_der, &self.ca_anchor, case.now, case.crypto)?;
-        self.is_not_revoked(leaf.serial)?;
+        self.check_not_revoked(leaf.serial)?;
         Ok(KnownPck {
             tag: tag.unwrap_or(Tag::UNNAMED),
             learnt_at: case.now.as_secs(),
             pck: sgx_extension(&leaf)?,
             public_key: *leaf.public_key,
             serial: leaf.serial.into(),
-            not_before: leaf.not_before,
-            not_after: leaf.not_after,
+            life: Validity::new(leaf.not_before, leaf.not_after),
         })
     }
 }

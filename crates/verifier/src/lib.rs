@@ -1,3 +1,5 @@
+//! Decides on TEE evidence under a policy: pure, and without std.
+//!
 #![doc = include_str!("../README.md")]
 #![no_std]
 #![deny(missing_docs, clippy::missing_errors_doc)]
@@ -5,6 +7,7 @@
 extern crate alloc;
 
 mod admission;
+mod appraisal;
 mod appraise;
 mod attributes;
 #[cfg(feature = "aws-lc")]
@@ -12,26 +15,32 @@ mod aws_lc;
 mod binding;
 mod chain;
 mod checks;
+mod crl;
 mod crypto;
 mod detail;
 mod endorsements;
+mod evidence;
 mod expect;
 mod explain;
+mod explanation;
+mod generation;
 mod gpu;
-mod known;
 mod learning;
 mod measurements;
+mod memory;
 mod platform;
 mod policy;
 mod prepared;
 mod reason;
 mod result;
 mod roots;
+mod scope;
 pub mod snp;
 mod tcb;
+mod validity;
 
 pub use admission::{BindingLevel, DangerousScope, Formats};
-pub use appraise::{Evidence, appraise};
+pub use appraise::appraise;
 #[cfg(feature = "aws-lc")]
 pub use aws_lc::AwsLc;
 pub use checks::{Check, Outcome};
@@ -39,22 +48,27 @@ pub use confide_evidence::{
     BindingKind, GpuPresented, ParseError, ReportData, claims::Claims, quote::Tee,
     tcb_info::TcbStatus,
 };
+pub use crl::{CrlMinimum, CrlVersion};
 pub use crypto::{Crypto, P256Key, P384Key};
 pub use detail::Detail;
 pub use endorsements::Endorsements;
+pub use evidence::Evidence;
 pub use expect::{ALTERNATIVES_MAX, DANGEROUS_ANY, Expect, ReferenceValue};
-pub use explain::{Sentence, Stance};
+pub use explanation::{Sentence, Stance};
+pub use generation::Generation;
 pub use gpu::{GpuAppraised, GpuCase, GpuClaims, GpuPolicy, GpuVersion, verify_rim};
-pub use known::{Known, KnownEnclave, KnownPck, Learned, Nothing, Recall, Secret, Tag};
-pub use policy::{
-    CACHE_LIFETIME_DEFAULT_S, CrlMinimum, KEY_VALIDITY_DEFAULT_S, POLICY_LENGTH_MAX, Policy,
-    PolicyError, SgxWorkload, TdxWorkload, Workload,
+pub use memory::{
+    KnownEnclave, KnownPck, LastPlatform, NewVerdicts, NoMemory, RecallPlatform, Secret, Tag,
 };
-pub use prepared::{Generation, Prepared};
+pub use policy::{
+    CACHE_LIFETIME_DEFAULT_S, KEY_VALIDITY_DEFAULT_S, POLICY_LENGTH_MAX, Policy, PolicyError,
+    SgxWorkload, TdxWorkload, Workload,
+};
+pub use prepared::Prepared;
 pub use reason::Reason;
 pub use result::{
-    AmdClaims, Appraised, CrlSeen, EnclaveMeasurements, Endorsed, GuestMeasurements, IntelClaims,
-    Measurements, PlatformClaims, Rejection, Scope, TdMeasurements,
+    AmdClaims, Appraised, EnclaveMeasurements, Endorsed, GuestMeasurements, IntelClaims,
+    Measurements, PlatformClaims, Rejection, TdMeasurements,
 };
 pub use roots::{
     AMD_PRODUCTION, AMD_ROOTS_SHA256, Anchor, INTEL_PRODUCTION, INTEL_ROOT_DER, INTEL_ROOT_SHA256,
@@ -62,4 +76,5 @@ pub use roots::{
     NVIDIA_RIM_ROOT_SHA256, Root, RootKind, Roots,
 };
 pub use rustls_pki_types::{SignatureVerificationAlgorithm, UnixTime};
+pub use scope::Scope;
 pub use snp::{SnpPlatform, SnpWorkload, TcbMinimum};

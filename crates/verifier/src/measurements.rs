@@ -13,22 +13,22 @@ use crate::{
 };
 
 /// What was compared, and whether that tells one program from another.
-pub(crate) struct Compared {
+pub(crate) struct Comparison {
     pub(crate) names_program: bool,
     pub(crate) detail: Detail,
 }
 
 /// Compares every field that the policy has for this TEE.
-pub(crate) fn compare(workload: &Workload, quote: &Quote<'_>) -> Result<Compared, Reason> {
+pub(crate) fn compare(workload: &Workload, quote: &Quote<'_>) -> Result<Comparison, Reason> {
     let missing = Reason::NoReferenceValues(quote.tee());
     match quote.body {
-        Body::Sgx(report) => enclave(workload.sgx.as_ref().ok_or(missing)?, report),
-        Body::Tdx(report) => trust_domain(workload.tdx.as_ref().ok_or(missing)?, report),
+        Body::Sgx(report) => compare_enclave(workload.sgx.as_ref().ok_or(missing)?, report),
+        Body::Tdx(report) => compare_trust_domain(workload.tdx.as_ref().ok_or(missing)?, report),
     }
 }
 
 /// The measurements of a quote, copied.
-pub(crate) fn of(quote: &Quote<'_>) -> Measurements {
+pub(crate) fn read_measurements(quote: &Quote<'_>) -> Measurements {
     match quote.body {
         Body::Sgx(report) => Measurements::Sgx(EnclaveMeasurements {
             mrenclave: *report.mr_enclave(),
@@ -48,9 +48,9 @@ pub(crate) fn of(quote: &Quote<'_>) -> Measurements {
     }
 }
 
-fn trust_domain(wanted: &TdxWorkload, report: TdReport<'_>) -> Result<Compared, Reason> {
+fn compare_trust_domain(wanted: &TdxWorkload, report: TdReport<'_>) -> Result<Comparison, Reason> {
     let [rtmr0, rtmr1, rtmr2, rtmr3] = report.rtmrs();
-    let mut fields = Fields::of(&TD_FIELDS);
+    let mut fields = FieldComparison::new(&TD_FIELDS);
     fields.compare("mrtd", &wanted.mrtd, report.mr_td())?;
     fields.compare("rtmr0", &wanted.rtmr0, rtmr0)?;
     fields.compare("rtmr1", &wanted.rtmr1, rtmr1)?;
@@ -64,11 +64,11 @@ fn trust_domain(wanted: &TdxWorkload, report: TdReport<'_>) -> Result<Compared, 
     }
     // MRTD is the firmware only; kernel, command line and initial file system are in these two.
     let program = [&wanted.mrtd, &wanted.rtmr1, &wanted.rtmr2];
-    Ok(fields.done(program.into_iter().all(Expect::is_evaluated)))
+    Ok(fields.finish(program.into_iter().all(Expect::is_evaluated)))
 }
 
-fn enclave(wanted: &SgxWorkload, report: EnclaveReport<'_>) -> Result<Compared, Reason> {
-    let mut fields = Fields::of(&ENCLAVE_FIELDS);
+fn compare_enclave(wanted: &SgxWorkload, report: EnclaveReport<'_>) -> Result<Comparison, Reason> {
+    let mut fields = FieldComparison::new(&ENCLAVE_FIELDS);
     fields.compare("mrenclave", &wanted.mrenclave, report.mr_enclave())?;
     fields.compare("mrsigner", &wanted.mrsigner, report.mr_signer())?;
     fields.compare("isv_prod_id", &wanted.isv_prod_id, &report.isv_prod_id())?;
@@ -80,9 +80,9 @@ fn enclave(wanted: &SgxWorkload, report: EnclaveReport<'_>) -> Result<Compared, 
             got: report.isv_svn().to_string(),
         });
     }
-    fields.took("isv_svn");
+    fields.mark_compared("isv_svn");
     let by_signer = wanted.mrsigner.is_evaluated() && wanted.isv_prod_id.is_evaluated();
-    Ok(fields.done(wanted.mrenclave.is_evaluated() || by_signer))
+    Ok(fields.finish(wanted.mrenclave.is_evaluated() || by_signer))
 }
 
 const TD_FIELDS: [&str; 9] = [
@@ -99,15 +99,15 @@ const TD_FIELDS: [&str; 9] = [
 const ENCLAVE_FIELDS: [&str; 5] = ["mrenclave", "mrsigner", "isv_prod_id", "config_id", "isv_svn"];
 
 /// Which fields of a table were compared; bit `n` stands for the name at `n`.
-pub(crate) struct Fields {
+pub(crate) struct FieldComparison {
     names: &'static [&'static str],
     compared: u32,
-    left: u32,
+    not_evaluated: u32,
 }
 
-impl Fields {
-    pub(crate) fn of(names: &'static [&'static str]) -> Self {
-        Self { names, compared: 0, left: 0 }
+impl FieldComparison {
+    pub(crate) fn new(names: &'static [&'static str]) -> Self {
+        Self { names, compared: 0, not_evaluated: 0 }
     }
 
     pub(crate) fn compare<T: ReferenceValue + PartialEq>(
@@ -121,13 +121,13 @@ impl Fields {
         }
         match wanted.is_evaluated() {
             true => self.compared |= self.bit(field),
-            false => self.left |= self.bit(field),
+            false => self.not_evaluated |= self.bit(field),
         }
         Ok(())
     }
 
     /// Notes a field that was compared in another way.
-    pub(crate) fn took(&mut self, field: &'static str) {
+    pub(crate) fn mark_compared(&mut self, field: &'static str) {
         self.compared |= self.bit(field);
     }
 
@@ -135,8 +135,8 @@ impl Fields {
         self.names.iter().position(|name| *name == field).map_or(0, |at| 1 << at)
     }
 
-    pub(crate) fn done(self, names_program: bool) -> Compared {
-        let detail = Detail::fields(self.names, self.compared, self.left);
-        Compared { names_program, detail }
+    pub(crate) fn finish(self, names_program: bool) -> Comparison {
+        let detail = Detail::fields(self.names, self.compared, self.not_evaluated);
+        Comparison { names_program, detail }
     }
 }

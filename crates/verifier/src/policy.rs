@@ -6,15 +6,19 @@ use alloc::{
     vec::Vec,
 };
 
-use confide_evidence::{quote::Tee, tcb_info::TcbStatus};
+use confide_evidence::{BindingKind, quote::Tee, tcb_info::TcbStatus};
 use serde::{Deserialize, Deserializer, de};
 
 use crate::{
     admission::{BindingLevel, DangerousScope, Formats},
+    checks::{Checks, Steps},
+    crl::CrlMinimum,
+    evidence::Evidence,
     expect::Expect,
-    gpu::GpuPolicy,
+    gpu::policy::GpuPolicy,
+    reason::Reason,
     roots::Roots,
-    snp::{SnpPlatform, SnpWorkload},
+    snp::policy::{SnpPlatform, SnpWorkload},
 };
 
 /// Longest policy text that is read.
@@ -100,18 +104,67 @@ impl Policy {
         }
         let policy: Self = toml::from_str(text)
             .map_err(|error| PolicyError::Toml { reason: error.to_string() })?;
-        policy.checked()
+        policy.validate()
     }
 
     /// The policy, where its keys agree with each other. [`Policy::from_toml`] asks by itself.
     ///
     /// # Errors
     /// [`PolicyError::OperatorRoots`] where `operator_roots` has a root that `roots` does not.
-    pub fn checked(self) -> Result<Self, PolicyError> {
+    pub fn validate(self) -> Result<Self, PolicyError> {
         match &self.operator_roots {
             Some(own) if !own.are_among(&self.roots) => Err(PolicyError::OperatorRoots),
             _ => Ok(self),
         }
+    }
+}
+
+impl Policy {
+    /// That the platform is one of those that the policy names.
+    pub(crate) fn admit_chip(
+        &self,
+        checks: &mut Checks,
+        step: impl Steps,
+        ppid: &[u8; 16],
+    ) -> Result<(), Reason> {
+        match &self.ppids {
+            None => checks.skip(step, "the policy names none"),
+            Some(Expect::DangerousAny) => checks.skip(step, "the policy says dangerous-any"),
+            Some(wanted) => {
+                let is_wanted = wanted.accepts(ppid);
+                checks.require(step, is_wanted, "one that the policy names", || Reason::Value {
+                    field: "PPID",
+                    wanted: wanted.to_string(),
+                    got: hex::encode(ppid),
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// That the evidence is tied to its connection as closely as the policy demands.
+    pub(crate) fn admit_binding(
+        &self,
+        checks: &mut Checks,
+        step: impl Steps,
+        evidence: &Evidence<'_>,
+    ) -> Result<(), Reason> {
+        let got = evidence.binding;
+        let said = match got {
+            None => "none: it did not come over a channel",
+            Some(BindingKind::TlsSpki) => "to the TLS key",
+            Some(BindingKind::TlsExporter) => "to the TLS session",
+        };
+        match self.binding {
+            None if got.is_none() => checks.skip(step, said),
+            None => checks.pass(step, said),
+            Some(level) => checks.require(step, level.is_met(got), said, || Reason::Value {
+                field: "binding",
+                wanted: level.as_str().to_string(),
+                got: said.to_string(),
+            })?,
+        }
+        Ok(())
     }
 }
 
@@ -144,17 +197,6 @@ impl Default for Policy {
     }
 }
 
-/// The oldest revocation list that is accepted: hold what was seen last, and a rolled-back list is
-/// refused.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct CrlMinimum {
-    /// Least CRLNumber.
-    pub number_min: u64,
-    /// Least thisUpdate, Unix seconds. Intel moves only this one.
-    pub issued_min: u64,
-}
-
 /// Reference values of the attested program, for the TEEs that it may run in.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -169,7 +211,7 @@ pub struct Workload {
 
 impl Workload {
     /// Whether there are reference values for this TEE.
-    pub fn speaks_of(&self, tee: Tee) -> bool {
+    pub fn covers(&self, tee: Tee) -> bool {
         match tee {
             Tee::Sgx => self.sgx.is_some(),
             Tee::Snp => self.snp.is_some(),
@@ -194,16 +236,16 @@ pub struct TdxWorkload {
     /// Left to the program.
     pub rtmr3: Expect<[u8; 48]>,
     /// Configuration given by the host at launch.
-    #[serde(default = "zero")]
+    #[serde(default = "Expect::zero")]
     pub mrconfigid: Expect<[u8; 48]>,
     /// Owner given by the host at launch.
-    #[serde(default = "zero")]
+    #[serde(default = "Expect::zero")]
     pub mrowner: Expect<[u8; 48]>,
     /// Owner's configuration given by the host at launch.
-    #[serde(default = "zero")]
+    #[serde(default = "Expect::zero")]
     pub mrownerconfig: Expect<[u8; 48]>,
     /// Service trust domains that are bound to this one (TDX 1.5).
-    #[serde(default = "zero")]
+    #[serde(default = "Expect::zero")]
     pub mr_service_td: Expect<[u8; 48]>,
     /// The TDX module; absent: whatever TCB info accepts.
     #[serde(default)]
@@ -223,7 +265,7 @@ pub struct SgxWorkload {
     /// Least security version given by the signer.
     pub isv_svn_min: u16,
     /// Configuration identifier given at launch.
-    #[serde(default = "zero")]
+    #[serde(default = "Expect::zero")]
     pub config_id: Expect<[u8; 64]>,
 }
 
@@ -254,8 +296,4 @@ impl<'de> Deserialize<'de> for Roots {
         let names = Vec::<String>::deserialize(deserializer)?;
         Roots::from_names(&names).map_err(de::Error::custom)
     }
-}
-
-pub(crate) fn zero<const N: usize>() -> Expect<[u8; N]> {
-    Expect::Exactly([0; N])
 }

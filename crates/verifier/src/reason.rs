@@ -90,7 +90,7 @@ pub enum Reason {
     /// A revocation list is older than the policy's minimum.
     #[error(
         "{subject} is rolled back: wanted {field} at least {}, got {}",
-        dated(field, *wanted), dated(field, *got)
+        describe_crl_value(field, *wanted), describe_crl_value(field, *got)
     )]
     RolledBack {
         /// The list.
@@ -230,7 +230,7 @@ pub enum Reason {
 
 impl Reason {
     /// Whether the evidence could not be judged at all, rather than judged and refused.
-    pub fn is_unjudged(&self) -> bool {
+    pub fn is_unreadable(&self) -> bool {
         match self {
             Reason::Malformed(ParseError::TrailingBytes { .. }) => false,
             Reason::Malformed(_) | Reason::GpuEvidence(_) => true,
@@ -243,7 +243,7 @@ impl Reason {
 pub(crate) const ISSUE_DATE: &str = "issue date";
 
 /// A value of a revocation list: its issue date is a time, its number is not.
-fn dated(field: &str, value: u64) -> String {
+fn describe_crl_value(field: &str, value: u64) -> String {
     match field {
         ISSUE_DATE => UnixSeconds(value).to_string(),
         _ => value.to_string(),

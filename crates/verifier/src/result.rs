@@ -1,12 +1,6 @@
 //! What appraisal hands out: an [`Appraised`], or a [`Rejection`].
 
-use alloc::{
-    boxed::Box,
-    format,
-    string::{String, ToString},
-    sync::Arc,
-    vec::Vec,
-};
+use alloc::{boxed::Box, format, string::String, sync::Arc, vec::Vec};
 
 use confide_evidence::{
     ReportData,
@@ -18,80 +12,85 @@ use confide_evidence::{
 use serde_json::{Map, Value, json};
 
 use crate::{
-    checks::{Check, Checks, Step},
-    gpu::GpuAppraised,
+    checks::{Check, Checks, Step, checks_to_json},
+    crl::CrlVersion,
+    gpu::result::GpuAppraised,
     reason::Reason,
     roots::Root,
+    scope::{Scope, ScopeConditions},
 };
-
-/// What a yes speaks of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
-    /// A genuine, current platform runs *some* program.
-    Platform,
-    /// It runs the program that the policy names, and the report data is the wanted one.
-    Workload,
-}
-
-impl Scope {
-    /// `platform` or `workload`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Scope::Platform => "platform",
-            Scope::Workload => "workload",
-        }
-    }
-}
-
-/// What evidence and policy have to say before a yes speaks of the program.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ScopeConditions {
-    /// The policy tells this program from every other.
-    pub(crate) names_program: bool,
-    /// The report data was compared.
-    pub(crate) bound: bool,
-    /// The configuration digest of the claims was compared, where there are claims.
-    pub(crate) configured: bool,
-    /// Debug is off: whoever can write the memory runs there what they like, whatever was measured.
-    pub(crate) closed: bool,
-}
-
-impl ScopeConditions {
-    fn scope(self) -> Scope {
-        match self.gaps().next() {
-            None => Scope::Workload,
-            Some(_) => Scope::Platform,
-        }
-    }
-
-    /// The keys of a policy that are missing for [`Scope::Workload`].
-    fn gaps(self) -> impl Iterator<Item = &'static str> {
-        let Self { names_program, bound, configured, closed } = self;
-        [
-            (names_program, "workload"),
-            (configured, "config_digest"),
-            (bound, "report_data"),
-            (closed, "dangerous_accept_debug = false"),
-        ]
-        .into_iter()
-        .filter_map(|(holds, key)| (!holds).then_some(key))
-    }
-}
 
 /// A yes. Only [`crate::appraise`] makes one; all it says was read from signed bytes.
 #[derive(Clone, Debug)]
-pub struct Appraised(Box<Accepted>);
+pub struct Appraised(Box<AppraisedParts>);
 
 #[derive(Clone, Debug)]
-pub(crate) struct Accepted {
+struct AppraisedParts {
+    grounds: ScopeConditions,
+    root: Root,
+    tcb_status: Option<TcbStatus>,
+    advisories: Arc<[String]>,
+    platform: PlatformClaims,
+    claims: Option<Claims>,
+    gpu: Option<GpuAppraised>,
+    checks: Vec<Check>,
+}
+
+/// What every accepted kind of evidence has found beyond root, status and checks.
+pub(crate) struct AcceptedParts {
     pub(crate) grounds: ScopeConditions,
-    pub(crate) root: Root,
+    /// `None` for evidence whose vendor gives no status.
     pub(crate) tcb_status: Option<TcbStatus>,
-    pub(crate) advisories: Arc<[String]>,
     pub(crate) platform: PlatformClaims,
     pub(crate) claims: Option<Claims>,
     pub(crate) gpu: Option<GpuAppraised>,
-    pub(crate) checks: Vec<Check>,
+}
+
+/// What an appraisal has found so far: all that a rejection may report.
+pub(crate) struct PartialResult {
+    pub(crate) checks: Checks,
+    pub(crate) root: Option<Root>,
+    pub(crate) tcb_status: Option<TcbStatus>,
+    pub(crate) advisories: Arc<[String]>,
+}
+
+impl PartialResult {
+    pub(crate) fn new(checks: Checks) -> Self {
+        Self { checks, root: None, tcb_status: None, advisories: Arc::default() }
+    }
+
+    /// Turns what was found and the outcome of the last check into the verdict.
+    pub(crate) fn close(
+        self,
+        outcome: Result<AcceptedParts, Reason>,
+    ) -> Result<Appraised, Rejection> {
+        let parts = match outcome {
+            Ok(parts) => parts,
+            Err(reason) => return Err(self.reject(reason)),
+        };
+        let Some(root) = self.root else {
+            // The root is known before anything is accepted.
+            let (wanted, got) = ("one that was looked at".into(), "none".into());
+            return Err(self.reject(Reason::UntrustedRoot { wanted, got }));
+        };
+        let AcceptedParts { grounds, tcb_status, platform, claims, gpu } = parts;
+        Ok(Appraised(Box::new(AppraisedParts {
+            grounds,
+            root,
+            tcb_status,
+            advisories: self.advisories,
+            platform,
+            claims,
+            gpu,
+            checks: self.checks.into_vec(),
+        })))
+    }
+
+    pub(crate) fn reject(self, reason: Reason) -> Rejection {
+        let Self { checks, root, tcb_status, advisories } = self;
+        let checks = checks.into_vec();
+        Rejection(Box::new(RejectionParts { reason, root, tcb_status, advisories, checks }))
+    }
 }
 
 impl Appraised {
@@ -102,8 +101,8 @@ impl Appraised {
 
     /// The keys of the policy for want of which the yes speaks of the platform only; none where it
     /// speaks of the workload.
-    pub fn scope_gaps(&self) -> Vec<&'static str> {
-        self.0.grounds.gaps().collect()
+    pub fn missing_keys(&self) -> Vec<&'static str> {
+        self.0.grounds.missing_keys().collect()
     }
 
     /// The root under which the evidence was accepted.
@@ -149,17 +148,17 @@ impl Appraised {
 
     /// The verdict as `confide verify --json` prints it.
     pub fn to_json(&self) -> Value {
-        let Accepted { grounds, root, tcb_status, advisories, platform, claims, gpu, checks } =
+        let AppraisedParts { grounds, root, tcb_status, advisories, platform, claims, gpu, checks } =
             &*self.0;
         json!({
             "outcome": "accepted",
             "scope": grounds.scope().as_str(),
-            "root": root_json(*root),
+            "root": root.to_json(),
             "tcb_status": tcb_status.map(TcbStatus::as_str),
             "advisories": **advisories,
             "claims": platform.to_json(claims.as_ref()),
             "gpu": gpu.as_ref().map(GpuAppraised::part_json),
-            "checks": checks_json(checks),
+            "checks": checks_to_json(checks),
             "reason": null,
         })
     }
@@ -202,9 +201,9 @@ pub struct IntelClaims {
     /// The lower of TCB info's and QE identity's number.
     pub tcb_evaluation_data_number: u32,
     /// The root's revocation list: hold it as the next policy's minimum.
-    pub root_crl: CrlSeen,
+    pub root_crl: CrlVersion,
     /// The platform or processor CA's revocation list: likewise.
-    pub pck_crl: CrlSeen,
+    pub pck_crl: CrlVersion,
 }
 
 /// What AMD's endorsements and the report's platform fields say.
@@ -228,16 +227,7 @@ pub struct AmdClaims {
     /// Privilege level that the report was asked from.
     pub vmpl: u32,
     /// The root's revocation list, where it was evaluated: hold it as the next policy's minimum.
-    pub crl: Option<CrlSeen>,
-}
-
-/// Number and issue date (Unix seconds) of a revocation list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CrlSeen {
-    /// CRLNumber.
-    pub number: u64,
-    /// thisUpdate, Unix seconds.
-    pub issued: u64,
+    pub crl: Option<CrlVersion>,
 }
 
 /// Hashes of the attested program.
@@ -362,7 +352,7 @@ impl PlatformClaims {
                 put("root_crl", intel.root_crl.to_json());
                 put("pck_crl", intel.pck_crl.to_json());
             }
-            Endorsed::Amd(amd) => amd.put(&mut put),
+            Endorsed::Amd(amd) => amd.put_into(&mut put),
         }
         put("valid_until", self.valid_until.into());
         if let Some(claims) = claims {
@@ -377,7 +367,7 @@ impl PlatformClaims {
 }
 
 impl AmdClaims {
-    fn put(&self, put: &mut impl FnMut(&str, Value) -> Option<Value>) {
+    fn put_into(&self, put: &mut impl FnMut(&str, Value) -> Option<Value>) {
         put("product", self.product.as_str().into());
         put("signing_key", if self.chip_key { "vcek" } else { "vlek" }.into());
         put("chip_id", self.chip_id.map(hex::encode).into());
@@ -386,7 +376,7 @@ impl AmdClaims {
         put("committed_tcb", tcb_json(&self.committed_tcb));
         put("platform_info", format!("{:#x}", self.platform_info).into());
         put("vmpl", self.vmpl.into());
-        put("crl", self.crl.map(CrlSeen::to_json).into());
+        put("crl", self.crl.map(CrlVersion::to_json).into());
     }
 }
 
@@ -397,47 +387,24 @@ fn tcb_json(tcb: &Tcb) -> Value {
     })
 }
 
-impl CrlSeen {
-    fn to_json(self) -> Value {
-        json!({ "number": self.number, "issued": self.issued })
-    }
-}
-
 /// A no: the reason, and what was known when it was found.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("evidence rejected: {}", .0.reason)]
-pub struct Rejection(Box<Refused>);
+pub struct Rejection(Box<RejectionParts>);
 
 #[derive(Clone, Debug)]
-pub(crate) struct Refused {
-    pub(crate) reason: Reason,
-    pub(crate) root: Option<Root>,
-    pub(crate) tcb_status: Option<TcbStatus>,
-    pub(crate) advisories: Arc<[String]>,
-    pub(crate) checks: Vec<Check>,
-}
-
-impl From<Accepted> for Appraised {
-    fn from(accepted: Accepted) -> Self {
-        Self(Box::new(accepted))
-    }
-}
-
-impl From<Refused> for Rejection {
-    fn from(refused: Refused) -> Self {
-        Self(Box::new(refused))
-    }
+struct RejectionParts {
+    reason: Reason,
+    root: Option<Root>,
+    tcb_status: Option<TcbStatus>,
+    advisories: Arc<[String]>,
+    checks: Vec<Check>,
 }
 
 impl Rejection {
     /// A rejection before any check could run, for instance of unreadable endorsements.
-    pub fn unchecked(reason: Reason) -> Self {
-        Self::after(reason, Checks::new::<Step>())
-    }
-
-    pub(crate) fn after(reason: Reason, checks: Checks) -> Self {
-        let (advisories, checks) = (Arc::default(), checks.into_vec());
-        Refused { reason, root: None, tcb_status: None, advisories, checks }.into()
+    pub fn before_checks(reason: Reason) -> Self {
+        PartialResult::new(Checks::new::<Step>()).reject(reason)
     }
 
     /// The first check that failed.
@@ -457,28 +424,16 @@ impl Rejection {
 
     /// The verdict as `confide verify --json` prints it; it has no claims.
     pub fn to_json(&self) -> Value {
-        let Refused { reason, root, tcb_status, advisories, checks } = &*self.0;
+        let RejectionParts { reason, root, tcb_status, advisories, checks } = &*self.0;
         json!({
-            "outcome": if reason.is_unjudged() { "error" } else { "rejected" },
+            "outcome": if reason.is_unreadable() { "error" } else { "rejected" },
             "scope": Scope::Platform.as_str(),
-            "root": root.map(root_json),
+            "root": root.map(Root::to_json),
             "tcb_status": tcb_status.map(TcbStatus::as_str),
             "advisories": **advisories,
             "claims": {},
-            "checks": checks_json(checks),
+            "checks": checks_to_json(checks),
             "reason": alloc::format!("{}", reason),
         })
     }
-}
-
-pub(crate) fn root_json(root: Root) -> Value {
-    json!({ "kind": root.kind.as_str(), "sha256": hex::encode(root.sha256) })
-}
-
-pub(crate) fn checks_json(checks: &[Check]) -> Value {
-    let line = |check: &Check| {
-        let Check { name, outcome, detail } = check;
-        json!({ "name": name, "outcome": outcome.as_str(), "detail": detail.to_string() })
-    };
-    checks.iter().map(line).collect()
 }

@@ -7,9 +7,13 @@ use alloc::{
     vec::Vec,
 };
 
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::detail::{self, Detail};
+use crate::{
+    detail::{self, Detail},
+    reason::Reason,
+};
 
 /// Intel's production root (`data/README.md` says where it is from).
 pub const INTEL_ROOT_DER: &[u8] = include_bytes!("../data/intel-sgx-root-ca.der");
@@ -99,7 +103,7 @@ impl Roots {
     }
 
     /// One root of one's own, given as DER; simulated evidence has such a root.
-    pub fn custom(der: &[u8]) -> Self {
+    pub fn from_der(der: &[u8]) -> Self {
         Self(vec![Sha256::digest(der).into()])
     }
 
@@ -119,7 +123,7 @@ impl Roots {
         }
         let mut roots = Vec::new();
         for name in names {
-            add(&mut roots, name)?;
+            add_named(&mut roots, name)?;
         }
         Ok(Self(roots))
     }
@@ -135,7 +139,7 @@ impl Roots {
     }
 
     /// Whether the root with this hash is listed, whatever it is for.
-    pub fn has(&self, sha256: &[u8; 32]) -> bool {
+    pub fn contains(&self, sha256: &[u8; 32]) -> bool {
         self.0.contains(sha256)
     }
 
@@ -155,6 +159,16 @@ impl Roots {
             None => Some(RootKind::Custom),
             Some((for_what, ..)) => (*for_what == anchor).then_some(RootKind::Production),
         }
+    }
+}
+
+impl Roots {
+    /// As [`Roots::find`], for a root that the policy has to trust.
+    pub(crate) fn require(&self, anchor: Anchor, sha256: &[u8; 32]) -> Result<RootKind, Reason> {
+        self.find(anchor, sha256).ok_or_else(|| Reason::UntrustedRoot {
+            wanted: self.to_string(),
+            got: hex::encode(sha256),
+        })
     }
 }
 
@@ -178,7 +192,7 @@ impl RootKind {
 
     /// `production sha256:…`, the detail of the check of the root.
     pub(crate) fn detail(self, sha256: &[u8; 32]) -> Detail {
-        let write: detail::Write = match self {
+        let write: detail::WriteNumbers = match self {
             RootKind::Production => {
                 |it, f| write!(f, "production sha256:{}", hex::encode(detail::bytes(it)))
             }
@@ -199,7 +213,13 @@ pub struct Root {
     pub sha256: [u8; 32],
 }
 
-fn add(roots: &mut Vec<[u8; 32]>, name: &str) -> Result<(), String> {
+impl Root {
+    pub(crate) fn to_json(self) -> Value {
+        json!({ "kind": self.kind.as_str(), "sha256": hex::encode(self.sha256) })
+    }
+}
+
+fn add_named(roots: &mut Vec<[u8; 32]>, name: &str) -> Result<(), String> {
     let vendors = PRODUCTION.iter().filter(|(_, known, _)| *known == name);
     let before = roots.len();
     roots.extend(vendors.map(|(_, _, sha256)| *sha256));

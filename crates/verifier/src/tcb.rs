@@ -9,7 +9,7 @@ use confide_evidence::{
     pck::PckExtension,
     qe_identity::QeIdentity,
     quote::{EnclaveReport, TdReport},
-    tcb_info::{IsvLevel, TcbInfo, TcbLevel, TcbStatus, TdxModuleIdentity},
+    tcb_info::{IsvLevel, TcbInfo, TcbLevel, TcbStatus, TdxModule, TdxModuleIdentity},
 };
 
 use crate::reason::Reason;
@@ -36,7 +36,7 @@ impl Verdict {
 
     /// Takes in a TDX module or quoting enclave: if it is anything but up to date or revoked, it
     /// counts as out of date; its advisories always apply.
-    pub(crate) fn with(mut self, part: &IsvLevel) -> Self {
+    pub(crate) fn include_part(mut self, part: &IsvLevel) -> Self {
         use TcbStatus::*;
         self.status = match (part.tcb_status, self.status) {
             (Revoked, _) => Revoked,
@@ -48,17 +48,17 @@ impl Verdict {
             (_, platform) => platform,
         };
         if part.tcb_status != UpToDate {
-            self.stale_since = older(self.stale_since, Some(part.tcb_date));
+            self.stale_since = earlier(self.stale_since, Some(part.tcb_date));
         }
-        self.need(needs(part.tcb_status));
-        self.warn_of(&part.advisory_ids);
+        self.add_needs(needs(part.tcb_status));
+        self.add_advisories(&part.advisory_ids);
         self
     }
 
     /// Takes in what `current` says of the TDX module that runs now, where `self` speaks of the one
     /// that the trust domain was launched under: the worse of the two, except that an out-of-date
     /// launch under a module that is no longer out of date can be mended by launching anew.
-    pub(crate) fn running_now(mut self, current: &Verdict) -> Self {
+    pub(crate) fn include_running(mut self, current: &Verdict) -> Self {
         use TcbStatus::*;
         let stale = is_stale;
         let unconfigured = |status| needs(status)[0];
@@ -77,14 +77,14 @@ impl Verdict {
                 if rank(now) > rank(launch) { now } else { launch }
             }
         };
-        self.stale_since = older(self.stale_since, current.stale_since);
-        self.need(current.needs);
-        self.warn_of(&current.advisories);
+        self.stale_since = earlier(self.stale_since, current.stale_since);
+        self.add_needs(current.needs);
+        self.add_advisories(&current.advisories);
         self
     }
 
     /// The status that an out-of-date platform would have if it were new.
-    pub(crate) fn but_for_age(&self) -> TcbStatus {
+    pub(crate) fn status_without_age(&self) -> TcbStatus {
         match self.needs {
             [false, false] => TcbStatus::UpToDate,
             [false, true] => TcbStatus::SwHardeningNeeded,
@@ -93,13 +93,13 @@ impl Verdict {
         }
     }
 
-    fn need(&mut self, more: [bool; 2]) {
+    fn add_needs(&mut self, more: [bool; 2]) {
         for (needed, more) in self.needs.iter_mut().zip(more) {
             *needed |= more;
         }
     }
 
-    fn warn_of(&mut self, advisories: &[String]) {
+    fn add_advisories(&mut self, advisories: &[String]) {
         let more = |advisory: &&String| !self.advisories.contains(advisory);
         let more: Vec<_> = advisories.iter().filter(more).collect();
         if !more.is_empty() {
@@ -123,7 +123,7 @@ fn is_stale(status: TcbStatus) -> bool {
     matches!(status, TcbStatus::OutOfDate | TcbStatus::OutOfDateConfigurationNeeded)
 }
 
-fn older(one: Option<u64>, other: Option<u64>) -> Option<u64> {
+fn earlier(one: Option<u64>, other: Option<u64>) -> Option<u64> {
     one.into_iter().chain(other).min()
 }
 
@@ -161,10 +161,11 @@ pub(crate) fn module_level<'a>(
         let Some(module) = &info.tdx_module else {
             return Err(Reason::NoTcbLevel { subject: "the TDX module" });
         };
-        let wanted = (&module.mrsigner, &module.attributes, &module.attributes_mask);
-        return module_is(report, wanted).map(|()| None);
+        let TdxModule { mrsigner, attributes, attributes_mask } = module;
+        return check_module(report, mrsigner, attributes, attributes_mask).map(|()| None);
     };
-    module_is(report, (&identity.mrsigner, &identity.attributes, &identity.attributes_mask))?;
+    let TdxModuleIdentity { mrsigner, attributes, attributes_mask, .. } = identity;
+    check_module(report, mrsigner, attributes, attributes_mask)?;
     module_identity_level(identity, report.tee_tcb_svn()).map(Some)
 }
 
@@ -210,13 +211,23 @@ pub(crate) fn qe_level<'a>(
     identity: &'a QeIdentity,
     report: EnclaveReport<'_>,
 ) -> Result<&'a IsvLevel, Reason> {
-    masked("QE MISCSELECT", report.misc_select(), &identity.miscselect, &identity.miscselect_mask)?;
-    masked("QE ATTRIBUTES", report.attributes(), &identity.attributes, &identity.attributes_mask)?;
+    check_masked(
+        "QE MISCSELECT",
+        report.misc_select(),
+        &identity.miscselect,
+        &identity.miscselect_mask,
+    )?;
+    check_masked(
+        "QE ATTRIBUTES",
+        report.attributes(),
+        &identity.attributes,
+        &identity.attributes_mask,
+    )?;
     if report.is_debug() {
-        return Err(differs("QE ATTRIBUTES", &identity.attributes, report.attributes()));
+        return Err(difference("QE ATTRIBUTES", &identity.attributes, report.attributes()));
     }
     if report.mr_signer() != &identity.mrsigner {
-        return Err(differs("QE MRSIGNER", &identity.mrsigner, report.mr_signer()));
+        return Err(difference("QE MRSIGNER", &identity.mrsigner, report.mr_signer()));
     }
     if report.isv_prod_id() != identity.isv_prod_id {
         let (wanted, got) = (identity.isv_prod_id, report.isv_prod_id());
@@ -259,17 +270,19 @@ fn isv_level<'a>(
     Ok(level)
 }
 
-fn module_is(
+fn check_module(
     report: TdReport<'_>,
-    (mrsigner, attributes, mask): (&[u8; 48], &[u8; 8], &[u8; 8]),
+    mrsigner: &[u8; 48],
+    attributes: &[u8; 8],
+    mask: &[u8; 8],
 ) -> Result<(), Reason> {
     if report.mr_signer_seam() != mrsigner {
-        return Err(differs("MRSIGNERSEAM", mrsigner, report.mr_signer_seam()));
+        return Err(difference("MRSIGNERSEAM", mrsigner, report.mr_signer_seam()));
     }
-    masked("SEAM attributes", report.seam_attributes(), attributes, mask)?;
+    check_masked("SEAM attributes", report.seam_attributes(), attributes, mask)?;
     let outside = report.seam_attributes().iter().zip(mask).any(|(have, mask)| have & !mask != 0);
     if outside {
-        return Err(differs("SEAM attributes", attributes, report.seam_attributes()));
+        return Err(difference("SEAM attributes", attributes, report.seam_attributes()));
     }
     Ok(())
 }
@@ -279,16 +292,16 @@ fn at_least(have: &[u8], wanted: &[u8]) -> bool {
 }
 
 /// As Intel's library compares: a wanted bit that the mask clears is met by nothing.
-fn masked<const N: usize>(
+fn check_masked<const N: usize>(
     field: &'static str,
     have: &[u8; N],
     wanted: &[u8; N],
     mask: &[u8; N],
 ) -> Result<(), Reason> {
     let same = (0..N).all(|at| have[at] & mask[at] == wanted[at]);
-    if same { Ok(()) } else { Err(differs(field, wanted, have)) }
+    if same { Ok(()) } else { Err(difference(field, wanted, have)) }
 }
 
-fn differs(field: &'static str, wanted: &[u8], got: &[u8]) -> Reason {
+fn difference(field: &'static str, wanted: &[u8], got: &[u8]) -> Reason {
     Reason::Value { field, wanted: hex::encode(wanted), got: hex::encode(got) }
 }

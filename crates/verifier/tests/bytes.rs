@@ -16,7 +16,7 @@ use confide_evidence::{
     tcb_info::TcbInfo,
 };
 use confide_verifier::{AwsLc, Endorsements, Evidence, Policy, Reason, Roots, UnixTime, appraise};
-use own_pki::{Made, NOW, Recipe};
+use own_pki::{BuiltEvidence, NOW, Recipe};
 use ways::Ways;
 
 #[test]
@@ -61,11 +61,11 @@ fn zero_padding_passes_up_to_its_limit_and_anything_else_is_named() {
     let too_much = refused(&with(&[0; PADDING_LENGTH_MAX + 1]));
     let at = end + PADDING_LENGTH_MAX;
     assert_eq!(too_much, ParseError::TrailingBytes { subject: "quote", end, at });
-    assert!(!Reason::Malformed(too_much).is_unjudged());
+    assert!(!Reason::Malformed(too_much).is_unreadable());
     let trailing = refused(&with(&[0, 0, 1, 0]));
     assert_eq!(trailing, ParseError::TrailingBytes { subject: "quote", end, at: end + 2 });
     assert!(trailing.to_string().starts_with("trailing_bytes"));
-    assert!(!Reason::Malformed(trailing).is_unjudged());
+    assert!(!Reason::Malformed(trailing).is_unreadable());
     let huge = refused(&vec![0; QUOTE_LENGTH_MAX + 1]);
     assert!(matches!(huge, ParseError::TooLong { subject: "quote", .. }));
 }
@@ -110,16 +110,16 @@ fn parsers_survive_random_bytes_and_spoiled_messages() {
 const PEM_STARTS: usize = 48 + 584 + 4 + 128 + 6 + 448 + 2 + 32 + 6;
 
 struct Judge<'a> {
-    made: &'a Made,
+    made: &'a BuiltEvidence,
     endorsements: Endorsements,
     ways: Ways,
 }
 
 impl<'a> Judge<'a> {
-    fn new(made: &'a Made) -> Self {
+    fn new(made: &'a BuiltEvidence) -> Self {
         let endorsements = Endorsements::parse(&made.collateral).unwrap();
         let prepared = endorsements.clone().prepare(&policy(made).roots, now(), &AwsLc).unwrap();
-        Self { made, endorsements, ways: Ways::learnt(prepared, &made.quote, now(), &AwsLc) }
+        Self { made, endorsements, ways: Ways::learn_from(prepared, &made.quote, now(), &AwsLc) }
     }
 
     fn accepts(&self, quote: &[u8]) -> bool {
@@ -130,15 +130,15 @@ impl<'a> Judge<'a> {
     }
 }
 
-fn policy(made: &Made) -> Policy {
-    Policy { roots: Roots::custom(&made.root_der), ..Policy::default() }
+fn policy(made: &BuiltEvidence) -> Policy {
+    Policy { roots: Roots::from_der(&made.root_der), ..Policy::default() }
 }
 
 fn now() -> UnixTime {
     UnixTime::since_unix_epoch(Duration::from_secs(NOW))
 }
 
-fn ask(made: &Made, endorsements: &Endorsements, quote: &[u8]) -> bool {
+fn ask(made: &BuiltEvidence, endorsements: &Endorsements, quote: &[u8]) -> bool {
     let evidence = Evidence { quote, ..Evidence::default() };
     ways::appraise(&evidence, endorsements, &policy(made), now(), &AwsLc).is_ok()
 }

@@ -9,7 +9,7 @@ use confide_evidence::tcb_info::TcbStatus;
 use confide_verifier::{
     Appraised, AwsLc, Endorsements, Evidence, Outcome, Policy, Reason, Rejection, Roots, UnixTime,
 };
-use own_pki::{Made, NOW, Recipe};
+use own_pki::{BuiltEvidence, NOW, Recipe};
 use rcgen::KeyUsagePurpose;
 use ways::appraise;
 
@@ -21,7 +21,7 @@ fn evidence_with_nothing_spoiled_is_accepted() {
 #[test]
 fn a_really_revoked_certificate_is_refused_wherever_it_stands() {
     for role in ["pck", "ca", "signer", "root"] {
-        let reason = refused(&Recipe { revoke: vec![role], ..Recipe::default() });
+        let reason = rejection_reason(&Recipe { revoke: vec![role], ..Recipe::default() });
         assert!(matches!(reason, Reason::CertificateRevoked { .. }), "{role}: {reason}");
     }
 }
@@ -29,7 +29,7 @@ fn a_really_revoked_certificate_is_refused_wherever_it_stands() {
 #[test]
 fn an_expired_certificate_is_refused_wherever_it_stands() {
     for role in ["pck", "ca", "signer", "root"] {
-        let reason = refused(&Recipe { expire: role, ..Recipe::default() });
+        let reason = rejection_reason(&Recipe { expire: role, ..Recipe::default() });
         assert!(matches!(reason, Reason::OutsideWindow { .. }), "{role}: {reason}");
     }
 }
@@ -37,14 +37,14 @@ fn an_expired_certificate_is_refused_wherever_it_stands() {
 #[test]
 fn a_revocation_list_from_the_future_or_the_past_is_refused() {
     for crl_life in [((2026, 6, 2), (2026, 7, 2)), ((2026, 4, 1), (2026, 5, 1))] {
-        let reason = refused(&Recipe { crl_life, ..Recipe::default() });
+        let reason = rejection_reason(&Recipe { crl_life, ..Recipe::default() });
         assert!(matches!(reason, Reason::OutsideWindow { subject: "root CRL", .. }), "{reason}");
     }
 }
 
 #[test]
 fn revocation_lists_in_each_others_place_are_refused() {
-    let reason = refused(&Recipe { swap_crls: true, ..Recipe::default() });
+    let reason = rejection_reason(&Recipe { swap_crls: true, ..Recipe::default() });
     assert!(matches!(reason, Reason::Chain { .. }), "{reason}");
 }
 
@@ -63,7 +63,8 @@ fn a_revocation_list_does_not_pass_before_its_signature_is_verified() {
     // What an unverified list says of itself is not compared either.
     let mut policy = policy(&made);
     policy.pck_crl.number_min = u64::MAX;
-    let no = appraise(&evidence(&made), &endorsements, &policy, at(NOW), &AwsLc).unwrap_err();
+    let no =
+        appraise(&evidence(&made), &endorsements, &policy, unix_time(NOW), &AwsLc).unwrap_err();
     assert_eq!(outcome(&no, "root_crl"), Outcome::Passed);
     assert_eq!(outcome(&no, "pck_crl"), Outcome::NotEvaluated);
     assert_eq!(outcome(&no, "pck_chain"), Outcome::Failed);
@@ -74,7 +75,7 @@ fn absurd_times_are_outside_every_window() {
     let made = Recipe::default().make();
     let endorsements = Endorsements::parse(&made.collateral).unwrap();
     for now in [0, 1, u64::from(u32::MAX), i64::MAX as u64, u64::MAX] {
-        let no = appraise(&evidence(&made), &endorsements, &policy(&made), at(now), &AwsLc);
+        let no = appraise(&evidence(&made), &endorsements, &policy(&made), unix_time(now), &AwsLc);
         let no = no.unwrap_err();
         assert!(matches!(no.reason(), Reason::OutsideWindow { .. }), "{now}: {no}");
     }
@@ -89,7 +90,7 @@ fn a_certificate_with_the_name_of_another_role_is_refused() {
         ("root", "Intel SGX PCK Platform CA"),
         ("signer", "NotIntel SGX TCB Signing CA"),
     ] {
-        let reason = refused(&Recipe { rename, ..Recipe::default() });
+        let reason = rejection_reason(&Recipe { rename, ..Recipe::default() });
         assert!(matches!(reason, Reason::CertificateName { .. }), "{rename:?}: {reason}");
     }
 }
@@ -97,7 +98,7 @@ fn a_certificate_with_the_name_of_another_role_is_refused() {
 #[test]
 fn what_an_unverified_certificate_calls_itself_cannot_command_a_terminal() {
     let rename = ("signer", "\u{1b}[2J\u{1b}[31mpassed\r\n");
-    let reason = refused(&Recipe { rename, ..Recipe::default() });
+    let reason = rejection_reason(&Recipe { rename, ..Recipe::default() });
     assert!(matches!(reason, Reason::CertificateName { .. }), "{reason}");
     assert!(!reason.to_string().contains(char::is_control), "{reason:?}");
 }
@@ -115,7 +116,7 @@ fn a_certificate_used_against_its_key_usage_is_refused() {
         ("root", vec![DigitalSignature]),
     ] {
         let recipe = Recipe { usages: Some((role, usages.clone())), ..Recipe::default() };
-        let reason = refused(&recipe);
+        let reason = rejection_reason(&recipe);
         assert!(matches!(reason, Reason::CertificateUse { .. }), "{role} {usages:?}: {reason}");
     }
 }
@@ -123,7 +124,7 @@ fn a_certificate_used_against_its_key_usage_is_refused() {
 #[test]
 fn an_intermediate_that_is_no_ca_is_refused() {
     for not_a_ca in ["ca", "root"] {
-        let reason = refused(&Recipe { not_a_ca, ..Recipe::default() });
+        let reason = rejection_reason(&Recipe { not_a_ca, ..Recipe::default() });
         assert!(matches!(reason, Reason::CertificateUse { .. }), "{not_a_ca}: {reason}");
     }
 }
@@ -131,7 +132,7 @@ fn an_intermediate_that_is_no_ca_is_refused() {
 #[test]
 fn an_unknown_critical_extension_is_refused_even_on_the_root() {
     for role in ["pck", "ca", "signer", "root"] {
-        let reason = refused(&Recipe { critical_extension_on: role, ..Recipe::default() });
+        let reason = rejection_reason(&Recipe { critical_extension_on: role, ..Recipe::default() });
         assert!(matches!(reason, Reason::CertificateUse { .. }), "{role}: {reason}");
     }
 }
@@ -147,7 +148,7 @@ fn a_quote_whose_chain_has_another_shape_is_refused() {
         &[],
     ];
     for quote_chain in shapes {
-        let reason = refused(&Recipe { quote_chain, ..Recipe::default() });
+        let reason = rejection_reason(&Recipe { quote_chain, ..Recipe::default() });
         assert!(matches!(reason, Reason::ChainShape { .. }), "{quote_chain:?}: {reason}");
     }
     let orders: [&'static [&'static str]; 4] = [
@@ -157,7 +158,7 @@ fn a_quote_whose_chain_has_another_shape_is_refused() {
         &["pck", "pck", "root"],
     ];
     for quote_chain in orders {
-        let reason = refused(&Recipe { quote_chain, ..Recipe::default() });
+        let reason = rejection_reason(&Recipe { quote_chain, ..Recipe::default() });
         assert!(matches!(reason, Reason::Differs { .. }), "{quote_chain:?}: {reason}");
     }
 }
@@ -167,13 +168,13 @@ fn collateral_whose_chains_have_another_shape_is_refused() {
     let shapes: [&'static [&'static str]; 4] =
         [&["signer"], &["signer", "signer", "root"], &["root", "signer"], &["root", "root"]];
     for chain in shapes {
-        refused(&Recipe { tcb_chain: chain, ..Recipe::default() });
-        refused(&Recipe { qe_chain: chain, ..Recipe::default() });
+        rejection_reason(&Recipe { tcb_chain: chain, ..Recipe::default() });
+        rejection_reason(&Recipe { qe_chain: chain, ..Recipe::default() });
     }
     let shapes: [&'static [&'static str]; 4] =
         [&["ca"], &["root", "ca"], &["signer", "root"], &["ca", "ca", "root"]];
     for crl_chain in shapes {
-        refused(&Recipe { crl_chain, ..Recipe::default() });
+        rejection_reason(&Recipe { crl_chain, ..Recipe::default() });
     }
 }
 
@@ -183,7 +184,7 @@ fn every_chain_of_the_collateral_ends_in_the_same_root() {
         Recipe { crl_chain: &["ca", "signer"], ..Recipe::default() },
         Recipe { qe_chain: &["signer", "ca"], ..Recipe::default() },
     ] {
-        let reason = refused(&recipe);
+        let reason = rejection_reason(&recipe);
         assert!(matches!(reason, Reason::Differs { other: "the trusted root", .. }), "{reason}");
     }
 }
@@ -194,11 +195,11 @@ fn endorsements_of_another_platform_or_tee_are_refused() {
         (|text| text.replace(r#""pceId":"0000"#, r#""pceId":"0001"#)) as fn(String) -> String,
         |text| text.replace(r#""fmspc":"01"#, r#""fmspc":"02"#),
     ] {
-        let reason = refused(&Recipe { tcb_info, ..Recipe::default() });
+        let reason = rejection_reason(&Recipe { tcb_info, ..Recipe::default() });
         assert!(matches!(reason, Reason::Value { field: "FMSPC" | "PCE-ID", .. }), "{reason}");
     }
     let qe_identity: fn(String) -> String = |text| text.replace("TD_QE", "QE");
-    let reason = refused(&Recipe { qe_identity, ..Recipe::default() });
+    let reason = rejection_reason(&Recipe { qe_identity, ..Recipe::default() });
     assert!(matches!(reason, Reason::WrongTee { subject: "QE identity", .. }), "{reason}");
     let tcb_info: fn(String) -> String = |text| {
         let mut info: serde_json::Value = serde_json::from_str(&text).unwrap();
@@ -207,7 +208,7 @@ fn endorsements_of_another_platform_or_tee_are_refused() {
         info["tcbLevels"][0]["tcb"].as_object_mut().unwrap().remove("tdxtcbcomponents");
         info.to_string()
     };
-    let reason = refused(&Recipe { tcb_info, ..Recipe::default() });
+    let reason = rejection_reason(&Recipe { tcb_info, ..Recipe::default() });
     assert!(matches!(reason, Reason::WrongTee { subject: "TCB info", .. }), "{reason}");
 }
 
@@ -216,18 +217,19 @@ fn another_tdx_module_is_refused() {
     const MASK: &str = r#""attributesMask":"FFFF"#;
     let signer: fn(String) -> String =
         |text| text.replace(r#""mrsigner":"00"#, r#""mrsigner":"01"#);
-    let reason = refused(&Recipe { tcb_info: signer, ..Recipe::default() });
+    let reason = rejection_reason(&Recipe { tcb_info: signer, ..Recipe::default() });
     assert!(matches!(reason, Reason::Value { field: "MRSIGNERSEAM", .. }), "{reason}");
     // A bit that the mask leaves out has to be zero all the same.
     let unmasked: fn(String) -> String = |text| text.replace(MASK, r#""attributesMask":"00FF"#);
     let same: fn(String) -> String = |text| text;
     for tcb_info in [same, unmasked] {
-        let reason = refused(&Recipe { tcb_info, seam_attributes: 1, ..Recipe::default() });
+        let reason =
+            rejection_reason(&Recipe { tcb_info, seam_attributes: 1, ..Recipe::default() });
         assert!(matches!(reason, Reason::Value { field: "SEAM attributes", .. }), "{reason}");
     }
     let wanted: fn(String) -> String =
         |text| text.replace(r#""attributes":"00"#, r#""attributes":"01"#);
-    let reason = refused(&Recipe { tcb_info: wanted, ..Recipe::default() });
+    let reason = rejection_reason(&Recipe { tcb_info: wanted, ..Recipe::default() });
     assert!(matches!(reason, Reason::Value { field: "SEAM attributes", .. }), "{reason}");
 }
 
@@ -236,15 +238,15 @@ fn a_pck_chain_in_the_collateral_must_be_that_of_the_quote() {
     let same = Some(&["pck", "ca", "root"] as &'static [&'static str]);
     judge(&Recipe { pck_certificate_chain: same, ..Recipe::default() }).unwrap();
     let other = Some(&["signer", "ca", "root"] as &'static [&'static str]);
-    let reason = refused(&Recipe { pck_certificate_chain: other, ..Recipe::default() });
+    let reason = rejection_reason(&Recipe { pck_certificate_chain: other, ..Recipe::default() });
     assert!(matches!(reason, Reason::Differs { .. }), "{reason}");
 }
 
 #[test]
 fn documents_signed_by_the_pck_instead_of_the_tcb_signer_are_refused() {
-    let reason = refused(&Recipe { tcb_chain: &["pck", "root"], ..Recipe::default() });
+    let reason = rejection_reason(&Recipe { tcb_chain: &["pck", "root"], ..Recipe::default() });
     assert!(matches!(reason, Reason::CertificateName { .. }), "{reason}");
-    let reason = refused(&Recipe { qe_chain: &["pck", "root"], ..Recipe::default() });
+    let reason = rejection_reason(&Recipe { qe_chain: &["pck", "root"], ..Recipe::default() });
     assert!(matches!(reason, Reason::CertificateName { .. }), "{reason}");
 }
 
@@ -260,12 +262,13 @@ fn a_signed_document_with_an_unknown_status_key_or_shape_is_refused() {
         |text| text.replacen("2026-05-20T00:00:00Z", "2026-02-30T00:00:00Z", 1),
     ];
     for change in changes {
-        let reason = refused(&Recipe { tcb_info: change, ..Recipe::default() });
+        let reason = rejection_reason(&Recipe { tcb_info: change, ..Recipe::default() });
         assert!(matches!(reason, Reason::Malformed(_)), "{reason}");
-        let reason = refused(&Recipe { qe_identity: change, ..Recipe::default() });
+        let reason = rejection_reason(&Recipe { qe_identity: change, ..Recipe::default() });
         assert!(matches!(reason, Reason::Malformed(_)), "{reason}");
     }
-    let message = refused(&Recipe { tcb_info: changes[0], ..Recipe::default() }).to_string();
+    let message =
+        rejection_reason(&Recipe { tcb_info: changes[0], ..Recipe::default() }).to_string();
     assert!(message.contains("MostlyHarmless"), "the status is named: {message}");
 }
 
@@ -276,7 +279,7 @@ fn revoked_levels_are_refused_whatever_the_policy_accepts() {
         Recipe { tcb_info: revoke, ..Recipe::default() },
         Recipe { qe_identity: revoke, ..Recipe::default() },
     ] {
-        let reason = refused(&recipe);
+        let reason = rejection_reason(&recipe);
         assert!(matches!(reason, Reason::TcbStatus { .. }), "{reason}");
     }
 }
@@ -289,7 +292,7 @@ fn a_quoting_enclave_that_is_not_up_to_date_makes_the_platform_out_of_date() {
             "ConfigurationNeeded" => |text| text.replace("UpToDate", "ConfigurationNeeded"),
             _ => |text| text.replace("UpToDate", "OutOfDateConfigurationNeeded"),
         };
-        let reason = refused(&Recipe { qe_identity, ..Recipe::default() });
+        let reason = rejection_reason(&Recipe { qe_identity, ..Recipe::default() });
         assert!(
             matches!(reason, Reason::TcbStatus { got: TcbStatus::OutOfDate, .. }),
             "{status}: {reason}"
@@ -325,7 +328,7 @@ fn grace_makes_up_for_age_and_for_nothing_else() {
         let text = format!("tcb_grace_s = 999999999\ntcb_status = \"{accepted}\"");
         let policy = Policy { roots: policy(&made).roots, ..Policy::from_toml(&text).unwrap() };
         let endorsements = Endorsements::parse(&made.collateral).unwrap();
-        let outcome = appraise(&evidence(&made), &endorsements, &policy, at(NOW), &AwsLc);
+        let outcome = appraise(&evidence(&made), &endorsements, &policy, unix_time(NOW), &AwsLc);
         let statuses = (tcb_info("UpToDate".into()), qe_identity("UpToDate".into()), accepted);
         match outcome {
             Ok(_) => assert!(passes, "{statuses:?}"),
@@ -350,7 +353,7 @@ fn a_quoting_enclave_must_match_its_identity_outside_the_mask_too() {
         |text| text.replace(r#""isvprodid":2"#, r#""isvprodid":1"#),
         |text| text.replace(r#""isvsvn":4"#, r#""isvsvn":5"#),
     ] {
-        let reason = refused(&Recipe { qe_identity, ..Recipe::default() });
+        let reason = rejection_reason(&Recipe { qe_identity, ..Recipe::default() });
         assert!(matches!(reason, Reason::Value { .. } | Reason::NoTcbLevel { .. }), "{reason}");
     }
 }
@@ -359,7 +362,8 @@ fn a_quoting_enclave_must_match_its_identity_outside_the_mask_too() {
 fn a_quoting_enclave_in_debug_mode_is_refused_even_where_its_identity_does_not_look() {
     let blind: fn(String) -> String = |text| text.replace("FBFFFFFF", "F9FFFFFF");
     judge(&Recipe { qe_identity: blind, ..Recipe::default() }).unwrap();
-    let reason = refused(&Recipe { qe_identity: blind, qe_attributes: 0x13, ..Recipe::default() });
+    let reason =
+        rejection_reason(&Recipe { qe_identity: blind, qe_attributes: 0x13, ..Recipe::default() });
     assert!(matches!(reason, Reason::Value { field: "QE ATTRIBUTES", .. }), "{reason}");
 }
 
@@ -373,7 +377,7 @@ fn a_platform_below_a_level_in_any_one_component_does_not_reach_it() {
         |text| text.replacen(r#"[{"svn":0},{"svn":0}"#, r#"[{"svn":0},{"svn":1}"#, 1),
         |text| text.replacen(r#"{"svn":0}]"#, r#"{"svn":1}]"#, 1),
     ] {
-        let reason = refused(&Recipe { tcb_info, ..Recipe::default() });
+        let reason = rejection_reason(&Recipe { tcb_info, ..Recipe::default() });
         assert!(matches!(reason, Reason::NoTcbLevel { .. }), "{reason}");
     }
 }
@@ -382,11 +386,11 @@ fn a_platform_below_a_level_in_any_one_component_does_not_reach_it() {
 fn trust_domain_attributes_that_no_production_domain_has_are_refused() {
     const GOOD: u64 = 1 << 28;
     for td_attributes in [0, GOOD | 1 << 7, GOOD | 1 << 23, GOOD | 1 << 32, GOOD | 1 << 29] {
-        let reason = refused(&Recipe { td_attributes, ..Recipe::default() });
+        let reason = rejection_reason(&Recipe { td_attributes, ..Recipe::default() });
         assert!(matches!(reason, Reason::TdAttributes { .. }), "{td_attributes:#x}: {reason}");
     }
     for td_attributes in [GOOD | 1, GOOD | 1 << 4] {
-        let reason = refused(&Recipe { td_attributes, ..Recipe::default() });
+        let reason = rejection_reason(&Recipe { td_attributes, ..Recipe::default() });
         assert!(matches!(reason, Reason::Debug(_)), "{td_attributes:#x}: {reason}");
     }
     judge(&Recipe { td_attributes: GOOD | 1 << 30, ..Recipe::default() }).unwrap();
@@ -396,25 +400,25 @@ fn outcome(no: &Rejection, name: &str) -> Outcome {
     no.checks().iter().find(|check| check.name == name).unwrap().outcome
 }
 
-fn refused(recipe: &Recipe) -> Reason {
+fn rejection_reason(recipe: &Recipe) -> Reason {
     judge(recipe).unwrap_err().reason().clone()
 }
 
 fn judge(recipe: &Recipe) -> Result<Appraised, Rejection> {
     let made = recipe.make();
     let endorsements = Endorsements::parse(&made.collateral)
-        .map_err(|error| Rejection::unchecked(Reason::Malformed(error)))?;
-    appraise(&evidence(&made), &endorsements, &policy(&made), at(NOW), &AwsLc)
+        .map_err(|error| Rejection::before_checks(Reason::Malformed(error)))?;
+    appraise(&evidence(&made), &endorsements, &policy(&made), unix_time(NOW), &AwsLc)
 }
 
-fn evidence(made: &Made) -> Evidence<'_> {
+fn evidence(made: &BuiltEvidence) -> Evidence<'_> {
     Evidence { quote: &made.quote, claims: None, report_data: None, gpu: None, binding: None }
 }
 
-fn policy(made: &Made) -> Policy {
-    Policy { roots: Roots::custom(&made.root_der), ..Policy::default() }
+fn policy(made: &BuiltEvidence) -> Policy {
+    Policy { roots: Roots::from_der(&made.root_der), ..Policy::default() }
 }
 
-fn at(unix: u64) -> UnixTime {
+fn unix_time(unix: u64) -> UnixTime {
     UnixTime::since_unix_epoch(Duration::from_secs(unix))
 }

@@ -53,12 +53,7 @@ fn dcap_qvl_itself_agrees_on_every_case() {
         match (&theirs, &ours) {
             (Ok(theirs), Ok(ours)) => {
                 assert_eq!(theirs.status, ours.tcb_status().unwrap().as_str(), "{}", case.name);
-                assert_eq!(
-                    sorted(&theirs.advisory_ids),
-                    sorted(ours.advisories()),
-                    "{}",
-                    case.name
-                );
+                assert_eq!(sort(&theirs.advisory_ids), sort(ours.advisories()), "{}", case.name);
             }
             (Err(_), Err(_)) => {}
             _ => panic!("{}: dcap-qvl {theirs:?}, ours {ours:?}", case.name),
@@ -145,7 +140,7 @@ fn the_committed_intel_root_is_the_one_others_ship() {
 
 fn lenient(case: &Case) -> Policy {
     Policy {
-        roots: case.root_der.as_deref().map_or_else(Roots::production, Roots::custom),
+        roots: case.root_der.as_deref().map_or_else(Roots::production, Roots::from_der),
         tcb_status: Expect::DangerousAny,
         advisories: Expect::DangerousAny,
         ..Policy::default()
@@ -155,14 +150,14 @@ fn lenient(case: &Case) -> Policy {
 fn same_verdict(case: &Case, appraised: &Appraised) -> bool {
     let Ok((status, advisories)) = &case.expected else { return false };
     appraised.tcb_status().is_some_and(|it| it.as_str() == status)
-        && sorted(appraised.advisories()) == sorted(advisories)
+        && sort(appraised.advisories()) == sort(advisories)
 }
 
 fn case(name: &str) -> Option<Case> {
     all_cases()?.into_iter().find(|case| case.name == name)
 }
 
-fn sorted(list: &[String]) -> Vec<String> {
+fn sort(list: &[String]) -> Vec<String> {
     let mut list = list.to_vec();
     list.sort();
     list

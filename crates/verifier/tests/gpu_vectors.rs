@@ -64,7 +64,7 @@ fn a_hopper_is_refused_for_each_fault() {
     // The leaf's certificate begins on 2020-10-17, the root's on 2021-11-05.
     let early = hopper.judge(&policy, 1_600_000_000).err().map(|it| it.reason().clone());
     assert!(matches!(early, Some(Reason::OutsideWindow { .. })), "{early:?}");
-    let other = Policy { roots: Roots::custom(b"another root"), ..Policy::default() };
+    let other = Policy { roots: Roots::from_der(b"another root"), ..Policy::default() };
     let other = hopper.judge(&other, NOW_S).err().map(|it| it.reason().clone());
     assert!(matches!(other, Some(Reason::UntrustedRoot { .. })), "{other:?}");
     let intel = Policy::from_toml("roots = [\"intel-production\"]").expect("a policy");
@@ -119,7 +119,7 @@ fn nvidias_manifests_are_signed_under_nvidias_root() {
         return println!("skipped: no folder of manifests in CONFIDE_NVIDIA_SAMPLES");
     };
     let (mut seen, roots) = (0, Roots::production());
-    let at = |now_s| UnixTime::since_unix_epoch(std::time::Duration::from_secs(now_s));
+    let unix_time = |now_s| UnixTime::since_unix_epoch(std::time::Duration::from_secs(now_s));
     for entry in fs::read_dir(folder).expect("a folder") {
         let path = entry.expect("an entry").path();
         if path.extension().is_none_or(|extension| extension != "swidtag") {
@@ -127,13 +127,13 @@ fn nvidias_manifests_are_signed_under_nvidias_root() {
         }
         let file = fs::read(&path).expect("a file");
         // 2024-06-01
-        let verified = verify_rim(&file, &roots, at(1_717_200_000), &AwsLc);
+        let verified = verify_rim(&file, &roots, unix_time(1_717_200_000), &AwsLc);
         assert!(verified.is_ok(), "{}: {verified:?}", path.display());
-        let late = verify_rim(&file, &roots, at(NOW_S + 31_536_000), &AwsLc);
+        let late = verify_rim(&file, &roots, unix_time(NOW_S + 31_536_000), &AwsLc);
         assert!(matches!(late, Err(Reason::OutsideWindow { .. })));
         let text = String::from_utf8(file).expect("UTF-8");
         let changed = text.replacen("active=\"True\"", "active=\"False\"", 1);
-        let changed = verify_rim(changed.as_bytes(), &roots, at(1_717_200_000), &AwsLc);
+        let changed = verify_rim(changed.as_bytes(), &roots, unix_time(1_717_200_000), &AwsLc);
         assert!(matches!(changed, Err(Reason::Signature { .. })));
         seen += 1;
     }
@@ -166,7 +166,7 @@ impl Hopper {
     ) -> Result<GpuAppraised, confide_verifier::Rejection> {
         let now = UnixTime::since_unix_epoch(std::time::Duration::from_secs(now_s));
         let case = GpuCase::from_report(&self.report, &self.chain, self.nonce);
-        case.map_err(confide_verifier::Rejection::unchecked)?.appraise(policy, now, &AwsLc)
+        case.map_err(confide_verifier::Rejection::before_checks)?.appraise(policy, now, &AwsLc)
     }
 }
 

@@ -109,11 +109,11 @@ fn a_program_whose_memory_the_host_can_change_is_not_the_one_that_was_measured()
     let mut policy = Policy::from_toml(&workload("aa")).unwrap();
     policy.report_data = Some(Expect::Exactly([0; 64]));
     policy.dangerous_accept_debug = true;
-    policy.roots = Roots::custom(&made.root_der);
+    policy.roots = Roots::from_der(&made.root_der);
     let endorsements = Endorsements::parse(&made.collateral).unwrap();
     let evidence =
         Evidence { quote: &made.quote, claims: None, report_data: None, gpu: None, binding: None };
-    let yes = appraise(&evidence, &endorsements, &policy, at(NOW), &AwsLc).unwrap();
+    let yes = appraise(&evidence, &endorsements, &policy, unix_time(NOW), &AwsLc).unwrap();
     assert!(yes.is_debug());
     assert_eq!(yes.scope(), Scope::Platform);
 }
@@ -176,12 +176,12 @@ fn the_lower_evaluation_number_of_both_documents_counts() {
             gpu: None,
             binding: None,
         };
-        let mut policy = Policy { roots: Roots::custom(&made.root_der), ..Policy::default() };
+        let mut policy = Policy { roots: Roots::from_der(&made.root_der), ..Policy::default() };
         policy.tcb_evaluation_data_number_min = 18;
-        let yes = appraise(&evidence, &endorsements, &policy, at(NOW), &AwsLc).unwrap();
+        let yes = appraise(&evidence, &endorsements, &policy, unix_time(NOW), &AwsLc).unwrap();
         assert_eq!(yes.platform().intel().unwrap().tcb_evaluation_data_number, 18);
         policy.tcb_evaluation_data_number_min = 19;
-        appraise(&evidence, &endorsements, &policy, at(NOW), &AwsLc).unwrap_err();
+        appraise(&evidence, &endorsements, &policy, unix_time(NOW), &AwsLc).unwrap_err();
     }
 }
 
@@ -218,7 +218,7 @@ fn claims_that_the_report_data_does_not_cover_are_refused() {
     };
     let bytes = claims.encode();
     let made = Recipe::default().make();
-    let policy = Policy { roots: Roots::custom(&made.root_der), ..Policy::default() };
+    let policy = Policy { roots: Roots::from_der(&made.root_der), ..Policy::default() };
     let endorsements = Endorsements::parse(&made.collateral).unwrap();
     let ask = |report_data, policy: &Policy| {
         let evidence = Evidence {
@@ -228,7 +228,7 @@ fn claims_that_the_report_data_does_not_cover_are_refused() {
             gpu: None,
             binding: None,
         };
-        appraise(&evidence, &endorsements, policy, at(NOW), &AwsLc)
+        appraise(&evidence, &endorsements, policy, unix_time(NOW), &AwsLc)
     };
     let unbound = ask(None, &policy).unwrap_err();
     assert!(matches!(unbound.reason(), Reason::Value { field: "report data", .. }));
@@ -250,7 +250,7 @@ fn claims_that_the_report_data_does_not_cover_are_refused() {
             gpu: None,
             binding: None,
         };
-        let no = appraise(&evidence, &endorsements, &policy, at(now), &AwsLc).unwrap_err();
+        let no = appraise(&evidence, &endorsements, &policy, unix_time(now), &AwsLc).unwrap_err();
         assert!(matches!(no.reason(), Reason::OutsideWindow { subject: "bound key", .. }), "{no}");
     }
     let stale = ask(zero, &Policy { evidence_age_s_max: Some(59), ..policy.clone() }).unwrap_err();
@@ -274,11 +274,11 @@ fn dangerous_any_is_not_evaluated_rather_than_passed() {
 #[test]
 fn a_rejection_lists_the_failed_check_and_what_was_not_reached() {
     let made = Recipe { td_attributes: 0, ..Recipe::default() }.make();
-    let policy = Policy { roots: Roots::custom(&made.root_der), ..Policy::default() };
+    let policy = Policy { roots: Roots::from_der(&made.root_der), ..Policy::default() };
     let endorsements = Endorsements::parse(&made.collateral).unwrap();
     let evidence =
         Evidence { quote: &made.quote, claims: None, report_data: None, gpu: None, binding: None };
-    let no = appraise(&evidence, &endorsements, &policy, at(NOW), &AwsLc).unwrap_err();
+    let no = appraise(&evidence, &endorsements, &policy, unix_time(NOW), &AwsLc).unwrap_err();
     let failed: Vec<_> =
         no.checks().iter().filter(|check| check.outcome == Outcome::Failed).collect();
     assert_eq!(failed.len(), 1);
@@ -300,14 +300,14 @@ fn workload(byte: &str) -> String {
 
 fn judge(policy: &Policy) -> Result<Appraised, Reason> {
     let made = Recipe::default().make();
-    let policy = Policy { roots: Roots::custom(&made.root_der), ..policy.clone() };
+    let policy = Policy { roots: Roots::from_der(&made.root_der), ..policy.clone() };
     let endorsements = Endorsements::parse(&made.collateral).unwrap();
     let evidence =
         Evidence { quote: &made.quote, claims: None, report_data: None, gpu: None, binding: None };
-    appraise(&evidence, &endorsements, &policy, at(NOW), &AwsLc)
+    appraise(&evidence, &endorsements, &policy, unix_time(NOW), &AwsLc)
         .map_err(|rejection| rejection.reason().clone())
 }
 
-fn at(unix: u64) -> UnixTime {
+fn unix_time(unix: u64) -> UnixTime {
     UnixTime::since_unix_epoch(Duration::from_secs(unix))
 }

@@ -8,35 +8,39 @@ use std::{cell::Cell, time::Duration};
 
 use confide_evidence::quote::Quote;
 use confide_verifier::{
-    Appraised, AwsLc, Crypto, Endorsements, Evidence, Known, Learned, Nothing, P256Key, Policy,
-    Prepared, Reason, Recall, Roots, SignatureVerificationAlgorithm, UnixTime,
+    Appraised, AwsLc, Crypto, Endorsements, Evidence, LastPlatform, NewVerdicts, NoMemory, P256Key,
+    Policy, Prepared, Reason, RecallPlatform, Roots, SignatureVerificationAlgorithm, UnixTime,
 };
-use own_pki::{Made, NOW, Recipe};
+use own_pki::{BuiltEvidence, NOW, Recipe};
 use rustls_pki_types::{AlgorithmIdentifier, InvalidSignature};
-use ways::{memory, shown};
+use ways::{memory, verdict_json};
 
 #[test]
 fn a_first_sight_costs_nine_signatures_and_a_known_platform_one() {
     let made = Recipe::default().make();
     let endorsements = Endorsements::parse(&made.collateral).unwrap();
     let (evidence, policy) = (evidence(&made), policy(&made));
-    let (_, reference) = counted(|| {
-        confide_verifier::appraise(&evidence, &endorsements, &policy, at(NOW), &Counting).unwrap()
+    let (_, reference) = count_signatures(|| {
+        confide_verifier::appraise(&evidence, &endorsements, &policy, unix_time(NOW), &Counting)
+            .unwrap()
     });
     assert_eq!(reference, 9);
-    let (prepared, signatures) =
-        counted(|| endorsements.prepare(&policy.roots, at(NOW), &Counting).unwrap());
+    let (prepared, signatures) = count_signatures(|| {
+        endorsements.prepare(&policy.roots, unix_time(NOW), &Counting).unwrap()
+    });
     // Root CRL, TCB signer, TCB info, QE identity, PCK CA, PCK CRL: six above the platform.
     assert_eq!(signatures, 6);
-    let ask = |known: &dyn Recall| {
-        counted(|| prepared.appraise(&evidence, &policy, at(NOW), &Counting, known).unwrap())
+    let ask = |known: &dyn RecallPlatform| {
+        count_signatures(|| {
+            prepared.appraise(&evidence, &policy, unix_time(NOW), &Counting, known).unwrap()
+        })
     };
-    let ((_, learned), signatures) = ask(&Nothing);
+    let ((_, learned), signatures) = ask(&NoMemory);
     assert_eq!(signatures, 3);
     assert!(learned.pck.is_none() && learned.enclave.is_none(), "nobody remembers");
     let ((_, learned), signatures) = ask(&memory(None));
     assert_eq!(signatures, 3);
-    let pck_only = Learned { enclave: None, ..learned.clone() };
+    let pck_only = NewVerdicts { enclave: None, ..learned.clone() };
     let ((_, more), signatures) = ask(&memory(Some(&pck_only)));
     assert_eq!(signatures, 2);
     assert!(more.pck.is_none() && more.enclave.is_some());
@@ -51,10 +55,13 @@ fn what_was_learnt_elsewhere_is_learnt_again() {
     let policy = policy(&made);
     let prepared = prepare(&made);
     let learned = learn(&prepared, &made);
-    let cost = |prepared: &Prepared, made: &Made, known: &Known, now: u64| {
+    let cost = |prepared: &Prepared, made: &BuiltEvidence, known: &LastPlatform, now: u64| {
         let evidence = evidence(made);
         let policy = self::policy(made);
-        counted(|| prepared.appraise(&evidence, &policy, at(now), &Counting, known).unwrap()).1
+        count_signatures(|| {
+            prepared.appraise(&evidence, &policy, unix_time(now), &Counting, known).unwrap()
+        })
+        .1
     };
     assert_eq!(cost(&prepared, &made, &memory(Some(&learned)), NOW), 1);
     // Another platform's bytes, and other endorsements.
@@ -65,11 +72,11 @@ fn what_was_learnt_elsewhere_is_learnt_again() {
     let spaced = text.replace(r"-----END CERTIFICATE-----\n", r"-----END CERTIFICATE-----\n\n");
     assert_ne!(text, spaced);
     let again = Endorsements::parse(spaced.as_bytes()).unwrap();
-    let again = again.prepare(&policy.roots, at(NOW), &AwsLc).unwrap();
+    let again = again.prepare(&policy.roots, unix_time(NOW), &AwsLc).unwrap();
     assert_ne!(again.generation(), prepared.generation());
     assert_eq!(cost(&again, &made, &memory(Some(&learned)), NOW), 3);
     // Another process' secret.
-    let foreign = Known {
+    let foreign = LastPlatform {
         secret: confide_verifier::Secret::new(*b"another process!"),
         ..memory(Some(&learned))
     };
@@ -95,10 +102,14 @@ fn another_leaf_before_a_known_quoting_enclave_is_not_taken_for_the_known_one() 
         let evidence = Evidence { quote: &spoiled, ..Evidence::default() };
         let known = memory(Some(&learned));
         let policy = policy(&made);
-        let ask = |known: &dyn Recall| {
-            shown(&prepared.appraise(&evidence, &policy, at(NOW), &AwsLc, known).map(|it| it.0))
+        let ask = |known: &dyn RecallPlatform| {
+            verdict_json(
+                &prepared
+                    .appraise(&evidence, &policy, unix_time(NOW), &AwsLc, known)
+                    .map(|it| it.0),
+            )
         };
-        assert_eq!(ask(&known), ask(&Nothing), "byte {at_byte}");
+        assert_eq!(ask(&known), ask(&NoMemory), "byte {at_byte}");
     }
 }
 
@@ -107,7 +118,7 @@ fn a_rejection_teaches_nothing() {
     let made = Recipe { td_attributes: 0, ..Recipe::default() }.make();
     let prepared = prepare(&made);
     let known = memory(None);
-    let no = prepared.appraise(&evidence(&made), &policy(&made), at(NOW), &AwsLc, &known);
+    let no = prepared.appraise(&evidence(&made), &policy(&made), unix_time(NOW), &AwsLc, &known);
     assert!(matches!(no.unwrap_err().reason(), Reason::TdAttributes { .. }));
 }
 
@@ -120,15 +131,20 @@ fn a_prepared_set_ends_where_the_reference_ends_and_names_the_same_document() {
         let learned = learn(&prepared, &made);
         let (evidence, policy) = (evidence(&made), policy(&made));
         let policy = Policy { cache_lifetime_s: u64::MAX, ..policy };
-        let (from, until) = prepared.valid();
+        let (from, until) = prepared.validity();
         let far = [0, u64::from(u32::MAX), u64::MAX];
         for now in [from - 1, from, NOW, until, until + 1].into_iter().chain(far) {
-            let reference =
-                confide_verifier::appraise(&evidence, &endorsements, &policy, at(now), &AwsLc);
+            let reference = confide_verifier::appraise(
+                &evidence,
+                &endorsements,
+                &policy,
+                unix_time(now),
+                &AwsLc,
+            );
             assert_eq!(reference.is_ok(), (from..=until).contains(&now), "{now}");
-            for known in [&Nothing as &dyn Recall, &memory(Some(&learned))] {
-                let it = prepared.appraise(&evidence, &policy, at(now), &AwsLc, known);
-                assert_eq!(shown(&it.map(|it| it.0)), shown(&reference), "{now}");
+            for known in [&NoMemory as &dyn RecallPlatform, &memory(Some(&learned))] {
+                let it = prepared.appraise(&evidence, &policy, unix_time(now), &AwsLc, known);
+                assert_eq!(verdict_json(&it.map(|it| it.0)), verdict_json(&reference), "{now}");
             }
         }
     }
@@ -141,13 +157,18 @@ fn a_prepared_set_is_refused_by_a_policy_that_does_not_trust_its_root() {
     let learned = learn(&prepared, &made);
     let policy = Policy::default();
     let endorsements = Endorsements::parse(&made.collateral).unwrap();
-    let reference =
-        confide_verifier::appraise(&evidence(&made), &endorsements, &policy, at(NOW), &AwsLc);
+    let reference = confide_verifier::appraise(
+        &evidence(&made),
+        &endorsements,
+        &policy,
+        unix_time(NOW),
+        &AwsLc,
+    );
     let known = memory(Some(&learned));
-    let it = prepared.appraise(&evidence(&made), &policy, at(NOW), &AwsLc, &known);
+    let it = prepared.appraise(&evidence(&made), &policy, unix_time(NOW), &AwsLc, &known);
     let it: Result<Appraised, _> = it.map(|it| it.0);
     assert!(matches!(it.as_ref().unwrap_err().reason(), Reason::UntrustedRoot { .. }));
-    assert_eq!(shown(&it), shown(&reference));
+    assert_eq!(verdict_json(&it), verdict_json(&reference));
 }
 
 #[test]
@@ -155,31 +176,31 @@ fn an_empty_quote_is_refused_by_a_named_check() {
     let made = Recipe::default().make();
     let endorsements = Endorsements::parse(&made.collateral).unwrap();
     let evidence = Evidence { quote: &[], ..Evidence::default() };
-    let no = ways::appraise(&evidence, &endorsements, &policy(&made), at(NOW), &AwsLc);
+    let no = ways::appraise(&evidence, &endorsements, &policy(&made), unix_time(NOW), &AwsLc);
     let no = no.unwrap_err();
     assert_eq!(no.checks()[0].name, "quote_format");
     assert_eq!(no.checks()[0].outcome, confide_verifier::Outcome::Failed);
 }
 
-fn prepare(made: &Made) -> Prepared {
+fn prepare(made: &BuiltEvidence) -> Prepared {
     let endorsements = Endorsements::parse(&made.collateral).unwrap();
-    endorsements.prepare(&policy(made).roots, at(NOW), &AwsLc).unwrap()
+    endorsements.prepare(&policy(made).roots, unix_time(NOW), &AwsLc).unwrap()
 }
 
-fn learn(prepared: &Prepared, made: &Made) -> Learned {
+fn learn(prepared: &Prepared, made: &BuiltEvidence) -> NewVerdicts {
     let known = memory(None);
-    prepared.appraise(&evidence(made), &policy(made), at(NOW), &Counting, &known).unwrap().1
+    prepared.appraise(&evidence(made), &policy(made), unix_time(NOW), &Counting, &known).unwrap().1
 }
 
-fn evidence(made: &Made) -> Evidence<'_> {
+fn evidence(made: &BuiltEvidence) -> Evidence<'_> {
     Evidence { quote: &made.quote, claims: None, report_data: None, gpu: None, binding: None }
 }
 
-fn policy(made: &Made) -> Policy {
-    Policy { roots: Roots::custom(&made.root_der), ..Policy::default() }
+fn policy(made: &BuiltEvidence) -> Policy {
+    Policy { roots: Roots::from_der(&made.root_der), ..Policy::default() }
 }
 
-fn at(unix: u64) -> UnixTime {
+fn unix_time(unix: u64) -> UnixTime {
     UnixTime::since_unix_epoch(Duration::from_secs(unix))
 }
 
@@ -187,7 +208,7 @@ thread_local! {
     static SIGNATURES: Cell<u32> = const { Cell::new(0) };
 }
 
-fn counted<T>(work: impl FnOnce() -> T) -> (T, u32) {
+fn count_signatures<T>(work: impl FnOnce() -> T) -> (T, u32) {
     SIGNATURES.set(0);
     let done = work();
     (done, SIGNATURES.get())

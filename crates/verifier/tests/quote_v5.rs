@@ -178,7 +178,7 @@ fn with_identity(tcb_info: String) -> String {
 
 fn ask(recipe: &Recipe, change: impl FnOnce(&mut Policy)) -> Result<Appraised, Rejection> {
     let made = recipe.make();
-    let mut policy = Policy { roots: Roots::custom(&made.root_der), ..Policy::default() };
+    let mut policy = Policy { roots: Roots::from_der(&made.root_der), ..Policy::default() };
     change(&mut policy);
     let endorsements = Endorsements::parse(&made.collateral).unwrap();
     let evidence = Evidence { quote: &made.quote, ..Evidence::default() };

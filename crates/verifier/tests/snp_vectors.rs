@@ -20,9 +20,9 @@ fn every_case_comes_out_as_expected_both_ways() {
         let policy = lenient();
         let slow = appraise(case, &policy);
         assert_eq!(slow.is_ok(), case.accepted, "{}: {:?}", case.name, slow.err());
-        let fast = case.endorsements().prepare(&policy.roots, at(NOW), &AwsLc);
+        let fast = case.endorsements().prepare(&policy.roots, unix_time(NOW), &AwsLc);
         let evidence = Evidence { quote: &case.report, ..Evidence::default() };
-        let fast = fast.and_then(|held| held.appraise(&evidence, &policy, at(NOW), &AwsLc));
+        let fast = fast.and_then(|held| held.appraise(&evidence, &policy, unix_time(NOW), &AwsLc));
         match (appraise(case, &policy), fast) {
             (Ok(slow), Ok(fast)) => {
                 assert_eq!(slow.checks(), fast.checks(), "{}", case.name);
@@ -48,7 +48,7 @@ fn each_kind_of_spoiling_is_refused_by_the_check_that_is_for_it() {
     ] {
         let case = cases.iter().find(|case| case.name == name).unwrap();
         let rejection = appraise(case, &lenient()).unwrap_err();
-        assert_eq!(failed(&rejection), Some(wanted), "{name}: {rejection}");
+        assert_eq!(failed_check(&rejection), Some(wanted), "{name}: {rejection}");
     }
 }
 
@@ -90,7 +90,7 @@ fn a_minimum_is_compared_version_by_version() {
         "bootloader = 3, tee = 0, snp = 8, microcode = 115, fmc = 1",
     ] {
         let rejection = with(above).unwrap_err();
-        assert_eq!(failed(&rejection), Some("tcb_minimum"), "{above}");
+        assert_eq!(failed_check(&rejection), Some("tcb_minimum"), "{above}");
     }
     for wrong in ["bootloader = 3", "bootloader = 3, tee = 0, snp = 8, microcode = 300"] {
         assert!(Policy::from_toml(&format!("[snp]\ntcb_min = {{ {wrong} }}")).is_err());
@@ -139,7 +139,7 @@ impl Case {
 
 fn appraise(case: &Case, policy: &Policy) -> Result<Appraised, Rejection> {
     let evidence = Evidence { quote: &case.report, ..Evidence::default() };
-    snp::appraise(&evidence, &case.endorsements(), policy, at(NOW), &AwsLc)
+    snp::appraise(&evidence, &case.endorsements(), policy, unix_time(NOW), &AwsLc)
 }
 
 fn lenient() -> Policy {
@@ -152,7 +152,7 @@ fn lenient() -> Policy {
     policy
 }
 
-fn failed(rejection: &Rejection) -> Option<&'static str> {
+fn failed_check(rejection: &Rejection) -> Option<&'static str> {
     let mut checks = rejection.checks().iter();
     checks.find(|check| check.outcome == Outcome::Failed).map(|check| check.name)
 }
@@ -197,6 +197,6 @@ fn read(name: &str) -> Option<Vec<u8>> {
     bytes
 }
 
-fn at(unix: u64) -> UnixTime {
+fn unix_time(unix: u64) -> UnixTime {
     UnixTime::since_unix_epoch(Duration::from_secs(unix))
 }

@@ -6,7 +6,7 @@ mod foreign;
 mod host;
 mod inputs;
 
-use confide_fake_attester::{FakeAttester, Fault, Options, Tee};
+use confide_fake_attester::{FakeAttester, FakeAttesterOptions, Fault, Tee};
 use confide_guest_dcap::{DcapError, DcapInput, run};
 use confide_statement::{Dcap, Measurements, Statement, Verdict};
 use confide_verifier::{
@@ -92,7 +92,7 @@ fn the_time_is_that_in_which_everything_holds() {
     let endorsements = Endorsements::parse(attester.collateral_json().as_bytes()).unwrap();
     let roots = Roots::from_sha256(stated.root_sha256);
     let prepared = endorsements.prepare(&roots, at(NOW), &AwsLc).unwrap();
-    let (from, until) = prepared.valid();
+    let (from, until) = prepared.validity();
     // The PCK certificate of the simulation holds for longer than its endorsements.
     assert_eq!((stated.valid_from, stated.valid_until), (from, until));
 }
@@ -117,7 +117,7 @@ fn a_prover_may_narrow_the_time_and_never_widen_it() {
 #[test]
 fn a_root_of_ones_own_is_stated_as_what_it_is() {
     let [one, other] = [[1; 32], [2; 32]].map(|seed| {
-        let options = Options { seed, ..options(Tee::Tdx) };
+        let options = FakeAttesterOptions { seed, ..options(Tee::Tdx) };
         state(&FakeAttester::new(options).unwrap(), NOW).unwrap()
     });
     assert_ne!(one.root_sha256, other.root_sha256);
@@ -215,7 +215,7 @@ fn assert_same(dcap: &Dcap, appraised: &Appraised, name: &str) {
 }
 
 fn policy_of(case: &Case) -> Policy {
-    let roots = case.root_der.as_deref().map(Roots::custom);
+    let roots = case.root_der.as_deref().map(Roots::from_der);
     Policy {
         roots: roots.unwrap_or_else(|| Roots::from_sha256(INTEL_ROOT_SHA256)),
         tcb_status: Expect::DangerousAny,

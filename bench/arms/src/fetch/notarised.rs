@@ -5,7 +5,7 @@ use std::{ops::RangeInclusive, path::Path, sync::Arc, time::Instant};
 use confide_arm_line::Outcome;
 use confide_channel::Binding;
 use confide_client::{
-    Connector, Endpoint, HttpClient, Limits, RequestBody, no_body, whole_body, with_causes,
+    ClientLimits, Connector, Endpoint, HttpClient, RequestBody, no_body, whole_body, with_causes,
 };
 use confide_notary::{AnswerReader, FETCH_PATH, FetchRequest, GUARANTEE, KEY_PATH, KeyEvidence};
 use confide_verifier::Evidence;
@@ -28,9 +28,9 @@ impl Notarised {
     pub(super) async fn open(host: &str, notary: &str, policy: &Path) -> Outcome<Self> {
         let appraiser = Arc::new(open_appraiser(policy, None)?);
         let endpoint = Endpoint::parse(&format!("https://{notary}"))?;
-        let limits = Limits { dial: DEADLINE, channel: DEADLINE, ..Limits::default() };
+        let limits = ClientLimits { dial: DEADLINE, channel: DEADLINE, ..ClientLimits::default() };
         let connector =
-            Connector::attested(endpoint, None, Binding::Key, appraiser.clone(), limits)
+            Connector::with_appraiser(endpoint, None, Binding::Key, appraiser.clone(), limits)
                 .map_err(|error| with_causes(&error))?;
         let client = HttpClient::new(connector, limits, unix_now);
         let key = send_request(&client, Request::get(KEY_PATH), no_body()).await?;

@@ -11,7 +11,7 @@ use confide_channel::{
     Binding, Client, ClientOptions, PlainClient,
     tunnel::{self, TunnelStream},
 };
-use confide_client::{Appraised, PolicyAppraiser, with_causes};
+use confide_client::{PolicyAppraiser, SharedAppraisal, with_causes};
 use confide_load::{Attestation, Clock, Opened, Opening, Stages, Tcp, Transport};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -115,7 +115,7 @@ impl Route {
         })
     }
 
-    async fn connect(&self, clock: Clock) -> Outcome<(Opened, Option<Appraised>)> {
+    async fn connect(&self, clock: Clock) -> Outcome<(Opened, Option<SharedAppraisal>)> {
         match &self.via {
             None => {
                 let (stream, stages) = self.tcp.dial(clock).await?;
@@ -136,7 +136,7 @@ impl Route {
         stream: TcpStream,
         stages: Stages,
         clock: Clock,
-    ) -> Outcome<(Opened, Option<Appraised>)> {
+    ) -> Outcome<(Opened, Option<SharedAppraisal>)> {
         match self.security {
             Security::Plain => Ok((Opened { wire: Box::new(stream), stages }, None)),
             _ => self.secure(stream, stages, clock).await,
@@ -148,7 +148,7 @@ impl Route {
         io: S,
         mut stages: Stages,
         clock: Clock,
-    ) -> Outcome<(Opened, Option<Appraised>)>
+    ) -> Outcome<(Opened, Option<SharedAppraisal>)>
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {

@@ -29,7 +29,11 @@ pub(super) fn costs(record: &Record) -> Section {
     lines.extend(harness(&rows));
     lines.extend(disturbances(&rows));
     lines.extend(rows.iter().filter_map(|(row, beside)| {
-        Some(format!("without disturbed slices: {}: {}", row.label, beside.without_text(row)?))
+        Some(format!(
+            "without disturbed slices: {}: {}",
+            row.label,
+            beside.describe_quiet_estimate(row)?
+        ))
     }));
     let lines = lines.into_iter().map(Block::Paragraph);
     let blocks = [Block::Table(table)].into_iter().chain(lines).collect();

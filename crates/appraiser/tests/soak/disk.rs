@@ -60,7 +60,7 @@ impl Disk {
     }
 
     /// Numbers of the newest lists that the store would know after a restart now.
-    pub(crate) fn seen(&self) -> [u64; 2] {
+    pub(crate) fn newest_numbers(&self) -> [u64; 2] {
         let mut seen = [0; 2];
         for name in ["seen.a", "seen.b"] {
             let Ok(bytes) = fs::read(self.folder().join(name)) else { continue };

@@ -8,7 +8,7 @@ impl Draw {
     }
 
     /// From 0 up to `below`.
-    pub(crate) fn below(&mut self, below: u64) -> u64 {
+    pub(crate) fn number_below(&mut self, below: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -18,10 +18,10 @@ impl Draw {
 
     /// Once in `times`.
     pub(crate) fn once_in(&mut self, times: u64) -> bool {
-        self.below(times) == 0
+        self.number_below(times) == 0
     }
 
     pub(crate) fn one_of<T: Copy>(&mut self, choices: &[T]) -> T {
-        choices[self.below(choices.len() as u64) as usize]
+        choices[self.number_below(choices.len() as u64) as usize]
     }
 }

@@ -56,7 +56,7 @@ fn nothing_wrong_is_accepted_in_any_storm_and_all_that_is_right_after_it() {
     let name = "nothing_wrong_is_accepted_in_any_storm_and_all_that_is_right_after_it";
     let script =
         format!("mount -t tmpfs -o size={}k,mode=0700 soak \"$0\" && exec \"$@\"", disk::SIZE_KIB);
-    let ended = unshared(&script, &folder)
+    let ended = unshare_command(&script, &folder)
         .arg(env::current_exe().unwrap())
         .args(["--exact", name, "--nocapture"])
         .env(FOLDER, &folder)
@@ -67,12 +67,12 @@ fn nothing_wrong_is_accepted_in_any_storm_and_all_that_is_right_after_it() {
 }
 
 fn may_mount(folder: &Path) -> bool {
-    let tried = unshared("mount -t tmpfs -o size=64k soak \"$0\"", folder).output();
+    let tried = unshare_command("mount -t tmpfs -o size=64k soak \"$0\"", folder).output();
     tried.is_ok_and(|tried| tried.status.success())
 }
 
 /// A shell in user and mount namespaces of its own: what it mounts nobody else sees.
-fn unshared(script: &str, folder: &Path) -> Command {
+fn unshare_command(script: &str, folder: &Path) -> Command {
     let mut command = Command::new("unshare");
     command.args(["-Urm", "--", "sh", "-c", script]).arg(folder);
     command

@@ -8,11 +8,11 @@ use std::{
     },
 };
 
-use confide_appraiser::Accepted;
+use confide_appraiser::PeerAppraisal;
 use confide_collateral::Platform;
 use confide_evidence::ReportData;
 use confide_fake_attester::{
-    FakeAttester, FakeEndorsements, Fault, Mode, Options, PckCa, Tee, Variant,
+    FakeAttester, FakeAttesterOptions, FakeEndorsements, Fault, Mode, PckCa, Tee, Variant,
 };
 
 use crate::world::{DAY, START, Vendor, holds};
@@ -66,7 +66,7 @@ pub(crate) struct Floor {
 }
 
 impl Floors {
-    pub(crate) fn of(&self, ca: usize) -> Floor {
+    pub(crate) fn floor_of(&self, ca: usize) -> Floor {
         let (list, evaluation) = (self.lists[ca].load(SeqCst), self.evaluation.load(SeqCst));
         Floor { list, evaluation }
     }
@@ -111,7 +111,7 @@ impl Oracle {
         }
     }
 
-    pub(crate) fn revoked(&self) -> usize {
+    pub(crate) fn revoked_count(&self) -> usize {
         self.revoked.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
@@ -127,7 +127,7 @@ impl Oracle {
     pub(crate) fn fault(
         &self,
         case: &Case,
-        accepted: &Accepted,
+        accepted: &PeerAppraisal,
         instants: &[u64],
         floor: Floor,
     ) -> Option<String> {
@@ -135,7 +135,7 @@ impl Oracle {
             return Some("never right".into());
         }
         let revoked_from = self.revoked_from(case).unwrap_or(u64::MAX);
-        let issued = self.vendor.issued();
+        let issued = self.vendor.issue_list();
         let list = |now: u64| {
             issued.iter().any(|issue| {
                 holds(issue.list, now) && issue.list >= floor.list && issue.list < revoked_from
@@ -183,7 +183,12 @@ fn attester(
     debug: bool,
     fault: Option<Fault>,
 ) -> FakeAttester {
-    let options =
-        Options { seed: SEED, tee: Tee::Tdx, debug, issued_at: CERTIFIED, mode: Mode::Raw };
-    FakeAttester::under(keys, options, variant, fault).unwrap()
+    let options = FakeAttesterOptions {
+        seed: SEED,
+        tee: Tee::Tdx,
+        debug,
+        issued_at: CERTIFIED,
+        mode: Mode::Raw,
+    };
+    FakeAttester::with_vendors(keys, options, variant, fault).unwrap()
 }

@@ -9,7 +9,7 @@ use std::{
 };
 
 use confide_appraiser::PolicyAppraiser;
-use confide_collateral::{Base, DocumentKey, Options, Services, Source};
+use confide_collateral::{BaseUrl, DocumentKey, Services, Source, SourceOptions};
 use confide_evidence::{Appraise, BindingKind, Presented, claims::Claims};
 use confide_verifier::{AwsLc, Endorsements, Policy, UnixTime};
 
@@ -50,9 +50,9 @@ impl Running {
     pub(crate) fn start(url: &str, disk: &Disk, policy: &str) -> Arc<Self> {
         let mut policy = Policy::from_toml(policy).unwrap();
         policy.key_validity_s_max = 2 * CLAIMS_HOLD;
-        let mut services = Services::one(&Base::parse(url, false).unwrap());
+        let mut services = Services::from_base(&BaseUrl::parse(url, false).unwrap());
         services.deadline = Some(DEADLINE);
-        let mut options = Options::new(services, Arc::new(clock));
+        let mut options = SourceOptions::new(services, Arc::new(clock));
         options.refresh_every = REFRESH_EVERY;
         options.look_every = Duration::from_millis(100);
         options.store = Some(disk.store());
@@ -63,7 +63,7 @@ impl Running {
             let prepared = endorsements.prepare(&roots, now, &AwsLc);
             prepared.map(drop).map_err(|rejection| rejection.reason().to_string())
         }));
-        let [platform, processor] = disk.seen().map(AtomicU64::new);
+        let [platform, processor] = disk.newest_numbers().map(AtomicU64::new);
         let floors = Floors { lists: [platform, processor], ..Floors::default() };
         let source = Arc::new(Source::start(options).unwrap());
         let appraiser = PolicyAppraiser::with_source(policy, source.clone(), clock);
@@ -73,7 +73,7 @@ impl Running {
     /// Appraises once; whether it was accepted.
     pub(crate) fn appraise(&self, case: &Case, oracle: &Oracle, figures: &Figures) -> bool {
         self.observe(case);
-        let (floor, begun) = (self.floors.of(case.ca), mark());
+        let (floor, begun) = (self.floors.floor_of(case.ca), mark());
         let now = clock();
         let claims = Claims {
             config_digest: [7; 32],
@@ -138,7 +138,7 @@ pub(crate) fn work(
         let running = running.lock().unwrap_or_else(PoisonError::into_inner).clone();
         // A third of the time those with faults, whose number is small.
         let among = if draw.once_in(3) { 8 } else { oracle.cases.len() as u64 };
-        let case = &oracle.cases[draw.below(among) as usize];
+        let case = &oracle.cases[draw.number_below(among) as usize];
         running.appraise(case, oracle, figures);
         std::thread::sleep(PAUSE);
     }

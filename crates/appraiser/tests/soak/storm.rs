@@ -81,10 +81,10 @@ impl<'a> Soak<'a> {
     /// Some seconds in which everything goes wrong.
     pub(crate) fn storm(&mut self) {
         self.storms += 1;
-        let ticks = STORM_TICKS.0 + self.draw.below(STORM_TICKS.1 - STORM_TICKS.0);
-        let revocation_at = self.draw.below(ticks);
+        let ticks = STORM_TICKS.0 + self.draw.number_below(STORM_TICKS.1 - STORM_TICKS.0);
+        let revocation_at = self.draw.number_below(ticks);
         // The vendor sleeps, and all that it gave out has ended when it wakes.
-        let sleep_at = self.draw.once_in(3).then(|| self.draw.below(ticks));
+        let sleep_at = self.draw.once_in(3).then(|| self.draw.number_below(ticks));
         let mut offset = 0;
         for at in 0..ticks {
             if at % 10 == 0 {
@@ -148,7 +148,7 @@ impl<'a> Soak<'a> {
             "accepted": self.figures.accepted.load(SeqCst),
             "refused": self.figures.refused.load(SeqCst),
             "wrongly_accepted": self.figures.wrong.lock().unwrap().len(),
-            "machines_revoked": self.oracle.revoked(),
+            "machines_revoked": self.oracle.revoked_count(),
             "clock_steps": self.clock_steps,
             "restarts": self.restarts,
             "documents_refreshed": self.past.refreshes,
@@ -182,8 +182,9 @@ impl<'a> Soak<'a> {
             Edition::RolledBackCrls,
             Edition::Expired,
         ]);
-        let mut faults = Faults { seed: self.draw.below(1 << 32), edition, ..Faults::default() };
-        match self.draw.below(5) {
+        let mut faults =
+            Faults { seed: self.draw.number_below(1 << 32), edition, ..Faults::default() };
+        match self.draw.number_below(5) {
             0 => faults.truncated_rate = 0.5,
             1 => (faults.failure_rate, faults.hanging_rate) = (0.45, 0.1),
             2 => faults.limit = Some(RequestLimit { requests: 4, window_s: 1 }),
@@ -207,7 +208,7 @@ impl<'a> Soak<'a> {
         self.restarts += 1;
         self.add(&old.source.counts());
         // First what it knew, then what is kept: it may learn more meanwhile.
-        let knew = [0, 1].map(|ca| old.floors.of(ca).list);
+        let knew = [0, 1].map(|ca| old.floors.floor_of(ca).list);
         self.look_at_disk();
         let forgot = (0..CAS.len()).any(|ca| self.kept[ca] < knew[ca]);
         assert!(!forgot, "known before the restart {knew:?}, after it {:?}", self.kept);
@@ -215,7 +216,7 @@ impl<'a> Soak<'a> {
 
     /// What the store remembers never falls.
     fn look_at_disk(&mut self) {
-        let seen = self.disk.seen();
+        let seen = self.disk.newest_numbers();
         for (kept, seen) in self.kept.iter_mut().zip(seen) {
             assert!(seen >= *kept, "the store forgot: {seen} after {kept}");
             *kept = seen;
@@ -227,7 +228,7 @@ impl<'a> Soak<'a> {
         let right =
             |case| running.appraise(case, self.oracle, self.figures) == self.oracle.is_right(case);
         self.oracle.cases.iter().all(right)
-            && (0..CAS.len()).all(|ca| running.floors.of(ca).list >= since)
+            && (0..CAS.len()).all(|ca| running.floors.floor_of(ca).list >= since)
     }
 
     fn add(&mut self, counts: &Counts) {

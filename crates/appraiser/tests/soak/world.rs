@@ -7,7 +7,9 @@ use std::sync::{
 };
 
 use confide_fake_attester::{Edition, FakeEndorsements, PckCa, Tee};
-use confide_pccs::{Document, Documents, Faults, Limits, Service, Simulation, Wanted, import};
+use confide_pccs::{
+    Document, DocumentRequest, Documents, Faults, PccsLimits, Service, Simulation, import,
+};
 
 /// Seconds.
 pub(crate) const DAY: u64 = 86_400;
@@ -96,12 +98,12 @@ impl Vendor {
     }
 
     /// All that was given out so far.
-    pub(crate) fn issued(&self) -> Vec<Issue> {
+    pub(crate) fn issue_list(&self) -> Vec<Issue> {
         self.issued.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn edition(&self, issue: Issue) -> Edition {
-        let mut made = Edition::at(issue.tcb);
+        let mut made = Edition::issued_at(issue.tcb);
         made.crl_issued_at = issue.list;
         made.crl_number = issue.list;
         made.days = LIFE_DAYS;
@@ -120,7 +122,7 @@ impl Vendor {
 impl Documents for Vendor {
     fn document(
         &self,
-        wanted: &Wanted,
+        wanted: &DocumentRequest,
         edition: confide_pccs::Edition,
         now: u64,
     ) -> Result<Option<Document>, String> {
@@ -161,9 +163,9 @@ pub(crate) fn serve(vendor: Arc<Vendor>) -> (String, Arc<Simulation>) {
         runtime.block_on(async move {
             let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
             started.send(listener.local_addr().unwrap()).unwrap();
-            let source = confide_pccs::Source::Simulated(inner);
-            let limits = Limits::default();
-            let options = confide_pccs::Options { source, limits, clock: world };
+            let source = confide_pccs::DocumentSource::Simulated(inner);
+            let limits = PccsLimits::default();
+            let options = confide_pccs::PccsOptions { source, limits, clock: world };
             let service = Arc::new(Service::new(options));
             confide_pccs::serve(listener, service, std::future::pending()).await.unwrap();
         });

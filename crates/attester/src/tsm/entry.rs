@@ -10,7 +10,8 @@ use std::{
 
 use rustix::io::Errno;
 
-use crate::{error::AttesterError, tsm::Provider};
+use super::provider::Provider;
+use crate::error::AttesterError;
 
 /// Names are random, so a name that is taken is chance or somebody's intent.
 const NAME_TRIES: u32 = 4;
@@ -32,7 +33,7 @@ impl Entry {
                 Err(error) if error.kind() == ErrorKind::AlreadyExists && tries < NAME_TRIES => {
                     tries += 1;
                 }
-                Err(source) if error_is_absence(&source) => {
+                Err(source) if is_absence(&source) => {
                     return Err(AttesterError::Absent { path: reports.into(), source });
                 }
                 Err(source) => {
@@ -51,7 +52,7 @@ impl Entry {
         match text.as_str() {
             "tdx_guest" => Ok(Provider::TdxGuest),
             "sev_guest" => Ok(Provider::SevGuest),
-            _ => Err(AttesterError::Provider { got: shortened(&text) }),
+            _ => Err(AttesterError::Provider { got: shorten(&text) }),
         }
     }
 
@@ -60,7 +61,7 @@ impl Entry {
         text.parse().map_err(|_| AttesterError::Attribute {
             path: self.path("generation"),
             wanted: "a number",
-            got: shortened(&text),
+            got: shorten(&text),
         })
     }
 
@@ -111,10 +112,10 @@ pub(super) fn errno(error: &io::Error) -> Option<Errno> {
 }
 
 /// No such folder, or a tree whose provider is gone (ENXIO).
-fn error_is_absence(error: &io::Error) -> bool {
+fn is_absence(error: &io::Error) -> bool {
     error.kind() == ErrorKind::NotFound || errno(error) == Some(Errno::NXIO)
 }
 
-fn shortened(text: &str) -> String {
+fn shorten(text: &str) -> String {
     text.chars().take(SHOWN_MAX).collect()
 }

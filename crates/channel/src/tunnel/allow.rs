@@ -19,13 +19,13 @@ impl AllowList {
     /// # Errors
     /// [`TunnelError::Target`] for the first target that is not a host and a port.
     pub fn new<T: AsRef<str>>(targets: impl IntoIterator<Item = T>) -> Result<Self, ChannelError> {
-        let targets = targets.into_iter().map(|target| normal(target.as_ref()));
+        let targets = targets.into_iter().map(|target| normalise_target(target.as_ref()));
         Ok(Self(targets.collect::<Result<_, _>>()?))
     }
 
     /// Whether `target` is on the list.
     pub fn contains(&self, target: &str) -> bool {
-        normal(target).is_ok_and(|target| self.0.contains(&target))
+        normalise_target(target).is_ok_and(|target| self.0.contains(&target))
     }
 
     /// The targets, in order.
@@ -35,7 +35,7 @@ impl AllowList {
 }
 
 /// A target in the one form in which targets are compared and dialled.
-pub(crate) fn normal(target: &str) -> Result<String, TunnelError> {
+pub(crate) fn normalise_target(target: &str) -> Result<String, TunnelError> {
     let unusable = || TunnelError::Target { target: target.chars().take(100).collect() };
     if target.len() > TARGET_BYTES_MAX {
         return Err(unusable());

@@ -20,7 +20,10 @@ use tokio_tungstenite::{
     tungstenite::{Error as WsError, Message},
 };
 
-use super::{END_OF_STREAM, MESSAGE_BYTES_MAX, PATH, allow, websocket_config, websocket_error};
+use super::{
+    allow,
+    websocket::{END_OF_STREAM, MESSAGE_BYTES_MAX, PATH, websocket_config, websocket_error},
+};
 use crate::{
     deadline::Deadline,
     error::{ChannelError, Phase, TunnelError},
@@ -43,15 +46,15 @@ pub async fn dial(
     deadline: Duration,
 ) -> Result<TunnelStream, ChannelError> {
     let deadline = Deadline::after(deadline);
-    let (proxy, url) = address(via_url, &allow::normal(target)?)?;
+    let (proxy, url) = split_address(via_url, &allow::normalise_target(target)?)?;
     let socket = deadline.keep_io(Phase::Dial, TcpStream::connect(&proxy)).await?;
     let phase = Phase::Dial;
     socket.set_nodelay(true).map_err(|source| ChannelError::Io { phase, source })?;
     let upgrade = client_async_with_config(url, socket, Some(websocket_config()));
     let upgraded = deadline.keep(Phase::Upgrade, upgrade).await?;
-    let (websocket, _response) = upgraded.map_err(refused)?;
+    let (websocket, _response) = upgraded.map_err(upgrade_error)?;
     Ok(TunnelStream {
-        ended: Ended::default(),
+        ended: ClosedDirections::default(),
         part: Bytes::new(),
         unsent: false,
         writer_waits: false,
@@ -62,7 +65,7 @@ pub async fn dial(
 /// A byte stream to the target. What it carries has to protect itself: the proxy sees it.
 #[derive(Debug)]
 pub struct TunnelStream {
-    ended: Ended,
+    ended: ClosedDirections,
     /// What is left of the last message.
     part: Bytes,
     /// Whether a message may still lie in the WebSocket's buffer.
@@ -84,26 +87,26 @@ impl TunnelStream {
         cx: &mut Context<'_>,
         message: impl FnOnce() -> Message,
     ) -> Poll<io::Result<()>> {
-        ready!(self.poll_written(cx))?;
-        Pin::new(&mut self.websocket).start_send(message()).map_err(broken)?;
+        ready!(self.poll_flush_writer(cx))?;
+        Pin::new(&mut self.websocket).start_send(message()).map_err(stream_error)?;
         self.unsent = true;
         // What cannot be written now is written by the next write, flush or read.
-        match self.poll_unsent(cx) {
+        match self.poll_flush_unsent(cx) {
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
             _ => Poll::Ready(Ok(())),
         }
     }
 
     /// On behalf of a writing task.
-    fn poll_written(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let poll = self.poll_unsent(cx);
+    fn poll_flush_writer(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let poll = self.poll_flush_unsent(cx);
         self.writer_waits = poll.is_pending();
         poll
     }
 
-    fn poll_unsent(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_flush_unsent(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.unsent {
-            ready!(Pin::new(&mut self.websocket).poll_flush(cx)).map_err(broken)?;
+            ready!(Pin::new(&mut self.websocket).poll_flush(cx)).map_err(stream_error)?;
             self.unsent = false;
         }
         Poll::Ready(Ok(()))
@@ -111,7 +114,7 @@ impl TunnelStream {
 }
 
 #[derive(Debug, Default)]
-struct Ended {
+struct ClosedDirections {
     reading: bool,
     writing: bool,
 }
@@ -124,7 +127,7 @@ impl AsyncRead for TunnelStream {
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
         if !this.writer_waits
-            && let Poll::Ready(Err(error)) = this.poll_unsent(cx)
+            && let Poll::Ready(Err(error)) = this.poll_flush_unsent(cx)
         {
             return Poll::Ready(Err(error));
         }
@@ -138,7 +141,7 @@ impl AsyncRead for TunnelStream {
                     this.ended.reading = true;
                 }
                 Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
-                Some(Err(error)) => return Poll::Ready(Err(broken(error))),
+                Some(Err(error)) => return Poll::Ready(Err(stream_error(error))),
                 // A close without the mark is a break, never an end.
                 Some(Ok(_)) | None => {
                     let kind = io::ErrorKind::UnexpectedEof;
@@ -172,7 +175,7 @@ impl AsyncWrite for TunnelStream {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.poll_written(cx)
+        self.poll_flush_writer(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -180,25 +183,25 @@ impl AsyncWrite for TunnelStream {
             ready!(self.poll_send(cx, || Message::text(END_OF_STREAM)))?;
             self.ended.writing = true;
         }
-        self.poll_written(cx)
+        self.poll_flush_writer(cx)
     }
 }
 
 /// The proxy's `HOST:PORT`, and the whole URL of the request.
-fn address(via_url: &str, target: &str) -> Result<(String, String), TunnelError> {
+fn split_address(via_url: &str, target: &str) -> Result<(String, String), TunnelError> {
     let unusable = || TunnelError::Url { url: via_url.chars().take(200).collect() };
     let uri: Uri = via_url.parse().map_err(|_| unusable())?;
     let authority = uri.authority().ok_or_else(unusable)?;
     if uri.scheme_str() != Some("ws") || uri.query().is_some() {
         return Err(unusable());
     }
-    let proxy = allow::normal(authority.as_str()).map_err(|_| unusable())?;
+    let proxy = allow::normalise_target(authority.as_str()).map_err(|_| unusable())?;
     let path = if uri.path() == "/" { PATH } else { uri.path() };
     let target = utf8_percent_encode(target, NON_ALPHANUMERIC);
     Ok((proxy, format!("ws://{authority}{path}?target={target}")))
 }
 
-fn refused(error: WsError) -> ChannelError {
+fn upgrade_error(error: WsError) -> ChannelError {
     match error {
         WsError::Http(response) => {
             let status = response.status().as_u16();
@@ -211,7 +214,7 @@ fn refused(error: WsError) -> ChannelError {
     }
 }
 
-fn broken(error: WsError) -> io::Error {
+fn stream_error(error: WsError) -> io::Error {
     match error {
         WsError::Io(error) => error,
         WsError::ConnectionClosed | WsError::AlreadyClosed => {

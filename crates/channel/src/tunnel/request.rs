@@ -2,7 +2,7 @@
 
 use percent_encoding::percent_decode_str;
 
-use super::{PATH, allow};
+use super::{allow, websocket::PATH};
 use crate::error::TunnelError;
 
 /// The longest request head. Ours take under 300 bytes; browsers add some.
@@ -35,20 +35,20 @@ impl TunnelRequest {
             Ok(httparse::Status::Partial) if bytes.len() <= HEAD_BYTES_MAX => return Ok(None),
             Ok(_) => return Err(TunnelError::HeadLength { wanted: HEAD_BYTES_MAX }),
             Err(httparse::Error::TooManyHeaders) => {
-                return Err(bad(431, "it has over 48 header fields"));
+                return Err(request_error(431, "it has over 48 header fields"));
             }
-            Err(_) => return Err(bad(400, "it is no HTTP/1.1 request")),
+            Err(_) => return Err(request_error(400, "it is no HTTP/1.1 request")),
         };
         if request.version != Some(1) {
-            return Err(bad(400, "it is no HTTP/1.1 request"));
+            return Err(request_error(400, "it is no HTTP/1.1 request"));
         }
         // Browsers let every page open WebSockets to any address, also to loopback, and always
         // say which page it is. `Host` is no defence: a page can point its own name at us.
         if request.headers.iter().any(|field| field.name.eq_ignore_ascii_case("origin")) {
-            return Err(bad(403, "it comes from a web page (it has an Origin)"));
+            return Err(request_error(403, "it comes from a web page (it has an Origin)"));
         }
         if request.method != Some("GET") {
-            return Err(bad(405, "its method is not GET"));
+            return Err(request_error(405, "its method is not GET"));
         }
         let target = target(request.path.unwrap_or_default())?;
         let key = upgrade_key(request.headers)?;
@@ -59,14 +59,14 @@ impl TunnelRequest {
 fn target(path: &str) -> Result<String, TunnelError> {
     let (path, query) = path.split_once('?').unwrap_or((path, ""));
     if path != PATH {
-        return Err(bad(404, "its path is not /tunnel"));
+        return Err(request_error(404, "its path is not /tunnel"));
     }
     let mut targets = query.split('&').filter_map(|pair| pair.strip_prefix("target="));
     let (Some(target), None) = (targets.next(), targets.next()) else {
-        return Err(bad(400, "it does not name one target"));
+        return Err(request_error(400, "it does not name one target"));
     };
     let target = percent_decode_str(target).decode_utf8();
-    allow::normal(&target.map_err(|_| bad(400, "its target is not UTF-8"))?)
+    allow::normalise_target(&target.map_err(|_| request_error(400, "its target is not UTF-8"))?)
 }
 
 fn upgrade_key(headers: &[httparse::Header<'_>]) -> Result<String, TunnelError> {
@@ -83,17 +83,17 @@ fn upgrade_key(headers: &[httparse::Header<'_>]) -> Result<String, TunnelError> 
         })
     };
     if !holds("connection", "upgrade") || !holds("upgrade", "websocket") {
-        return Err(bad(426, "it is no WebSocket upgrade"));
+        return Err(request_error(426, "it is no WebSocket upgrade"));
     }
     if field("sec-websocket-version") != Some("13") {
-        return Err(bad(426, "its WebSocket version is not 13"));
+        return Err(request_error(426, "its WebSocket version is not 13"));
     }
     // 16 bytes in base64 (RFC 6455 section 4.1).
     let key = field("sec-websocket-key").filter(|key| key.len() == 24);
-    key.map(str::to_owned).ok_or(bad(400, "its WebSocket key is not 24 characters"))
+    key.map(str::to_owned).ok_or(request_error(400, "its WebSocket key is not 24 characters"))
 }
 
-fn bad(status: u16, reason: &'static str) -> TunnelError {
+fn request_error(status: u16, reason: &'static str) -> TunnelError {
     TunnelError::Request { status, reason }
 }
 

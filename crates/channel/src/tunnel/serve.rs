@@ -17,10 +17,10 @@ use tokio_tungstenite::{
     tungstenite::{Error as WsError, Message, handshake::derive_accept_key, protocol::Role},
 };
 
-use super::{END_OF_STREAM, MESSAGE_BYTES_MAX, websocket_config, websocket_error};
-use crate::tunnel::{
+use super::{
     allow::AllowList,
     request::{HEAD_BYTES_MAX, TunnelRequest},
+    websocket::{END_OF_STREAM, MESSAGE_BYTES_MAX, websocket_config, websocket_error},
 };
 use crate::{
     deadline::Deadline,
@@ -29,7 +29,7 @@ use crate::{
 
 /// How long a proxy waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Deadlines {
+pub struct TunnelDeadlines {
     /// For the request, the dial to the target and the answer, together.
     pub open: Duration,
     /// A tunnel in which nothing moves either way ends after this, and before twice this.
@@ -38,7 +38,7 @@ pub struct Deadlines {
 
 /// What went through a tunnel.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Carried {
+pub struct CarriedBytes {
     /// Where it led.
     pub target: String,
     /// Bytes from the client to the target.
@@ -59,8 +59,8 @@ pub struct Carried {
 pub async fn serve<S>(
     mut stream: S,
     allow: &AllowList,
-    deadlines: Deadlines,
-) -> Result<Carried, ChannelError>
+    deadlines: TunnelDeadlines,
+) -> Result<CarriedBytes, ChannelError>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send,
 {
@@ -89,7 +89,7 @@ where
     let config = Some(websocket_config());
     let websocket = WebSocketStream::from_partially_read(stream, rest, Role::Server, config).await;
     let (bytes_up, bytes_down) = relay(websocket, target, deadlines.idle).await?;
-    Ok(Carried { target: request.target, bytes_up, bytes_down })
+    Ok(CarriedBytes { target: request.target, bytes_up, bytes_down })
 }
 
 async fn read_request<S: AsyncRead + Unpin>(
@@ -100,7 +100,7 @@ async fn read_request<S: AsyncRead + Unpin>(
     loop {
         let reading = stream.read_buf(&mut head);
         if deadline.keep_io(Phase::Request, reading).await? == 0 {
-            return Err(ChannelError::Ended { phase: Phase::Request });
+            return Err(ChannelError::UnexpectedEnd { phase: Phase::Request });
         }
         if let Some((request, len)) = TunnelRequest::parse(&head)? {
             return Ok((request, head.split_off(len)));
@@ -188,13 +188,13 @@ where
     let (mut from_target, mut to_target) = target.into_split();
     let moved = AtomicU64::new(0);
     let both = async {
-        let up = upward(&mut messages, &mut to_target, &moved);
-        let down = downward(&mut from_target, &mut sink, &moved);
+        let up = copy_up(&mut messages, &mut to_target, &moved);
+        let down = copy_down(&mut from_target, &mut sink, &moved);
         tokio::try_join!(up, down)
     };
     let result = tokio::select! {
         result = both => result,
-        () = until_idle(&moved, idle) => {
+        () = wait_until_idle(&moved, idle) => {
             Err(ChannelError::Timeout { phase: Phase::Relay, deadline: idle })
         }
     };
@@ -205,7 +205,7 @@ where
     result
 }
 
-async fn upward<R>(
+async fn copy_up<R>(
     messages: &mut R,
     target: &mut (impl AsyncWrite + Unpin),
     moved: &AtomicU64,
@@ -235,7 +235,7 @@ where
     Err(TunnelError::Truncated.into())
 }
 
-async fn downward<W>(
+async fn copy_down<W>(
     target: &mut (impl AsyncRead + Unpin),
     sink: &mut W,
     moved: &AtomicU64,
@@ -264,7 +264,7 @@ where
 
 /// Ends when a whole `idle` has passed without a move. One timer for the tunnel, not one for each
 /// read: per-operation timers cost throughput.
-async fn until_idle(moved: &AtomicU64, idle: Duration) {
+async fn wait_until_idle(moved: &AtomicU64, idle: Duration) {
     let mut before = moved.load(Ordering::Relaxed);
     loop {
         tokio::time::sleep(idle).await;

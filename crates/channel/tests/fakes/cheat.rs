@@ -31,15 +31,16 @@ pub(crate) struct Cheat {
 }
 
 /// The evidence that a [`Cheat`] shows.
-pub(crate) struct Said {
+pub(crate) struct ShownEvidence {
     pub(crate) batch: Option<Vec<u8>>,
     pub(crate) claims: Vec<u8>,
     pub(crate) gpu: Option<Vec<u8>>,
     pub(crate) quote: Vec<u8>,
 }
 
-impl From<(Vec<u8>, Vec<u8>)> for Said {
-    fn from((quote, claims): (Vec<u8>, Vec<u8>)) -> Self {
+impl From<(Vec<u8>, Vec<u8>)> for ShownEvidence {
+    fn from(shown: (Vec<u8>, Vec<u8>)) -> Self {
+        let (quote, claims) = shown;
         Self { batch: None, claims, gpu: None, quote }
     }
 }
@@ -65,14 +66,14 @@ impl Cheat {
     }
 
     /// Why an honest client refuses the quote and claims that `says` gives.
-    pub(crate) async fn answer<S: Into<Said>>(
+    pub(crate) async fn answer<S: Into<ShownEvidence>>(
         self,
         says: impl FnOnce(&Cheat, Exporter<'_>, [u8; 32]) -> S,
     ) -> ChannelError {
         self.try_answer(client(Binding::Session), says).await.unwrap_err()
     }
 
-    pub(crate) async fn try_answer<S: Into<Said>>(
+    pub(crate) async fn try_answer<S: Into<ShownEvidence>>(
         self,
         client: Client<FakeAppraiser>,
         says: impl FnOnce(&Cheat, Exporter<'_>, [u8; 32]) -> S,
@@ -91,7 +92,8 @@ impl Cheat {
             let exporter = |context: &[u8; 32]| {
                 session.export_keying_material([0; 32], EXPORTER_LABEL, Some(context)).unwrap()
             };
-            let Said { batch, claims, gpu, quote } = says(&self, &exporter, context).into();
+            let ShownEvidence { batch, claims, gpu, quote } =
+                says(&self, &exporter, context).into();
             let (batch, gpu) = (batch.as_deref(), gpu.as_deref());
             let evidence =
                 SessionEvidence { quote: &quote, claims: &claims, collateral: None, batch, gpu };

@@ -61,7 +61,7 @@ impl Attest for FakeAttester {
         Ok(self.gpu.as_ref().map(|says| [says.as_slice(), nonce].concat()))
     }
 
-    fn simulated(&self) -> bool {
+    fn is_simulated(&self) -> bool {
         true
     }
 }
@@ -84,13 +84,13 @@ impl GatedAttester {
         self.changed.notify_all();
     }
 
-    pub(crate) fn asked(&self) -> Vec<ReportData> {
+    pub(crate) fn requests(&self) -> Vec<ReportData> {
         self.asked.lock().unwrap().clone()
     }
 
     /// Waits until `quotes` have been asked for in all.
     pub(crate) async fn until_asked(&self, quotes: usize) {
-        while self.asked().len() < quotes {
+        while self.requests().len() < quotes {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
@@ -113,7 +113,7 @@ impl Attest for GatedAttester {
         Some(b"{}".to_vec())
     }
 
-    fn simulated(&self) -> bool {
+    fn is_simulated(&self) -> bool {
         true
     }
 }

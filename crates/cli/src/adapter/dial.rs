@@ -50,7 +50,7 @@ pub(crate) fn connect(dial: &Dial) -> Result<Arc<dyn Connect>, CliError> {
         (None, Some(_)) => certified(dial, evidence.clone())?,
         (None, None) => plain(dial)?,
     };
-    let simulated = evidence.is_some_and(|attester| attester.simulated());
+    let simulated = evidence.is_some_and(|attester| attester.is_simulated());
     let name = server_name(&dial.host).to_owned();
     Ok(Arc::new(Dialled { host: dial.host.clone(), name, way, simulated }))
 }

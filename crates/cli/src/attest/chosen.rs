@@ -7,7 +7,7 @@ use std::{
 };
 
 use clap::ValueEnum;
-use confide_attester::{NVML_LIBRARY, Nvml, WithGpu};
+use confide_attester::{GpuAttester, NVML_LIBRARY, Nvml};
 use confide_channel::ClientEvidence;
 use confide_client::with_causes;
 use confide_evidence::{Attest, AttestError, ReportData, collateral::COLLATERAL_LENGTH_MAX};
@@ -113,7 +113,7 @@ impl AttesterArgs {
             CliError::new(with_causes(&error))
                 .hint("`confide attest --detect` says whether this machine has an NVIDIA GPU")
         })?;
-        Ok(Arc::new(WithGpu::new(cpu, gpu)))
+        Ok(Arc::new(GpuAttester::new(cpu, gpu)))
     }
 
     /// The roots under which fetched endorsements must verify before they are kept. Whether they
@@ -122,7 +122,7 @@ impl AttesterArgs {
         match &self.simulate {
             None => Ok(Roots::production()),
             Some(folder) => {
-                Ok(Roots::custom(&read_file(&folder.join("root.der"), ROOT_BYTES_MAX)?))
+                Ok(Roots::from_der(&read_file(&folder.join("root.der"), ROOT_BYTES_MAX)?))
             }
         }
     }
@@ -147,7 +147,7 @@ impl Attest for Stapling {
         self.attester.gpu(nonce)
     }
 
-    fn simulated(&self) -> bool {
-        self.attester.simulated()
+    fn is_simulated(&self) -> bool {
+        self.attester.is_simulated()
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use confide_attester::{Detected, detect_with_tsm};
+use confide_attester::{DetectedDevice, detect_with_tsm};
 use serde_json::{Value, json};
 
 use crate::{error::CliError, process::print_whole};
@@ -14,8 +14,8 @@ pub(crate) fn print(root: &Path, tsm: &Path, as_json: bool) -> Result<(), CliErr
     print_whole(&text)
 }
 
-fn machine(found: &[Detected]) -> Value {
-    let device = |detected: &Detected| {
+fn machine(found: &[DetectedDevice]) -> Value {
+    let device = |detected: &DetectedDevice| {
         json!({
             "device": detected.device.name(),
             "present": detected.present,
@@ -25,7 +25,7 @@ fn machine(found: &[Detected]) -> Value {
     json!({ "devices": found.iter().map(device).collect::<Vec<_>>() })
 }
 
-fn human(found: &[Detected]) -> String {
+fn human(found: &[DetectedDevice]) -> String {
     let mut text = String::new();
     for detected in found {
         let presence = if detected.present { "present" } else { "absent" };
@@ -49,7 +49,7 @@ mod tests {
     #[test]
     fn each_device_is_said_with_its_reasons() {
         let because = vec!["/dev/tdx_guest exists".to_owned()];
-        let found = [Detected { device: Device::TdxGuest, present: true, because }];
+        let found = [DetectedDevice { device: Device::TdxGuest, present: true, because }];
         assert_eq!(human(&found), "tdx-guest      present\n  /dev/tdx_guest exists\n");
         assert_eq!(machine(&found)["devices"][0]["because"][0], "/dev/tdx_guest exists");
         assert!(human(&[]).ends_with("no device that attests\n"));

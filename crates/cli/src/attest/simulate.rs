@@ -8,7 +8,7 @@ use std::{
 
 use clap::ValueEnum;
 use confide_evidence::{Attest, ReportData};
-use confide_fake_attester::{FakeAttester, FakeError, Mode, Options, STATE_FILE, Tee};
+use confide_fake_attester::{FakeAttester, FakeAttesterOptions, FakeError, Mode, STATE_FILE, Tee};
 
 use super::{refuse_occupied, shown, tree, write};
 use crate::{
@@ -104,9 +104,12 @@ impl SimulationArgs {
         }
     }
 
-    fn options(&self, tee: SimulatedTee) -> Result<Options, CliError> {
-        Ok(Options {
-            seed: self.seed.map_or_else(Options::random_seed, Ok).map_err(CliError::new)?,
+    fn options(&self, tee: SimulatedTee) -> Result<FakeAttesterOptions, CliError> {
+        Ok(FakeAttesterOptions {
+            seed: self
+                .seed
+                .map_or_else(FakeAttesterOptions::random_seed, Ok)
+                .map_err(CliError::new)?,
             tee: match tee {
                 SimulatedTee::Tdx => Tee::Tdx,
                 SimulatedTee::TdxV5 => Tee::TdxV5,

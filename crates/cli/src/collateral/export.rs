@@ -6,7 +6,7 @@ use std::{
     process::ExitCode,
 };
 
-use confide_collateral::Endorsed;
+use confide_collateral::EndorsementSet;
 use confide_evidence::{UnixSeconds, snp_endorsements::SnpEndorsements};
 
 use super::{platform::PlatformArgs, service::open};
@@ -31,7 +31,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let (platform, evaluation) = (args.platform.platform()?, args.platform.evaluation()?);
     let store = open(&args.store)?;
-    let set = Endorsed::from_store(&store, &platform, evaluation).map_err(|error| {
+    let set = EndorsementSet::from_store(&store, &platform, evaluation).map_err(|error| {
         CliError::new(error).hint("`confide collateral fetch --store DIR` brings them there")
     })?;
     write(&args.out, set.json())?;

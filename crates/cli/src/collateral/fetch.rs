@@ -59,7 +59,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let platform = args.platform.platform()?;
     let roots = match &args.root {
         None => Roots::production(),
-        Some(path) => Roots::custom(&read_file(path, ROOT_BYTES_MAX)?),
+        Some(path) => Roots::from_der(&read_file(path, ROOT_BYTES_MAX)?),
     };
     let mut services = services(&args.service, args.dangerous_plain_http)?;
     if let Some(path) = &args.tls_root {

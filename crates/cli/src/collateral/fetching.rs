@@ -49,7 +49,7 @@ impl Attest for FetchingAttester {
         self.attester.gpu(nonce)
     }
 
-    fn simulated(&self) -> bool {
-        self.attester.simulated()
+    fn is_simulated(&self) -> bool {
+        self.attester.is_simulated()
     }
 }

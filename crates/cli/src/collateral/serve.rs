@@ -2,11 +2,11 @@
 
 use std::{net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc};
 
-use confide_collateral::{Base, Client};
+use confide_collateral::{BaseUrl, Client};
 use confide_evidence::collateral::COLLATERAL_LENGTH_MAX;
 use confide_pccs::{
-    Database, DatabaseError, Kept, Limits, Options, Service, Source, Upstream, Vendors, Written,
-    open,
+    Database, DatabaseError, DocumentSource, DocumentStore, PccsLimits, PccsOptions, Service,
+    Upstream, Vendors, WriteOutcome, open,
 };
 use serde_json::{Map, Value};
 
@@ -66,7 +66,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
 
 async fn serve(args: Args) -> Result<(), CliError> {
     let stop = process::asked_to_stop();
-    let limits = Limits::default();
+    let limits = PccsLimits::default();
     let mut more = Map::new();
     let source = match (&args.simulate, &args.database) {
         #[cfg(feature = "simulate")]
@@ -84,13 +84,13 @@ async fn serve(args: Args) -> Result<(), CliError> {
             more.insert("imported".into(), imported);
             let vendors = vendors(&args)?;
             more.insert("upstream".into(), vendors.is_some().into());
-            Source::Kept(Arc::new(Kept::new(database, vendors, &limits)))
+            DocumentSource::Store(Arc::new(DocumentStore::new(database, vendors, &limits)))
         }
         (None, None) => return Err(CliError::new("--database is missing")),
     };
     let (listener, address) = process::listen(args.listen).await?;
     process::print_ready(address, "none", more);
-    let service = Service::new(Options { source, limits, clock: process::unix_now });
+    let service = Service::new(PccsOptions { source, limits, clock: process::unix_now });
     if let Err(error) = confide_pccs::serve(listener, Arc::new(service), stop).await {
         // As the other long-running commands: it was asked to stop, and it stopped.
         tracing::warn!(%error, "cut after the drain deadline");
@@ -105,7 +105,7 @@ fn vendors(args: &Args) -> Result<Option<Arc<dyn Upstream>>, CliError> {
         [(&mut services.kds, &args.upstream_kds), (&mut services.rim, &args.upstream_rim)]
     {
         if let Some(url) = url {
-            *base = Some(Base::parse(url, args.dangerous_plain_http).map_err(CliError::new)?);
+            *base = Some(BaseUrl::parse(url, args.dangerous_plain_http).map_err(CliError::new)?);
         }
     }
     let client = Client::new(services).map_err(CliError::new)?;
@@ -125,8 +125,8 @@ async fn import(database: &dyn Database, files: &[PathBuf]) -> Result<Value, Cli
         for document in documents {
             let (kind, key, got) = (document.kind.name(), document.key.clone(), document.dates);
             match database.write(document).await.map_err(CliError::new)? {
-                Written::Kept => kept += 1,
-                Written::Older { kept } => {
+                WriteOutcome::Stored => kept += 1,
+                WriteOutcome::Older { kept } => {
                     older += 1;
                     tracing::warn!(%shown, kind, key, ?kept, ?got, "rollback refused");
                 }

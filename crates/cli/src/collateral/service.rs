@@ -6,7 +6,9 @@ use std::{
     time::Duration,
 };
 
-use confide_collateral::{Base, Check, Options, Platform, Services, Source, Store, StoreLimits};
+use confide_collateral::{
+    BaseUrl, Check, Platform, Services, Source, SourceOptions, Store, StoreLimits,
+};
 use confide_evidence::ParseError;
 use confide_verifier::{AwsLc, Endorsements, Roots, UnixTime, snp};
 
@@ -39,11 +41,11 @@ pub(crate) fn services(url: &str, dangerous_plain_http: bool) -> Result<Services
     if url == "vendors" {
         return Services::vendors().map_err(CliError::new);
     }
-    let base = Base::parse(url, dangerous_plain_http).map_err(|error| {
+    let base = BaseUrl::parse(url, dangerous_plain_http).map_err(|error| {
         CliError::new(error)
             .hint("for instance https://pccs.example:8081, or http://127.0.0.1:8081")
     })?;
-    Ok(Services::one(&base))
+    Ok(Services::from_base(&base))
 }
 
 /// With `roots`, only sets are kept whose signatures hold under one of them.
@@ -51,8 +53,8 @@ pub(crate) fn options(
     services: Services,
     store: Option<&Path>,
     roots: Option<&Roots>,
-) -> Result<Options, CliError> {
-    let mut options = Options::new(services, Arc::new(process::unix_now));
+) -> Result<SourceOptions, CliError> {
+    let mut options = SourceOptions::new(services, Arc::new(process::unix_now));
     options.store = store.map(open).transpose()?;
     options.check = roots.cloned().map(check);
     Ok(options)

@@ -1,9 +1,9 @@
 //! What a simulated PCCS gives out: the endorsements of a fake root, in editions.
 
+use confide_collateral::{Ca, Evaluation, Product};
+use confide_evidence::quote::Tee;
 use confide_fake_attester::{FakeAttester, FakeEndorsements, PckCa, SnpTcb, Variant};
-use confide_pccs::{
-    Ca, Document, Documents, Edition, EndorsementKey, Kind, Product, Set, Tee, Wanted,
-};
+use confide_pccs::{Document, DocumentRequest, Documents, Edition, EndorsementKey, Kind};
 
 /// The endorsements behind one simulated attester. *Simulated*: they endorse nothing.
 pub(crate) struct Simulated {
@@ -19,14 +19,19 @@ impl Simulated {
         Self { vendors: attester.endorsements(), variant, issued_at }
     }
 
-    fn edition(&self, edition: Edition, set: Set, now: u64) -> confide_fake_attester::Edition {
+    fn edition(
+        &self,
+        edition: Edition,
+        set: Evaluation,
+        now: u64,
+    ) -> confide_fake_attester::Edition {
         // The attester's own issue, for as long as that is what a vendor would still give.
         let issued = if (self.issued_at..self.issued_at + DAY).contains(&now) {
             self.issued_at
         } else {
             now
         };
-        let mut made = confide_fake_attester::Edition::at(issued);
+        let mut made = confide_fake_attester::Edition::issued_at(issued);
         match edition {
             Edition::LateCrls => made.crl_issued_at = issued - (made.days + 1) * DAY,
             Edition::RolledBackCrls => made.crl_issued_at = issued - ROLLBACK_DAYS * DAY,
@@ -38,7 +43,7 @@ impl Simulated {
             _ => {}
         }
         made.crl_number = made.crl_issued_at;
-        if set == Set::Early {
+        if set == Evaluation::Early {
             made.evaluation_number += 1;
         }
         made
@@ -46,7 +51,7 @@ impl Simulated {
 
     fn intel(
         &self,
-        wanted: &Wanted,
+        wanted: &DocumentRequest,
         edition: &confide_fake_attester::Edition,
     ) -> Result<Option<Given>, String> {
         let given = self.vendors.intel(edition).map_err(shown)?;
@@ -57,27 +62,33 @@ impl Simulated {
         };
         let of = |tee| if tee == Tee::Sgx { given.sgx } else { given.tdx };
         Ok(match wanted {
-            Wanted::Tcb { tee, .. } => Some(signed(of(*tee).tcb_info)),
-            Wanted::QeIdentity { tee, .. } => Some(signed(of(*tee).qe_identity)),
-            Wanted::PckCrl { ca, .. } => {
+            DocumentRequest::Tcb { tee, .. } => Some(signed(of(*tee).tcb_info)),
+            DocumentRequest::QeIdentity { tee, .. } => Some(signed(of(*tee).qe_identity)),
+            DocumentRequest::PckCrl { ca, .. } => {
                 let part = if *ca == Ca::Platform { given.platform } else { given.processor };
                 Some((part.crl, Some(part.issuer_chain)))
             }
-            Wanted::RootCrl { .. } => Some((given.root_crl, None)),
+            DocumentRequest::RootCrl { .. } => Some((given.root_crl, None)),
             _ => None,
         })
     }
 
-    fn amd(&self, wanted: &Wanted, edition: &confide_fake_attester::Edition) -> Option<Vec<u8>> {
+    fn amd(
+        &self,
+        wanted: &DocumentRequest,
+        edition: &confide_fake_attester::Edition,
+    ) -> Option<Vec<u8>> {
         Some(match wanted {
-            Wanted::AmdChain { key: EndorsementKey::Vcek, product } => {
+            DocumentRequest::AmdChain { key: EndorsementKey::Vcek, product } => {
                 self.vendors.amd(made_by(*product), edition).vcek_chain.into_bytes()
             }
-            Wanted::AmdChain { key: EndorsementKey::Vlek, product } => {
+            DocumentRequest::AmdChain { key: EndorsementKey::Vlek, product } => {
                 self.vendors.amd(made_by(*product), edition).vlek_chain.into_bytes()
             }
-            Wanted::AmdCrl { product, .. } => self.vendors.amd(made_by(*product), edition).crl,
-            Wanted::Vcek { product, hwid, tcb } => {
+            DocumentRequest::AmdCrl { product, .. } => {
+                self.vendors.amd(made_by(*product), edition).crl
+            }
+            DocumentRequest::Vcek { product, hwid, tcb } => {
                 let mut chip_id = [0; 64];
                 hex::decode_to_slice(hwid, chip_id.get_mut(..hwid.len() / 2)?).ok()?;
                 let [bootloader, tee, snp, microcode, fmc] = *tcb;
@@ -89,7 +100,7 @@ impl Simulated {
     }
 
     /// Whoever asks gets the certificate of the simulated machine.
-    fn pck_certificate(&self, wanted: &Wanted, now: u64) -> Result<Document, String> {
+    fn pck_certificate(&self, wanted: &DocumentRequest, now: u64) -> Result<Document, String> {
         let pck = self.vendors.pck_certificate(&self.variant).map_err(shown)?;
         let body = pck.pem.into_bytes();
         let mut document =
@@ -119,15 +130,15 @@ const ROLLBACK_DAYS: u64 = 10;
 impl Documents for Simulated {
     fn document(
         &self,
-        wanted: &Wanted,
+        wanted: &DocumentRequest,
         edition: Edition,
         now: u64,
     ) -> Result<Option<Document>, String> {
-        let set = wanted.set().unwrap_or(Set::Standard);
-        if matches!(set, Set::Number(_)) {
+        let set = wanted.set().unwrap_or(Evaluation::Standard);
+        if matches!(set, Evaluation::Number(_)) {
             return Ok(None);
         }
-        if matches!(wanted, Wanted::PckCertificate { .. }) {
+        if matches!(wanted, DocumentRequest::PckCertificate { .. }) {
             return self.pck_certificate(wanted, now).map(Some);
         }
         let made = self.edition(edition, set, now);
@@ -145,8 +156,8 @@ impl Documents for Simulated {
 
 impl Simulated {
     /// TCB info exists for one platform family.
-    fn is_about(&self, wanted: &Wanted) -> Result<bool, String> {
-        let Wanted::Tcb { fmspc, .. } = wanted else { return Ok(true) };
+    fn is_about(&self, wanted: &DocumentRequest) -> Result<bool, String> {
+        let DocumentRequest::Tcb { fmspc, .. } = wanted else { return Ok(true) };
         let made = self.vendors.pck_certificate(&self.variant).map_err(shown)?.fmspc;
         Ok(made.eq_ignore_ascii_case(&hex::encode(fmspc)))
     }

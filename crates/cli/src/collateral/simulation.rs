@@ -3,7 +3,7 @@
 use std::{path::Path, sync::Arc};
 
 use confide_fake_attester::FakeAttester;
-use confide_pccs::{Edition, Faults, Latency, RequestLimit, Simulation, Source};
+use confide_pccs::{DocumentSource, Edition, Faults, Latency, RequestLimit, Simulation};
 
 use super::simulated::Simulated;
 use crate::error::CliError;
@@ -51,12 +51,12 @@ enum EditionName {
 }
 
 /// The documents of the simulated attester in `dir`, with the faults that the flags name.
-pub(super) fn simulated_source(dir: &Path, faults: &FaultArgs) -> Result<Source, CliError> {
+pub(super) fn simulated_source(dir: &Path, faults: &FaultArgs) -> Result<DocumentSource, CliError> {
     let attester = FakeAttester::load(dir).map_err(|error| {
         CliError::new(error).hint("`confide attest --simulate tdx --out DIR` makes such a folder")
     })?;
     let documents = Arc::new(Simulated::of(&attester));
-    Ok(Source::Simulated(Arc::new(Simulation::new(documents, faults.faults()?))))
+    Ok(DocumentSource::Simulated(Arc::new(Simulation::new(documents, faults.faults()?))))
 }
 
 impl FaultArgs {
@@ -77,7 +77,7 @@ impl FaultArgs {
                 Some(EditionName::NextEvaluation) => Edition::NextEvaluation,
             },
         };
-        faults.checked().map_err(CliError::new)
+        faults.validate().map_err(CliError::new)
     }
 }
 

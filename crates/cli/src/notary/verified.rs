@@ -9,8 +9,8 @@ use std::{
 
 use confide_channel::{Binding, ChannelError};
 use confide_client::{
-    AppraisalError, Appraised, Blame, ClientError, Connector, Endpoint, HttpClient, Limits,
-    PolicyAppraiser, RequestBody, no_body, whole_body, with_causes,
+    AppraisalError, Blame, ClientError, ClientLimits, Connector, Endpoint, HttpClient,
+    PolicyAppraiser, RequestBody, SharedAppraisal, no_body, whole_body, with_causes,
 };
 use confide_evidence::collateral::COLLATERAL_LENGTH_MAX;
 use confide_notary::{
@@ -90,7 +90,7 @@ pub(super) struct Verified {
 /// A signing key whose evidence was accepted.
 pub(super) struct BoundKey {
     pub(super) bound: KeyEvidence,
-    pub(super) appraised: Appraised,
+    pub(super) appraised: SharedAppraisal,
     /// SHA-256 of its SubjectPublicKeyInfo.
     pub(super) hash: [u8; 32],
     /// From its claims.
@@ -111,13 +111,13 @@ impl Verified {
         let demands_session = policy.binding == Some(BindingLevel::Session) || own.is_some();
         let of_channel = Arc::new(appraiser(args, policy)?);
         let deadline = Duration::from_millis(args.deadline_ms);
-        let limits = Limits { dial: deadline, channel: deadline, ..Limits::default() };
+        let limits = ClientLimits { dial: deadline, channel: deadline, ..ClientLimits::default() };
         let binding = match (args.binding, demands_session) {
             (Some(name), _) => name.into(),
             (None, true) => Binding::Session,
             (None, false) => Binding::Key,
         };
-        let connector = Connector::attested(endpoint, None, binding, of_channel, limits)
+        let connector = Connector::with_appraiser(endpoint, None, binding, of_channel, limits)
             .and_then(|connector| match own {
                 None => Ok(connector),
                 Some(own) => connector.with_evidence(client_evidence(own, CLIENT_CLAIM)),

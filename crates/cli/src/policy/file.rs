@@ -34,7 +34,7 @@ pub(super) fn without_disclosure(text: &str) -> Result<Policy, String> {
     }
     let policy: Policy =
         toml::Value::Table(table).try_into().map_err(|error: toml::de::Error| error.to_string())?;
-    policy.checked().map_err(|error| error.to_string())
+    policy.validate().map_err(|error| error.to_string())
 }
 
 /// The text of a policy's file.

@@ -257,7 +257,7 @@ fn value_line(text: &mut String, name: &str, value: &[u8]) {
 #[cfg(test)]
 mod tests {
     use confide_evidence::ReportData;
-    use confide_fake_attester::{FakeAttester, Mode, Options, Tee};
+    use confide_fake_attester::{FakeAttester, FakeAttesterOptions, Mode, Tee};
     use confide_verifier::{DangerousScope, Expect};
 
     use super::*;
@@ -269,7 +269,8 @@ mod tests {
     fn what_is_written_for_each_kind_of_evidence_is_a_policy_without_weakenings() {
         for tee in [Tee::Tdx, Tee::TdxV5, Tee::Sgx, Tee::Snp] {
             let seed = [3; 32];
-            let options = Options { seed, tee, debug: false, issued_at: NOW, mode: Mode::Raw };
+            let options =
+                FakeAttesterOptions { seed, tee, debug: false, issued_at: NOW, mode: Mode::Raw };
             let attester = FakeAttester::new(options).unwrap();
             let quote = attester.quote(&ReportData::ZERO);
             let pinned = configuration(&args(&["--config-digest", &"ab".repeat(32)])).unwrap();

@@ -7,7 +7,7 @@ use confide_disclosure::{
     StartLine, TlsSession, notarise,
 };
 use confide_evidence::{binder::key_report_data, claims::Claims};
-use confide_fake_attester::{FakeAttester, Mode, Options, Tee};
+use confide_fake_attester::{FakeAttester, FakeAttesterOptions, Mode, Tee};
 
 use super::{
     judged::{Accepted, Judged, Rejected, Rules, judge},
@@ -44,8 +44,13 @@ struct Notary {
 
 impl Notary {
     fn new(seed: u8, tee: Tee) -> Self {
-        let options =
-            Options { seed: [seed; 32], tee, debug: false, issued_at: NOW, mode: Mode::Raw };
+        let options = FakeAttesterOptions {
+            seed: [seed; 32],
+            tee,
+            debug: false,
+            issued_at: NOW,
+            mode: Mode::Raw,
+        };
         Self {
             attester: FakeAttester::new(options).unwrap(),
             key: NotaryKey::generate().unwrap(),

@@ -144,7 +144,7 @@ impl EvidenceArgs {
             Some(path) => read_policy(path)?,
         };
         if let Some(path) = &self.root {
-            policy.roots = Roots::custom(&read_root(path)?);
+            policy.roots = Roots::from_der(&read_root(path)?);
         }
         if self.dangerous_accept_any_tcb_status {
             policy.tcb_status = Expect::DangerousAny;
@@ -197,7 +197,7 @@ impl EvidenceArgs {
         };
         let collateral = read(path, COLLATERAL_LENGTH_MAX as u64)?;
         Ok(Endorsements::parse(&collateral)
-            .map_err(|error| Rejection::unchecked(Reason::Malformed(error))))
+            .map_err(|error| Rejection::before_checks(Reason::Malformed(error))))
     }
 
     fn snp_endorsements(&self) -> Result<Result<snp::Endorsements, Rejection>, Unreadable> {

@@ -1,7 +1,9 @@
 use std::fs;
 
 use clap::Parser;
-use confide_fake_attester::{FakeAttester, FakeGpu, Fault, GpuOptions, Mode, Options, Tee};
+use confide_fake_attester::{
+    FakeAttester, FakeAttesterOptions, FakeGpu, Fault, GpuOptions, Mode, Tee,
+};
 use confide_verifier::Outcome;
 
 use super::*;
@@ -122,7 +124,13 @@ struct Test {
 
 impl Case {
     fn new(name: &str, tee: Tee, fault: Option<Fault>) -> Self {
-        let options = Options { seed: [3; 32], tee, debug: false, issued_at: NOW, mode: Mode::Raw };
+        let options = FakeAttesterOptions {
+            seed: [3; 32],
+            tee,
+            debug: false,
+            issued_at: NOW,
+            mode: Mode::Raw,
+        };
         let attester = match fault {
             None => FakeAttester::new(options),
             Some(fault) => FakeAttester::with_fault(options, fault),

@@ -10,7 +10,8 @@ use std::{
 
 use confide_appraiser::PolicyAppraiser;
 use confide_attestation_service::{
-    Limits, Options, OwnEvidence, Policies, PolicyEntry, RESULT_LIFETIME_MAX, SigningKey,
+    OwnEvidence, Policies, PolicyEntry, RESULT_LIFETIME_MAX, ServiceLimits, ServiceOptions,
+    SigningKey,
 };
 use confide_evidence::collateral::COLLATERAL_LENGTH_MAX;
 use confide_verifier::Policy;
@@ -64,7 +65,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn serve(args: &Args, options: Options) -> Result<(), CliError> {
+async fn serve(args: &Args, options: ServiceOptions) -> Result<(), CliError> {
     let stop = process::asked_to_stop();
     let (listener, address) = process::listen(args.listen).await?;
     if !address.ip().is_loopback() {
@@ -78,7 +79,7 @@ async fn serve(args: &Args, options: Options) -> Result<(), CliError> {
 }
 
 /// Requests and results travel in the clear; what evidence can show is where the key lives.
-fn guarantee(options: &Options) -> &'static str {
+fn guarantee(options: &ServiceOptions) -> &'static str {
     match &options.own_evidence {
         None => "none",
         Some(evidence) if evidence.is_simulated() => "none (simulated)",
@@ -86,7 +87,7 @@ fn guarantee(options: &Options) -> &'static str {
     }
 }
 
-fn more(args: &Args, options: &Options) -> Map<String, Value> {
+fn more(args: &Args, options: &ServiceOptions) -> Map<String, Value> {
     let names = args.policy.iter().filter_map(|given| given.split_once('='));
     let names: Vec<Value> = names.map(|(name, _)| name.into()).collect();
     let mut fields = Map::new();
@@ -103,7 +104,7 @@ fn more(args: &Args, options: &Options) -> Map<String, Value> {
     fields
 }
 
-fn options(args: &Args) -> Result<Options, CliError> {
+fn options(args: &Args) -> Result<ServiceOptions, CliError> {
     let collateral = match &args.collateral {
         None => None,
         Some(path) => Some(read_file(path, COLLATERAL_LENGTH_MAX as u64)?),
@@ -114,14 +115,14 @@ fn options(args: &Args) -> Result<Options, CliError> {
     let configuration = configuration_digest(args, &entries);
     let policies = Policies::new(entries)
         .map_err(|error| CliError::new(error).hint("for instance --policy fleet=policy.toml"))?;
-    Ok(Options {
+    Ok(ServiceOptions {
         policies,
         key: key(args.key.as_deref())?,
         issuer: args.issuer.clone(),
         audience: args.audience.clone(),
         lifetime: Duration::from_secs(args.lifetime_s),
         own_evidence: own_evidence(args, configuration)?,
-        limits: Limits::default(),
+        limits: ServiceLimits::default(),
         clock: process::unix_now,
     })
 }

@@ -5,7 +5,7 @@ use std::{future::Future, net::SocketAddr, sync::Arc, time::Duration};
 
 use confide_channel::{Binding, Server, ServerOptions};
 use confide_evidence::Attest;
-use confide_fake_attester::{FakeAttester, Mode, Options, Tee};
+use confide_fake_attester::{FakeAttester, FakeAttesterOptions, Mode, Tee};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
@@ -32,8 +32,14 @@ pub(crate) fn now() -> u64 {
     NOW
 }
 
-pub(crate) fn options() -> Options {
-    Options { seed: [1; 32], tee: Tee::Tdx, debug: false, issued_at: NOW - 60, mode: Mode::Raw }
+pub(crate) fn options() -> FakeAttesterOptions {
+    FakeAttesterOptions {
+        seed: [1; 32],
+        tee: Tee::Tdx,
+        debug: false,
+        issued_at: NOW - 60,
+        mode: Mode::Raw,
+    }
 }
 
 pub(crate) fn attester() -> FakeAttester {
@@ -118,6 +124,6 @@ pub(crate) async fn read_head(stream: &mut Stream) -> Option<String> {
     Some(head)
 }
 
-pub(crate) async fn within<T>(future: impl Future<Output = T>) -> T {
+pub(crate) async fn finish_in_time<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(GENEROUS, future).await.expect("this hangs")
 }

@@ -16,9 +16,9 @@ use std::{
     time::Duration,
 };
 
-use confide_collateral::{Base, Ca, Platform, Services};
+use confide_collateral::{BaseUrl, Ca, Platform, Services};
 use confide_evidence::quote::Tee;
-use confide_fake_attester::{FakeAttester, Fault, Mode, Options};
+use confide_fake_attester::{FakeAttester, FakeAttesterOptions, Fault, Mode};
 use serde_json::Value;
 
 /// 2026-06-01.
@@ -85,12 +85,12 @@ impl Service {
         *self.handler.lock().unwrap() = Box::new(handler);
     }
 
-    pub(crate) fn base(&self) -> Base {
-        Base::parse(&self.url, false).unwrap()
+    pub(crate) fn base(&self) -> BaseUrl {
+        BaseUrl::parse(&self.url, false).unwrap()
     }
 
     pub(crate) fn services(&self) -> Services {
-        Services::one(&self.base())
+        Services::from_base(&self.base())
     }
 
     pub(crate) fn requests(&self) -> Vec<Request> {
@@ -154,7 +154,7 @@ pub(crate) struct Issuer {
 
 impl Issuer {
     pub(crate) fn new(issued_at: u64, fault: Option<Fault>) -> Self {
-        let options = Options {
+        let options = FakeAttesterOptions {
             seed: [7; 32],
             tee: confide_fake_attester::Tee::Tdx,
             debug: false,
@@ -216,7 +216,7 @@ fn encode(text: &str) -> String {
 pub(crate) struct TestClock(Arc<AtomicU64>);
 
 impl TestClock {
-    pub(crate) fn at(now: u64) -> Self {
+    pub(crate) fn starting_at(now: u64) -> Self {
         Self(Arc::new(AtomicU64::new(now)))
     }
 

@@ -1,21 +1,18 @@
 //! Certificates of a GPU and of those who vouch for it: P-384 keys, and what appraisal looks at.
 
 use alloc::vec::Vec;
+use core::ops::Deref;
 
-use der::{AnyRef, Decode, Encode, Reader, SliceReader, Tag, Tagged, asn1::BitStringRef};
+use der::{AnyRef, Decode, Encode, Reader, Tag, Tagged};
 
 use crate::{
     certificate::{
-        BASIC_CONSTRAINTS, EC_PUBLIC_KEY, KEY_USAGE, common_name, context_tag, each_extension,
-        key_usage, nested, once, says_ca, signed_part, tagged, time,
+        CertificateFields, EXTENDED_KEY_USAGE, SECP384R1, context_tag, ec_point, open_nested,
+        open_sequence, read_tagged, set_once,
     },
     parse_error::ParseError,
 };
 
-/// 1.3.132.0.34
-const SECP384R1: &[u8] = &[0x2b, 0x81, 4, 0, 34];
-/// 2.5.29.37
-const EXTENDED_KEY_USAGE: &[u8] = &[0x55, 0x1d, 37];
 /// 1.3.6.1.5.5.7.3.9
 const OCSP_SIGNING: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 3, 9];
 /// 2.23.133.5.4.1 and 2.23.133.5.4.1.1: TCG DICE, both in use for firmware identifiers.
@@ -26,34 +23,22 @@ pub(super) const SHA_384: &[u8] = &[0x60, 0x86, 0x48, 1, 101, 3, 4, 2, 2];
 /// A certificate with a P-384 key, read. Its signature is a chain verifier's work.
 #[derive(Clone, Debug)]
 pub struct DeviceCertificate<'a> {
-    /// Serial number: the content of its INTEGER.
-    pub serial: &'a [u8],
-    /// Issuer: the content of its Name.
-    pub issuer: &'a [u8],
-    /// Subject: the content of its Name.
-    pub subject: &'a [u8],
-    /// The subject's common name; empty where there is none.
-    pub common_name: &'a str,
-    /// Unix seconds.
-    pub not_before: u64,
-    /// Unix seconds.
-    pub not_after: u64,
+    fields: CertificateFields<'a>,
     /// The P-384 key as an uncompressed point (0x04, x, y).
     pub public_key: &'a [u8; 97],
-    /// KeyUsage, where present.
-    pub key_usage: Option<DeviceKeyUsage>,
-    /// Whether BasicConstraints says that this is a CA.
-    pub is_ca: bool,
     /// Whether ExtendedKeyUsage is present and says: to sign OCSP responses.
     pub signs_ocsp: bool,
     /// SHA-384 of the firmware that holds the key, from the TCG DICE extension.
     pub fwid: Option<&'a [u8; 48]>,
-    /// Whether a critical extension is present that is not read here.
-    pub has_other_critical_extension: bool,
 }
 
-/// The bits of KeyUsage that matter here (RFC 5280 section 4.2.1.3).
-pub type DeviceKeyUsage = crate::certificate::KeyUsage;
+impl<'a> Deref for DeviceCertificate<'a> {
+    type Target = CertificateFields<'a>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.fields
+    }
+}
 
 impl<'a> DeviceCertificate<'a> {
     /// Reads a certificate with a P-384 key.
@@ -74,73 +59,27 @@ impl<'a> DeviceCertificate<'a> {
 }
 
 fn read(bytes: &[u8]) -> Result<DeviceCertificate<'_>, &'static str> {
-    let mut tbs = signed_part(bytes)?;
-    tagged(&mut tbs, context_tag(0), "version")?;
-    let serial = tagged(&mut tbs, Tag::Integer, "serial number")?.value();
-    tagged(&mut tbs, Tag::Sequence, "signature algorithm")?;
-    let issuer = tagged(&mut tbs, Tag::Sequence, "issuer")?.value();
-    let mut validity = nested(tagged(&mut tbs, Tag::Sequence, "validity")?, "validity")?;
-    let not_before = time(&mut validity, "notBefore")?;
-    let not_after = time(&mut validity, "notAfter")?;
-    let subject = tagged(&mut tbs, Tag::Sequence, "subject")?.value();
-    let public_key = public_key(tagged(&mut tbs, Tag::Sequence, "public key")?)?;
-    let mut certificate = DeviceCertificate {
-        serial,
-        issuer,
-        subject,
-        common_name: common_name(subject)?,
-        not_before,
-        not_after,
-        public_key,
-        key_usage: None,
-        is_ca: false,
-        signs_ocsp: false,
-        fwid: None,
-        has_other_critical_extension: false,
-    };
-    let (mut constraints, mut purposes) = (None, None);
-    let list = tagged(&mut tbs, context_tag(3), "extensions")?;
-    each_extension(list, |id, critical, value| {
-        if id == KEY_USAGE {
-            let bits = BitStringRef::from_der(value).map_err(|_| "key usage")?;
-            return once(&mut certificate.key_usage, key_usage(bits)?, "key usage");
-        }
-        if id == BASIC_CONSTRAINTS {
-            return once(&mut constraints, says_ca(value)?, "basic constraints");
-        }
+    let (mut purposes, mut firmware) = (None, None);
+    let fields = CertificateFields::read(bytes, |id, value| {
         if id == EXTENDED_KEY_USAGE {
-            return once(&mut purposes, says_ocsp(value)?, "extended key usage");
+            set_once(&mut purposes, signs_ocsp(value)?, "extended key usage")?;
+            return Ok(true);
         }
         if DICE.contains(&id) {
-            once(&mut certificate.fwid, fwid(value)?, "firmware identifier")?;
+            set_once(&mut firmware, fwid(value)?, "firmware identifier")?;
         }
-        certificate.has_other_critical_extension |= critical;
-        Ok(())
+        Ok(false)
     })?;
-    certificate.is_ca = constraints.unwrap_or(false);
-    certificate.signs_ocsp = purposes.unwrap_or(false);
-    Ok(certificate)
-}
-
-fn public_key(spki: AnyRef<'_>) -> Result<&[u8; 97], &'static str> {
-    const FIELD: &str = "public key";
-    let mut spki = nested(spki, FIELD)?;
-    let mut algorithm = nested(tagged(&mut spki, Tag::Sequence, FIELD)?, FIELD)?;
-    let key_type = tagged(&mut algorithm, Tag::ObjectIdentifier, FIELD)?.value();
-    let curve = tagged(&mut algorithm, Tag::ObjectIdentifier, FIELD)?.value();
-    if key_type != EC_PUBLIC_KEY || curve != SECP384R1 {
-        return Err("public key (wanted P-384)");
-    }
-    let point = BitStringRef::decode(&mut spki).map_err(|_| FIELD)?;
-    let point: Option<&[u8; 97]> = point.as_bytes().and_then(|bytes| bytes.try_into().ok());
-    point.filter(|point| point[0] == 0x04).ok_or("public key (wanted an uncompressed point)")
+    let public_key = ec_point(fields.public_key_info, SECP384R1, "public key (wanted P-384)")?;
+    let signs_ocsp = purposes.unwrap_or(false);
+    Ok(DeviceCertificate { fields, public_key, signs_ocsp, fwid: firmware })
 }
 
 /// Whether the only purpose is to sign OCSP responses.
-fn says_ocsp(value: &[u8]) -> Result<bool, &'static str> {
+fn signs_ocsp(value: &[u8]) -> Result<bool, &'static str> {
     const FIELD: &str = "extended key usage";
-    let mut purposes = sequence(value, FIELD)?;
-    let first = tagged(&mut purposes, Tag::ObjectIdentifier, FIELD)?.value();
+    let mut purposes = open_sequence(value, FIELD)?;
+    let first = read_tagged(&mut purposes, Tag::ObjectIdentifier, FIELD)?.value();
     Ok(first == OCSP_SIGNING && purposes.is_finished())
 }
 
@@ -148,17 +87,17 @@ fn says_ocsp(value: &[u8]) -> Result<bool, &'static str> {
 /// `TcbInfo { …, fwids [6], … }`, of which the first counts, on Blackwell.
 fn fwid(value: &[u8]) -> Result<&[u8; 48], &'static str> {
     const FIELD: &str = "firmware identifier";
-    let mut fields = sequence(value, FIELD)?;
+    let mut fields = open_sequence(value, FIELD)?;
     if Tag::peek(&fields) == Ok(Tag::Integer) {
-        tagged(&mut fields, Tag::Integer, FIELD)?;
-        tagged(&mut fields, Tag::Sequence, FIELD)?;
-        return digest(tagged(&mut fields, Tag::Sequence, FIELD)?);
+        read_tagged(&mut fields, Tag::Integer, FIELD)?;
+        read_tagged(&mut fields, Tag::Sequence, FIELD)?;
+        return digest(read_tagged(&mut fields, Tag::Sequence, FIELD)?);
     }
     while !fields.is_finished() {
         let field = AnyRef::decode(&mut fields).map_err(|_| FIELD)?;
         if field.tag() == context_tag(6) {
-            let mut list = nested(field, FIELD)?;
-            return digest(tagged(&mut list, Tag::Sequence, FIELD)?);
+            let mut list = open_nested(field, FIELD)?;
+            return digest(read_tagged(&mut list, Tag::Sequence, FIELD)?);
         }
     }
     Err(FIELD)
@@ -167,23 +106,11 @@ fn fwid(value: &[u8]) -> Result<&[u8; 48], &'static str> {
 /// `FWID { hashAlg, digest }`
 fn digest(fwid: AnyRef<'_>) -> Result<&[u8; 48], &'static str> {
     const FIELD: &str = "firmware identifier (wanted SHA-384)";
-    let mut fields = nested(fwid, FIELD)?;
-    let algorithm = tagged(&mut fields, Tag::ObjectIdentifier, FIELD)?.value();
-    let digest = tagged(&mut fields, Tag::OctetString, FIELD)?.value();
+    let mut fields = open_nested(fwid, FIELD)?;
+    let algorithm = read_tagged(&mut fields, Tag::ObjectIdentifier, FIELD)?.value();
+    let digest = read_tagged(&mut fields, Tag::OctetString, FIELD)?.value();
     if algorithm != SHA_384 {
         return Err(FIELD);
     }
     digest.try_into().map_err(|_| FIELD)
-}
-
-/// A reader over the content of a whole SEQUENCE.
-pub(super) fn sequence<'a>(
-    bytes: &'a [u8],
-    field: &'static str,
-) -> Result<SliceReader<'a>, &'static str> {
-    let any = AnyRef::from_der(bytes).map_err(|_| field)?;
-    if any.tag() != Tag::Sequence {
-        return Err(field);
-    }
-    nested(any, field)
 }

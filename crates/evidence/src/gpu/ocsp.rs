@@ -4,9 +4,11 @@ use alloc::vec::Vec;
 
 use der::{AnyRef, Decode, Reader, Tag, Tagged, asn1::BitStringRef};
 
-use super::certificate::{SHA_384, sequence};
+use super::certificate::SHA_384;
 use crate::{
-    certificate::{context_tag, each_extension, nested, tagged, time},
+    certificate::{
+        context_tag, open_nested, open_sequence, read_tagged, read_time, visit_extensions,
+    },
     parse_error::ParseError,
 };
 
@@ -98,25 +100,27 @@ impl<'a> OcspResponse<'a> {
 }
 
 fn read(bytes: &[u8]) -> Result<OcspResponse<'_>, &'static str> {
-    let mut outer = sequence(bytes, "outer sequence")?;
-    if tagged(&mut outer, Tag::Enumerated, "response status")?.value() != [0] {
+    let mut outer = open_sequence(bytes, "outer sequence")?;
+    if read_tagged(&mut outer, Tag::Enumerated, "response status")?.value() != [0] {
         return Err("response status (wanted successful)");
     }
-    let explicit = tagged(&mut outer, context_tag(0), "response bytes")?;
-    let mut wrapped = sequence(explicit.value(), "response bytes")?;
-    if tagged(&mut wrapped, Tag::ObjectIdentifier, "response type")?.value() != BASIC {
+    let explicit = read_tagged(&mut outer, context_tag(0), "response bytes")?;
+    let mut wrapped = open_sequence(explicit.value(), "response bytes")?;
+    if read_tagged(&mut wrapped, Tag::ObjectIdentifier, "response type")?.value() != BASIC {
         return Err("response type (wanted basic)");
     }
-    let basic = tagged(&mut wrapped, Tag::OctetString, "response")?.value();
+    let basic = read_tagged(&mut wrapped, Tag::OctetString, "response")?.value();
     let content = sequence_content(basic, "basic response")?;
-    let mut fields = nested(content, "basic response")?;
-    let data = tagged(&mut fields, Tag::Sequence, "response data")?;
+    let mut fields = open_nested(content, "basic response")?;
+    let data = read_tagged(&mut fields, Tag::Sequence, "response data")?;
     // The first element of the content, with its head: where the next one begins, it ends.
     let length = content.value().len() - usize::try_from(fields.remaining_len()).unwrap_or(0);
     let signed = content.value().get(..length).ok_or("response data")?;
-    let mut algorithm =
-        nested(tagged(&mut fields, Tag::Sequence, "signature algorithm")?, "signature algorithm")?;
-    let identifier = tagged(&mut algorithm, Tag::ObjectIdentifier, "signature algorithm")?;
+    let mut algorithm = open_nested(
+        read_tagged(&mut fields, Tag::Sequence, "signature algorithm")?,
+        "signature algorithm",
+    )?;
+    let identifier = read_tagged(&mut algorithm, Tag::ObjectIdentifier, "signature algorithm")?;
     if identifier.value() != ECDSA_SHA384 || !algorithm.is_finished() {
         return Err("signature algorithm (wanted ECDSA with SHA-384)");
     }
@@ -124,14 +128,14 @@ fn read(bytes: &[u8]) -> Result<OcspResponse<'_>, &'static str> {
     let signature = signature.as_bytes().ok_or("signature")?;
     let certificates = match fields.is_finished() {
         true => Vec::new(),
-        false => certificates(tagged(&mut fields, context_tag(0), "certificates")?)?,
+        false => certificates(read_tagged(&mut fields, context_tag(0), "certificates")?)?,
     };
     let (produced_at, statuses) = response_data(data)?;
     Ok(OcspResponse { signed, produced_at, statuses, signature, certificates })
 }
 
 fn response_data(data: AnyRef<'_>) -> Result<(u64, Vec<SingleResponse<'_>>), &'static str> {
-    let mut fields = nested(data, "response data")?;
+    let mut fields = open_nested(data, "response data")?;
     if Tag::peek(&fields) == Ok(context_tag(0)) {
         return Err("response data version (wanted 1)");
     }
@@ -139,36 +143,39 @@ fn response_data(data: AnyRef<'_>) -> Result<(u64, Vec<SingleResponse<'_>>), &'s
     if ![context_tag(1), context_tag(2)].contains(&responder.tag()) {
         return Err("responder");
     }
-    let produced_at = time(&mut fields, "producedAt")?;
-    let mut list = nested(tagged(&mut fields, Tag::Sequence, "statuses")?, "statuses")?;
+    let produced_at = read_time(&mut fields, "producedAt")?;
+    let mut list = open_nested(read_tagged(&mut fields, Tag::Sequence, "statuses")?, "statuses")?;
     let mut statuses = Vec::new();
     while !list.is_finished() {
         if statuses.len() == STATUSES_MAX {
             return Err("statuses");
         }
-        statuses.push(single(tagged(&mut list, Tag::Sequence, "status")?)?);
+        statuses.push(read_status(read_tagged(&mut list, Tag::Sequence, "status")?)?);
     }
     if !fields.is_finished() {
-        no_critical(tagged(&mut fields, context_tag(1), "extensions")?)?;
+        check_none_critical(read_tagged(&mut fields, context_tag(1), "extensions")?)?;
     }
     Ok((produced_at, statuses))
 }
 
-fn single(response: AnyRef<'_>) -> Result<SingleResponse<'_>, &'static str> {
-    let mut fields = nested(response, "status")?;
-    let mut id = nested(tagged(&mut fields, Tag::Sequence, "certificate")?, "certificate")?;
-    let mut algorithm = nested(tagged(&mut id, Tag::Sequence, "hash algorithm")?, "hash")?;
-    let algorithm = match tagged(&mut algorithm, Tag::ObjectIdentifier, "hash algorithm")?.value() {
-        SHA_1 => HashAlgorithm::Sha1,
-        SHA_256 => HashAlgorithm::Sha256,
-        SHA_384 => HashAlgorithm::Sha384,
-        _ => return Err("hash algorithm (wanted SHA-1, SHA-256 or SHA-384)"),
-    };
+fn read_status(response: AnyRef<'_>) -> Result<SingleResponse<'_>, &'static str> {
+    let mut fields = open_nested(response, "status")?;
+    let mut id =
+        open_nested(read_tagged(&mut fields, Tag::Sequence, "certificate")?, "certificate")?;
+    let mut algorithm =
+        open_nested(read_tagged(&mut id, Tag::Sequence, "hash algorithm")?, "hash")?;
+    let algorithm =
+        match read_tagged(&mut algorithm, Tag::ObjectIdentifier, "hash algorithm")?.value() {
+            SHA_1 => HashAlgorithm::Sha1,
+            SHA_256 => HashAlgorithm::Sha256,
+            SHA_384 => HashAlgorithm::Sha384,
+            _ => return Err("hash algorithm (wanted SHA-1, SHA-256 or SHA-384)"),
+        };
     let certificate = CertificateId {
         algorithm,
-        issuer_name: tagged(&mut id, Tag::OctetString, "issuer name hash")?.value(),
-        issuer_key: tagged(&mut id, Tag::OctetString, "issuer key hash")?.value(),
-        serial: tagged(&mut id, Tag::Integer, "serial number")?.value(),
+        issuer_name: read_tagged(&mut id, Tag::OctetString, "issuer name hash")?.value(),
+        issuer_key: read_tagged(&mut id, Tag::OctetString, "issuer key hash")?.value(),
+        serial: read_tagged(&mut id, Tag::Integer, "serial number")?.value(),
     };
     let status = AnyRef::decode(&mut fields).map_err(|_| "certificate status")?;
     let status = match status.tag() {
@@ -177,28 +184,29 @@ fn single(response: AnyRef<'_>) -> Result<SingleResponse<'_>, &'static str> {
         Tag::ContextSpecific { number: der::TagNumber(2), .. } => CertificateStatus::Unknown,
         _ => return Err("certificate status"),
     };
-    let this_update = time(&mut fields, "thisUpdate")?;
+    let this_update = read_time(&mut fields, "thisUpdate")?;
     let mut next_update = None;
     if Tag::peek(&fields) == Ok(context_tag(0)) {
-        let explicit = tagged(&mut fields, context_tag(0), "nextUpdate")?;
-        next_update = Some(time(&mut nested(explicit, "nextUpdate")?, "nextUpdate")?);
+        let explicit = read_tagged(&mut fields, context_tag(0), "nextUpdate")?;
+        next_update = Some(read_time(&mut open_nested(explicit, "nextUpdate")?, "nextUpdate")?);
     }
     if !fields.is_finished() {
-        no_critical(tagged(&mut fields, context_tag(1), "extensions")?)?;
+        check_none_critical(read_tagged(&mut fields, context_tag(1), "extensions")?)?;
     }
     Ok(SingleResponse { certificate, status, this_update, next_update })
 }
 
 fn certificates(explicit: AnyRef<'_>) -> Result<Vec<&[u8]>, &'static str> {
     let content = sequence_content(explicit.value(), "certificates")?.value();
-    let mut list = nested(sequence_content(explicit.value(), "certificates")?, "certificates")?;
+    let mut list =
+        open_nested(sequence_content(explicit.value(), "certificates")?, "certificates")?;
     let mut found = Vec::new();
     let mut begin = 0;
     while !list.is_finished() {
         if found.len() == CERTIFICATES_MAX {
             return Err("certificates");
         }
-        tagged(&mut list, Tag::Sequence, "certificate")?;
+        read_tagged(&mut list, Tag::Sequence, "certificate")?;
         let end = content.len() - usize::try_from(list.remaining_len()).unwrap_or(0);
         found.push(content.get(begin..end).ok_or("certificate")?);
         begin = end;
@@ -206,8 +214,8 @@ fn certificates(explicit: AnyRef<'_>) -> Result<Vec<&[u8]>, &'static str> {
     Ok(found)
 }
 
-fn no_critical(extensions: AnyRef<'_>) -> Result<(), &'static str> {
-    each_extension(extensions, |_, critical, _| match critical {
+fn check_none_critical(extensions: AnyRef<'_>) -> Result<(), &'static str> {
+    visit_extensions(extensions, |_, critical, _| match critical {
         true => Err("extensions (wanted none critical)"),
         false => Ok(()),
     })

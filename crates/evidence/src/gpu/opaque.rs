@@ -5,8 +5,7 @@
 
 use alloc::{format, string::String, vec::Vec};
 
-use super::report::Input;
-use crate::parse_error::ParseError;
+use crate::{byte_reader::ByteReader, parse_error::ParseError};
 
 /// Most fields in one report; a Hopper has thirteen.
 const FIELDS_MAX: usize = 64;
@@ -103,9 +102,9 @@ pub struct OpaqueData<'a> {
 
 impl<'a> OpaqueData<'a> {
     pub(super) fn parse(bytes: &'a [u8]) -> Result<Self, ParseError> {
-        let mut input = Input(bytes);
+        let mut input = ByteReader::new(bytes);
         let mut data = Self::default();
-        while !input.0.is_empty() {
+        while !input.remaining().is_empty() {
             if data.fields.len() == FIELDS_MAX {
                 return Err(ParseError::TooMany { subject: "opaque data", limit: FIELDS_MAX });
             }

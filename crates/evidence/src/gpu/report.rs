@@ -3,7 +3,7 @@
 use alloc::{borrow::Cow, format, vec::Vec};
 
 use super::opaque::OpaqueData;
-use crate::parse_error::ParseError;
+use crate::{byte_reader::ByteReader, parse_error::ParseError};
 
 /// Length in bytes of the GET_MEASUREMENTS request that the report begins with.
 pub const REQUEST_BYTES: usize = 37;
@@ -98,21 +98,21 @@ impl<'a> GpuReport<'a> {
             let (limit, got) = (REPORT_BYTES_MAX, bytes.len());
             return Err(ParseError::TooLong { subject: "GPU report", limit, got });
         }
-        let mut input = Input(bytes);
+        let mut input = ByteReader::new(bytes);
         let (nonce, slot) = request(&mut input)?;
         let [version, code, _, _, blocks] = *input.array::<5>("SPDM response")?;
-        value("SPDM version of the response", "0x11", version, SPDM_1_1)?;
-        value("SPDM code of the response", "0x60 (MEASUREMENTS)", code, MEASUREMENTS)?;
+        check_value("SPDM version of the response", "0x11", version, SPDM_1_1)?;
+        check_value("SPDM code of the response", "0x60 (MEASUREMENTS)", code, MEASUREMENTS)?;
         let record_length = input.u24("SPDM measurement record length")?;
         let record = input.take("SPDM measurement record", record_length)?;
         let measurements = measurements(record, blocks)?;
         let responder_nonce = input.array("SPDM responder nonce")?;
         let opaque_length = input.u16("SPDM opaque length")?;
         let opaque = OpaqueData::parse(input.take("SPDM opaque data", opaque_length.into())?)?;
-        let signed = &bytes[..bytes.len() - input.0.len()];
+        let signed = input.consumed_bytes();
         let signature = input.array("SPDM signature")?;
-        if !input.0.is_empty() {
-            let end = bytes.len() - input.0.len();
+        if !input.remaining().is_empty() {
+            let end = input.position();
             return Err(ParseError::TrailingBytes { subject: "GPU report", end, at: end });
         }
         Ok(Self { signed, nonce, slot, measurements, responder_nonce, opaque, signature })
@@ -124,12 +124,12 @@ impl<'a> GpuReport<'a> {
     }
 }
 
-fn request<'a>(input: &mut Input<'a>) -> Result<(&'a [u8; NONCE_BYTES], u8), ParseError> {
+fn request<'a>(input: &mut ByteReader<'a>) -> Result<(&'a [u8; NONCE_BYTES], u8), ParseError> {
     let [version, code, attributes, operation] = *input.array::<4>("SPDM request")?;
-    value("SPDM version of the request", "0x11", version, SPDM_1_1)?;
-    value("SPDM code of the request", "0xe0 (GET_MEASUREMENTS)", code, GET_MEASUREMENTS)?;
-    value("SPDM request attributes", "1 (signed)", attributes, SIGNATURE_REQUESTED)?;
-    value("SPDM measurement operation", "0xff (all)", operation, ALL_MEASUREMENTS)?;
+    check_value("SPDM version of the request", "0x11", version, SPDM_1_1)?;
+    check_value("SPDM code of the request", "0xe0 (GET_MEASUREMENTS)", code, GET_MEASUREMENTS)?;
+    check_value("SPDM request attributes", "1 (signed)", attributes, SIGNATURE_REQUESTED)?;
+    check_value("SPDM measurement operation", "0xff (all)", operation, ALL_MEASUREMENTS)?;
     let nonce = input.array("SPDM nonce")?;
     let [slot] = *input.array("SPDM slot")?;
     Ok((nonce, slot))
@@ -137,17 +137,18 @@ fn request<'a>(input: &mut Input<'a>) -> Result<(&'a [u8; NONCE_BYTES], u8), Par
 
 fn measurements(record: &[u8], blocks: u8) -> Result<Vec<Measurement<'_>>, ParseError> {
     const BLOCK: &str = "SPDM measurement block";
-    let mut input = Input(record);
+    let mut input = ByteReader::new(record);
     let mut list: Vec<Measurement<'_>> = Vec::with_capacity(blocks.into());
     for _ in 0..blocks {
         let [index, specification] = *input.array::<2>(BLOCK)?;
-        value("SPDM measurement specification", "1 (DMTF)", specification, DMTF)?;
+        check_value("SPDM measurement specification", "1 (DMTF)", specification, DMTF)?;
         let size = input.u16(BLOCK)?;
-        let mut block = Input(input.take(BLOCK, size.into())?);
+        let mut block = ByteReader::new(input.take(BLOCK, size.into())?);
         let [value_type] = *block.array(BLOCK)?;
         let wanted = block.u16(BLOCK)?.into();
-        if block.0.len() != wanted {
-            return Err(ParseError::Length { subject: BLOCK, wanted, got: block.0.len() });
+        let value = block.remaining();
+        if value.len() != wanted {
+            return Err(ParseError::Length { subject: BLOCK, wanted, got: value.len() });
         }
         if index == 0 || list.iter().any(|other| other.index == index) {
             return Err(ParseError::Unsupported {
@@ -156,54 +157,22 @@ fn measurements(record: &[u8], blocks: u8) -> Result<Vec<Measurement<'_>>, Parse
                 got: format!("{index}"),
             });
         }
-        list.push(Measurement { index, value_type, value: block.0 });
+        list.push(Measurement { index, value_type, value });
     }
-    if !input.0.is_empty() {
-        let (got, wanted) = (record.len(), record.len() - input.0.len());
-        return Err(ParseError::Length { subject: "SPDM measurement record", wanted, got });
-    }
+    input.finish("SPDM measurement record")?;
     Ok(list)
 }
 
-fn value(subject: &'static str, wanted: &'static str, got: u8, is: u8) -> Result<(), ParseError> {
+fn check_value(
+    subject: &'static str,
+    wanted: &'static str,
+    got: u8,
+    is: u8,
+) -> Result<(), ParseError> {
     if got == is {
         return Ok(());
     }
     Err(ParseError::Unsupported { subject, wanted, got: format!("{got:#04x}") })
-}
-
-/// Little-endian fields, taken from the front.
-pub(super) struct Input<'a>(pub(super) &'a [u8]);
-
-impl<'a> Input<'a> {
-    pub(super) fn take(
-        &mut self,
-        subject: &'static str,
-        wanted: usize,
-    ) -> Result<&'a [u8], ParseError> {
-        let Some((taken, rest)) = self.0.split_at_checked(wanted) else {
-            return Err(ParseError::Truncated { subject, wanted, got: self.0.len() });
-        };
-        self.0 = rest;
-        Ok(taken)
-    }
-
-    fn array<const N: usize>(&mut self, subject: &'static str) -> Result<&'a [u8; N], ParseError> {
-        let Some((taken, rest)) = self.0.split_first_chunk() else {
-            return Err(ParseError::Truncated { subject, wanted: N, got: self.0.len() });
-        };
-        self.0 = rest;
-        Ok(taken)
-    }
-
-    pub(super) fn u16(&mut self, subject: &'static str) -> Result<u16, ParseError> {
-        self.array(subject).map(|bytes| u16::from_le_bytes(*bytes))
-    }
-
-    fn u24(&mut self, subject: &'static str) -> Result<usize, ParseError> {
-        let [a, b, c] = *self.array(subject)?;
-        Ok(usize::from(a) | usize::from(b) << 8 | usize::from(c) << 16)
-    }
 }
 
 #[cfg(test)]

@@ -7,10 +7,9 @@ use alloc::{string::String, vec::Vec};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 
-use super::{
-    container::RIM_BYTES_MAX,
-    xml::{self, Element},
-};
+use roxmltree::Node;
+
+use super::{container::RIM_BYTES_MAX, xml};
 use crate::parse_error::ParseError;
 
 const SWID: &str = "http://standards.iso.org/iso/19770/-2/2015/schema.xsd";
@@ -102,30 +101,32 @@ impl Rim {
         }
         let read = || {
             let text = core::str::from_utf8(bytes).map_err(|_| "UTF-8")?;
-            let mut root = xml::parse(text)?;
-            // The last child and no other is the signature; what is read is what is left, and
-            // what is left is what is hashed.
-            let signature = root.take_last().ok_or("a signature")?;
-            let signature = signed(&root, &signature)?;
-            contents(&root, signature)
+            let text = xml::normalise(text)?;
+            let document = xml::parse(&text)?;
+            let root = document.root_element();
+            // The last child and no other is the signature. It has a namespace of its own, so that nothing of it is
+            // read as contents, and it is left out of what is hashed.
+            let signature = root.last_element_child().ok_or("a signature")?;
+            let signature = read_signature(root, signature)?;
+            read_contents(root, signature)
         };
         read().map_err(|wanted| ParseError::Text { subject: SUBJECT, wanted })
     }
 }
 
-fn contents(root: &Element, signature: RimSignature) -> Result<Rim, &'static str> {
-    if root.namespace != SWID || root.local_name() != "SoftwareIdentity" {
+fn read_contents(root: Node<'_, '_>, signature: RimSignature) -> Result<Rim, &'static str> {
+    if !root.has_tag_name((SWID, "SoftwareIdentity")) {
         return Err("a SoftwareIdentity");
     }
-    let text = |element: &Element, name| {
-        let value = element.attribute("", name).filter(|value| is_shown(value));
+    let text = |element: Node<'_, '_>, name| {
+        let value = xml::attribute(element, name).filter(|value| is_shown(value));
         value.map(String::from).ok_or("product, colloquialVersion and tagId")
     };
-    let meta = root.only(SWID, "Meta").ok_or("one Meta")?;
-    let payload = root.only(SWID, "Payload").ok_or("one Payload")?;
+    let meta = xml::only_child(root, SWID, "Meta").ok_or("one Meta")?;
+    let payload = xml::only_child(root, SWID, "Payload").ok_or("one Payload")?;
     let mut measurements: Vec<ReferenceMeasurement> = Vec::new();
-    for resource in payload.elements() {
-        let read = measurement(resource)?;
+    for resource in xml::elements(payload) {
+        let read = read_measurement(resource)?;
         let is_known = measurements.iter().any(|other| other.index == read.index);
         if is_known || measurements.len() == MEASUREMENTS_MAX {
             return Err("each measurement once");
@@ -141,14 +142,14 @@ fn contents(root: &Element, signature: RimSignature) -> Result<Rim, &'static str
     })
 }
 
-fn measurement(resource: &Element) -> Result<ReferenceMeasurement, &'static str> {
-    let is_measurement = resource.attribute("", "type") == Some("Measurement");
-    if resource.namespace != SWID || resource.local_name() != "Resource" || !is_measurement {
+fn read_measurement(resource: Node<'_, '_>) -> Result<ReferenceMeasurement, &'static str> {
+    let is_measurement = xml::attribute(resource, "type") == Some("Measurement");
+    if !resource.has_tag_name((SWID, "Resource")) || !is_measurement {
         return Err("measurements and nothing else in the payload");
     }
-    let number = |name| resource.attribute("", name).and_then(|value| value.parse::<u8>().ok());
+    let number = |name| xml::attribute(resource, name).and_then(|value| value.parse::<u8>().ok());
     let index = number("index").filter(|index| *index < 255).ok_or("an index below 255")?;
-    let active = match resource.attribute("", "active") {
+    let active = match xml::attribute(resource, "active") {
         Some("True") => true,
         Some("False") => false,
         _ => return Err("active to be True or False"),
@@ -159,7 +160,7 @@ fn measurement(resource: &Element) -> Result<ReferenceMeasurement, &'static str>
     let count = number("alternatives").map(usize::from);
     let count = count.filter(|count| (1..=ALTERNATIVES_MAX).contains(count));
     let value = |at| {
-        let text = resource.attribute(SHA384_ATTRIBUTES, &alloc::format!("Hash{at}"));
+        let text = resource.attribute((SHA384_ATTRIBUTES, alloc::format!("Hash{at}").as_str()));
         let mut value = [0; 48];
         let read = text.map(|text| hex::decode_to_slice(text, &mut value));
         read.and_then(Result::ok).map(|()| value).ok_or("a SHA-384 for each alternative")
@@ -168,48 +169,54 @@ fn measurement(resource: &Element) -> Result<ReferenceMeasurement, &'static str>
     Ok(ReferenceMeasurement { index, active, values: values.collect::<Result<_, _>>()? })
 }
 
-fn signed(root: &Element, signature: &Element) -> Result<RimSignature, &'static str> {
-    if signature.namespace != DSIG || signature.local_name() != "Signature" {
+fn read_signature(
+    root: Node<'_, '_>,
+    signature: Node<'_, '_>,
+) -> Result<RimSignature, &'static str> {
+    if !signature.has_tag_name((DSIG, "Signature")) {
         return Err("a signature as the last element");
     }
-    let child = |parent: &Element, name| parent.only(DSIG, name).cloned().ok_or(name);
     let info = child(signature, "SignedInfo")?;
-    let reference = child(&info, "Reference")?;
-    let transforms = child(&reference, "Transforms")?;
-    let algorithm = |element: &Element| element.attribute("", "Algorithm").map(String::from);
-    let transforms: Vec<_> = transforms.elements().map(algorithm).collect();
-    let is_ours = algorithm(&child(&info, "CanonicalizationMethod")?).as_deref() == Some(C14N_11)
-        && algorithm(&child(&info, "SignatureMethod")?).as_deref() == Some(ECDSA_SHA384)
-        && algorithm(&child(&reference, "DigestMethod")?).as_deref() == Some(SHA384)
-        && reference.attribute("", "URI") == Some("")
+    let reference = child(info, "Reference")?;
+    let transforms = child(reference, "Transforms")?;
+    let algorithm = |element: Node<'_, '_>| xml::attribute(element, "Algorithm").map(String::from);
+    let transforms: Vec<_> = xml::elements(transforms).map(algorithm).collect();
+    let is_ours = algorithm(child(info, "CanonicalizationMethod")?).as_deref() == Some(C14N_11)
+        && algorithm(child(info, "SignatureMethod")?).as_deref() == Some(ECDSA_SHA384)
+        && algorithm(child(reference, "DigestMethod")?).as_deref() == Some(SHA384)
+        && xml::attribute(reference, "URI") == Some("")
         && transforms == [Some(ENVELOPED.into()), Some(C14N_11.into())];
     if !is_ours {
         return Err("an enveloped signature: C14N 1.1, SHA-384, ECDSA");
     }
-    let digest = decode(&child(&reference, "DigestValue")?)?;
-    let value = decode(&child(signature, "SignatureValue")?)?;
-    let data = child(&child(signature, "KeyInfo")?, "X509Data")?;
+    let digest = decode(child(reference, "DigestValue")?)?;
+    let value = decode(child(signature, "SignatureValue")?)?;
+    let data = child(child(signature, "KeyInfo")?, "X509Data")?;
     let mut certificates = Vec::new();
-    for certificate in data.elements() {
-        let is_certificate = certificate.local_name() == "X509Certificate";
+    for certificate in xml::elements(data) {
+        let is_certificate = certificate.tag_name().name() == "X509Certificate";
         if !is_certificate || certificates.len() == CERTIFICATES_MAX {
             return Err("at most six certificates");
         }
         certificates.push(decode(certificate)?);
     }
-    let inherited = [root.declarations(), signature.declarations()].concat();
     Ok(RimSignature {
-        document: root.canonical(&[]),
+        document: xml::canonical(root, Some(signature)),
         document_digest: digest.try_into().map_err(|_| "a digest of 48 bytes")?,
-        signed_info: info.canonical(&inherited),
+        signed_info: xml::canonical(info, None),
         value: value.try_into().map_err(|_| "a signature of 96 bytes")?,
         certificates,
     })
 }
 
-/// Base64 in lines.
-fn decode(element: &Element) -> Result<Vec<u8>, &'static str> {
-    let text = element.text().ok_or("base64")?;
+/// The one child of the XML signature's namespace with this name.
+fn child<'a, 't>(parent: Node<'a, 't>, name: &'static str) -> Result<Node<'a, 't>, &'static str> {
+    xml::only_child(parent, DSIG, name).ok_or(name)
+}
+
+/// Decodes base64 in lines.
+fn decode(element: Node<'_, '_>) -> Result<Vec<u8>, &'static str> {
+    let text = xml::only_text(element).ok_or("base64")?;
     let digits: Vec<u8> = text.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
     STANDARD.decode(digits).map_err(|_| "base64")
 }

@@ -1,6 +1,6 @@
 //! The report of an SGX enclave.
 
-use super::reader::view;
+use super::reader::field_at;
 
 /// SGX `REPORT` body, 384 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +66,6 @@ impl<'a> EnclaveReport<'a> {
     }
 
     fn field<const AT: usize, const N: usize>(self) -> &'a [u8; N] {
-        view::<384, AT, N>(self.0)
+        field_at::<384, AT, N>(self.0)
     }
 }

@@ -11,10 +11,10 @@ use alloc::format;
 use core::fmt;
 
 pub use enclave::EnclaveReport;
-use reader::{Reader, view};
+use reader::field_at;
 pub use trust_domain::{TdReport, TdReportTail};
 
-use crate::{parse_error::ParseError, report_data::ReportData};
+use crate::{byte_reader::ByteReader, parse_error::ParseError, report_data::ReportData};
 
 /// Longest quote that is read. Real ones are 4.6 to 8.0 KB; Linux's configfs-tsm hands out at most
 /// 32 KiB.
@@ -116,13 +116,13 @@ impl<'a> Quote<'a> {
             let got = bytes.len();
             return Err(ParseError::TooLong { subject: "quote", limit: QUOTE_LENGTH_MAX, got });
         }
-        let mut reader = Reader { all: bytes, at: 0 };
+        let mut reader = ByteReader::new(bytes);
         let header = Header(reader.array("quote header")?);
         let body = Body::read(&mut reader, header)?;
-        let signed = reader.consumed();
+        let signed = reader.consumed_bytes();
         let length = reader.u32("signature data length")?;
         let signature_data = reader.take("signature data", length)?;
-        let padding_length = padding(bytes, reader.at)?;
+        let padding_length = padding(bytes, reader.position())?;
         let parts = SignatureData::parse(signature_data, header.version())?;
         Ok(Self {
             header,
@@ -166,7 +166,7 @@ pub enum Body<'a> {
 
 impl<'a> Body<'a> {
     /// Version 5 says which report follows and how long it is; before that the header tells.
-    fn read(reader: &mut Reader<'a>, header: Header<'a>) -> Result<Self, ParseError> {
+    fn read(reader: &mut ByteReader<'a>, header: Header<'a>) -> Result<Self, ParseError> {
         let is_tdx = header.check()?;
         let kind = match (header.version(), is_tdx) {
             (5, _) => usize::from(reader.u16("quote body type")?),
@@ -262,7 +262,7 @@ impl<'a> Header<'a> {
     }
 
     fn field<const AT: usize, const N: usize>(self) -> &'a [u8; N] {
-        view::<HEADER_LENGTH, AT, N>(self.0)
+        field_at::<HEADER_LENGTH, AT, N>(self.0)
     }
 }
 
@@ -278,13 +278,14 @@ struct SignatureData<'a> {
 impl<'a> SignatureData<'a> {
     /// Version 4 wraps what follows the attestation key in certification data of type 6.
     fn parse(bytes: &'a [u8], version: u16) -> Result<Self, ParseError> {
-        let mut reader = Reader { all: bytes, at: 0 };
+        let mut reader = ByteReader::new(bytes);
         let signature = reader.array("quote signature")?;
         let attestation_key = reader.array("attestation key")?;
         if version >= 4 {
-            let wrapped = reader.certification(CERTIFICATION_QE_REPORT, "6 (QE report)")?;
+            let wrapped =
+                read_certification(&mut reader, CERTIFICATION_QE_REPORT, "6 (QE report)")?;
             reader.finish("signature data")?;
-            reader = Reader { all: wrapped, at: 0 };
+            reader = ByteReader::new(wrapped);
         }
         let qe_report = EnclaveReport(reader.array("QE report")?);
         let qe_report_signature = reader.array("QE report signature")?;
@@ -297,7 +298,7 @@ impl<'a> SignatureData<'a> {
             });
         }
         let qe_auth_data = reader.take("QE authentication data", length)?;
-        let pck_chain = reader.certification(CERTIFICATION_PCK_CHAIN, "5 (PCK chain)")?;
+        let pck_chain = read_certification(&mut reader, CERTIFICATION_PCK_CHAIN, "5 (PCK chain)")?;
         reader.finish("signature data")?;
         Ok(Self {
             signature,
@@ -319,4 +320,24 @@ fn padding(bytes: &[u8], end: usize) -> Result<usize, ParseError> {
     }
     let zeros = rest.iter().take(PADDING_LENGTH_MAX).take_while(|byte| **byte == 0).count();
     Err(ParseError::TrailingBytes { subject: "quote", end, at: end + zeros })
+}
+
+/// Certification data, which must be of the wanted type.
+fn read_certification<'a>(
+    reader: &mut ByteReader<'a>,
+    wanted: u16,
+    wanted_name: &'static str,
+) -> Result<&'a [u8], ParseError> {
+    let subject = "certification data type";
+    let kind = reader.u16(subject)?;
+    if kind != wanted {
+        let got = format!("{kind}");
+        return Err(ParseError::Unsupported { subject, wanted: wanted_name, got });
+    }
+    let got = reader.u32("certification data length")?;
+    if got > CERTIFICATION_LENGTH_MAX {
+        let limit = CERTIFICATION_LENGTH_MAX;
+        return Err(ParseError::TooLong { subject: "certification data", limit, got });
+    }
+    reader.take("certification data", got)
 }

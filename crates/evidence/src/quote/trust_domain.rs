@@ -1,6 +1,6 @@
 //! The report of a TDX trust domain, in the three lengths that quotes carry.
 
-use super::reader::view;
+use super::reader::field_at;
 
 /// TD report: 584 bytes in TDX 1.0, 64 more in TDX 1.5, and 237 more in the extended form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,12 +91,12 @@ impl<'a> TdReport<'a> {
     /// TDX 1.5: security versions of the module that runs now. [`Self::tee_tcb_svn`] is of the
     /// module that the trust domain was launched under.
     pub fn tee_tcb_svn_2(self) -> Option<&'a [u8; 16]> {
-        self.tail_1_5.map(view::<64, 0, 16>)
+        self.tail_1_5.map(field_at::<64, 0, 16>)
     }
 
     /// TDX 1.5: hash of the service trust domains that are bound to this one; zero for none.
     pub fn mr_service_td(self) -> Option<&'a [u8; 48]> {
-        self.tail_1_5.map(view::<64, 16, 48>)
+        self.tail_1_5.map(field_at::<64, 16, 48>)
     }
 
     /// What the extended report adds.
@@ -105,7 +105,7 @@ impl<'a> TdReport<'a> {
     }
 
     fn field<const AT: usize, const N: usize>(self) -> &'a [u8; N] {
-        view::<584, AT, N>(self.base)
+        field_at::<584, AT, N>(self.base)
     }
 }
 
@@ -122,16 +122,16 @@ impl<'a> TdReportTail<'a> {
 
     /// Hash of the devices that the trust domain has taken in.
     pub fn device_info(self) -> &'a [u8; 48] {
-        view::<237, 33, 48>(self.0)
+        field_at::<237, 33, 48>(self.0)
     }
 
     /// Hash, then attributes, of the service trust domains bound when this one was created.
     pub fn initial_service_td(self) -> &'a [u8; 56] {
-        view::<237, 81, 56>(self.0)
+        field_at::<237, 81, 56>(self.0)
     }
 
     /// Hash, then attributes, of the service trust domains bound now.
     pub fn current_service_td(self) -> &'a [u8; 56] {
-        view::<237, 181, 56>(self.0)
+        field_at::<237, 181, 56>(self.0)
     }
 }

@@ -3,14 +3,19 @@
 //! Source: AMD, Versioned Chip Endorsement Key (VCEK) Certificate and KDS Interface Specification
 //! (57230), chapter 3. Extensions lie under 1.3.6.1.4.1.3704.1.
 
+use core::ops::Deref;
+
 use der::{
     AnyRef, Decode, Tag, Tagged,
     asn1::{BitStringRef, UintRef},
 };
 
-use crate::snp::product::Product;
+use super::product::Product;
 use crate::{
-    certificate::{Fields, KeyUsage, ec_point, nested, once, tagged},
+    certificate::{
+        CertificateFields, SECP384R1, check_serial_number, ec_point, open_nested, read_tagged,
+        set_once,
+    },
     parse_error::ParseError,
 };
 
@@ -18,38 +23,25 @@ use crate::{
 const AMD: &[u8] = &[0x2b, 6, 1, 4, 1, 0x9c, 0x78, 1];
 /// 1.2.840.113549.1.1.1
 const RSA_ENCRYPTION: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 1];
-/// 1.3.132.0.34
-const SECP384R1: &[u8] = &[0x2b, 0x81, 4, 0, 34];
 /// 4,096 bits.
 const MODULUS_BYTES: usize = 512;
 
 /// A certificate of AMD's, read.
 #[derive(Clone, Debug)]
 pub struct AmdCertificate<'a> {
-    /// Serial number: the content of its INTEGER. Chip keys all have zero.
-    pub serial: &'a [u8],
-    /// Issuer: the content of its Name.
-    pub issuer: &'a [u8],
-    /// Subject: the content of its Name.
-    pub subject: &'a [u8],
-    /// The subject's common name; empty where there is none.
-    pub common_name: &'a str,
-    /// Unix seconds.
-    pub not_before: u64,
-    /// Unix seconds.
-    pub not_after: u64,
+    fields: CertificateFields<'a>,
     /// The certified key.
     pub key: AmdKey<'a>,
-    /// KeyUsage, where present; chip keys have none.
-    pub key_usage: Option<KeyUsage>,
-    /// Whether BasicConstraints says that this is a CA.
-    pub is_ca: bool,
-    /// Whether a critical extension other than KeyUsage and BasicConstraints is present.
-    pub has_other_critical_extension: bool,
-    /// Whether an extended key usage or name constraints are present.
-    pub is_narrowed: bool,
     /// What AMD's own extensions say; empty on roots and intermediates.
     pub extensions: ChipKeyExtensions<'a>,
+}
+
+impl<'a> Deref for AmdCertificate<'a> {
+    type Target = CertificateFields<'a>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.fields
+    }
 }
 
 /// The key in one of AMD's certificates.
@@ -108,36 +100,26 @@ impl ChipKeyExtensions<'_> {
 
 fn read(bytes: &[u8]) -> Result<AmdCertificate<'_>, &'static str> {
     let mut extensions = ChipKeyExtensions::default();
-    let fields = Fields::read(bytes, |id, value| match id.strip_prefix(AMD) {
-        None => Ok(()),
-        Some(arcs) => extensions.take(arcs, value),
+    let fields = CertificateFields::read(bytes, |id, value| {
+        if let Some(arcs) = id.strip_prefix(AMD) {
+            extensions.take(arcs, value)?;
+        }
+        Ok(false)
     })?;
-    Ok(AmdCertificate {
-        serial: fields.serial,
-        issuer: fields.issuer,
-        subject: fields.subject,
-        common_name: fields.common_name,
-        not_before: fields.not_before,
-        not_after: fields.not_after,
-        key: key(fields.public_key_info)?,
-        key_usage: fields.key_usage,
-        is_ca: fields.is_ca,
-        has_other_critical_extension: fields.has_other_critical_extension,
-        is_narrowed: fields.is_narrowed,
-        extensions,
-    })
+    check_serial_number(fields.serial)?;
+    Ok(AmdCertificate { key: key(fields.public_key_info)?, fields, extensions })
 }
 
 impl<'a> ChipKeyExtensions<'a> {
     fn take(&mut self, arcs: &[u8], value: &'a [u8]) -> Result<(), &'static str> {
         match arcs {
-            [2] => once(&mut self.product_name, ia5(value, "product name")?, "product name"),
+            [2] => set_once(&mut self.product_name, ia5(value, "product name")?, "product name"),
             [3, arc @ 1..=9] => {
                 let slot = &mut self.spl[usize::from(*arc) - 1];
-                once(slot, level(value)?, "security patch level")
+                set_once(slot, level(value)?, "security patch level")
             }
-            [4] => once(&mut self.hwid, hwid(value)?, "hardware identifier"),
-            [5] => once(&mut self.csp_id, ia5(value, "provider")?, "provider"),
+            [4] => set_once(&mut self.hwid, hwid(value)?, "hardware identifier"),
+            [5] => set_once(&mut self.csp_id, ia5(value, "provider")?, "provider"),
             // The version of the certificate's structure, which names its extensions anyway, and
             // whatever AMD adds: it is signed, and nothing here depends on it.
             _ => Ok(()),
@@ -150,12 +132,12 @@ fn key(spki: AnyRef<'_>) -> Result<AmdKey<'_>, &'static str> {
     if let Ok(point) = ec_point::<97>(spki, SECP384R1, WANTED) {
         return Ok(AmdKey::P384(point));
     }
-    let mut outer = nested(spki, WANTED)?;
-    let mut algorithm = nested(tagged(&mut outer, Tag::Sequence, WANTED)?, WANTED)?;
-    let id = tagged(&mut algorithm, Tag::ObjectIdentifier, WANTED)?.value();
+    let mut outer = open_nested(spki, WANTED)?;
+    let mut algorithm = open_nested(read_tagged(&mut outer, Tag::Sequence, WANTED)?, WANTED)?;
+    let id = read_tagged(&mut algorithm, Tag::ObjectIdentifier, WANTED)?.value();
     let bits = BitStringRef::decode(&mut outer).map_err(|_| WANTED)?;
     let body = AnyRef::from_der(bits.as_bytes().ok_or(WANTED)?).map_err(|_| WANTED)?;
-    let mut numbers = nested(body, WANTED)?;
+    let mut numbers = open_nested(body, WANTED)?;
     let modulus = UintRef::decode(&mut numbers).map_err(|_| WANTED)?;
     match id == RSA_ENCRYPTION && modulus.as_bytes().len() == MODULUS_BYTES {
         true => Ok(AmdKey::Rsa4096),

@@ -38,16 +38,16 @@ impl<'a> Report<'a> {
         let report = Report(array);
         let (version, algorithm) = (report.version(), report.u32::<0x34>());
         if !(2..=5).contains(&version) {
-            return Err(unsupported("SNP report version", "2 to 5", version));
+            return Err(unsupported_error("SNP report version", "2 to 5", version));
         }
         if algorithm != ECDSA_P384_SHA384 {
             let wanted = "1 (ECDSA P-384 with SHA-384)";
-            return Err(unsupported("SNP signature algorithm", wanted, algorithm));
+            return Err(unsupported_error("SNP signature algorithm", wanted, algorithm));
         }
         if report.key_info() >> 5 != 0 {
-            return Err(unsupported("SNP key information", "bits 0 to 4", report.key_info()));
+            return Err(unsupported_error("SNP key information", "bits 0 to 4", report.key_info()));
         }
-        for (from, until) in reserved(version) {
+        for (from, until) in reserved_ranges(version) {
             if let Some(at) = array[from..until].iter().position(|byte| *byte != 0) {
                 return Err(ParseError::Unsupported {
                     subject: "reserved byte of the SNP report",
@@ -68,7 +68,7 @@ impl<'a> Report<'a> {
     }
 
     /// What the signature covers.
-    pub fn signed(self) -> &'a [u8; SIGNED_LENGTH] {
+    pub fn signed_bytes(self) -> &'a [u8; SIGNED_LENGTH] {
         self.field::<0, SIGNED_LENGTH>()
     }
 
@@ -245,7 +245,7 @@ impl<'a> Report<'a> {
 }
 
 /// The gaps of a version's layout.
-fn reserved(version: u32) -> [(usize, usize); 5] {
+fn reserved_ranges(version: u32) -> [(usize, usize); 5] {
     let after_tcb = if version >= 3 { 0x18b } else { 0x188 };
     let after_launch = if version >= 5 { 0x208 } else { 0x1f8 };
     [
@@ -257,7 +257,7 @@ fn reserved(version: u32) -> [(usize, usize); 5] {
     ]
 }
 
-fn unsupported(subject: &'static str, wanted: &'static str, got: u32) -> ParseError {
+fn unsupported_error(subject: &'static str, wanted: &'static str, got: u32) -> ParseError {
     ParseError::Unsupported { subject, wanted, got: format!("{got:#x}") }
 }
 

@@ -6,7 +6,11 @@ use rcgen::{
 };
 use sha2::{Digest, Sha256};
 
-use super::{GpuFault, GpuKey, GpuOptions, key, simulated_digest};
+use super::{
+    keys::GpuKey,
+    measurement::simulated_digest,
+    options::{GpuFault, GpuOptions},
+};
 use crate::{
     error::FakeError,
     time::{DAY, ROOT_NOT_AFTER, ROOT_NOT_BEFORE, date_time},
@@ -84,7 +88,7 @@ fn chain(
     names: &[&str],
     firmware: Option<usize>,
 ) -> Result<(Vec<Issued>, Issued), FakeError> {
-    let root_key = key(options, names[0]);
+    let root_key = GpuKey::of_gpu(options, names[0]);
     let mut params = parameters(options, names[0], true);
     params.not_before = date_time(ROOT_NOT_BEFORE);
     let mut chain =
@@ -93,7 +97,7 @@ fn chain(
     let mut above = params;
     for (at, name) in names.iter().enumerate().skip(1) {
         let is_leaf = at == names.len() - 1;
-        let own = key(options, name);
+        let own = GpuKey::of_gpu(options, name);
         let mut params = parameters(options, name, !is_leaf);
         let issuer_key = &chain[chain.len() - 1].key;
         if is_leaf && firmware.is_some() {
@@ -134,7 +138,7 @@ fn ocsp_responder(
     issuer: &Issuer<'_, &GpuKey>,
 ) -> Result<Issued, FakeError> {
     let name = format!("{root} OCSP responder");
-    let own = key(options, &name);
+    let own = GpuKey::of_gpu(options, &name);
     let mut params = parameters(options, &name, false);
     if options.fault != Some(GpuFault::OcspResponder) {
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::OcspSigning];

@@ -5,6 +5,8 @@ use rcgen::{PKCS_ECDSA_P384_SHA384, PublicKeyData, SignatureAlgorithm};
 use sha2::{Digest, Sha384};
 use zeroize::Zeroizing;
 
+use super::options::GpuOptions;
+
 /// One private key; [`SigningKey`] wipes itself on drop.
 pub(super) struct GpuKey {
     private: SigningKey,
@@ -13,8 +15,13 @@ pub(super) struct GpuKey {
 }
 
 impl GpuKey {
+    /// The key of this name of the GPU with these options.
+    pub(super) fn of_gpu(options: &GpuOptions, label: &str) -> Self {
+        Self::derive(&options.seed, label)
+    }
+
     /// A hash that is no valid scalar (chance below 2^-190) is skipped by counting on.
-    pub(super) fn derive(seed: &[u8; 32], label: &str) -> Self {
+    fn derive(seed: &[u8; 32], label: &str) -> Self {
         let private = (0..=u8::MAX).find_map(|counter| {
             let scalar = Zeroizing::new(<[u8; 48]>::from(
                 Sha384::new()

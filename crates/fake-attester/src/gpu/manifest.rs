@@ -6,11 +6,11 @@
 use sha2::{Digest, Sha384};
 
 use super::{
-    GpuFault, GpuOptions,
     certificates::{Chains, base64},
-    key,
+    keys::GpuKey,
+    measurement::simulated_digest,
+    options::{GpuFault, GpuOptions},
     report::{MEASUREMENTS, value},
-    simulated_digest,
 };
 
 const SWID: &str = "http://standards.iso.org/iso/19770/-2/2015/schema.xsd";
@@ -20,7 +20,7 @@ const C14N: &str = "http://www.w3.org/2006/12/xml-c14n11";
 const MORE: &str = "http://www.w3.org/2001/04/xmldsig-more#";
 
 /// The driver's manifest and the VBIOS's.
-pub(super) fn both(options: &GpuOptions, chains: &Chains) -> Vec<Vec<u8>> {
+pub(super) fn manifests(options: &GpuOptions, chains: &Chains) -> Vec<Vec<u8>> {
     let [d, c, b, a, e, ..] = options.vbios;
     let vbios = format!("{a:02X}.{b:02X}.{c:02X}.{d:02X}.{e:02X}");
     let driver = match options.fault {
@@ -68,7 +68,7 @@ fn manifest(
     };
     let inherited =
         format!(" xmlns=\"{SWID}\" xmlns:ds=\"{DSIG}\" xmlns:ns0=\"{SWID}\" xmlns:ns2=\"{HASH}\"");
-    let stranger = key(options, "stranger");
+    let stranger = GpuKey::of_gpu(options, "stranger");
     let signer = match options.fault {
         Some(GpuFault::ManifestSignature) => &stranger,
         _ => &chains.manifest[0].key,

@@ -4,9 +4,9 @@ use confide_evidence::gpu::DeviceCertificate;
 use sha2::{Digest, Sha384};
 
 use super::{
-    GpuFault, GpuOptions,
     certificates::{Chains, Issued, der},
-    key,
+    keys::GpuKey,
+    options::{GpuFault, GpuOptions},
 };
 use crate::time::DAY;
 
@@ -71,7 +71,7 @@ fn answer(
     let single = der(0x30, &[&id, &status, &time(this_update), &next_update]);
     let by_key = der(0xa2, &[&der(4, &[&Sha384::digest(responder.key.public)[..20]])]);
     let data = der(0x30, &[&by_key, &time(this_update), &der(0x30, &[&single])]);
-    let stranger = key(options, "stranger");
+    let stranger = GpuKey::of_gpu(options, "stranger");
     let signer = match options.fault {
         Some(GpuFault::OcspSignature) => &stranger,
         _ => &responder.key,

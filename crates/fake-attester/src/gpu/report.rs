@@ -1,6 +1,11 @@
 //! The simulated report: SPDM 1.1 GET_MEASUREMENTS and MEASUREMENTS, as a Hopper makes them.
 
-use super::{GpuFault, GpuOptions, certificates::Chains, key, simulated_digest};
+use super::{
+    certificates::Chains,
+    keys::GpuKey,
+    measurement::simulated_digest,
+    options::{GpuFault, GpuOptions},
+};
 
 /// Measurements in one report, as on a Hopper.
 pub(super) const MEASUREMENTS: u8 = 64;
@@ -22,7 +27,7 @@ pub(super) fn sign(options: &GpuOptions, chains: &Chains, nonce: &[u8; 32]) -> V
     let opaque = opaque(options);
     out.extend((opaque.len() as u16).to_le_bytes());
     out.extend(opaque);
-    let stranger = key(options, "stranger");
+    let stranger = GpuKey::of_gpu(options, "stranger");
     let signer = match options.fault {
         Some(GpuFault::ReportSignature) => &stranger,
         _ => &chains.device[0].key,

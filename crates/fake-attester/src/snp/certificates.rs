@@ -20,8 +20,8 @@ use crate::{
         BOOLEAN_TRUE, IA5_STRING, OCTET_STRING, PRINTABLE_STRING, SET, UTC_TIME, UTF8_STRING,
         algorithm, bit_string, context, element, integer, object, sequence,
     },
+    edition::RevocationList,
     pem,
-    plan::RevocationList,
     rsa::RsaKey,
     time::{DAY, ROOT_NOT_AFTER, ROOT_NOT_BEFORE, utc_time},
 };

@@ -5,7 +5,7 @@
 
 mod certificates;
 mod key;
-mod product;
+pub(crate) mod product;
 mod report;
 
 pub(crate) use certificates::Amd;

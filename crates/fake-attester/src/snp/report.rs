@@ -48,7 +48,7 @@ pub(crate) struct ReportFields<'a> {
 
 impl Reporter {
     pub(crate) fn new(key: ChipKey, fields: &ReportFields<'_>) -> Self {
-        Self { key, unsigned: unsigned(fields) }
+        Self { key, unsigned: unsigned_report(fields) }
     }
 
     pub(crate) fn report(&self, report_data: &ReportData) -> Vec<u8> {
@@ -61,7 +61,7 @@ impl Reporter {
     }
 }
 
-fn unsigned(fields: &ReportFields<'_>) -> [u8; SIGNED_BYTES] {
+fn unsigned_report(fields: &ReportFields<'_>) -> [u8; SIGNED_BYTES] {
     let mut out = [0; SIGNED_BYTES];
     let mut put = |at: usize, bytes: &[u8]| out[at..at + bytes.len()].copy_from_slice(bytes);
     let tcb = fields.tcb.to_bytes(fields.product);

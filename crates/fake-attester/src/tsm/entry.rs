@@ -3,13 +3,14 @@
 use std::{
     collections::BTreeMap,
     ffi::{OsStr, OsString},
+    sync::{Mutex, MutexGuard, PoisonError},
     thread,
 };
 
 use confide_evidence::ReportData;
 use fuser::Errno;
 
-use super::{TsmFault, TsmProvider, TsmTree};
+use super::tree::{TsmFault, TsmProvider, TsmTree};
 
 /// `TSM_REPORT_INBLOB_MAX`.
 const INBLOB_MAX: usize = 64;
@@ -56,7 +57,7 @@ impl Attribute {
     ];
 
     /// The attribute with this number.
-    pub(super) fn numbered(number: u64) -> Option<Self> {
+    pub(super) fn from_number(number: u64) -> Option<Self> {
         Self::ALL.get(usize::try_from(number).ok()?).copied()
     }
 
@@ -101,10 +102,10 @@ struct Entry {
     privlevel: u64,
     service_provider: Vec<u8>,
     writes: u64,
-    report: Option<Made>,
+    report: Option<CachedReport>,
 }
 
-struct Made {
+struct CachedReport {
     generation: u64,
     outblob: Vec<u8>,
 }
@@ -112,6 +113,11 @@ struct Made {
 impl Reports {
     pub(super) fn new(source: TsmTree) -> Self {
         Self { source, entries: BTreeMap::new(), made: 0, fault: None }
+    }
+
+    /// A panic elsewhere leaves the entries whole.
+    pub(super) fn lock(reports: &Mutex<Self>) -> MutexGuard<'_, Self> {
+        reports.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn count(&self) -> usize {
@@ -252,7 +258,7 @@ impl Reports {
         if outblob.len() > OUTBLOB_MAX {
             return Err(Errno::EFBIG);
         }
-        entry.report = Some(Made { generation: entry.writes, outblob: outblob.clone() });
+        entry.report = Some(CachedReport { generation: entry.writes, outblob: outblob.clone() });
         Ok(outblob)
     }
 
@@ -362,7 +368,7 @@ mod tests {
         let services = TsmTree::with_reports(TsmProvider::Sev, |_| Vec::new()).services();
         assert_eq!(names(&Reports::new(services)).len(), 11);
         for (number, attribute) in Attribute::ALL.into_iter().enumerate() {
-            assert_eq!(Attribute::numbered(number as u64), Some(attribute));
+            assert_eq!(Attribute::from_number(number as u64), Some(attribute));
             assert_eq!(attribute.number(), number as u64);
         }
     }

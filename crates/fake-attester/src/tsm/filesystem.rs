@@ -13,10 +13,7 @@ use fuser::{
     ReplyEntry, ReplyOpen, ReplyWrite, Request, TimeOrNow, WriteFlags,
 };
 
-use super::{
-    entry::{Attribute, Reports},
-    lock,
-};
+use super::entry::{Attribute, Reports};
 
 /// The kernel must ask each time: entries and their contents change under it.
 const TTL: Duration = Duration::ZERO;
@@ -60,7 +57,7 @@ impl TreeFilesystem {
     }
 
     fn reports(&self) -> MutexGuard<'_, Reports> {
-        lock(&self.reports)
+        Reports::lock(&self.reports)
     }
 
     fn files(&self) -> MutexGuard<'_, Files> {
@@ -392,7 +389,9 @@ fn node(inode: INodeNo) -> Option<Node> {
             let (id, within) = (number / NUMBERS, number % NUMBERS);
             match within {
                 0 => Some(Node::Entry(id)),
-                within => Attribute::numbered(within - 1).map(|found| Node::Attribute(id, found)),
+                within => {
+                    Attribute::from_number(within - 1).map(|found| Node::Attribute(id, found))
+                }
             }
         }
     }

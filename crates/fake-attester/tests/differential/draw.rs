@@ -18,24 +18,24 @@ impl Draw {
     }
 
     /// From 0 to `limit - 1`; 0 for a limit of 0.
-    pub(crate) fn below(&mut self, limit: usize) -> usize {
+    pub(crate) fn number_below(&mut self, limit: usize) -> usize {
         (self.next() % limit.max(1) as u64) as usize
     }
 
     pub(crate) fn chance(&mut self, one_in: usize) -> bool {
-        self.below(one_in) == 0
+        self.number_below(one_in) == 0
     }
 
     pub(crate) fn pick<'a, T>(&mut self, all: &'a [T]) -> &'a T {
-        &all[self.below(all.len())]
+        &all[self.number_below(all.len())]
     }
 
     /// A byte that changes another one.
     pub(crate) fn mask(&mut self) -> u8 {
-        match self.below(3) {
-            0 => 1 << self.below(8),
+        match self.number_below(3) {
+            0 => 1 << self.number_below(8),
             1 => 0xff,
-            _ => self.below(255) as u8 + 1,
+            _ => self.number_below(255) as u8 + 1,
         }
     }
 }

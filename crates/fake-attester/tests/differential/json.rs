@@ -51,7 +51,7 @@ fn walk(value: &mut Value, path: &mut String, draw: &mut Draw) -> String {
         }
         Value::Array(items) if !items.is_empty() && !draw.chance(6) => {
             // The first levels are those that match.
-            let index = if draw.chance(2) { 0 } else { draw.below(items.len()) };
+            let index = if draw.chance(2) { 0 } else { draw.number_below(items.len()) };
             path.push_str(&format!("/{index}"));
             walk(&mut items[index], path, draw)
         }
@@ -69,7 +69,7 @@ fn walk(value: &mut Value, path: &mut String, draw: &mut Draw) -> String {
             format!("= {value}")
         }
         Value::Bool(_) | Value::Null => {
-            *value = Value::from(draw.below(2));
+            *value = Value::from(draw.number_below(2));
             format!("= {value}")
         }
     }
@@ -78,7 +78,7 @@ fn walk(value: &mut Value, path: &mut String, draw: &mut Draw) -> String {
 fn object(fields: &mut Map<String, Value>, draw: &mut Draw) -> String {
     let names: Vec<String> = fields.keys().cloned().collect();
     let name = draw.pick(&names).clone();
-    match draw.below(3) {
+    match draw.number_below(3) {
         0 => {
             fields.remove(&name);
             format!("without {name}")
@@ -95,7 +95,7 @@ fn object(fields: &mut Map<String, Value>, draw: &mut Draw) -> String {
 }
 
 fn array(items: &mut Vec<Value>, draw: &mut Draw) -> String {
-    match draw.below(4) {
+    match draw.number_below(4) {
         0 => {
             items.clear();
             "emptied".into()
@@ -124,7 +124,7 @@ fn string(old: &str, path: &str, draw: &mut Draw) -> String {
     if path.ends_with("Date") || path.ends_with("nextUpdate") {
         return (*draw.pick(&DATES)).into();
     }
-    match draw.below(7) {
+    match draw.number_below(7) {
         0 => String::new(),
         1 => old.to_lowercase(),
         2 => old.to_uppercase(),
@@ -136,7 +136,7 @@ fn string(old: &str, path: &str, draw: &mut Draw) -> String {
             if bytes.is_empty() {
                 return "0".into();
             }
-            let at = draw.below(bytes.len());
+            let at = draw.number_below(bytes.len());
             bytes[at] = *draw.pick(b"0123456789ABCDEFabcdefZ ");
             String::from_utf8_lossy(&bytes).into_owned()
         }
@@ -146,7 +146,7 @@ fn string(old: &str, path: &str, draw: &mut Draw) -> String {
 /// What a value cannot show: the same field twice, white space, bytes after the end.
 fn text(document: &str, draw: &mut Draw) -> Option<(String, String)> {
     let inner = document.strip_prefix('{')?;
-    Some(match draw.below(6) {
+    Some(match draw.number_below(6) {
         0 => (format!("{{\"version\":3,{inner}"), "version twice".into()),
         1 => (format!("{{\"id\":\"TDX\",{inner}"), "id twice".into()),
         2 => (format!("{{\"tcbLevels\":[],{inner}"), "tcbLevels twice".into()),

@@ -6,8 +6,8 @@ use std::{
 };
 
 use confide_verifier::{
-    Appraised, AwsLc, Endorsements, Evidence, Expect, Known, Learned, Nothing, Outcome, Policy,
-    Reason, Recall, Rejection, Roots, Secret, UnixTime, appraise,
+    Appraised, AwsLc, Endorsements, Evidence, Expect, LastPlatform, NewVerdicts, NoMemory, Outcome,
+    Policy, Reason, RecallPlatform, Rejection, Roots, Secret, UnixTime, appraise,
 };
 use dcap_qvl::verify::QuoteVerifier;
 
@@ -99,40 +99,40 @@ fn ours(subject: &Subject, original: &Subject) -> Result<Result<Accepted, Refuse
         Err(_) => {}
         Ok(prepared) => {
             let before = Evidence { quote: &original.quote, ..Evidence::default() };
-            let empty = memory(&Learned::default());
+            let empty = memory(&NewVerdicts::default());
             let learned = prepared.appraise(&before, &policy, now, &AwsLc, &empty);
             let learned = learned.map(|(_, learned)| learned).unwrap_or_default();
-            let memories: [(&str, Box<dyn Recall>); 3] = [
-                ("nothing kept", Box::new(Nothing)),
+            let memories: [(&str, Box<dyn RecallPlatform>); 3] = [
+                ("nothing kept", Box::new(NoMemory)),
                 ("nothing known", Box::new(empty)),
                 ("platform known", Box::new(memory(&learned))),
             ];
             for (name, memory) in memories {
                 let way = prepared.appraise(&evidence, &policy, now, &AwsLc, &*memory);
                 let way = way.map(|(appraised, _)| appraised);
-                if shown(&way) != shown(&reference) {
-                    let (way, reference) = (shown(&way), shown(&reference));
+                if to_text(&way) != to_text(&reference) {
+                    let (way, reference) = (to_text(&way), to_text(&reference));
                     return Err(format!("{name} says {way}, the reference {reference}"));
                 }
             }
         }
     }
-    Ok(reference.map(|yes| accepted(&yes)).map_err(|rejection| refused(&rejection)))
+    Ok(reference.map(|yes| accepted_result(&yes)).map_err(|rejection| refused_result(&rejection)))
 }
 
-fn shown(verdict: &Result<Appraised, Rejection>) -> String {
+fn to_text(verdict: &Result<Appraised, Rejection>) -> String {
     match verdict {
         Ok(appraised) => appraised.to_json().to_string(),
         Err(rejection) => rejection.to_json().to_string(),
     }
 }
 
-fn memory(learned: &Learned) -> Known {
+fn memory(learned: &NewVerdicts) -> LastPlatform {
     let secret = Secret::new(*b"only in the test");
-    Known { secret, pck: learned.pck.clone(), enclave: learned.enclave.clone() }
+    LastPlatform { secret, pck: learned.pck.clone(), enclave: learned.enclave.clone() }
 }
 
-fn accepted(yes: &Appraised) -> Accepted {
+fn accepted_result(yes: &Appraised) -> Accepted {
     let mut advisories = yes.advisories().to_vec();
     advisories.sort();
     advisories.dedup();
@@ -140,7 +140,7 @@ fn accepted(yes: &Appraised) -> Accepted {
     (status.as_str().to_owned(), advisories)
 }
 
-fn refused(rejection: &Rejection) -> Refused {
+fn refused_result(rejection: &Rejection) -> Refused {
     let failed = rejection.checks().iter().find(|check| check.outcome == Outcome::Failed);
     Refused { check: failed.map_or("", |check| check.name), reason: rejection.reason().clone() }
 }
@@ -148,7 +148,7 @@ fn refused(rejection: &Rejection) -> Refused {
 /// As lenient as dcap-qvl's `verify`: any status but `Revoked`, any advisory, no debug.
 fn policy(root: &[u8]) -> Policy {
     Policy {
-        roots: Roots::custom(root),
+        roots: Roots::from_der(root),
         tcb_status: Expect::DangerousAny,
         advisories: Expect::DangerousAny,
         ..Policy::default()

@@ -1,6 +1,6 @@
 //! Where the parts of a well-formed quote are, so that it can be signed anew.
 
-use confide_fake_attester::KeyHolder;
+use confide_fake_attester::ForgedKey;
 use sha2::{Digest, Sha256};
 
 use crate::seeds::Forger;
@@ -19,7 +19,7 @@ pub(crate) struct Layout {
 
 impl Layout {
     /// `None` where a length leads outside.
-    pub(crate) fn of(quote: &[u8]) -> Option<Self> {
+    pub(crate) fn parse(quote: &[u8]) -> Option<Self> {
         let u16_at = |at: usize| {
             Some(usize::from(u16::from_le_bytes(quote.get(at..at + 2)?.try_into().ok()?)))
         };
@@ -73,7 +73,7 @@ impl Layout {
 
 /// Makes all signatures and hashes inside a quote fit what it says.
 pub(crate) fn sign_anew(quote: &mut [u8], forger: &Forger) -> Option<()> {
-    let layout = Layout::of(quote)?;
+    let layout = Layout::parse(quote)?;
     let platform = forger.variant.platform;
     let authentication_data = &quote[layout.authentication_data..layout.chain - 6];
     let vouched = Sha256::new()
@@ -82,9 +82,9 @@ pub(crate) fn sign_anew(quote: &mut [u8], forger: &Forger) -> Option<()> {
         .finalize();
     quote[layout.qe_report + 320..][..32].copy_from_slice(&vouched);
     let report = &quote[layout.qe_report..layout.qe_signature];
-    let signature = forger.vendors.sign_as(KeyHolder::Pck(platform), report);
+    let signature = forger.vendors.sign_as(ForgedKey::Pck(platform), report);
     quote[layout.qe_signature..][..64].copy_from_slice(&signature);
-    let holder = KeyHolder::AttestationKey(platform);
+    let holder = ForgedKey::AttestationKey(platform);
     let signature = forger.vendors.sign_as(holder, &quote[..layout.signed]);
     quote[layout.signature..][..64].copy_from_slice(&signature);
     Some(())
@@ -92,7 +92,7 @@ pub(crate) fn sign_anew(quote: &mut [u8], forger: &Forger) -> Option<()> {
 
 /// Puts another chain into a quote and mends the lengths around it.
 pub(crate) fn replace_chain(quote: &mut Vec<u8>, chain: &[u8]) -> Option<()> {
-    let layout = Layout::of(quote)?;
+    let layout = Layout::parse(quote)?;
     let version_3 = quote[0] == 3;
     let grown = chain.len() as i64 - (layout.end - layout.chain) as i64;
     quote.splice(layout.chain..layout.end, chain.iter().copied());

@@ -72,8 +72,8 @@ fn run(subjects: &[Subject], case: u64) -> (&str, Vec<String>, Verdict) {
     let original = draw.pick(subjects);
     let mut subject = original.clone();
     let mut mutations = Vec::new();
-    for _ in 0..=draw.below(3) {
-        mutations.push(mutate::one(&mut subject, subjects, &mut draw));
+    for _ in 0..=draw.number_below(3) {
+        mutations.push(mutate::mutate(&mut subject, subjects, &mut draw));
     }
     (&original.name, mutations, judge::judge(&subject, original))
 }

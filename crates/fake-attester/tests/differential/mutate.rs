@@ -1,6 +1,6 @@
 //! One mutation at a time.
 
-use confide_fake_attester::{Edition, KeyHolder, PckCa};
+use confide_fake_attester::{Edition, ForgedKey, PckCa};
 
 use crate::{
     draw::Draw,
@@ -11,9 +11,9 @@ use crate::{
 };
 
 /// Changes the subject and says how: the kind, a colon, and what.
-pub(crate) fn one(subject: &mut Subject, all: &[Subject], draw: &mut Draw) -> String {
+pub(crate) fn mutate(subject: &mut Subject, all: &[Subject], draw: &mut Draw) -> String {
     loop {
-        let said = match (draw.below(12), subject.forger.clone()) {
+        let said = match (draw.number_below(12), subject.forger.clone()) {
             (0, _) => flip_quote(subject, draw),
             (1, _) => resize_quote(subject, draw),
             (2, _) => splice_quote(subject, all, draw),
@@ -37,22 +37,22 @@ fn flip_quote(subject: &mut Subject, draw: &mut Draw) -> Option<String> {
     if subject.quote.is_empty() {
         return None;
     }
-    let at = draw.below(subject.quote.len());
+    let at = draw.number_below(subject.quote.len());
     let mask = draw.mask();
-    let part = Layout::of(&subject.quote).map_or("?", |layout| layout.part(at));
+    let part = Layout::parse(&subject.quote).map_or("?", |layout| layout.part(at));
     subject.quote[at] ^= mask;
     Some(format!("quote byte: {at} ({part}) ^ {mask:#04x}"))
 }
 
 fn resize_quote(subject: &mut Subject, draw: &mut Draw) -> Option<String> {
-    let length = draw.below(subject.quote.len() + 1);
-    Some(match draw.below(5) {
+    let length = draw.number_below(subject.quote.len() + 1);
+    Some(match draw.number_below(5) {
         0 => {
             subject.quote.truncate(length);
             format!("quote length: cut to {length}")
         }
         1 => {
-            let more = 1 + draw.below(3000);
+            let more = 1 + draw.number_below(3000);
             subject.quote.resize(subject.quote.len() + more, 0);
             format!("quote length: {more} zeros after it")
         }
@@ -66,7 +66,7 @@ fn resize_quote(subject: &mut Subject, draw: &mut Draw) -> Option<String> {
             format!("quote length: {byte:#04x} put in at {length}")
         }
         _ => {
-            let end = Layout::of(&subject.quote)?.end;
+            let end = Layout::parse(&subject.quote)?.end;
             subject.quote.truncate(end);
             "quote length: no padding".into()
         }
@@ -75,7 +75,7 @@ fn resize_quote(subject: &mut Subject, draw: &mut Draw) -> Option<String> {
 
 fn splice_quote(subject: &mut Subject, all: &[Subject], draw: &mut Draw) -> Option<String> {
     let other = draw.pick(all);
-    let (ours, theirs) = (Layout::of(&subject.quote)?, Layout::of(&other.quote)?);
+    let (ours, theirs) = (Layout::parse(&subject.quote)?, Layout::parse(&other.quote)?);
     let parts = [
         ("header", 0..48, 0..48),
         ("report", 48..ours.signed, 48..theirs.signed),
@@ -110,7 +110,7 @@ fn splice_quote(subject: &mut Subject, all: &[Subject], draw: &mut Draw) -> Opti
 
 fn flip_collateral(subject: &mut Subject, draw: &mut Draw) -> Option<String> {
     let collateral = &mut subject.collateral;
-    let index = draw.below(9);
+    let index = draw.number_below(9);
     let bytes = match index {
         0 => Some(&mut collateral.root_ca_crl),
         1 => Some(&mut collateral.pck_crl),
@@ -122,7 +122,7 @@ fn flip_collateral(subject: &mut Subject, draw: &mut Draw) -> Option<String> {
         if bytes.is_empty() {
             return None;
         }
-        let at = draw.below(bytes.len());
+        let at = draw.number_below(bytes.len());
         bytes[at] ^= draw.mask();
         return Some(format!("collateral byte: field {index}, byte {at}"));
     }
@@ -137,8 +137,8 @@ fn flip_collateral(subject: &mut Subject, draw: &mut Draw) -> Option<String> {
     if bytes.is_empty() {
         return None;
     }
-    let at = draw.below(bytes.len());
-    match draw.below(3) {
+    let at = draw.number_below(bytes.len());
+    match draw.number_below(3) {
         0 => bytes[at] = *draw.pick(b"0123456789ABCDEFabcdef \n-+/{}\","),
         1 => {
             bytes.remove(at);
@@ -152,7 +152,7 @@ fn flip_collateral(subject: &mut Subject, draw: &mut Draw) -> Option<String> {
 fn borrow_collateral(subject: &mut Subject, all: &[Subject], draw: &mut Draw) -> Option<String> {
     let other = draw.pick(all);
     let (to, from) = (&mut subject.collateral, other.collateral.clone());
-    let what = match draw.below(9) {
+    let what = match draw.number_below(9) {
         0 => {
             to.root_ca_crl = from.root_ca_crl;
             "root CRL"
@@ -187,7 +187,7 @@ fn borrow_collateral(subject: &mut Subject, all: &[Subject], draw: &mut Draw) ->
             "issuer chain of the TCB info from that of the CRL"
         }
         7 => {
-            let layout = Layout::of(&other.quote)?;
+            let layout = Layout::parse(&other.quote)?;
             let chain = &other.quote[layout.chain..layout.end];
             let chain = String::from_utf8_lossy(chain).trim_end_matches('\0').to_owned();
             to.pck_certificate_chain = Some(chain);
@@ -203,7 +203,7 @@ fn borrow_collateral(subject: &mut Subject, all: &[Subject], draw: &mut Draw) ->
 
 fn shift_now(subject: &mut Subject, draw: &mut Draw) -> Option<String> {
     let days = *draw.pick(&[1_u64, 9, 10, 11, 29, 30, 31, 60, 365, 2_600, 5_500, 9_000]);
-    subject.now = match draw.below(4) {
+    subject.now = match draw.number_below(4) {
         0 => subject.now.saturating_sub(days * 86_400),
         1 => subject.now.saturating_sub(60),
         2 => subject.now.saturating_sub(61),
@@ -214,9 +214,9 @@ fn shift_now(subject: &mut Subject, draw: &mut Draw) -> Option<String> {
 
 /// A field of the signed parts, and signatures that fit.
 fn field(subject: &mut Subject, forger: &Forger, draw: &mut Draw) -> Option<String> {
-    let layout = Layout::of(&subject.quote)?;
+    let layout = Layout::parse(&subject.quote)?;
     let report = if subject.quote[0] == 5 { 54 } else { 48 };
-    let (name, at, length) = match draw.below(10) {
+    let (name, at, length) = match draw.number_below(10) {
         0 => ("header", 0, 48),
         1 => ("TEE_TCB_SVN or CPUSVN", report, 16),
         2 => ("attributes", report + 120, 8),
@@ -228,7 +228,7 @@ fn field(subject: &mut Subject, forger: &Forger, draw: &mut Draw) -> Option<Stri
         8 => ("QE MRSIGNER and MISCSELECT", layout.qe_report + 16, 4),
         _ => ("authentication data", layout.authentication_data, 32),
     };
-    let at = at + draw.below(length);
+    let at = at + draw.number_below(length);
     let value = *draw.pick(&[0, 1, 2, 3, 4, 5, 6, 0x10, 0x20, 0x40, 0x80, 0xff]);
     let byte = subject.quote.get_mut(at)?;
     *byte = if draw.chance(2) { value } else { *byte ^ value };
@@ -242,7 +242,7 @@ fn document(subject: &mut Subject, forger: &Forger, draw: &mut Draw) -> Option<S
     let tcb_info = draw.chance(2);
     let document = if tcb_info { &collateral.tcb_info } else { &collateral.qe_identity };
     let (changed, said) = json::change(document, draw)?;
-    let signature = forger.vendors.sign_as(KeyHolder::TcbSigner, changed.as_bytes()).to_vec();
+    let signature = forger.vendors.sign_as(ForgedKey::TcbSigner, changed.as_bytes()).to_vec();
     if tcb_info {
         (collateral.tcb_info, collateral.tcb_info_signature) = (changed, signature);
         Some(format!("TCB info, signed anew: {said}"))
@@ -255,10 +255,10 @@ fn document(subject: &mut Subject, forger: &Forger, draw: &mut Draw) -> Option<S
 /// A certificate of one of the chains, signed anew by its issuer.
 fn certificate(subject: &mut Subject, forger: &Forger, draw: &mut Draw) -> Option<String> {
     let ca = holder(forger.variant.pck_ca);
-    let (name, index, issuer) = match draw.below(4) {
+    let (name, index, issuer) = match draw.number_below(4) {
         0 | 1 => ("PCK", 0, ca),
-        2 => ("PCK CA", 1, KeyHolder::IntelRoot),
-        _ => ("TCB signer", 0, KeyHolder::IntelRoot),
+        2 => ("PCK CA", 1, ForgedKey::IntelRoot),
+        _ => ("TCB signer", 0, ForgedKey::IntelRoot),
     };
     if name == "TCB signer" {
         let collateral = &mut subject.collateral;
@@ -268,7 +268,7 @@ fn certificate(subject: &mut Subject, forger: &Forger, draw: &mut Draw) -> Optio
         collateral.qe_identity_issuer_chain = x509::to_pem(&chain);
         return Some(format!("certificate, signed anew: {name}, {said}"));
     }
-    let layout = Layout::of(&subject.quote)?;
+    let layout = Layout::parse(&subject.quote)?;
     let text = String::from_utf8_lossy(&subject.quote[layout.chain..layout.end]).into_owned();
     let mut chain = x509::from_pem(&text)?;
     let said = x509::change(chain.get_mut(index)?, &forger.vendors, issuer, draw)?;
@@ -281,8 +281,8 @@ fn certificate(subject: &mut Subject, forger: &Forger, draw: &mut Draw) -> Optio
 
 /// A revocation list, signed anew.
 fn list(subject: &mut Subject, forger: &Forger, draw: &mut Draw) -> Option<String> {
-    let (name, list, issuer) = match draw.below(2) {
-        0 => ("root", &mut subject.collateral.root_ca_crl, KeyHolder::IntelRoot),
+    let (name, list, issuer) = match draw.number_below(2) {
+        0 => ("root", &mut subject.collateral.root_ca_crl, ForgedKey::IntelRoot),
         _ => ("PCK", &mut subject.collateral.pck_crl, holder(forger.variant.pck_ca)),
     };
     let said = x509::change(list, &forger.vendors, issuer, draw)?;
@@ -299,12 +299,12 @@ fn edition(subject: &mut Subject, forger: &Forger, draw: &mut Draw) -> Option<St
             false => subject.now + days * 86_400,
         }
     };
-    let mut edition = Edition::at(day(draw));
+    let mut edition = Edition::issued_at(day(draw));
     edition.crl_issued_at = day(draw);
-    edition.crl_number = draw.next() >> draw.below(64);
-    edition.evaluation_number = draw.below(30) as u32;
+    edition.crl_number = draw.next() >> draw.number_below(64);
+    edition.evaluation_number = draw.number_below(30) as u32;
     let mut revoked = "nothing";
-    match draw.below(6) {
+    match draw.number_below(6) {
         0 => {
             edition.revoked_pck = vec![vendors.pck_certificate(&forger.variant).ok()?.serial];
             revoked = "the PCK";
@@ -329,9 +329,9 @@ fn edition(subject: &mut Subject, forger: &Forger, draw: &mut Draw) -> Option<St
     ))
 }
 
-fn holder(ca: PckCa) -> KeyHolder {
+fn holder(ca: PckCa) -> ForgedKey {
     match ca {
-        PckCa::Platform => KeyHolder::PlatformCa,
-        PckCa::Processor => KeyHolder::ProcessorCa,
+        PckCa::Platform => ForgedKey::PlatformCa,
+        PckCa::Processor => ForgedKey::ProcessorCa,
     }
 }

@@ -4,7 +4,7 @@ use std::{fs, path::PathBuf};
 
 use confide_evidence::ReportData;
 use confide_fake_attester::{
-    FakeAttester, FakeEndorsements, Fault, Mode, Options, PckCa, TdBody, Tee, Variant,
+    FakeAttester, FakeAttesterOptions, FakeEndorsements, Fault, Mode, PckCa, TdBody, Tee, Variant,
 };
 use dcap_qvl::QuoteCollateralV3;
 use serde_json::Value;
@@ -33,12 +33,12 @@ pub(crate) struct Forger {
 }
 
 pub(crate) fn all() -> Vec<Subject> {
-    let mut all = simulated();
-    all.extend(published());
+    let mut all = simulated_subjects();
+    all.extend(published_subjects());
     all
 }
 
-fn simulated() -> Vec<Subject> {
+fn simulated_subjects() -> Vec<Subject> {
     let vendors = FakeEndorsements::new(SEED, NOW).unwrap();
     let processor = Variant { pck_ca: PckCa::Processor, platform: 1, ..Variant::default() };
     let td10 = Variant { td_body: TdBody::Td10, ..Variant::default() };
@@ -63,8 +63,9 @@ fn simulated() -> Vec<Subject> {
         subjects.push((Tee::Tdx, plain, Some(fault)));
     }
     let make = |(tee, variant, fault): (Tee, Variant, Option<Fault>)| {
-        let options = Options { seed: SEED, tee, debug: false, issued_at: NOW, mode: Mode::Raw };
-        let attester = FakeAttester::under(&vendors, options, variant, fault).unwrap();
+        let options =
+            FakeAttesterOptions { seed: SEED, tee, debug: false, issued_at: NOW, mode: Mode::Raw };
+        let attester = FakeAttester::with_vendors(&vendors, options, variant, fault).unwrap();
         Subject {
             name: format!("simulated {tee:?} {fault:?} {:?}", variant.pck_ca),
             quote: attester.quote(&ReportData([7; 64])),
@@ -78,7 +79,7 @@ fn simulated() -> Vec<Subject> {
 }
 
 /// The published cases that are not mutations themselves.
-fn published() -> Vec<Subject> {
+fn published_subjects() -> Vec<Subject> {
     let vectors = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/vectors"));
     let Ok(cases) = fs::read(vectors.join("cases.json")) else {
         println!("skipped: no foreign vectors");

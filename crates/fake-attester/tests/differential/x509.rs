@@ -1,7 +1,7 @@
 //! Certificates and revocation lists taken apart, changed, and signed anew.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use confide_fake_attester::{FakeEndorsements, KeyHolder};
+use confide_fake_attester::{FakeEndorsements, ForgedKey};
 
 use crate::draw::Draw;
 
@@ -35,16 +35,16 @@ pub(crate) fn to_pem(chain: &[Vec<u8>]) -> String {
 pub(crate) fn change(
     der: &mut Vec<u8>,
     vendors: &FakeEndorsements,
-    issuer: KeyHolder,
+    issuer: ForgedKey,
     draw: &mut Draw,
 ) -> Option<String> {
     let signed = element(der, content(der)?)?;
     let mut signed = der[signed.0..signed.1].to_vec();
-    let said = match draw.below(4) {
+    let said = match draw.number_below(4) {
         0 => change_time(&mut signed, draw)?,
         1 => change_small(&mut signed, draw)?,
         _ => {
-            let at = 4 + draw.below(signed.len() - 4);
+            let at = 4 + draw.number_below(signed.len() - 4);
             let mask = draw.mask();
             signed[at] ^= mask;
             format!("byte {at} of what is signed ^ {mask:#04x}")
@@ -66,8 +66,8 @@ fn change_time(signed: &mut [u8], draw: &mut Draw) -> Option<String> {
         return None;
     }
     let at = *draw.pick(&times);
-    let digit = at + 2 + draw.below(6);
-    let value = b'0' + draw.below(10) as u8;
+    let digit = at + 2 + draw.number_below(6);
+    let value = b'0' + draw.number_below(10) as u8;
     signed[digit] = value;
     Some(format!("digit {} of the time at {at} is {}", digit - at - 2, char::from(value)))
 }

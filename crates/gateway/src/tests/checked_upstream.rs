@@ -90,7 +90,7 @@ impl ModelServer {
     }
 }
 
-async fn attested_gateway(upstream: SocketAddr, limits: Limits) -> Running {
+async fn attested_gateway(upstream: SocketAddr, limits: GatewayLimits) -> RunningGateway {
     let upstream = Upstream::parse(&format!("http://{upstream}")).unwrap();
     let mut configuration = Configuration::single(Binding::Key, upstream.clone());
     configuration.model_manifest_sha256 = Some([0xab; 32]);
@@ -99,8 +99,8 @@ async fn attested_gateway(upstream: SocketAddr, limits: Limits) -> Running {
 }
 
 /// Nothing is asked at intervals, so that what happens follows from the requests.
-fn no_checks() -> Limits {
-    Limits { upstream_check: GENEROUS, ..Limits::default() }
+fn no_checks() -> GatewayLimits {
+    GatewayLimits { upstream_check: GENEROUS, ..GatewayLimits::default() }
 }
 
 const PROMPT: &str = "POST /v1/completions HTTP/1.1\r\nhost: h\r\ncontent-length: 0\r\n\r\n";
@@ -111,7 +111,7 @@ const PROMPT_CLOSE: &str =
 async fn a_model_server_swapped_behind_a_running_gateway_gets_no_prompt() {
     for (other, closes) in [(Some(OTHER), false), (None, false), (Some(OTHER), true)] {
         let (server, address) = ModelServer::start(closes).await;
-        let limits = Limits { upstream_idle: Duration::ZERO, ..no_checks() };
+        let limits = GatewayLimits { upstream_idle: Duration::ZERO, ..no_checks() };
         let gateway = attested_gateway(address, limits).await;
         let first = exchange(gateway.address, PROMPT_CLOSE).await;
         assert!(first.starts_with("HTTP/1.1 200 "), "{first}");
@@ -159,7 +159,8 @@ async fn an_upstream_that_sends_more_than_its_answer_is_asked_where_the_prompt_g
 #[tokio::test]
 async fn another_model_closes_sessions_and_running_answers_without_any_request() {
     let (server, address) = ModelServer::start(false).await;
-    let limits = Limits { upstream_check: Duration::from_millis(20), ..Limits::default() };
+    let limits =
+        GatewayLimits { upstream_check: Duration::from_millis(20), ..GatewayLimits::default() };
     let gateway = attested_gateway(address, limits).await;
     let mut idle = ask(gateway.address, PROMPT).await;
     assert!(read_until(&mut idle, "\r\n\r\nok").await.ends_with("ok"));
@@ -196,7 +197,7 @@ async fn an_upstream_that_is_away_or_loading_is_not_another_one() {
 #[tokio::test]
 async fn a_configuration_without_a_model_asks_nothing_and_claims_nothing() {
     let (server, address) = ModelServer::start(false).await;
-    let gateway = gateway(address, Limits::default()).await;
+    let gateway = gateway(address, GatewayLimits::default()).await;
     for manifest in [Some(OURS), Some(OTHER), None] {
         server.exchange_for(manifest);
         let got = exchange(gateway.address, PROMPT_CLOSE).await;

@@ -34,7 +34,7 @@ async fn faults_of_an_upstream_have_names_of_their_own() {
             }
         })
         .await;
-        let gateway = gateway(upstream, Limits::default()).await;
+        let gateway = gateway(upstream, GatewayLimits::default()).await;
         let got = exchange(gateway.address, GET_CLOSE).await;
         assert!(got.starts_with("HTTP/1.1 502 "), "{shown}: {got}");
         assert!(got.contains(&format!("\"code\":\"{code}\"")), "{shown}: {got}");

@@ -33,7 +33,7 @@ async fn silent() -> SocketAddr {
 async fn connect_from(last: u8, gateway: SocketAddr) -> TcpStream {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind(([127, 0, 0, last], 0).into()).unwrap();
-    within(socket.connect(gateway)).await.unwrap()
+    finish_in_time(socket.connect(gateway)).await.unwrap()
 }
 
 /// One request of an honest client on a connection of its own.
@@ -49,7 +49,7 @@ async fn is_open(stream: &mut TcpStream) -> bool {
 
 #[tokio::test]
 async fn idle_connections_of_one_address_do_not_lock_another_out() {
-    let gateway = gateway_for(FEW, answering().await, Limits::default()).await;
+    let gateway = gateway_for(FEW, answering().await, GatewayLimits::default()).await;
     let mut held = Vec::new();
     for _ in 0..FEW.connections {
         let mut stream = ask(gateway.address, GET).await;
@@ -67,7 +67,7 @@ async fn idle_connections_of_one_address_do_not_lock_another_out() {
 
 #[tokio::test]
 async fn one_address_that_keeps_opening_does_not_lock_another_out() {
-    let gateway = gateway_for(FEW, answering().await, Limits::default()).await;
+    let gateway = gateway_for(FEW, answering().await, GatewayLimits::default()).await;
     let address = gateway.address;
     let flood = tokio::spawn(async move {
         let mut held = Vec::new();
@@ -90,7 +90,7 @@ async fn one_address_that_keeps_opening_does_not_lock_another_out() {
 
 #[tokio::test]
 async fn slow_heads_do_not_lock_another_address_out() {
-    let gateway = gateway_for(FEW, answering().await, Limits::default()).await;
+    let gateway = gateway_for(FEW, answering().await, GatewayLimits::default()).await;
     let mut held = Vec::new();
     for _ in 0..FEW.connections {
         held.push(ask(gateway.address, "GET / HT").await);
@@ -114,14 +114,18 @@ async fn slow_bodies_hold_the_places_of_their_own_address_only() {
         }
     })
     .await;
-    let gateway = gateway_for(FEW, upstream, Limits::default()).await;
+    let gateway = gateway_for(FEW, upstream, GatewayLimits::default()).await;
     let mut held = Vec::new();
     for _ in 0..FEW.connections_per_peer {
         held.push(ask(gateway.address, DRIPS).await);
-        within(seen.recv()).await.unwrap();
+        finish_in_time(seen.recv()).await.unwrap();
     }
     let mut fifth = TcpStream::connect(gateway.address).await.unwrap();
-    assert_eq!(within(fifth.read(&mut [0])).await.unwrap_or(0), 0, "none of its own is idle");
+    assert_eq!(
+        finish_in_time(fifth.read(&mut [0])).await.unwrap_or(0),
+        0,
+        "none of its own is idle"
+    );
     assert!(is_served(gateway.address).await);
     for stream in &mut held {
         assert!(is_open(stream).await, "a request that runs is not evicted");
@@ -130,13 +134,13 @@ async fn slow_bodies_hold_the_places_of_their_own_address_only() {
 
 #[tokio::test]
 async fn a_body_that_drips_for_ever_is_a_408() {
-    let limits = Limits {
+    let limits = GatewayLimits {
         request_body_pace: confide_http::BodyPace {
             pause: GENEROUS,
             grace: Duration::from_millis(200),
             bytes_per_s: 1000,
         },
-        ..Limits::default()
+        ..GatewayLimits::default()
     };
     let gateway = gateway(silent().await, limits).await;
     for framed in ["content-length: 1000000\r\n\r\n", "transfer-encoding: chunked\r\n\r\n"] {
@@ -149,7 +153,7 @@ async fn a_body_that_drips_for_ever_is_a_408() {
             }
         });
         let mut seen = vec![0; 4096];
-        let length = within(answer.read(&mut seen)).await.unwrap();
+        let length = finish_in_time(answer.read(&mut seen)).await.unwrap();
         let got = String::from_utf8_lossy(&seen[..length]);
         assert!(got.starts_with("HTTP/1.1 408 ") && got.contains("too slowly"), "{got}");
         dripping.abort();
@@ -172,8 +176,8 @@ async fn a_running_answer_is_not_evicted_for_a_new_connection() {
         }
     })
     .await;
-    let one = AdmissionLimits::unshared(2);
-    let gateway = gateway_for(one, upstream, Limits::default()).await;
+    let one = AdmissionLimits::for_one_peer(2);
+    let gateway = gateway_for(one, upstream, GatewayLimits::default()).await;
     let request = "GET /v1/stream HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n";
     let mut stream = ask(gateway.address, request).await;
     read_until(&mut stream, "\r\n\r\n").await;

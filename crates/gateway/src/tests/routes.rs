@@ -22,7 +22,7 @@ async fn telling_upstream() -> (SocketAddr, mpsc::UnboundedReceiver<String>) {
 }
 
 /// A gateway with the default routes, and what its upstream sees.
-async fn inference_gateway(more: &[&str]) -> (Running, mpsc::UnboundedReceiver<String>) {
+async fn inference_gateway(more: &[&str]) -> (RunningGateway, mpsc::UnboundedReceiver<String>) {
     let (address, seen) = telling_upstream().await;
     let upstream = Upstream::parse(&format!("http://{address}")).unwrap();
     let mut configuration = Configuration::single(Binding::Key, upstream.clone());
@@ -30,10 +30,10 @@ async fn inference_gateway(more: &[&str]) -> (Running, mpsc::UnboundedReceiver<S
         configuration.add_route(Route::parse(text, &upstream).unwrap());
     }
     configuration.check().unwrap();
-    (gateway_with(configuration, Limits::default()).await, seen)
+    (gateway_with(configuration, GatewayLimits::default()).await, seen)
 }
 
-async fn status_of(gateway: &Running, method: &str, target: &str) -> String {
+async fn status_of(gateway: &RunningGateway, method: &str, target: &str) -> String {
     let request = format!("{method} {target} HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n");
     let answer = exchange(gateway.address, &request).await;
     answer.get("HTTP/1.1 ".len()..).and_then(|rest| rest.get(..3)).unwrap_or_default().to_owned()

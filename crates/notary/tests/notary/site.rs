@@ -7,7 +7,7 @@ use confide_client::{
     Connector, Endpoint, HttpClient, PolicyAppraiser, RequestBody, no_body, whole_body,
 };
 use confide_disclosure::NotarisedSession;
-use confide_fake_attester::{FakeAttester, Mode, Options as Simulated, Tee};
+use confide_fake_attester::{FakeAttester, FakeAttesterOptions as Simulated, Mode, Tee};
 use confide_notary::{
     Admission, AdmissionLimits, AnswerReader, FETCH_PATH, FetchRequest, HolderError, KEY_PATH,
     KeyEvidence, Limits, Notary, NotaryPolicy, Options, Refusal, Roots,
@@ -229,9 +229,10 @@ impl Site {
         let policy = Policy::from_toml(&self.attester.dangerous_policy_toml()).unwrap();
         let appraiser = Arc::new(PolicyAppraiser::new(policy, None, self.clock).unwrap());
         let endpoint = Endpoint::parse(&format!("https://{}", self.address)).unwrap();
-        let limits = confide_client::Limits::default();
+        let limits = confide_client::ClientLimits::default();
         let connector =
-            Connector::attested(endpoint, None, Binding::Key, appraiser.clone(), limits).unwrap();
+            Connector::with_appraiser(endpoint, None, Binding::Key, appraiser.clone(), limits)
+                .unwrap();
         let http = HttpClient::new(connector, limits, self.clock);
         let (status, bytes) = send_and_read(&http, Request::get(KEY_PATH), no_body()).await;
         assert_eq!(status, StatusCode::OK);

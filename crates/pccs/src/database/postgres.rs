@@ -6,7 +6,11 @@ use std::{sync::Arc, time::Duration};
 use tokio::sync::Mutex;
 use tokio_postgres::{Client, Config, NoTls};
 
-use super::{Answering, Database, DatabaseError, Row, Written, dates, schema, to_signed};
+use super::{
+    Database, DatabaseError, DatabaseFuture, WriteOutcome,
+    row::{Row, dates, missing, to_signed, to_unsigned, write_statement},
+    schema,
+};
 use crate::{document::Document, kind::Kind};
 
 /// How long one call may take, a new connection included.
@@ -34,7 +38,7 @@ impl Postgres {
         let mut config: Config = url.parse()?;
         config.connect_timeout(DIAL_WAIT).application_name("confide-pccs");
         let database = Self { config, client: Mutex::new(None) };
-        in_time(database.migrate()).await?;
+        with_deadline(database.migrate()).await?;
         Ok(database)
     }
 
@@ -62,7 +66,7 @@ impl Postgres {
         transaction.batch_execute(MIGRATION_LOCK).await?;
         transaction.batch_execute(schema::VERSION_TABLE).await?;
         let version: Option<i64> = transaction.query_one(schema::VERSION, &[]).await?.get(0);
-        for (step, (_, statements)) in super::missing(version)? {
+        for (step, (_, statements)) in missing(version)? {
             transaction.batch_execute(statements).await?;
             transaction.execute(schema::SET_VERSION, &[&step]).await?;
         }
@@ -78,35 +82,35 @@ impl Database for Postgres {
         "postgresql"
     }
 
-    fn read(&self, kind: Kind, key: &str) -> Answering<'_, Option<Document>> {
+    fn read(&self, kind: Kind, key: &str) -> DatabaseFuture<'_, Option<Document>> {
         let key = key.to_owned();
-        Box::pin(in_time(async move {
+        Box::pin(with_deadline(async move {
             let client = self.client().await?;
             let row = client.query_opt(schema::READ, &[&kind.name(), &key]).await?;
             row.map(|row| read_row(&row)?.document()).transpose()
         }))
     }
 
-    fn write(&self, document: Document) -> Answering<'_, Written> {
-        let statement = super::write_statement(document.kind);
+    fn write(&self, document: Document) -> DatabaseFuture<'_, WriteOutcome> {
+        let statement = write_statement(document.kind);
         let row = Row::new(document);
-        Box::pin(in_time(async move {
+        Box::pin(with_deadline(async move {
             let client = self.client().await?;
             let Row { kind, key, number, issued, until, headers, body, fetched_at } = &row;
             let columns: [&(dyn tokio_postgres::types::ToSql + Sync); 8] =
                 [kind, key, number, issued, until, headers, body, fetched_at];
             if client.execute(statement, &columns).await? > 0 {
-                return Ok(Written::Kept);
+                return Ok(WriteOutcome::Stored);
             }
             let row = client.query_one(schema::DATES, &[kind, key]).await?;
             let kept = dates(row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
-            Ok(Written::Older { kept })
+            Ok(WriteOutcome::Older { kept })
         }))
     }
 
-    fn due(&self, fetched_before: u64, limit: usize) -> Answering<'_, Vec<(Kind, String)>> {
+    fn due(&self, fetched_before: u64, limit: usize) -> DatabaseFuture<'_, Vec<(Kind, String)>> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        Box::pin(in_time(async move {
+        Box::pin(with_deadline(async move {
             let client = self.client().await?;
             let rows = client.query(schema::DUE, &[&to_signed(fetched_before), &limit]).await?;
             let mut due = Vec::new();
@@ -118,16 +122,16 @@ impl Database for Postgres {
         }))
     }
 
-    fn count(&self) -> Answering<'_, u64> {
-        Box::pin(in_time(async move {
+    fn count(&self) -> DatabaseFuture<'_, u64> {
+        Box::pin(with_deadline(async move {
             let client = self.client().await?;
             let count: i64 = client.query_one(schema::COUNT, &[]).await?.try_get(0)?;
-            Ok(super::to_unsigned(count))
+            Ok(to_unsigned(count))
         }))
     }
 }
 
-async fn in_time<T>(
+async fn with_deadline<T>(
     work: impl Future<Output = Result<T, DatabaseError>>,
 ) -> Result<T, DatabaseError> {
     let late = DatabaseError::Late { database: "PostgreSQL", limit_s: CALL_WAIT.as_secs() };

@@ -9,7 +9,11 @@ use std::{
 
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 
-use super::{Answering, Database, DatabaseError, Row, Written, dates, schema, to_signed};
+use super::{
+    Database, DatabaseError, DatabaseFuture, WriteOutcome,
+    row::{Row, dates, missing, to_signed, write_statement},
+    schema,
+};
 use crate::{document::Document, kind::Kind};
 
 /// How long another process may hold the file.
@@ -30,10 +34,10 @@ impl Sqlite {
         Ok(Self(Arc::new(Mutex::new(connection))))
     }
 
-    fn on_a_blocking_thread<T: Send + 'static>(
+    fn run_blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Connection) -> Result<T, DatabaseError> + Send + 'static,
-    ) -> Answering<'_, T> {
+    ) -> DatabaseFuture<'_, T> {
         let connection = Arc::clone(&self.0);
         Box::pin(async move {
             let working = tokio::task::spawn_blocking(move || {
@@ -50,19 +54,19 @@ impl Database for Sqlite {
         "sqlite"
     }
 
-    fn read(&self, kind: Kind, key: &str) -> Answering<'_, Option<Document>> {
+    fn read(&self, kind: Kind, key: &str) -> DatabaseFuture<'_, Option<Document>> {
         let key = key.to_owned();
-        self.on_a_blocking_thread(move |connection| {
+        self.run_blocking(move |connection| {
             let mut statement = connection.prepare_cached(schema::READ)?;
             let row = statement.query_row(params![kind.name(), key], read_row).optional()?;
             row.map(Row::document).transpose()
         })
     }
 
-    fn write(&self, document: Document) -> Answering<'_, Written> {
-        let statement = super::write_statement(document.kind);
+    fn write(&self, document: Document) -> DatabaseFuture<'_, WriteOutcome> {
+        let statement = write_statement(document.kind);
         let row = Row::new(document);
-        self.on_a_blocking_thread(move |connection| {
+        self.run_blocking(move |connection| {
             let transaction =
                 connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
             let Row { kind, key, number, issued, until, headers, body, fetched_at } = row;
@@ -73,18 +77,18 @@ impl Database for Sqlite {
                 let kept = transaction.query_row(schema::DATES, params![kind, key], |row| {
                     Ok(dates(row.get(0)?, row.get(1)?, row.get(2)?))
                 })?;
-                Written::Older { kept }
+                WriteOutcome::Older { kept }
             } else {
-                Written::Kept
+                WriteOutcome::Stored
             };
             transaction.commit()?;
             Ok(written)
         })
     }
 
-    fn due(&self, fetched_before: u64, limit: usize) -> Answering<'_, Vec<(Kind, String)>> {
+    fn due(&self, fetched_before: u64, limit: usize) -> DatabaseFuture<'_, Vec<(Kind, String)>> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        self.on_a_blocking_thread(move |connection| {
+        self.run_blocking(move |connection| {
             let mut statement = connection.prepare_cached(schema::DUE)?;
             let rows = statement.query_map(params![to_signed(fetched_before), limit], |row| {
                 Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?))
@@ -98,8 +102,8 @@ impl Database for Sqlite {
         })
     }
 
-    fn count(&self) -> Answering<'_, u64> {
-        self.on_a_blocking_thread(|connection| {
+    fn count(&self) -> DatabaseFuture<'_, u64> {
+        self.run_blocking(|connection| {
             Ok(connection.query_row(schema::COUNT, [], |row| row.get(0))?)
         })
     }
@@ -119,7 +123,7 @@ fn migrate(connection: &mut Connection) -> Result<(), DatabaseError> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     transaction.execute(schema::VERSION_TABLE_SQLITE, [])?;
     let version: Option<i64> = transaction.query_row(schema::VERSION, [], |row| row.get(0))?;
-    for (step, (statements, _)) in super::missing(version)? {
+    for (step, (statements, _)) in missing(version)? {
         transaction.execute_batch(statements)?;
         transaction.execute(schema::SET_VERSION, params![step])?;
     }

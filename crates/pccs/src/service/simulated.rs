@@ -6,12 +6,12 @@ use http::{HeaderValue, Method, Request, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 
-use super::{Service, Source, internal, no_data};
+use super::{DocumentSource, Service, internal_error_answer, no_data};
 use crate::{
     answer::Answer,
+    document_store::Freshness,
     faults::{Fate, Faults},
-    kept::Freshness,
-    request::{Refusal, Wanted},
+    request::{DocumentRequest, Refusal},
     simulation::Simulation,
 };
 
@@ -21,7 +21,7 @@ impl Service {
     pub(super) async fn simulated_answer(
         &self,
         simulation: &Arc<Simulation>,
-        wanted: &Wanted,
+        wanted: &DocumentRequest,
         held: Option<&HeaderValue>,
     ) -> Option<(Answer, bool)> {
         let (latency, fate) = simulation.next();
@@ -51,7 +51,7 @@ impl Service {
     async fn simulated_document(
         &self,
         simulation: &Arc<Simulation>,
-        wanted: &Wanted,
+        wanted: &DocumentRequest,
         held: Option<&HeaderValue>,
     ) -> Answer {
         let (simulation, asked, now) = (Arc::clone(simulation), wanted.clone(), (self.clock)());
@@ -62,14 +62,14 @@ impl Service {
                 Answer::document(&document, wanted.encoding(), Freshness::Fresh, held)
             }
             Ok(Ok(None)) => no_data(),
-            Ok(Err(error)) => internal(&error),
-            Err(error) => internal(&error.to_string()),
+            Ok(Err(error)) => internal_error_answer(&error),
+            Err(error) => internal_error_answer(&error.to_string()),
         }
     }
 
     /// The route `/simulate`: shows the faults, and sets those of a POST.
     pub(super) async fn simulate(&self, request: Request<Incoming>) -> Answer {
-        let Source::Simulated(simulation) = &self.source else {
+        let DocumentSource::Simulated(simulation) = &self.source else {
             return Refusal::NotFound.into();
         };
         match *request.method() {
@@ -94,7 +94,7 @@ impl Service {
         }
         match serde_json::to_vec(&simulation.faults()) {
             Ok(text) => Answer::new(StatusCode::OK, "application/json", text),
-            Err(error) => internal(&error.to_string()),
+            Err(error) => internal_error_answer(&error.to_string()),
         }
     }
 }

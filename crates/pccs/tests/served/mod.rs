@@ -4,8 +4,8 @@
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use confide_fake_attester::{FakeAttester, Fault, Mode, Options, Tee};
-use confide_pccs::{Document, Limits, Service, Source, import};
+use confide_fake_attester::{FakeAttester, FakeAttesterOptions, Fault, Mode, Tee};
+use confide_pccs::{Document, DocumentSource, PccsLimits, Service, import};
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper_util::{client::legacy::Client, rt::TokioExecutor};
@@ -18,9 +18,9 @@ pub(crate) fn clock() -> u64 {
     ISSUED_AT + 60
 }
 
-pub(crate) fn options() -> Options {
+pub(crate) fn options() -> FakeAttesterOptions {
     let (seed, tee, mode) = ([7; 32], Tee::Tdx, Mode::Raw);
-    Options { seed, tee, debug: false, issued_at: ISSUED_AT, mode }
+    FakeAttesterOptions { seed, tee, debug: false, issued_at: ISSUED_AT, mode }
 }
 
 /// The collateral of an attester, with or without a fault.
@@ -61,10 +61,10 @@ impl Got {
 }
 
 /// Serves with short waits, so that tests of limits do not wait long.
-pub(crate) async fn serve(source: Source, adjust: impl FnOnce(&mut Limits)) -> Served {
-    let mut limits = Limits { drain: Duration::from_secs(60), ..Limits::default() };
+pub(crate) async fn serve(source: DocumentSource, adjust: impl FnOnce(&mut PccsLimits)) -> Served {
+    let mut limits = PccsLimits { drain: Duration::from_secs(60), ..PccsLimits::default() };
     adjust(&mut limits);
-    let service = Service::new(confide_pccs::Options { source, limits, clock });
+    let service = Service::new(confide_pccs::PccsOptions { source, limits, clock });
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (stop, stopped) = oneshot::channel();

@@ -3,12 +3,11 @@
 use confide_evidence::claims::Claims;
 use rustls_pki_types::UnixTime;
 
-use super::GpuCase;
-use crate::gpu::result::GpuAppraised;
+use super::{GpuCase, result::GpuAppraised};
 use crate::{
-    appraise::Evidence,
     checks::{Checks, Steps},
     crypto::Crypto,
+    evidence::Evidence,
     policy::Policy,
     reason::Reason,
 };

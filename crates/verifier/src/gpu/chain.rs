@@ -1,20 +1,17 @@
 //! Certificate chains of GPUs and of reference manifests: P-384 throughout.
 
-use alloc::{
-    format,
-    string::{String, ToString},
-    vec::Vec,
-};
+use alloc::{format, string::String, vec::Vec};
 
 use confide_evidence::{foreign_text, gpu::DeviceCertificate};
 use rustls_pki_types::{CertificateDer, UnixTime};
-use webpki::{EndEntityCert, KeyUsage, anchor_from_trusted_cert};
+use webpki::{KeyUsage, anchor_from_trusted_cert};
 
 use crate::{
-    chain::inside,
+    chain::{Path, webpki_error},
     crypto::Crypto,
     reason::Reason,
     roots::{Anchor, Root, Roots},
+    validity::Validity,
 };
 
 /// An extended key usage that nobody assigns: these certificates have none, and one that had would
@@ -77,7 +74,7 @@ impl<'a> VerifiedChain<'a> {
     }
 
     /// That a certificate that may only sign OCSP responses was issued by one above `below`.
-    pub(super) fn issued_responder(
+    pub(super) fn verify_responder(
         &self,
         responder: &[u8],
         below: usize,
@@ -85,12 +82,20 @@ impl<'a> VerifiedChain<'a> {
         crypto: &dyn Crypto,
     ) -> Result<(), Reason> {
         let usage = KeyUsage::required(OCSP_SIGNING);
-        path("revocation responder", responder, &self.ders[below + 1..], usage, false, now, crypto)
+        verify_path(
+            "revocation responder",
+            responder,
+            &self.ders[below + 1..],
+            usage,
+            false,
+            now,
+            crypto,
+        )
     }
 }
 
 /// The root that a chain comes with, if the policy trusts it for this role.
-pub(super) fn root(role: ChainRole, ders: &[Vec<u8>], roots: &Roots) -> Result<Root, Reason> {
+pub(super) fn find_root(role: ChainRole, ders: &[Vec<u8>], roots: &Roots) -> Result<Root, Reason> {
     let last = ders.last().filter(|_| ders.len() == role.length());
     let last = last.ok_or_else(|| Reason::ChainShape {
         chain: role.subject(),
@@ -98,17 +103,11 @@ pub(super) fn root(role: ChainRole, ders: &[Vec<u8>], roots: &Roots) -> Result<R
         got: format!("{} certificates", ders.len()),
     })?;
     let sha256 = Roots::fingerprint_of(last);
-    match roots.find(role.anchor(), &sha256) {
-        Some(kind) => Ok(Root { kind, sha256 }),
-        None => {
-            let got = hex::encode(sha256);
-            Err(Reason::UntrustedRoot { wanted: roots.to_string(), got })
-        }
-    }
+    Ok(Root { kind: roots.require(role.anchor(), &sha256)?, sha256 })
 }
 
 /// Verifies a chain whose root is trusted: shape, roles, dates, signatures.
-pub(super) fn verify<'a>(
+pub(super) fn verify_chain<'a>(
     role: ChainRole,
     ders: &'a [Vec<u8>],
     now: UnixTime,
@@ -118,8 +117,8 @@ pub(super) fn verify<'a>(
     let certificates: Vec<_> =
         ders.iter().map(|der| DeviceCertificate::parse(subject, der)).collect::<Result<_, _>>()?;
     for (at, certificate) in certificates.iter().enumerate() {
-        usable(subject, certificate, at > 0)?;
-        inside(subject, certificate.not_before, certificate.not_after, now)?;
+        check_usage(subject, certificate, at > 0)?;
+        Validity::new(certificate.not_before, certificate.not_after).check(subject, now)?;
     }
     if role == ChainRole::Device && certificates[0].fwid.is_none() {
         let wanted = "a firmware identifier in the attestation key's certificate";
@@ -128,17 +127,17 @@ pub(super) fn verify<'a>(
     // A chain in another order may still hold a path; it is not the one that is named above.
     let in_order = certificates.windows(2).all(|pair| pair[0].issuer == pair[1].subject);
     if !in_order {
-        let (wanted, got) = (role.shape(), names(&certificates));
+        let (wanted, got) = (role.shape(), common_names(&certificates));
         return Err(Reason::ChainShape { chain: subject, wanted, got });
     }
     let usage = KeyUsage::required_if_present(NO_EXTENDED_KEY_USAGE);
-    path(subject, &ders[0], &ders[1..], usage, true, now, crypto)?;
+    verify_path(subject, &ders[0], &ders[1..], usage, true, now, crypto)?;
     let until = certificates.iter().map(|certificate| certificate.not_after).min().unwrap_or(0);
     Ok(VerifiedChain { ders, certificates, until })
 }
 
 /// CA flag, key usage and critical extensions, as NVIDIA's certificates have them.
-fn usable(
+fn check_usage(
     subject: &'static str,
     certificate: &DeviceCertificate<'_>,
     is_ca: bool,
@@ -158,8 +157,9 @@ fn usable(
     }
 }
 
-/// Verifies the signatures from `leaf` to the last of `above`, its trusted root.
-fn path(
+/// Verifies the signatures from `leaf` to the last of `above`, its trusted root; `whole` says whether all of them have
+/// to be on the path.
+fn verify_path(
     chain: &'static str,
     leaf: &[u8],
     above: &[Vec<u8>],
@@ -168,33 +168,21 @@ fn path(
     now: UnixTime,
     crypto: &dyn Crypto,
 ) -> Result<(), Reason> {
-    let refused = |error: webpki::Error| Reason::Chain { chain, reason: format!("{error}") };
     let Some((root, intermediates)) = above.split_last() else {
         return Err(Reason::Chain { chain, reason: "no issuer".into() });
     };
     let root = CertificateDer::from(&root[..]);
-    let anchor = anchor_from_trusted_cert(&root).map_err(refused)?;
-    let leaf = CertificateDer::from(leaf);
-    let leaf = EndEntityCert::try_from(&leaf).map_err(refused)?;
-    let intermediates: Vec<_> =
-        intermediates.iter().map(|der| CertificateDer::from(&der[..])).collect();
-    let found = leaf.verify_for_usage(
-        &[crypto.p384_certificate_algorithm()],
-        core::slice::from_ref(&anchor),
-        &intermediates,
-        now,
-        usage,
-        None,
-        None,
-    );
-    let count = found.map_err(refused)?.intermediate_certificates().count();
-    match !whole || count == intermediates.len() {
-        true => Ok(()),
-        false => Err(Reason::Chain { chain, reason: "a certificate is not on the path".into() }),
+    let anchor = &anchor_from_trusted_cert(&root).map_err(|error| webpki_error(chain, error))?;
+    let intermediates: Vec<&[u8]> = intermediates.iter().map(Vec::as_slice).collect();
+    let path = Path { chain, leaf, intermediates: &intermediates, anchor };
+    let algorithm = crypto.p384_certificate_algorithm();
+    match whole {
+        true => path.verify_whole(algorithm, usage, None, now),
+        false => path.verify(algorithm, usage, None, now).map(|_| ()),
     }
 }
 
-fn names(certificates: &[DeviceCertificate<'_>]) -> String {
+fn common_names(certificates: &[DeviceCertificate<'_>]) -> String {
     let names: Vec<_> = certificates.iter().map(|c| foreign_text(c.common_name)).collect();
     names.join(", ")
 }

@@ -3,13 +3,12 @@
 use alloc::{format, string::String, vec::Vec};
 
 use confide_evidence::gpu::{GpuReport, RIMS_MAX, ReferenceMeasurement, Rim, RimComponent};
-
-use super::{
-    GpuStep, Judge,
-    chain::{self, ChainRole, VerifiedChain},
-};
 use rustls_pki_types::UnixTime;
 
+use super::{
+    chain::{self, ChainRole, VerifiedChain},
+    judge::{GpuStep, Judge},
+};
 use crate::{
     checks::Checks,
     crypto::Crypto,
@@ -69,7 +68,7 @@ impl Manifests {
     pub(super) fn chains(&self, judge: &Judge<'_>) -> Result<Vec<VerifiedChain<'_>>, Reason> {
         let chains = self.list.iter().map(|(_, rim)| {
             let ders = &rim.signature.certificates;
-            chain::verify(ChainRole::Manifest, ders, judge.now, judge.crypto)
+            chain::verify_chain(ChainRole::Manifest, ders, judge.now, judge.crypto)
         });
         chains.collect()
     }
@@ -89,7 +88,7 @@ impl Manifests {
         let count = active().count();
         let compared = active().try_for_each(|(component, wanted)| {
             let others = active().filter(|(_, other)| other.index == wanted.index).count();
-            agrees(component, wanted, others == 1, report)
+            check_measurement(component, wanted, others == 1, report)
         });
         let components = self.list.len();
         if compared.is_ok() && components < RIMS_MAX {
@@ -124,7 +123,7 @@ impl Manifests {
             return Err(Reason::Value { field: "SHA-256 of a reference manifest", wanted, got });
         }
         let Judge { policy, now, crypto, .. } = *judge;
-        let Authentic { rim, root, until } = authenticate(file, &policy.roots, now, crypto)?;
+        let AuthenticRim { rim, root, until } = authenticate(file, &policy.roots, now, crypto)?;
         let Some(component) = component(&rim, report) else {
             let opaque = &report.opaque;
             let versions = [opaque.driver_version, opaque.vbios_version.as_deref()];
@@ -173,7 +172,7 @@ pub fn verify_rim(
     authenticate(file, roots, now, crypto).map(|authentic| authentic.rim)
 }
 
-struct Authentic {
+struct AuthenticRim {
     rim: Rim,
     root: Root,
     until: u64,
@@ -184,11 +183,11 @@ fn authenticate(
     roots: &Roots,
     now: UnixTime,
     crypto: &dyn Crypto,
-) -> Result<Authentic, Reason> {
+) -> Result<AuthenticRim, Reason> {
     let rim = Rim::parse(file)?;
     let signature = &rim.signature;
-    let root = chain::root(ChainRole::Manifest, &signature.certificates, roots)?;
-    let chain = chain::verify(ChainRole::Manifest, &signature.certificates, now, crypto)?;
+    let root = chain::find_root(ChainRole::Manifest, &signature.certificates, roots)?;
+    let chain = chain::verify_chain(ChainRole::Manifest, &signature.certificates, now, crypto)?;
     let digest = crypto.sha384(&[signature.document.as_bytes()]);
     let (key, signed) = (chain.leaf().public_key, signature.signed_info.as_bytes());
     let is_signed =
@@ -197,7 +196,7 @@ fn authenticate(
         return Err(Reason::Signature { subject: "reference manifest" });
     }
     let until = chain.until;
-    Ok(Authentic { rim, root, until })
+    Ok(AuthenticRim { rim, root, until })
 }
 
 /// What a manifest is for: it names the version that the report names.
@@ -212,7 +211,7 @@ fn component(rim: &Rim, report: &GpuReport<'_>) -> Option<RimComponent> {
     }
 }
 
-fn agrees(
+fn check_measurement(
     component: RimComponent,
     wanted: &ReferenceMeasurement,
     is_only: bool,

@@ -34,7 +34,7 @@ pub struct GpuPolicy {
 pub struct GpuVersion(pub String);
 
 impl ReferenceValue for GpuVersion {
-    fn wanted() -> String {
+    fn expected_form() -> String {
         "a version such as 550.90.07".to_string()
     }
 

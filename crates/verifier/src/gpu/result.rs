@@ -10,9 +10,9 @@ use serde_json::{Map, Value, json};
 
 use super::chain::VerifiedChain;
 use crate::{
-    checks::Check,
-    result::{Scope, checks_json, root_json},
+    checks::{Check, checks_to_json},
     roots::Root,
+    scope::Scope,
 };
 
 /// A yes about a GPU. It is no [`crate::Appraised`]: it says nothing of a program or a channel.
@@ -63,11 +63,11 @@ impl GpuAppraised {
         json!({
             "outcome": "accepted",
             "scope": Scope::Platform.as_str(),
-            "root": root_json(self.root),
+            "root": self.root.to_json(),
             "tcb_status": null,
             "advisories": [],
             "claims": self.claims.to_json(),
-            "checks": checks_json(&self.checks),
+            "checks": checks_to_json(&self.checks),
             "reason": null,
         })
     }
@@ -75,15 +75,15 @@ impl GpuAppraised {
     /// The part `gpu` of the verdict on a CPU.
     pub(crate) fn part_json(&self) -> Value {
         json!({
-            "root": root_json(self.root),
+            "root": self.root.to_json(),
             "claims": self.claims.to_json(),
-            "checks": checks_json(&self.checks),
+            "checks": checks_to_json(&self.checks),
         })
     }
 }
 
 impl GpuClaims {
-    pub(super) fn of(
+    pub(super) fn from_report(
         report: &GpuReport<'_>,
         chain: &VerifiedChain<'_>,
         measurements_compared: bool,

@@ -6,11 +6,14 @@ use confide_evidence::gpu::{
     CertificateId, CertificateStatus, DeviceCertificate, HashAlgorithm, OcspResponse,
     SingleResponse,
 };
-
 use rustls_pki_types::UnixTime;
 
-use super::{GpuStep, Judge, chain::VerifiedChain, manifests::Manifests};
-use crate::{chain::inside, checks::Checks, reason::Reason};
+use super::{
+    chain::VerifiedChain,
+    judge::{GpuStep, Judge},
+    manifests::Manifests,
+};
+use crate::{checks::Checks, reason::Reason, validity::Validity};
 
 /// How long an answer without nextUpdate counts, in seconds: one day.
 const ANSWER_AGE_MAX_S: u64 = 24 * 60 * 60;
@@ -21,7 +24,7 @@ impl Judge<'_> {
     /// Looks every certificate that `asked` names (by its place, root never) up in the answers.
     ///
     /// `Ok(true)`: each is known not to be revoked.
-    pub(super) fn revocation(
+    pub(super) fn check_revocation(
         &self,
         checks: &mut Checks,
         step: GpuStep,
@@ -46,7 +49,7 @@ impl Judge<'_> {
     }
 
     /// The same for the chains of the manifests.
-    pub(super) fn manifest_revocation(
+    pub(super) fn check_manifest_revocation(
         &self,
         checks: &mut Checks,
         manifests: &Manifests,
@@ -58,7 +61,7 @@ impl Judge<'_> {
         }
         let chains = manifests.chains(self)?;
         let chains: Vec<_> = chains.iter().collect();
-        self.revocation(checks, GpuStep::ManifestRevocation, &chains, |_| true)
+        self.check_revocation(checks, GpuStep::ManifestRevocation, &chains, |_| true)
     }
 
     fn look_up(
@@ -95,14 +98,14 @@ impl Judge<'_> {
             let mut said = answer
                 .statuses
                 .iter()
-                .filter(|single| self.names(&single.certificate, &pair[0], &pair[1]))
+                .filter(|single| self.identifies(&single.certificate, &pair[0], &pair[1]))
                 .peekable();
             if said.peek().is_some() {
-                self.signed(&answer, chain, at)?;
+                self.verify_answer(&answer, chain, at)?;
             }
             for said in said {
-                not_revoked(said)?;
-                match holds(said, self.now) {
+                check_not_revoked(said)?;
+                match check_current(said, self.now) {
                     Ok(()) => is_good = true,
                     Err(reason) => ended = Some(reason),
                 }
@@ -114,7 +117,7 @@ impl Judge<'_> {
         }
     }
 
-    fn names(
+    fn identifies(
         &self,
         id: &CertificateId<'_>,
         certificate: &DeviceCertificate<'_>,
@@ -133,7 +136,7 @@ impl Judge<'_> {
     }
 
     /// That the issuer of `chain[at]`, or a responder that a CA above it named, signed the answer.
-    fn signed(
+    fn verify_answer(
         &self,
         answer: &OcspResponse<'_>,
         chain: &VerifiedChain<'_>,
@@ -148,8 +151,9 @@ impl Judge<'_> {
                     let wanted = "extended key usage to sign revocation answers, and no CA";
                     return Err(Reason::CertificateUse { subject, wanted });
                 }
-                inside(subject, responder.not_before, responder.not_after, self.now)?;
-                chain.issued_responder(der, at, self.now, self.crypto)?;
+                Validity::new(responder.not_before, responder.not_after)
+                    .check(subject, self.now)?;
+                chain.verify_responder(der, at, self.now, self.crypto)?;
                 responder.public_key
             }
         };
@@ -159,13 +163,13 @@ impl Judge<'_> {
     }
 }
 
-fn holds(said: &SingleResponse<'_>, now: UnixTime) -> Result<(), Reason> {
+fn check_current(said: &SingleResponse<'_>, now: UnixTime) -> Result<(), Reason> {
     let last = said.next_update.unwrap_or(said.this_update.saturating_add(ANSWER_AGE_MAX_S));
-    inside(SUBJECT, said.this_update, last, now)
+    Validity::new(said.this_update, last).check(SUBJECT, now)
 }
 
 /// Whenever it was said: nobody takes a revocation back by letting an answer end.
-fn not_revoked(said: &SingleResponse<'_>) -> Result<(), Reason> {
+fn check_not_revoked(said: &SingleResponse<'_>) -> Result<(), Reason> {
     match said.status {
         CertificateStatus::Good => Ok(()),
         CertificateStatus::Revoked => {

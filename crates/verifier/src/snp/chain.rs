@@ -15,15 +15,15 @@ use confide_evidence::{
 use rustls_pki_types::{CertificateDer, UnixTime};
 use webpki::{BorrowedCertRevocationList, CertRevocationList, EndEntityCert};
 
-use super::{Endorsements, SnpStep};
+use super::{endorsements::Endorsements, steps::SnpStep};
 use crate::{
-    chain::{inside, is_named, refused},
-    checks::Checks,
+    chain::{is_named, webpki_error},
+    crl::CrlVersion,
     crypto::{Crypto, P384Key},
-    endorsements::Life,
     reason::Reason,
-    result::CrlSeen,
+    result::PartialResult,
     roots::{Anchor, Root, Roots},
+    validity::{Validity, Window},
 };
 
 /// A chip key that was verified down from a trusted root. Owns all it needs.
@@ -38,9 +38,9 @@ pub(super) struct ChipKey {
     /// The security versions that the key is for, as a report writes them.
     pub(super) tcb: [u8; 8],
     pub(super) key: Key,
-    pub(super) life: Life,
-    pub(super) windows: Vec<(SnpStep, &'static str, Life)>,
-    pub(super) crl: Option<CrlSeen>,
+    pub(super) life: Validity,
+    pub(super) windows: Vec<Window<SnpStep>>,
+    pub(super) crl: Option<CrlVersion>,
 }
 
 /// Kept read where the cryptography can.
@@ -51,7 +51,12 @@ pub(super) enum Key {
 }
 
 impl Key {
-    pub(super) fn signed(&self, message: &[u8], signature: &[u8; 96], crypto: &dyn Crypto) -> bool {
+    pub(super) fn has_signed(
+        &self,
+        message: &[u8],
+        signature: &[u8; 96],
+        crypto: &dyn Crypto,
+    ) -> bool {
         match self {
             Key::Read(key) => key.verify(message, signature),
             Key::Raw(key) => crypto.verify_p384(key, message, signature),
@@ -84,100 +89,86 @@ struct Names {
 }
 
 /// Verifies the chain and, where a revocation list came, that nothing in it is revoked.
-pub(super) fn verify(
+pub(super) fn verify_chain(
     endorsements: &Endorsements,
-    checks: &mut Checks,
-    found: &mut Option<Root>,
+    found: &mut PartialResult,
     roots: &Roots,
     now: UnixTime,
     crypto: &dyn Crypto,
 ) -> Result<ChipKey, Reason> {
-    let (root, ark_der, intermediate_der) = checks.run(SnpStep::Root, || {
+    let (root, ark_der, intermediate_der) = found.checks.run(SnpStep::Root, || {
         let [intermediate, ark] = endorsements.chain.as_slice() else {
             let got = format!("{} certificates", endorsements.chain.len());
             let wanted = "ASK or ASVK, and ARK";
             return Err(Reason::ChainShape { chain: CHAIN, wanted, got });
         };
         let sha256 = crypto.sha256(&[ark]);
-        let Some(kind) = roots.find(Anchor::Amd, &sha256) else {
-            let got = hex::encode(sha256);
-            return Err(Reason::UntrustedRoot { wanted: format!("{roots}"), got });
-        };
+        let kind = roots.require(Anchor::Amd, &sha256)?;
         Ok(((Root { kind, sha256 }, ark, intermediate), kind.detail(&sha256)))
     })?;
-    *found = Some(root);
+    found.root = Some(root);
+    let checks = &mut found.checks;
     let links = checks.run(SnpStep::Chain, || {
-        let links = Links::read(&endorsements.parts.endorsement_key, intermediate_der, ark_der)?;
-        links.may_be_used(now)?;
-        links.signed(crypto)?;
+        let links = AmdChain::read(&endorsements.parts.endorsement_key, intermediate_der, ark_der)?;
+        links.check_usage(now)?;
+        links.verify_signatures(crypto)?;
         Ok((links, "ARK, intermediate and chip key".into()))
     })?;
-    let mut life = Life::EVER;
-    let mut windows = Vec::new();
-    for (subject, certificate) in links.each() {
-        let Window { from, until } = Window::of(certificate);
-        life = life.and(from, until);
-        windows.push((SnpStep::Chain, subject, Life { from, until }));
-    }
+    let mut windows: Vec<_> = links
+        .certificates()
+        .map(|(subject, it)| Window { step: SnpStep::Chain, subject, life: validity_of(it) })
+        .into();
     let mut crl = None;
     match &endorsements.parts.crl {
         None => checks.skip(SnpStep::Revocation, "there is no revocation list"),
         Some(der) => {
-            let (seen, window) = checks.run(SnpStep::Revocation, || {
-                Ok((links.not_revoked(der, now, crypto)?, "".into()))
+            let (seen, life) = checks.run(SnpStep::Revocation, || {
+                Ok((links.check_not_revoked(der, now, crypto)?, "".into()))
             })?;
-            life = life.and(window.from, window.until);
-            windows.push((SnpStep::Revocation, CRL, window));
+            windows.push(Window { step: SnpStep::Revocation, subject: CRL, life });
             crl = Some(seen);
         }
     }
-    links.into_key(crypto, root, life, windows, crl)
+    links.into_key(crypto, root, windows, crl)
 }
 
 const CRL: &str = "AMD revocation list";
 
-struct Window {
-    from: u64,
-    until: u64,
-}
-
-impl Window {
-    fn of(certificate: &AmdCertificate<'_>) -> Self {
-        Self { from: certificate.not_before, until: certificate.not_after }
-    }
+fn validity_of(certificate: &AmdCertificate<'_>) -> Validity {
+    Validity::new(certificate.not_before, certificate.not_after)
 }
 
 /// The three certificates of a chain, read.
-struct Links<'a> {
+struct AmdChain<'a> {
     names: Names,
     product: Product,
-    ark: Link<'a>,
-    intermediate: Link<'a>,
-    key: Link<'a>,
+    ark: ChainCertificate<'a>,
+    intermediate: ChainCertificate<'a>,
+    key: ChainCertificate<'a>,
 }
 
-struct Link<'a> {
+struct ChainCertificate<'a> {
     der: &'a [u8],
     fields: AmdCertificate<'a>,
 }
 
-impl<'a> Links<'a> {
+impl<'a> AmdChain<'a> {
     fn read(key: &'a [u8], intermediate: &'a [u8], ark: &'a [u8]) -> Result<Self, Reason> {
         let link = |subject, der: &'a [u8]| {
-            Ok::<_, Reason>(Link { der, fields: AmdCertificate::parse(subject, der)? })
+            Ok::<_, Reason>(ChainCertificate { der, fields: AmdCertificate::parse(subject, der)? })
         };
         let ark = link(ARK, ark)?;
         let name = ark.fields.common_name;
         let product = Product::ALL
             .into_iter()
             .find(|product| is_named(name, &format!("ARK-{product}")))
-            .ok_or_else(|| misnamed(ARK, "ARK-Milan, ARK-Genoa or ARK-Turin", name))?;
+            .ok_or_else(|| name_error(ARK, "ARK-Milan, ARK-Genoa or ARK-Turin", name))?;
         let key = link("chip key certificate", key)?;
         let name = key.fields.common_name;
         let names = [VCEK, VLEK]
             .into_iter()
             .find(|names| is_named(name, names.key_name))
-            .ok_or_else(|| misnamed("chip key certificate", "SEV-VCEK or SEV-VLEK", name))?;
+            .ok_or_else(|| name_error("chip key certificate", "SEV-VCEK or SEV-VLEK", name))?;
         let intermediate = link(names.intermediate, intermediate)?;
         let name = intermediate.fields.common_name;
         let wanted = format!("{}{product}", names.intermediate_name);
@@ -188,7 +179,7 @@ impl<'a> Links<'a> {
         Ok(Self { names, product, ark, intermediate, key })
     }
 
-    fn each(&self) -> [(&'static str, &AmdCertificate<'a>); 3] {
+    fn certificates(&self) -> [(&'static str, &AmdCertificate<'a>); 3] {
         [
             (ARK, &self.ark.fields),
             (self.names.intermediate, &self.intermediate.fields),
@@ -197,8 +188,8 @@ impl<'a> Links<'a> {
     }
 
     /// Keys, usages, extensions and dates.
-    fn may_be_used(&self, now: UnixTime) -> Result<(), Reason> {
-        for (subject, certificate) in self.each() {
+    fn check_usage(&self, now: UnixTime) -> Result<(), Reason> {
+        for (subject, certificate) in self.certificates() {
             let is_key = subject == self.names.key;
             let usage = certificate.key_usage;
             let signs = usage.is_some_and(|usage| usage.key_cert_sign);
@@ -219,11 +210,10 @@ impl<'a> Links<'a> {
             if let Some((_, wanted)) = rules.into_iter().find(|(holds, _)| !holds) {
                 return Err(Reason::CertificateUse { subject, wanted });
             }
-            let Window { from, until } = Window::of(certificate);
-            inside(subject, from, until, now)?;
+            validity_of(certificate).check(subject, now)?;
         }
         let (extensions, subject) = (&self.key.fields.extensions, self.names.key);
-        let line = extensions.product_name.map(line).unwrap_or_default();
+        let line = extensions.product_name.map(product_line).unwrap_or_default();
         if line != self.product.as_str() {
             let wanted = self.product.to_string();
             let got = foreign_text(extensions.product_name.unwrap_or_default());
@@ -252,7 +242,7 @@ impl<'a> Links<'a> {
     }
 
     /// That names chain, and the two signatures.
-    fn signed(&self, crypto: &dyn Crypto) -> Result<(), Reason> {
+    fn verify_signatures(&self, crypto: &dyn Crypto) -> Result<(), Reason> {
         let (ark, intermediate, key) = (&self.ark, &self.intermediate, &self.key);
         for (issuer, issued, subject) in
             [(ark, intermediate, self.names.intermediate), (intermediate, key, self.names.key)]
@@ -262,8 +252,8 @@ impl<'a> Links<'a> {
             }
             // Reads that the inner algorithm is the outer one.
             let der = CertificateDer::from(issued.der);
-            EndEntityCert::try_from(&der).map_err(|error| refused(subject, error))?;
-            signed_by(issuer.der, subject, issued.der, crypto)?;
+            EndEntityCert::try_from(&der).map_err(|error| webpki_error(subject, error))?;
+            verify_signed_by(issuer.der, subject, issued.der, crypto)?;
         }
         Ok(())
     }
@@ -272,39 +262,39 @@ impl<'a> Links<'a> {
     ///
     /// A root revokes what it issued, the intermediate. Chip keys are looked up too: they all have
     /// serial number zero, which no other certificate has.
-    fn not_revoked(
+    fn check_not_revoked(
         &self,
         der: &[u8],
         now: UnixTime,
         crypto: &dyn Crypto,
-    ) -> Result<(CrlSeen, Life), Reason> {
+    ) -> Result<(CrlVersion, Validity), Reason> {
         let dates = CrlDates::parse_amd(CRL, der)?;
         if dates.issuer != self.ark.fields.subject {
             return Err(Reason::Differs { subject: CRL, other: "a list of this root" });
         }
-        let window = Life { from: dates.this_update, until: dates.next_update.saturating_sub(1) };
-        inside(CRL, window.from, window.until, now)?;
-        let list: CertRevocationList<'_> =
-            BorrowedCertRevocationList::from_der(der).map_err(|error| refused(CRL, error))?.into();
-        signed_by(self.ark.der, CRL, der, crypto)?;
-        for (subject, certificate) in self.each() {
+        let life = Validity::new(dates.this_update, dates.next_update.saturating_sub(1));
+        life.check(CRL, now)?;
+        let list: CertRevocationList<'_> = BorrowedCertRevocationList::from_der(der)
+            .map_err(|error| webpki_error(CRL, error))?
+            .into();
+        verify_signed_by(self.ark.der, CRL, der, crypto)?;
+        for (subject, certificate) in self.certificates() {
             match list.find_serial(certificate.serial) {
                 Ok(None) => {}
                 Ok(Some(_)) => return Err(Reason::CertificateRevoked { subject }),
-                Err(error) => return Err(refused(CRL, error)),
+                Err(error) => return Err(webpki_error(CRL, error)),
             }
         }
-        let seen = CrlSeen { number: dates.number, issued: dates.this_update };
-        Ok((seen, window))
+        let seen = CrlVersion { number: dates.number, issued: dates.this_update };
+        Ok((seen, life))
     }
 
     fn into_key(
         self,
         crypto: &dyn Crypto,
         root: Root,
-        life: Life,
-        windows: Vec<(SnpStep, &'static str, Life)>,
-        crl: Option<CrlSeen>,
+        windows: Vec<Window<SnpStep>>,
+        crl: Option<CrlVersion>,
     ) -> Result<ChipKey, Reason> {
         let wanted = "a P-384 key and the security versions of its product";
         let unfit = || Reason::CertificateUse { subject: self.names.key, wanted };
@@ -321,7 +311,7 @@ impl<'a> Links<'a> {
             csp_id: extensions.csp_id.map(foreign_text),
             tcb: extensions.tcb(self.product).ok_or_else(unfit)?,
             key: crypto.prepare_p384(point).map_or(Key::Raw(*point), Key::Read),
-            life,
+            life: windows.iter().fold(Validity::EVER, |life, window| life.and(window.life)),
             windows,
             crl,
         })
@@ -329,13 +319,13 @@ impl<'a> Links<'a> {
 }
 
 /// One signature with AMD's algorithm, in the spelling that the document has.
-fn signed_by(
+fn verify_signed_by(
     issuer: &[u8],
     subject: &'static str,
     document: &[u8],
     crypto: &dyn Crypto,
 ) -> Result<(), Reason> {
-    let parts = SignedParts::of(subject, document)?;
+    let parts = SignedParts::from_der(subject, document)?;
     let spelled = crypto.amd_certificate_algorithms().into_iter();
     let mut spelled = spelled.filter(|known| known.signature_alg_id().as_ref() == parts.algorithm);
     let Some(algorithm) = spelled.next() else {
@@ -343,20 +333,20 @@ fn signed_by(
         return Err(Reason::CertificateUse { subject, wanted });
     };
     let der = CertificateDer::from(issuer);
-    let issuer = EndEntityCert::try_from(&der).map_err(|error| refused(subject, error))?;
+    let issuer = EndEntityCert::try_from(&der).map_err(|error| webpki_error(subject, error))?;
     issuer
         .verify_signature(algorithm, parts.signed, parts.signature)
         .map_err(|_| Reason::Signature { subject })
 }
 
 /// `Milan-B0` is of the line Milan; two more products share Genoa's root.
-fn line(product_name: &str) -> &str {
+fn product_line(product_name: &str) -> &str {
     match product_name.split('-').next().unwrap_or_default() {
         "Bergamo" | "Siena" => Product::Genoa.as_str(),
         line => line,
     }
 }
 
-fn misnamed(subject: &'static str, wanted: &'static str, got: &str) -> Reason {
+fn name_error(subject: &'static str, wanted: &'static str, got: &str) -> Reason {
     Reason::CertificateName { subject, wanted, got: foreign_text(got) }
 }

@@ -7,39 +7,31 @@ use alloc::{
 };
 
 use confide_evidence::{
-    claims::Claims,
     quote::Tee,
-    snp::{Report, SigningKey, Tcb},
+    snp::{Product, Report, SigningKey, Tcb},
 };
 use rustls_pki_types::UnixTime;
 
-use super::{SnpStep, chain::ChipKey};
-use crate::snp::policy::TcbMinimum;
+use super::{
+    chain::ChipKey,
+    policy::{SnpWorkload, TcbMinimum},
+    steps::SnpStep,
+};
 use crate::{
-    appraise::Evidence,
     binding::Binding,
     checks::Checks,
+    crl::check_revocation_list,
     crypto::Crypto,
     detail::Detail,
+    evidence::Evidence,
     expect::Expect,
-    gpu::{GpuAppraised, judge_attached},
-    measurements::{Compared, Fields},
-    platform::revocation_list,
+    gpu::attached::judge_attached,
+    measurements::{Comparison, FieldComparison},
     policy::Policy,
     reason::Reason,
-    result::{
-        AmdClaims, Endorsed, GuestMeasurements, Measurements, PlatformClaims, ScopeConditions,
-    },
-    snp::policy::SnpWorkload,
+    result::{AcceptedParts, AmdClaims, Endorsed, GuestMeasurements, Measurements, PlatformClaims},
+    scope::ScopeConditions,
 };
-
-/// What a yes says.
-pub(super) struct AcceptedParts {
-    pub(super) grounds: ScopeConditions,
-    pub(super) platform: PlatformClaims,
-    pub(super) claims: Option<Claims>,
-    pub(super) gpu: Option<GpuAppraised>,
-}
 
 pub(super) struct Appraisal<'a> {
     pub(super) evidence: &'a Evidence<'a>,
@@ -52,37 +44,38 @@ pub(super) struct Appraisal<'a> {
 
 impl Appraisal<'_> {
     pub(super) fn judge(&self, checks: &mut Checks) -> Result<AcceptedParts, Reason> {
-        self.revocation(checks)?;
-        self.product(checks)?;
-        self.signing_key(checks)?;
-        self.chip_id(checks)?;
-        self.tcb_version(checks)?;
-        self.signature(checks)?;
-        self.tcb_minimum(checks)?;
-        self.debug(checks)?;
-        self.guest_policy(checks)?;
-        self.vmpl(checks)?;
+        self.check_revocation(checks)?;
+        self.check_product(checks)?;
+        self.check_signing_key(checks)?;
+        self.check_chip_id(checks)?;
+        self.check_tcb_version(checks)?;
+        self.check_signature(checks)?;
+        self.check_tcb_minimum(checks)?;
+        self.check_debug(checks)?;
+        self.check_guest_policy(checks)?;
+        self.check_vmpl(checks)?;
         self.policy.admit_binding(checks, SnpStep::Binding, self.evidence)?;
         let Self { evidence, policy, now, crypto, .. } = *self;
         let report_data = self.report.report_data();
         let binding = Binding { evidence, report_data, policy, now, crypto };
-        binding.report_data::<SnpStep>(checks)?;
-        let names_program = self.measurements(checks)?;
-        let claims = binding.claims::<SnpStep>(checks)?;
+        binding.check_report_data::<SnpStep>(checks)?;
+        let names_program = self.check_measurements(checks)?;
+        let claims = binding.check_claims::<SnpStep>(checks)?;
         let covered = claims.as_ref();
         let gpu = judge_attached(evidence, covered, policy, now, crypto, checks, SnpStep::Gpu)?;
         let grounds = ScopeConditions {
             names_program,
-            bound: checks.passed(SnpStep::ReportData),
-            configured: claims.is_none() || checks.passed(SnpStep::ConfigDigest),
-            closed: checks.passed(SnpStep::Debug),
+            bound: checks.has_passed(SnpStep::ReportData),
+            configured: claims.is_none() || checks.has_passed(SnpStep::ConfigDigest),
+            closed: checks.has_passed(SnpStep::Debug),
         };
-        Ok(AcceptedParts { grounds, platform: self.claims(), claims, gpu })
+        let platform = self.platform_claims();
+        Ok(AcceptedParts { grounds, tcb_status: None, platform, claims, gpu })
     }
 
     /// The list's signature and entries are verified with the chain. A policy can do without a
     /// list, and not without one that came.
-    fn revocation(&self, checks: &mut Checks) -> Result<(), Reason> {
+    fn check_revocation(&self, checks: &mut Checks) -> Result<(), Reason> {
         let Some(seen) = self.key.crl else {
             if self.policy.dangerous_skip_revocation {
                 let why = "there is no list, and the policy says dangerous_skip_revocation";
@@ -92,29 +85,24 @@ impl Appraisal<'_> {
             return checks.run(SnpStep::Revocation, || Err(Reason::NoRevocationList));
         };
         let minimum = self.policy.snp.crl;
-        revocation_list(checks, SnpStep::Revocation, "AMD revocation list", seen, minimum)
+        check_revocation_list(checks, SnpStep::Revocation, "AMD revocation list", seen, minimum)
     }
 
-    fn product(&self, checks: &mut Checks) -> Result<(), Reason> {
+    fn check_product(&self, checks: &mut Checks) -> Result<(), Reason> {
         let wanted = self.key.product;
         let Some(cpuid) = self.report.cpuid() else {
             checks.skip(SnpStep::Product, "a report of version 2 does not say its processor");
             return Ok(());
         };
-        checks.run(SnpStep::Product, || {
-            let got = confide_evidence::snp::Product::from_cpuid(cpuid.family, cpuid.model);
-            match got == Some(wanted) {
-                true => Ok(((), wanted.as_str().into())),
-                false => Err(Reason::Value {
-                    field: "product",
-                    wanted: wanted.to_string(),
-                    got: format!("family {:#04x}, model {:#04x}", cpuid.family, cpuid.model),
-                }),
-            }
+        let is_wanted = Product::from_cpuid(cpuid.family, cpuid.model) == Some(wanted);
+        checks.require(SnpStep::Product, is_wanted, wanted.as_str(), || Reason::Value {
+            field: "product",
+            wanted: wanted.to_string(),
+            got: format!("family {:#04x}, model {:#04x}", cpuid.family, cpuid.model),
         })
     }
 
-    fn signing_key(&self, checks: &mut Checks) -> Result<(), Reason> {
+    fn check_signing_key(&self, checks: &mut Checks) -> Result<(), Reason> {
         let wanted = match self.key.chip_id {
             Some(_) => SigningKey::Vcek,
             None => SigningKey::Vlek,
@@ -136,7 +124,7 @@ impl Appraisal<'_> {
     }
 
     /// The chip in the report is the certificate's, and one that the policy accepts.
-    fn chip_id(&self, checks: &mut Checks) -> Result<(), Reason> {
+    fn check_chip_id(&self, checks: &mut Checks) -> Result<(), Reason> {
         let got = self.report.chip_id();
         let masked = *got == [0; 64];
         let listed = self.policy.snp.chip_ids.as_ref().filter(|chips| chips.is_evaluated());
@@ -144,7 +132,7 @@ impl Appraisal<'_> {
             Some(wanted) if masked && self.policy.snp.accept_masked_chip_id => Some(wanted),
             Some(wanted) if wanted == *got => Some(wanted),
             Some(wanted) => {
-                return checks.run(SnpStep::ChipId, || Err(other_chip(hex::encode(wanted), got)));
+                return checks.run(SnpStep::ChipId, || Err(chip_error(hex::encode(wanted), got)));
             }
             None => None,
         };
@@ -152,46 +140,35 @@ impl Appraisal<'_> {
             match (wanted, masked) {
                 (None, _) => checks.skip(SnpStep::ChipId, "a loaded key is bound to no chip"),
                 (_, true) => checks.skip(SnpStep::ChipId, "masked, and the policy accepts that"),
-                (_, false) => {
-                    checks.run(SnpStep::ChipId, || Ok(((), "that of the certificate".into())))?
-                }
+                (_, false) => checks.pass(SnpStep::ChipId, "that of the certificate"),
             }
             return Ok(());
         };
         // What the firmware signed of its chip is as good as the certificate, where it is there.
         checks.run(SnpStep::ChipId, || match wanted.or((!masked).then_some(*got)) {
             Some(chip) if chips.accepts(&chip) => Ok(((), "one that the policy lists".into())),
-            chip => Err(other_chip(chips.to_string(), &chip.unwrap_or([0; 64]))),
+            chip => Err(chip_error(chips.to_string(), &chip.unwrap_or([0; 64]))),
         })
     }
 
-    fn tcb_version(&self, checks: &mut Checks) -> Result<(), Reason> {
-        checks.run(SnpStep::TcbVersion, || {
-            let (wanted, got) = (&self.key.tcb, self.report.reported_tcb());
-            match wanted == got {
-                true => Ok(((), "that of the certificate".into())),
-                false => Err(Reason::Value {
-                    field: "reported TCB",
-                    wanted: self.key.product.tcb(wanted).to_string(),
-                    got: self.key.product.tcb(got).to_string(),
-                }),
-            }
+    fn check_tcb_version(&self, checks: &mut Checks) -> Result<(), Reason> {
+        let (wanted, got) = (&self.key.tcb, self.report.reported_tcb());
+        checks.require(SnpStep::TcbVersion, wanted == got, "that of the certificate", || {
+            let [wanted, got] = [wanted, got].map(|tcb| self.key.product.tcb(tcb).to_string());
+            Reason::Value { field: "reported TCB", wanted, got }
         })
     }
 
-    fn signature(&self, checks: &mut Checks) -> Result<(), Reason> {
-        checks.run(SnpStep::ReportSignature, || {
-            let signed = self.report.signature().is_some_and(|signature| {
-                self.key.key.signed(self.report.signed(), &signature, self.crypto)
-            });
-            match signed {
-                true => Ok(((), "signed by the chip key".into())),
-                false => Err(Reason::Signature { subject: "SNP report" }),
-            }
+    fn check_signature(&self, checks: &mut Checks) -> Result<(), Reason> {
+        let is_signed = self.report.signature().is_some_and(|signature| {
+            self.key.key.has_signed(self.report.signed_bytes(), &signature, self.crypto)
+        });
+        checks.require(SnpStep::ReportSignature, is_signed, "signed by the chip key", || {
+            Reason::Signature { subject: "SNP report" }
         })
     }
 
-    fn tcb_minimum(&self, checks: &mut Checks) -> Result<(), Reason> {
+    fn check_tcb_minimum(&self, checks: &mut Checks) -> Result<(), Reason> {
         let wanted = match &self.policy.snp.tcb_min {
             Some(TcbMinimum::AtLeast(wanted)) => wanted,
             Some(TcbMinimum::DangerousAny) => {
@@ -218,20 +195,16 @@ impl Appraisal<'_> {
         })
     }
 
-    fn debug(&self, checks: &mut Checks) -> Result<(), Reason> {
-        match (self.report.policy().allows_debug(), self.policy.dangerous_accept_debug) {
-            (true, true) => {
-                checks.skip(SnpStep::Debug, "allowed, and the policy accepts that");
-                Ok(())
-            }
-            (allowed, _) => checks.run(SnpStep::Debug, || match allowed {
-                false => Ok(((), "not allowed".into())),
-                true => Err(Reason::Debug(Tee::Snp)),
-            }),
+    fn check_debug(&self, checks: &mut Checks) -> Result<(), Reason> {
+        let is_allowed = self.report.policy().allows_debug();
+        if is_allowed && self.policy.dangerous_accept_debug {
+            checks.skip(SnpStep::Debug, "allowed, and the policy accepts that");
+            return Ok(());
         }
+        checks.require(SnpStep::Debug, !is_allowed, "not allowed", || Reason::Debug(Tee::Snp))
     }
 
-    fn guest_policy(&self, checks: &mut Checks) -> Result<(), Reason> {
+    fn check_guest_policy(&self, checks: &mut Checks) -> Result<(), Reason> {
         let got = self.report.policy();
         let workload = self.workload();
         let migrates = workload.is_some_and(|workload| workload.migrate_ma);
@@ -248,20 +221,19 @@ impl Appraisal<'_> {
     }
 
     /// A report that the host asked for has the level 0xffffffff: no guest speaks in it.
-    fn vmpl(&self, checks: &mut Checks) -> Result<(), Reason> {
+    fn check_vmpl(&self, checks: &mut Checks) -> Result<(), Reason> {
         const LOWEST: u32 = 3;
         let most = self.workload().map_or(LOWEST, |workload| workload.vmpl_max.min(LOWEST));
         let got = self.report.vmpl();
-        checks.run(SnpStep::Vmpl, || match got <= most {
-            true => Ok(((), Detail::numbers([got.into()], |[it, ..], f| write!(f, "{it}")))),
-            false => {
-                let (wanted, got) = (format!("at most {most}"), format!("{got:#x}"));
-                Err(Reason::Value { field: "VMPL", wanted, got })
-            }
+        let detail = Detail::numbers([got.into()], |[it, ..], f| write!(f, "{it}"));
+        checks.require(SnpStep::Vmpl, got <= most, detail, || Reason::Value {
+            field: "VMPL",
+            wanted: format!("at most {most}"),
+            got: format!("{got:#x}"),
         })
     }
 
-    fn measurements(&self, checks: &mut Checks) -> Result<bool, Reason> {
+    fn check_measurements(&self, checks: &mut Checks) -> Result<bool, Reason> {
         let Some(workload) = &self.policy.workload else {
             checks.skip(SnpStep::Measurements, "the policy names no workload");
             return Ok(false);
@@ -277,14 +249,14 @@ impl Appraisal<'_> {
         self.policy.workload.as_ref().and_then(|workload| workload.snp.as_ref())
     }
 
-    fn claims(&self) -> PlatformClaims {
+    fn platform_claims(&self) -> PlatformClaims {
         let (report, key) = (&self.report, self.key);
         let masked = *report.chip_id() == [0; 64];
         PlatformClaims {
             tee: Tee::Snp,
             report_data: report.report_data(),
             debug: report.policy().allows_debug(),
-            measurements: Measurements::Snp(Box::new(measured(report))),
+            measurements: Measurements::Snp(Box::new(read_measurements(report))),
             endorsed: Endorsed::Amd(Box::new(AmdClaims {
                 product: key.product,
                 chip_key: key.chip_id.is_some(),
@@ -313,8 +285,8 @@ const FIELDS: [&str; 8] = [
     "platform_info",
 ];
 
-fn compare(wanted: &SnpWorkload, report: &Report<'_>) -> Result<Compared, Reason> {
-    let mut fields = Fields::of(&FIELDS);
+fn compare(wanted: &SnpWorkload, report: &Report<'_>) -> Result<Comparison, Reason> {
+    let mut fields = FieldComparison::new(&FIELDS);
     fields.compare("measurement", &wanted.measurement, report.measurement())?;
     fields.compare("host_data", &wanted.host_data, report.host_data())?;
     fields.compare("family_id", &wanted.family_id, report.family_id())?;
@@ -333,14 +305,14 @@ fn compare(wanted: &SnpWorkload, report: &Report<'_>) -> Result<Compared, Reason
         let (wanted, got) = (bits.to_string(), format!("{got:#x}"));
         return Err(Reason::Value { field: "platform_info", wanted, got });
     }
-    fields.took("guest_svn");
+    fields.mark_compared("guest_svn");
     if bits.0 != 0 {
-        fields.took("platform_info");
+        fields.mark_compared("platform_info");
     }
-    Ok(fields.done(Expect::is_evaluated(&wanted.measurement)))
+    Ok(fields.finish(Expect::is_evaluated(&wanted.measurement)))
 }
 
-fn measured(report: &Report<'_>) -> GuestMeasurements {
+fn read_measurements(report: &Report<'_>) -> GuestMeasurements {
     GuestMeasurements {
         measurement: *report.measurement(),
         host_data: *report.host_data(),
@@ -361,6 +333,6 @@ fn reaches(got: &Tcb, wanted: &Tcb) -> bool {
         && got.microcode >= wanted.microcode
 }
 
-fn other_chip(wanted: String, got: &[u8; 64]) -> Reason {
+fn chip_error(wanted: String, got: &[u8; 64]) -> Reason {
     Reason::Value { field: "chip identifier", wanted, got: hex::encode(got) }
 }

@@ -5,89 +5,32 @@
 //! ([`SnpPlatform::tcb_min`]).
 
 mod chain;
+mod endorsements;
 mod judge;
-mod policy;
+pub(crate) mod policy;
+mod steps;
 
-use alloc::{format, sync::Arc, vec::Vec};
-
-use confide_evidence::{
-    ParseError, pem, quote::Tee, snp::Report, snp_endorsements::SnpEndorsements,
-};
+use confide_evidence::{ParseError, quote::Tee, snp::Report};
 use rustls_pki_types::UnixTime;
 
-pub use self::policy::{PlatformBits, SnpPlatform, SnpWorkload, TcbMinimum};
-use self::{chain::ChipKey, judge::Appraisal};
+use self::{chain::ChipKey, judge::Appraisal, steps::SnpStep};
+pub use self::{
+    endorsements::Endorsements,
+    policy::{PlatformBits, SnpPlatform, SnpWorkload, TcbMinimum},
+};
 use crate::{
-    appraise::Evidence,
-    binding::BindingSteps,
-    chain::inside,
-    checks::{Checks, steps},
+    checks::Checks,
     crypto::Crypto,
+    detail::Detail,
+    evidence::Evidence,
     policy::Policy,
     reason::Reason,
-    result::{Accepted, Appraised, Refused, Rejection},
+    result::{Appraised, PartialResult, Rejection},
     roots::{Anchor, Root, Roots},
+    validity::Window,
 };
 
-steps! {
-    /// The checks of an SEV-SNP report.
-    SnpStep:
-    ReportFormat = "report_format",
-    Root = "root",
-    Chain = "chain",
-    Revocation = "revocation",
-    Product = "product",
-    SigningKey = "signing_key",
-    ChipId = "chip_id",
-    TcbVersion = "tcb_version",
-    ReportSignature = "report_signature",
-    TcbMinimum = "tcb_minimum",
-    Debug = "debug",
-    GuestPolicy = "guest_policy",
-    Vmpl = "vmpl",
-    Binding = "binding",
-    ReportData = "report_data",
-    Measurements = "measurements",
-    Claims = "claims",
-    ConfigDigest = "config_digest",
-    KeyValidity = "key_validity",
-    EvidenceAge = "evidence_age",
-    Gpu = "gpu",
-}
-
-impl BindingSteps for SnpStep {
-    const REPORT_DATA: Self = SnpStep::ReportData;
-    const CLAIMS: Self = SnpStep::Claims;
-    const CONFIG_DIGEST: Self = SnpStep::ConfigDigest;
-    const KEY_VALIDITY: Self = SnpStep::KeyValidity;
-    const EVIDENCE_AGE: Self = SnpStep::EvidenceAge;
-}
-
-/// Endorsements as they came: read as a whole, believed in nothing.
-#[derive(Clone, Debug)]
-pub struct Endorsements {
-    parts: SnpEndorsements,
-    chain: Vec<Vec<u8>>,
-}
-
 impl Endorsements {
-    /// Reads the JSON object of [`SnpEndorsements`].
-    ///
-    /// # Errors
-    /// [`ParseError`] of the object or of the first part that cannot be read.
-    pub fn parse(document: &[u8]) -> Result<Self, ParseError> {
-        Self::from_parts(SnpEndorsements::parse(document)?)
-    }
-
-    /// Takes endorsements that came as files.
-    ///
-    /// # Errors
-    /// [`ParseError`] where the chain is not PEM certificates.
-    pub fn from_parts(parts: SnpEndorsements) -> Result<Self, ParseError> {
-        let chain = pem::decode_chain("AMD certificate chain", parts.chain.as_bytes())?;
-        Ok(Self { parts, chain })
-    }
-
     /// Verifies root, intermediate, chip key and revocation list: all that does not depend on a
     /// report. Without a revocation list, only a policy that skips revocation accepts anything.
     ///
@@ -99,11 +42,10 @@ impl Endorsements {
         now: UnixTime,
         crypto: &dyn Crypto,
     ) -> Result<Prepared, Rejection> {
-        let mut checks = Checks::new::<SnpStep>();
-        let mut root = None;
-        match chain::verify(self, &mut checks, &mut root, roots, now, crypto) {
-            Ok(key) => Ok(Prepared { key, checks }),
-            Err(reason) => Err(refusal(reason, root, checks)),
+        let mut found = PartialResult::new(Checks::new::<SnpStep>());
+        match chain::verify_chain(self, &mut found, roots, now, crypto) {
+            Ok(key) => Ok(Prepared { key, checks: found.checks }),
+            Err(reason) => Err(found.reject(reason)),
         }
     }
 }
@@ -123,19 +65,17 @@ pub fn appraise(
     now: UnixTime,
     crypto: &dyn Crypto,
 ) -> Result<Appraised, Rejection> {
-    let mut checks = Checks::new::<SnpStep>();
-    let mut root = None;
-    let outcome = read(&mut checks, evidence, policy).and_then(|report| {
-        let roots = &policy.roots;
-        let key = chain::verify(endorsements, &mut checks, &mut root, roots, now, crypto)?;
-        Appraisal { evidence, report, key: &key, policy, now, crypto }.judge(&mut checks)
+    let mut found = PartialResult::new(Checks::new::<SnpStep>());
+    let outcome = read_report(&mut found.checks, evidence, policy).and_then(|report| {
+        let key = chain::verify_chain(endorsements, &mut found, &policy.roots, now, crypto)?;
+        Appraisal { evidence, report, key: &key, policy, now, crypto }.judge(&mut found.checks)
     });
-    close(outcome, root, checks)
+    found.close(outcome)
 }
 
 /// A rejection of endorsements that could not be read, before any check could run.
 pub fn unreadable(error: ParseError) -> Rejection {
-    refusal(Reason::Malformed(error), None, Checks::new::<SnpStep>())
+    PartialResult::new(Checks::new::<SnpStep>()).reject(Reason::Malformed(error))
 }
 
 /// A chip key that was verified down from a trusted root: one signature is left for each report.
@@ -161,16 +101,15 @@ impl Prepared {
         now: UnixTime,
         crypto: &dyn Crypto,
     ) -> Result<Appraised, Rejection> {
-        let mut checks = self.checks.clone();
-        let mut root = None;
-        let outcome = read(&mut checks, evidence, policy)
-            .map_err(|reason| checks.fail(SnpStep::ReportFormat, reason))
+        let mut found = PartialResult::new(self.checks.clone());
+        let outcome = read_report(&mut found.checks, evidence, policy)
+            .map_err(|reason| found.checks.fail(SnpStep::ReportFormat, reason))
             .and_then(|report| {
-                self.still_holds(&mut checks, &mut root, policy, now)?;
+                self.check_still_valid(&mut found, policy, now)?;
                 let key = &self.key;
-                Appraisal { evidence, report, key, policy, now, crypto }.judge(&mut checks)
+                Appraisal { evidence, report, key, policy, now, crypto }.judge(&mut found.checks)
             });
-        close(outcome, root, checks)
+        found.close(outcome)
     }
 
     /// The root that the chip key was verified under.
@@ -179,36 +118,27 @@ impl Prepared {
     }
 
     /// Unix seconds from which and until which certificates and list hold, both included.
-    pub fn valid(&self) -> (u64, u64) {
+    pub fn validity(&self) -> (u64, u64) {
         (self.key.life.from, self.key.life.until)
     }
 
-    fn still_holds(
+    fn check_still_valid(
         &self,
-        checks: &mut Checks,
-        root: &mut Option<Root>,
+        found: &mut PartialResult,
         policy: &Policy,
         now: UnixTime,
     ) -> Result<(), Reason> {
-        let sha256 = self.key.root.sha256;
-        if policy.roots.find(Anchor::Amd, &sha256).is_none() {
-            let (wanted, got) = (format!("{}", policy.roots), hex::encode(sha256));
-            return Err(checks.fail(SnpStep::Root, Reason::UntrustedRoot { wanted, got }));
-        }
-        *root = Some(self.key.root);
+        let trusted = policy.roots.require(Anchor::Amd, &self.key.root.sha256);
+        trusted.map_err(|reason| found.checks.fail(SnpStep::Root, reason))?;
+        found.root = Some(self.key.root);
         if self.key.life.holds(now) {
             return Ok(());
         }
-        for (step, subject, life) in &self.key.windows {
-            if let Err(reason) = inside(subject, life.from, life.until, now) {
-                return Err(checks.fail(*step, reason));
-            }
-        }
-        Ok(())
+        Window::check_all(&self.key.windows, &mut found.checks, now)
     }
 }
 
-fn read<'a>(
+fn read_report<'a>(
     checks: &mut Checks,
     evidence: &Evidence<'a>,
     policy: &Policy,
@@ -217,39 +147,8 @@ fn read<'a>(
         let report = Report::parse(evidence.quote)?;
         policy.formats.admit(Tee::Snp)?;
         let version = u64::from(report.version());
-        let detail = crate::detail::Detail::numbers([version], |[version, ..], f| {
-            write!(f, "snp, version {version}")
-        });
+        let detail =
+            Detail::numbers([version], |[version, ..], f| write!(f, "snp, version {version}"));
         Ok((report, detail))
     })
-}
-
-fn close(
-    outcome: Result<judge::AcceptedParts, Reason>,
-    root: Option<Root>,
-    checks: Checks,
-) -> Result<Appraised, Rejection> {
-    match (outcome, root) {
-        (Ok(judged), Some(root)) => Ok(Accepted {
-            grounds: judged.grounds,
-            root,
-            tcb_status: None,
-            advisories: Arc::default(),
-            platform: judged.platform,
-            claims: judged.claims,
-            gpu: judged.gpu,
-            checks: checks.into_vec(),
-        }
-        .into()),
-        (outcome, root) => {
-            // The root is known before anything is judged.
-            let reason = outcome.err().unwrap_or(Reason::NoRevocationList);
-            Err(refusal(reason, root, checks))
-        }
-    }
-}
-
-fn refusal(reason: Reason, root: Option<Root>, checks: Checks) -> Rejection {
-    let (advisories, checks) = (Arc::default(), checks.into_vec());
-    Refused { reason, root, tcb_status: None, advisories, checks }.into()
 }

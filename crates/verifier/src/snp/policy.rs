@@ -11,9 +11,9 @@ use confide_evidence::snp::{PlatformInfo, Tcb};
 use serde::{Deserialize, Deserializer, de};
 
 use crate::{
+    crl::CrlMinimum,
     expect::{DANGEROUS_ANY, Expect},
-    explain::Words,
-    policy::{CrlMinimum, zero},
+    explanation::Explanation,
 };
 
 /// `[snp]`: the platform.
@@ -49,19 +49,19 @@ pub struct SnpWorkload {
     /// Initial contents.
     pub measurement: Expect<[u8; 48]>,
     /// Data that the host gave at launch.
-    #[serde(default = "zero")]
+    #[serde(default = "Expect::zero")]
     pub host_data: Expect<[u8; 32]>,
     /// Family identifier, from the ID block.
-    #[serde(default = "zero")]
+    #[serde(default = "Expect::zero")]
     pub family_id: Expect<[u8; 16]>,
     /// Image identifier, from the ID block.
-    #[serde(default = "zero")]
+    #[serde(default = "Expect::zero")]
     pub image_id: Expect<[u8; 16]>,
     /// SHA-384 of the key that signed the ID block.
-    #[serde(default = "zero")]
+    #[serde(default = "Expect::zero")]
     pub id_key_digest: Expect<[u8; 48]>,
     /// SHA-384 of the key that certified that key.
-    #[serde(default = "zero")]
+    #[serde(default = "Expect::zero")]
     pub author_key_digest: Expect<[u8; 48]>,
     /// Least security version, from the ID block.
     #[serde(default)]
@@ -85,54 +85,67 @@ pub struct SnpWorkload {
 pub struct PlatformBits(pub u64);
 
 impl SnpPlatform {
-    pub(crate) fn explain(&self, words: &mut Words) {
+    pub(crate) fn explain(&self, words: &mut Explanation) {
         let Self { tcb_min, crl, chip_ids, accept_masked_chip_id } = self;
         match tcb_min {
-            None => words.checked("snp.tcb_min", "no SEV-SNP report is accepted".into()),
+            None => words.add_checked("snp.tcb_min", "no SEV-SNP report is accepted".into()),
             Some(TcbMinimum::AtLeast(tcb)) => {
-                words.checked("snp.tcb_min", format!("the security versions are at least {tcb}"));
+                words.add_checked(
+                    "snp.tcb_min",
+                    format!("the security versions are at least {tcb}"),
+                );
             }
             Some(TcbMinimum::DangerousAny) => {
-                words.dangerous("snp.tcb_min", "the security versions may be any".into());
+                words.add_dangerous("snp.tcb_min", "the security versions may be any".into());
             }
         }
-        words.revocation_list("snp.crl", "AMD's revocation list", *crl);
+        words.add_revocation_list("snp.crl", "AMD's revocation list", *crl);
         match chip_ids {
-            Some(chips) => words.expect("snp.chip_ids", "the chip", chips),
-            None => words.unchecked("snp.chip_ids", "any chip".into()),
+            Some(chips) => words.add_expect("snp.chip_ids", "the chip", chips),
+            None => words.add_unchecked("snp.chip_ids", "any chip".into()),
         }
         match accept_masked_chip_id {
-            false => words.checked("snp.accept_masked_chip_id", "the report names its chip".into()),
-            true => words.unchecked("snp.accept_masked_chip_id", "the chip may be hidden".into()),
+            false => {
+                words.add_checked("snp.accept_masked_chip_id", "the report names its chip".into())
+            }
+            true => {
+                words.add_unchecked("snp.accept_masked_chip_id", "the chip may be hidden".into())
+            }
         }
     }
 }
 
 impl SnpWorkload {
-    pub(crate) fn explain(&self, words: &mut Words) {
+    pub(crate) fn explain(&self, words: &mut Explanation) {
         let Self { measurement, host_data, family_id, image_id, .. } = self;
         let Self { id_key_digest, author_key_digest, guest_svn_min, vmpl_max, .. } = self;
         let Self { smt, migrate_ma, platform_info, .. } = self;
-        words.expect("workload.snp.measurement", "measurement", measurement);
-        words.expect("workload.snp.host_data", "host_data", host_data);
-        words.expect("workload.snp.family_id", "family_id", family_id);
-        words.expect("workload.snp.image_id", "image_id", image_id);
-        words.expect("workload.snp.id_key_digest", "id_key_digest", id_key_digest);
-        words.expect("workload.snp.author_key_digest", "author_key_digest", author_key_digest);
-        words.least("workload.snp.guest_svn_min", "the guest's version", (*guest_svn_min).into());
-        words.checked("workload.snp.vmpl_max", format!("asked from VMPL {vmpl_max} at most"));
+        words.add_expect("workload.snp.measurement", "measurement", measurement);
+        words.add_expect("workload.snp.host_data", "host_data", host_data);
+        words.add_expect("workload.snp.family_id", "family_id", family_id);
+        words.add_expect("workload.snp.image_id", "image_id", image_id);
+        words.add_expect("workload.snp.id_key_digest", "id_key_digest", id_key_digest);
+        words.add_expect("workload.snp.author_key_digest", "author_key_digest", author_key_digest);
+        words.add_minimum(
+            "workload.snp.guest_svn_min",
+            "the guest's version",
+            (*guest_svn_min).into(),
+        );
+        words.add_checked("workload.snp.vmpl_max", format!("asked from VMPL {vmpl_max} at most"));
         for (field, allowed, subject) in [
             ("workload.snp.smt", *smt, "multithreading"),
             ("workload.snp.migrate_ma", *migrate_ma, "a migration agent"),
         ] {
             match allowed {
-                true => words.unchecked(field, format!("{subject} may be allowed")),
-                false => words.checked(field, format!("{subject} is not allowed")),
+                true => words.add_unchecked(field, format!("{subject} may be allowed")),
+                false => words.add_checked(field, format!("{subject} is not allowed")),
             }
         }
         match platform_info.0 {
-            0 => words.unchecked("workload.snp.platform_info", "any configuration".into()),
-            _ => words.checked("workload.snp.platform_info", format!("{platform_info} are set")),
+            0 => words.add_unchecked("workload.snp.platform_info", "any configuration".into()),
+            _ => {
+                words.add_checked("workload.snp.platform_info", format!("{platform_info} are set"))
+            }
         }
     }
 }

@@ -27,13 +27,13 @@ pub(crate) fn all_cases() -> Option<Vec<Case>> {
 
 pub(crate) fn appraise(case: &Case, policy: &Policy) -> Result<Appraised, Rejection> {
     let endorsements = Endorsements::parse(&case.collateral)
-        .map_err(|error| Rejection::unchecked(Reason::Malformed(error)))?;
+        .map_err(|error| Rejection::before_checks(Reason::Malformed(error)))?;
     let evidence =
         Evidence { quote: &case.quote, claims: None, report_data: None, gpu: None, binding: None };
-    crate::ways::appraise(&evidence, &endorsements, policy, at(case.now), &AwsLc)
+    crate::ways::appraise(&evidence, &endorsements, policy, unix_time(case.now), &AwsLc)
 }
 
-pub(crate) fn at(unix: u64) -> UnixTime {
+pub(crate) fn unix_time(unix: u64) -> UnixTime {
     UnixTime::since_unix_epoch(Duration::from_secs(unix))
 }
 

@@ -84,14 +84,14 @@ impl Default for Recipe {
 }
 
 /// What a recipe gives.
-pub(crate) struct Made {
+pub(crate) struct BuiltEvidence {
     pub(crate) quote: Vec<u8>,
     pub(crate) collateral: Vec<u8>,
     pub(crate) root_der: Vec<u8>,
 }
 
 impl Recipe {
-    pub(crate) fn make(&self) -> Made {
+    pub(crate) fn make(&self) -> BuiltEvidence {
         let [root_key, ca_key, pck_key, signer_key] =
             [(); 4].map(|()| KeyPair::generate().unwrap());
         let root_params = self.params("root", "Intel SGX Root CA", Some(1));
@@ -148,7 +148,7 @@ impl Recipe {
         if let Some(chain) = self.pck_certificate_chain {
             collateral["pck_certificate_chain"] = pem(chain).into();
         }
-        Made {
+        BuiltEvidence {
             quote: self.quote(&pck_key, pem(self.quote_chain).as_bytes()),
             collateral: serde_json::to_vec(&collateral).unwrap(),
             root_der: root_certificate.der().to_vec(),
@@ -295,8 +295,8 @@ fn serial(role: &str) -> SerialNumber {
     SerialNumber::from([&[0x41; 12], role.as_bytes()].concat())
 }
 
-fn date((year, month, day): (i32, u8, u8)) -> time::OffsetDateTime {
-    date_time_ymd(year, month, day)
+fn date(day: (i32, u8, u8)) -> time::OffsetDateTime {
+    date_time_ymd(day.0, day.1, day.2)
 }
 
 const TCB_INFO: &str = concat!(

@@ -3,8 +3,8 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use confide_verifier::{
-    Appraised, Crypto, Endorsements, Evidence, Expect, Known, Learned, Nothing, Outcome, Policy,
-    Prepared, Recall, Rejection, Secret, UnixTime,
+    Appraised, Crypto, Endorsements, Evidence, Expect, LastPlatform, NewVerdicts, NoMemory,
+    Outcome, Policy, Prepared, RecallPlatform, Rejection, Secret, UnixTime,
 };
 use serde_json::Value;
 
@@ -20,7 +20,7 @@ pub(crate) fn appraise(
     match endorsements.clone().prepare(&policy.roots, now, crypto) {
         Err(early) => found_early(&reference, &early),
         Ok(prepared) => {
-            let known = Ways::learnt(prepared, evidence.quote, now, crypto);
+            let known = Ways::learn_from(prepared, evidence.quote, now, crypto);
             known.agree_with(&reference, evidence, policy, now, crypto);
         }
     }
@@ -30,12 +30,12 @@ pub(crate) fn appraise(
 /// Prepared endorsements with every state of memory that there is for one platform.
 pub(crate) struct Ways {
     pub(crate) prepared: Prepared,
-    memories: Vec<(&'static str, Box<dyn Recall>)>,
+    memories: Vec<(&'static str, Box<dyn RecallPlatform>)>,
 }
 
 impl Ways {
     /// What `quote` teaches, where it is genuine at all, whatever a policy says of it.
-    pub(crate) fn learnt(
+    pub(crate) fn learn_from(
         prepared: Prepared,
         quote: &[u8],
         now: UnixTime,
@@ -46,11 +46,11 @@ impl Ways {
         let empty = memory(None);
         let yes = prepared.appraise(&evidence, &policy, now, crypto, &empty);
         let learned = yes.map(|(_, learned)| learned).unwrap_or_default();
-        let pck_only = Learned { pck: learned.pck.clone(), enclave: None };
+        let pck_only = NewVerdicts { pck: learned.pck.clone(), enclave: None };
         Self {
             prepared,
             memories: vec![
-                ("nothing kept", Box::new(Nothing)),
+                ("nothing kept", Box::new(NoMemory)),
                 ("nothing known", Box::new(empty)),
                 ("PCK known", Box::new(memory(Some(&pck_only)))),
                 ("all known", Box::new(memory(Some(&learned)))),
@@ -70,19 +70,19 @@ impl Ways {
         for (name, memory) in &self.memories {
             let it = self.prepared.appraise(evidence, policy, now, crypto, &**memory);
             let it = it.map(|(appraised, _)| appraised);
-            assert_eq!(shown(&it), shown(reference), "{name}");
+            assert_eq!(verdict_json(&it), verdict_json(reference), "{name}");
         }
     }
 }
 
 /// The memory of one process, with something in it or not.
-pub(crate) fn memory(learned: Option<&Learned>) -> Known {
+pub(crate) fn memory(learned: Option<&NewVerdicts>) -> LastPlatform {
     let secret = Secret::new(*b"only in the test");
     let learned = learned.cloned().unwrap_or_default();
-    Known { secret, pck: learned.pck, enclave: learned.enclave }
+    LastPlatform { secret, pck: learned.pck, enclave: learned.enclave }
 }
 
-pub(crate) fn shown(verdict: &Result<Appraised, Rejection>) -> Value {
+pub(crate) fn verdict_json(verdict: &Result<Appraised, Rejection>) -> Value {
     match verdict {
         Ok(appraised) => appraised.to_json(),
         Err(rejection) => rejection.to_json(),
@@ -122,7 +122,7 @@ fn found_early(reference: &Result<Appraised, Rejection>, early: &Rejection) {
 /// Accepts all that a policy can: what is left is whether the evidence is genuine.
 fn lenient(prepared: &Prepared) -> Policy {
     Policy {
-        roots: confide_verifier::Roots::custom(prepared.root_der()),
+        roots: confide_verifier::Roots::from_der(prepared.root_der()),
         tcb_status: Expect::DangerousAny,
         advisories: Expect::DangerousAny,
         dangerous_accept_debug: true,

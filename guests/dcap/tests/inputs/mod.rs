@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use confide_evidence::ReportData;
-use confide_fake_attester::{FakeAttester, Fault, Mode, Options, Tee};
+use confide_fake_attester::{FakeAttester, FakeAttesterOptions, Fault, Mode, Tee};
 use confide_guest_dcap::DcapInput;
 
 /// 2026-06-01.
@@ -64,6 +64,6 @@ pub(crate) fn attester(tee: Tee, fault: Option<Fault>) -> FakeAttester {
     .unwrap()
 }
 
-pub(crate) fn options(tee: Tee) -> Options {
-    Options { seed: [1; 32], tee, debug: false, issued_at: NOW, mode: Mode::Raw }
+pub(crate) fn options(tee: Tee) -> FakeAttesterOptions {
+    FakeAttesterOptions { seed: [1; 32], tee, debug: false, issued_at: NOW, mode: Mode::Raw }
 }

@@ -52,7 +52,7 @@ pub(super) fn door(args: &Args, config_digest: [u8; 32]) -> Result<Door, CliErro
         }
         (binding, _) => {
             let attester = attester(args)?;
-            let simulated = attester.simulated();
+            let simulated = attester.is_simulated();
             let options = options(args, binding.into(), config_digest);
             Server::new(options, Some(attester), process::unix_now)
                 .map(|server| (server, simulated))

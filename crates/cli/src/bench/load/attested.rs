@@ -3,7 +3,7 @@
 use std::{path::Path, sync::Arc, time::Duration};
 
 use confide_channel::{Binding, Client, ClientOptions, Timings, tunnel};
-use confide_client::{Appraised, PolicyAppraiser, with_causes};
+use confide_client::{PolicyAppraiser, SharedAppraisal, with_causes};
 use confide_load::{Attestation, Clock, Opened, Opening, Stages, Target, Tcp, Transport};
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -92,7 +92,7 @@ impl Transport for Attested {
     }
 }
 
-fn parts(timings: &Timings, appraised: &Appraised) -> Attestation {
+fn parts(timings: &Timings, appraised: &SharedAppraisal) -> Attestation {
     let collateral = appraised.collateral_time();
     Attestation {
         quote_s: timings.quote.as_secs_f64(),

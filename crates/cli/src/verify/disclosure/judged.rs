@@ -63,7 +63,7 @@ impl Rules {
             return Err("policy has no table [disclosure], which names the hosts".into());
         };
         let notary: Policy = Value::Table(table).try_into().map_err(invalid)?;
-        let notary = notary.checked().map_err(|error| error.to_string())?;
+        let notary = notary.validate().map_err(|error| error.to_string())?;
         let unusable = |error: String| format!("policy has no usable table [disclosure]: {error}");
         let statement: StatementRules =
             statement.try_into().map_err(|error: toml::de::Error| unusable(error.to_string()))?;
@@ -74,7 +74,7 @@ impl Rules {
 
     /// Trusts one root and no other.
     pub(super) fn trust(&mut self, root: &[u8]) {
-        self.notary.roots = Roots::custom(root);
+        self.notary.roots = Roots::from_der(root);
     }
 }
 
@@ -191,7 +191,7 @@ impl Rejected {
             Rejected::Format(_) => true,
             Rejected::Content(refused) => content_name(refused) == NO_CIRCUITS,
             Rejected::Other(rejected) => rejected.is_unjudged(),
-            Rejected::Evidence(rejection) => rejection.reason().is_unjudged(),
+            Rejected::Evidence(rejection) => rejection.reason().is_unreadable(),
             _ => false,
         }
     }
@@ -309,7 +309,7 @@ fn appraised(disclosure: &Disclosure, rules: &Rules) -> Result<Appraised, Reject
     let now = UnixTime::since_unix_epoch(Duration::from_secs(disclosure.statement.time));
     let evidence =
         Evidence { quote: &parts.quote, claims: Some(&parts.claims), ..Evidence::default() };
-    let malformed = |error| Rejection::unchecked(Reason::Malformed(error));
+    let malformed = |error| Rejection::before_checks(Reason::Malformed(error));
     match detect(&parts.quote) {
         Some(Kind::SnpReport) => {
             let endorsements =

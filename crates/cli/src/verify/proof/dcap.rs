@@ -38,7 +38,7 @@ impl Beyond {
             Some(path) => read_policy(path)?,
         };
         if let Some(path) = &args.root {
-            policy.roots = Roots::custom(&read_root(path)?);
+            policy.roots = Roots::from_der(&read_root(path)?);
         }
         let given = args.evidence_policy.is_some()
             || args.root.is_some()

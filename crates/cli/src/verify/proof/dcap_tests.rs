@@ -37,7 +37,7 @@ fn another_root_is_refused_whoever_made_it() {
     assert_eq!(judged(NONE, None, &custom).unwrap_err().name, "root");
     // As --root does it.
     let beyond =
-        Beyond { policy: Policy { roots: Roots::custom(b"der"), ..policy(NONE) }, ..at(NOW) };
+        Beyond { policy: Policy { roots: Roots::from_der(b"der"), ..policy(NONE) }, ..at(NOW) };
     assert_eq!(beyond.compare(&claim(), &mut Vec::new()).unwrap_err().name, "root");
 }
 

@@ -59,14 +59,14 @@ async fn hundreds_of_posts_to_an_upstream_that_closes_after_each_answer_all_succ
         .await;
         (address, closed)
     };
-    let gateway = gateway(address, Limits::default()).await;
+    let gateway = gateway(address, GatewayLimits::default()).await;
     let mut client = TcpStream::connect(gateway.address).await.unwrap();
     for number in 0..400 {
         let got = post(&mut client).await;
         assert!(got.starts_with("HTTP/1.1 200 "), "POST {number}: {got}");
         // Every other one comes when the close is sure to be in the kernel, and nowhere else yet.
         if number % 2 == 0 {
-            within(closed.recv()).await.unwrap();
+            finish_in_time(closed.recv()).await.unwrap();
         }
     }
 }
@@ -74,7 +74,7 @@ async fn hundreds_of_posts_to_an_upstream_that_closes_after_each_answer_all_succ
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn posts_to_an_upstream_that_keeps_connections_for_50_ms_all_succeed() {
     let (address, _opened, _closed) = impatient(Duration::from_millis(50)).await;
-    let gateway = gateway(address, Limits::default()).await;
+    let gateway = gateway(address, GatewayLimits::default()).await;
     let mut clients = Vec::new();
     for client in 0..8_u64 {
         let address = gateway.address;
@@ -89,14 +89,14 @@ async fn posts_to_an_upstream_that_keeps_connections_for_50_ms_all_succeed() {
         }));
     }
     for client in clients {
-        within(client).await.unwrap();
+        finish_in_time(client).await.unwrap();
     }
 }
 
 #[tokio::test]
 async fn kept_connections_carry_posts_too_where_the_upstream_keeps_them() {
     let (address, mut opened, _closed) = impatient(Duration::from_secs(60)).await;
-    let gateway = gateway(address, Limits::default()).await;
+    let gateway = gateway(address, GatewayLimits::default()).await;
     let mut client = TcpStream::connect(gateway.address).await.unwrap();
     for _ in 0..200 {
         assert!(post(&mut client).await.starts_with("HTTP/1.1 200 "));
@@ -123,7 +123,7 @@ async fn a_get_that_met_a_closing_connection_is_repeated_once() {
         }
     })
     .await;
-    let gateway = gateway(address, Limits::default()).await;
+    let gateway = gateway(address, GatewayLimits::default()).await;
     let mut client = TcpStream::connect(gateway.address).await.unwrap();
     for _ in 0..6 {
         client.write_all(GET.as_bytes()).await.unwrap();
@@ -156,7 +156,7 @@ async fn a_post_that_may_have_been_read_is_not_repeated() {
         }
     })
     .await;
-    let gateway = gateway(address, Limits::default()).await;
+    let gateway = gateway(address, GatewayLimits::default()).await;
     let mut client = TcpStream::connect(gateway.address).await.unwrap();
     let (mut posted, mut lost) = (0, 0);
     while lost == 0 {
@@ -190,20 +190,21 @@ async fn what_an_upstream_sends_unasked_is_nobodys_answer() {
         }
     })
     .await;
-    let gateway = gateway(address, Limits::default()).await;
+    let gateway = gateway(address, GatewayLimits::default()).await;
     for _ in 0..3 {
         let got = exchange(gateway.address, GET_CLOSE).await;
         assert!(got.ends_with("\r\n\r\nok"), "{got}");
-        within(sent.recv()).await.unwrap();
+        finish_in_time(sent.recv()).await.unwrap();
     }
 }
 
 #[tokio::test]
 async fn an_unused_connection_is_closed_before_its_upstream_would() {
     let (address, _opened, mut closed) = impatient(Duration::from_secs(60)).await;
-    let limits = Limits { upstream_idle: Duration::from_millis(100), ..Limits::default() };
+    let limits =
+        GatewayLimits { upstream_idle: Duration::from_millis(100), ..GatewayLimits::default() };
     let gateway = gateway(address, limits).await;
     let mut client = TcpStream::connect(gateway.address).await.unwrap();
     assert!(post(&mut client).await.starts_with("HTTP/1.1 200 "));
-    within(closed.recv()).await.unwrap();
+    finish_in_time(closed.recv()).await.unwrap();
 }

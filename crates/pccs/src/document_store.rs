@@ -6,26 +6,27 @@ use std::{
     time::Instant,
 };
 
+use confide_collateral::Evaluation;
 use confide_http::SingleFlight;
 use tokio::{runtime::Handle, sync::Semaphore};
 
 use crate::{
-    database::{Database, DatabaseError, Written},
+    database::{Database, DatabaseError, WriteOutcome},
     document::Document,
     intake,
     kind::Kind,
-    limits::Limits,
+    limits::PccsLimits,
     metrics::Metrics,
-    request::{Set, Wanted},
+    request::DocumentRequest,
     upstream::{Upstream, UpstreamError},
 };
 
 /// The kept documents of a fleet.
-pub struct Kept {
+pub struct DocumentStore {
     database: Arc<dyn Database>,
     upstream: Option<Arc<dyn Upstream>>,
     flights: Arc<SingleFlight<(Kind, String), Fetched>>,
-    resting: Mutex<HashMap<(Kind, String), Resting>>,
+    resting: Mutex<HashMap<(Kind, String), FailedFetch>>,
     fetches: Semaphore,
 }
 
@@ -34,14 +35,14 @@ type Fetched = Result<Option<Document>, UpstreamError>;
 
 /// What is not asked for again for a moment.
 #[derive(Clone, Copy)]
-struct Resting {
+struct FailedFetch {
     since: Instant,
     /// The vendor said that it has none.
     unknown: bool,
 }
 
 /// A document, and how it stands.
-pub(crate) struct Found {
+pub(crate) struct StoredDocument {
     pub(crate) document: Document,
     pub(crate) freshness: Freshness,
 }
@@ -57,18 +58,18 @@ pub(crate) enum Freshness {
 
 /// Why there is no document.
 #[derive(Debug)]
-pub(crate) enum Missing {
+pub(crate) enum LookupError {
     Nowhere,
     Upstream(UpstreamError),
     Database(DatabaseError),
 }
 
-impl Kept {
+impl DocumentStore {
     /// Serves from `database`; what it lacks comes from `upstream`, where there is one.
     pub fn new(
         database: Arc<dyn Database>,
         upstream: Option<Arc<dyn Upstream>>,
-        limits: &Limits,
+        limits: &PccsLimits,
     ) -> Self {
         Self {
             database,
@@ -86,43 +87,46 @@ impl Kept {
 
 /// One request's way through: what it needs beside the documents.
 #[derive(Clone)]
-pub(crate) struct Way {
-    pub(crate) kept: Arc<Kept>,
-    pub(crate) limits: Arc<Limits>,
+pub(crate) struct DocumentLookup {
+    pub(crate) kept: Arc<DocumentStore>,
+    pub(crate) limits: Arc<PccsLimits>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) clock: fn() -> u64,
 }
 
-impl Way {
-    pub(crate) async fn find(&self, wanted: &Wanted) -> Result<Found, Missing> {
+impl DocumentLookup {
+    pub(crate) async fn find(
+        &self,
+        wanted: &DocumentRequest,
+    ) -> Result<StoredDocument, LookupError> {
         let now = (self.clock)();
         let Some(document) = self.read(wanted).await? else {
-            let fetched = self.fetch(wanted).await.map_err(Missing::Upstream)?;
-            let document = fetched.ok_or(Missing::Nowhere)?;
-            return Ok(Found { document, freshness: Freshness::Fresh });
+            let fetched = self.fetch(wanted).await.map_err(LookupError::Upstream)?;
+            let document = fetched.ok_or(LookupError::Nowhere)?;
+            return Ok(StoredDocument { document, freshness: Freshness::Fresh });
         };
         let overdue = document.dates.is_over(now);
         let aged = self.is_aged(&document, now);
         if self.kept.upstream.is_none() || !(overdue || aged) {
             let freshness = if overdue { Freshness::Overdue } else { Freshness::Fresh };
-            return Ok(Found { document, freshness });
+            return Ok(StoredDocument { document, freshness });
         }
         if !overdue {
             // A crowd that asks while the vendor is slow leaves one task behind, not one each.
-            if !self.is_on_its_way(wanted) {
+            if !self.is_in_flight(wanted) {
                 let (way, wanted) = (self.clone(), wanted.clone());
                 tokio::spawn(async move { way.refresh(&wanted).await });
             }
-            return Ok(Found { document, freshness: Freshness::Aged });
+            return Ok(StoredDocument { document, freshness: Freshness::Aged });
         }
         // What has ended is worth waiting for. The relying party judges the dates in any case.
         match self.fetch(wanted).await {
             Ok(Some(newer)) if !newer.dates.is_before(&document.dates, document.kind) => {
                 let overdue = newer.dates.is_over(now);
                 let freshness = if overdue { Freshness::Overdue } else { Freshness::Fresh };
-                Ok(Found { document: newer, freshness })
+                Ok(StoredDocument { document: newer, freshness })
             }
-            _ => Ok(Found { document, freshness: Freshness::Overdue }),
+            _ => Ok(StoredDocument { document, freshness: Freshness::Overdue }),
         }
     }
 
@@ -144,7 +148,7 @@ impl Way {
             }
         };
         for (kind, key) in due {
-            if let Some(wanted) = Wanted::from_kept(kind, &key) {
+            if let Some(wanted) = DocumentRequest::from_stored_key(kind, &key) {
                 self.refresh(&wanted).await;
             }
         }
@@ -154,22 +158,23 @@ impl Way {
         self.kept.upstream.is_some()
     }
 
-    async fn refresh(&self, wanted: &Wanted) {
+    async fn refresh(&self, wanted: &DocumentRequest) {
         if let Err(error) = self.fetch(wanted).await {
             let (kind, key) = (wanted.kind().name(), wanted.key());
             tracing::warn!(%error, kind, key, "the kept document stays");
         }
     }
 
-    async fn read(&self, wanted: &Wanted) -> Result<Option<Document>, Missing> {
+    async fn read(&self, wanted: &DocumentRequest) -> Result<Option<Document>, LookupError> {
         let exact = self.read_one(wanted).await?;
         // An upstream knows better than a stand-in what an early set is.
-        let by_number = matches!(wanted.set(), Some(Set::Number(_)));
+        let by_number = matches!(wanted.set(), Some(Evaluation::Number(_)));
         if exact.is_some() || (self.has_upstream() && !by_number) {
             return Ok(exact);
         }
-        for other in wanted.stand_ins() {
-            if let Some(document) = self.read_one(&other).await?.filter(|it| stands_in(wanted, it))
+        for other in wanted.alternatives() {
+            if let Some(document) =
+                self.read_one(&other).await?.filter(|it| can_stand_in(wanted, it))
             {
                 return Ok(Some(document));
             }
@@ -177,23 +182,23 @@ impl Way {
         Ok(None)
     }
 
-    async fn read_one(&self, wanted: &Wanted) -> Result<Option<Document>, Missing> {
+    async fn read_one(&self, wanted: &DocumentRequest) -> Result<Option<Document>, LookupError> {
         let read = self.kept.database.read(wanted.kind(), &wanted.key()).await;
         read.map_err(|error| {
             self.metrics.database_errors.inc();
-            Missing::Database(error)
+            LookupError::Database(error)
         })
     }
 
     /// Fetches and keeps; of many who want the same document one fetches. The fetch goes on when
     /// who asked for it leaves.
-    async fn fetch(&self, wanted: &Wanted) -> Fetched {
+    async fn fetch(&self, wanted: &DocumentRequest) -> Fetched {
         let Some(upstream) = self.kept.upstream.clone() else { return Ok(None) };
         let place = (wanted.kind(), wanted.key());
         let (way, wanted, key) = (self.clone(), wanted.clone(), place.clone());
         let work = move || async move {
-            let fetched = way.fly(&*upstream, &wanted).await;
-            way.note_rest(key, &fetched);
+            let fetched = way.fetch_and_keep(&*upstream, &wanted).await;
+            way.note_failure(key, &fetched);
             fetched
         };
         let admit = |running| self.admit_fetch(&place, running);
@@ -208,8 +213,8 @@ impl Way {
 
     /// Whether a fetch begins while `running` others go on; the error is its outcome instead.
     fn admit_fetch(&self, place: &(Kind, String), running: usize) -> Result<(), Fetched> {
-        match self.resting(place) {
-            Some(Resting { unknown: true, .. }) => Err(Ok(None)),
+        match self.recent_failure(place) {
+            Some(FailedFetch { unknown: true, .. }) => Err(Ok(None)),
             Some(_) => {
                 let retry_after_s = self.limits.retry_after.as_secs().max(1);
                 Err(Err(UpstreamError::Resting { retry_after_s }))
@@ -219,21 +224,21 @@ impl Way {
         }
     }
 
-    fn resting(&self, place: &(Kind, String)) -> Option<Resting> {
-        let resting = locked(&self.kept.resting).get(place).copied();
+    fn recent_failure(&self, place: &(Kind, String)) -> Option<FailedFetch> {
+        let resting = lock(&self.kept.resting).get(place).copied();
         resting.filter(|it| it.since.elapsed() < self.limits.retry_after)
     }
 
-    fn is_on_its_way(&self, wanted: &Wanted) -> bool {
+    fn is_in_flight(&self, wanted: &DocumentRequest) -> bool {
         let place = (wanted.kind(), wanted.key());
-        self.resting(&place).is_some() || self.kept.flights.is_running(&place)
+        self.recent_failure(&place).is_some() || self.kept.flights.is_running(&place)
     }
 
     /// What failed, what the vendor does not have and what it still gives though it is overdue is
     /// not asked for again at once. Called before the flight ends: nobody takes off between a failure
     /// and its rest.
-    fn note_rest(&self, place: (Kind, String), fetched: &Fetched) {
-        let mut resting = locked(&self.kept.resting);
+    fn note_failure(&self, place: (Kind, String), fetched: &Fetched) {
+        let mut resting = lock(&self.kept.resting);
         resting.retain(|_, it| it.since.elapsed() < self.limits.retry_after);
         let unknown = match fetched {
             Ok(Some(document)) if !document.dates.is_over((self.clock)()) => {
@@ -243,11 +248,11 @@ impl Way {
             other => matches!(other, Ok(None)),
         };
         if resting.len() < self.limits.fetches_waiting {
-            resting.insert(place, Resting { since: Instant::now(), unknown });
+            resting.insert(place, FailedFetch { since: Instant::now(), unknown });
         }
     }
 
-    async fn fly(&self, upstream: &dyn Upstream, wanted: &Wanted) -> Fetched {
+    async fn fetch_and_keep(&self, upstream: &dyn Upstream, wanted: &DocumentRequest) -> Fetched {
         let Ok(_place) = self.kept.fetches.acquire().await else { return Err(UpstreamError::Busy) };
         let now = (self.clock)();
         // Who asks may have looked just before the last flight landed.
@@ -280,7 +285,7 @@ impl Way {
     }
 
     /// The kept document, where there is nothing newer to ask for.
-    async fn up_to_date(&self, wanted: &Wanted, now: u64) -> Option<Document> {
+    async fn up_to_date(&self, wanted: &DocumentRequest, now: u64) -> Option<Document> {
         let kept = self.read_one(wanted).await.ok().flatten()?;
         (!kept.dates.is_over(now) && !self.is_aged(&kept, now)).then_some(kept)
     }
@@ -292,8 +297,8 @@ impl Way {
             return Ok(Some(document));
         }
         match self.kept.database.write(document.clone()).await {
-            Ok(Written::Kept) => Ok(Some(document)),
-            Ok(Written::Older { kept }) => {
+            Ok(WriteOutcome::Stored) => Ok(Some(document)),
+            Ok(WriteOutcome::Older { kept }) => {
                 self.metrics.rollbacks_refused.inc();
                 tracing::warn!(kind, key, ?kept, ?got, "rollback refused: the vendor went back");
                 let error = format!("rollback: kept is {kept:?}, got {got:?}");
@@ -317,14 +322,14 @@ impl Way {
 }
 
 /// Whether a document of another set answers: by number only the very number.
-pub(crate) fn stands_in(wanted: &Wanted, document: &Document) -> bool {
+pub(crate) fn can_stand_in(wanted: &DocumentRequest, document: &Document) -> bool {
     match wanted.set() {
-        Some(Set::Number(number)) => document.dates.number == u64::from(number),
+        Some(Evaluation::Number(number)) => document.dates.number == u64::from(number),
         _ => true,
     }
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     // Maps of values that are whole at any time.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -6,7 +6,7 @@ use confide_http::PeerStream;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 /// One way in. There are two: the attested channel, and plain TCP in the tests of this crate.
-pub(crate) trait Door: Send + Sync + 'static {
+pub(crate) trait Acceptor: Send + Sync + 'static {
     type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
     type Refusal: std::fmt::Display + Send;
 
@@ -16,7 +16,7 @@ pub(crate) trait Door: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Self::Stream, Self::Refusal>> + Send;
 }
 
-impl Door for confide_channel::Server {
+impl Acceptor for confide_channel::Server {
     type Stream = tokio_rustls::server::TlsStream<PeerStream>;
     type Refusal = confide_channel::ChannelError;
 

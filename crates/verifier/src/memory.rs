@@ -14,7 +14,8 @@ use siphasher::sip128::{Hasher128, SipHasher24};
 
 use crate::{
     crypto::{Crypto, P256Key},
-    prepared::Generation,
+    generation::Generation,
+    validity::Validity,
 };
 
 /// The name of some certification bytes under one generation of endorsements.
@@ -64,7 +65,7 @@ impl core::fmt::Debug for Secret {
 ///
 /// It need not be exact: a value that was learnt from other bytes, under another generation or
 /// too long ago is refused and learnt again.
-pub trait Recall {
+pub trait RecallPlatform {
     /// The key of its tags; `None` where it holds nothing and keeps nothing.
     fn secret(&self) -> Option<&Secret>;
 
@@ -77,9 +78,9 @@ pub trait Recall {
 
 /// A memory that holds nothing and keeps nothing: three signatures each time.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Nothing;
+pub struct NoMemory;
 
-impl Recall for Nothing {
+impl RecallPlatform for NoMemory {
     fn secret(&self) -> Option<&Secret> {
         None
     }
@@ -95,7 +96,7 @@ impl Recall for Nothing {
 
 /// At most one platform: what the last appraisal learnt.
 #[derive(Clone, Debug)]
-pub struct Known {
+pub struct LastPlatform {
     /// The key of the tags.
     pub secret: Secret,
     /// A PCK certificate.
@@ -104,7 +105,7 @@ pub struct Known {
     pub enclave: Option<Arc<KnownEnclave>>,
 }
 
-impl Recall for Known {
+impl RecallPlatform for LastPlatform {
     fn secret(&self) -> Option<&Secret> {
         Some(&self.secret)
     }
@@ -120,7 +121,7 @@ impl Recall for Known {
 
 /// What an accepted appraisal found that the memory did not have. A rejected one teaches nothing.
 #[derive(Clone, Debug, Default)]
-pub struct Learned {
+pub struct NewVerdicts {
     /// The verdict on the PCK certificate.
     pub pck: Option<Arc<KnownPck>>,
     /// The verdict on the quoting enclave.
@@ -135,8 +136,7 @@ pub struct KnownPck {
     pub(crate) pck: PckExtension,
     pub(crate) public_key: [u8; 65],
     pub(crate) serial: Box<[u8]>,
-    pub(crate) not_before: u64,
-    pub(crate) not_after: u64,
+    pub(crate) life: Validity,
 }
 
 impl KnownPck {
@@ -189,7 +189,7 @@ impl AttestationKey {
         }
     }
 
-    pub(crate) fn signed(&self, quote: &Quote<'_>, crypto: &dyn Crypto) -> bool {
+    pub(crate) fn has_signed(&self, quote: &Quote<'_>, crypto: &dyn Crypto) -> bool {
         match self {
             Self::Read(key) => key.verify(quote.signed, quote.signature),
             Self::Raw(key) => crypto.verify_p256(key, quote.signed, quote.signature),
@@ -210,11 +210,11 @@ pub(crate) enum Certification<'a> {
     /// The text of the leaf: what follows is byte for byte the text that is held.
     Leaf(&'a [u8]),
     /// The whole text: its CA and root are laid out in another way.
-    Whole(&'a [u8]),
+    Chain(&'a [u8]),
 }
 
 impl Tags {
-    pub(crate) fn of(
+    pub(crate) fn derive(
         secret: &Secret,
         generation: &Generation,
         certification: Certification<'_>,
@@ -223,16 +223,16 @@ impl Tags {
         // Each part is of a fixed length, or its length precedes it: no two inputs run together.
         let (kind, text) = match certification {
             Certification::Leaf(text) => (1, text),
-            Certification::Whole(text) => (2, text),
+            Certification::Chain(text) => (2, text),
         };
         let mut hasher = secret.0;
         hasher.write(&generation.0);
-        hasher.write(&words([kind, text.len() as u64]));
+        hasher.write(&encode_words([kind, text.len() as u64]));
         hasher.write(text);
         let pck = Tag(hasher.finish128().into());
         let mut hasher = secret.0;
         hasher.write(&generation.0);
-        hasher.write(&words([3, quote.qe_auth_data.len() as u64]));
+        hasher.write(&encode_words([3, quote.qe_auth_data.len() as u64]));
         hasher.write(&pck.0.to_le_bytes());
         hasher.write(quote.attestation_key);
         hasher.write(quote.qe_report_signature);
@@ -247,7 +247,7 @@ pub(crate) fn is_fresh(learnt_at: u64, lifetime_s: u64, now: UnixTime) -> bool {
     now.as_secs().checked_sub(learnt_at).is_some_and(|age| age <= lifetime_s)
 }
 
-fn words(words: [u64; 2]) -> [u8; 16] {
+fn encode_words(words: [u64; 2]) -> [u8; 16] {
     let mut bytes = [0; 16];
     bytes[..8].copy_from_slice(&words[0].to_le_bytes());
     bytes[8..].copy_from_slice(&words[1].to_le_bytes());

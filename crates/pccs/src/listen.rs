@@ -16,7 +16,7 @@ use tokio::net::TcpListener;
 
 use crate::{
     answer::Bytewise,
-    limits::Limits,
+    limits::PccsLimits,
     service::{Outcome, Service},
 };
 
@@ -44,7 +44,7 @@ pub async fn serve(
     stop: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
     let limits = Arc::clone(service.limits());
-    let admission = Admission::new(AdmissionLimits::shared(limits.connections));
+    let admission = Admission::new(AdmissionLimits::for_many_peers(limits.connections));
     let refreshing = tokio::spawn(Arc::clone(&service).refresh());
     let stop = async {
         stop.await;
@@ -80,7 +80,7 @@ async fn connection(stream: PeerStream, service: Arc<Service>, place: Occupancy,
     serve_connection(connection, &place, deadlines, stop).await;
 }
 
-fn builder(limits: &Limits) -> auto::Builder<TokioExecutor> {
+fn builder(limits: &PccsLimits) -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder
         .http1()
@@ -107,7 +107,7 @@ async fn answer(
     request: Request<Incoming>,
     closing: Closing,
 ) -> Result<Response<Bytewise>, io::Error> {
-    match service.outcome(request).await {
+    match service.answer_request(request).await {
         Outcome::Answer(response) => Ok(response),
         Outcome::Silence => {
             tokio::select! {

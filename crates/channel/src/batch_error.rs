@@ -1,0 +1,42 @@
+//! Why a session got no quote.
+
+use std::{sync::Arc, time::Duration};
+
+use confide_evidence::AttestError;
+
+/// Why a session got no quote.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BatchError {
+    /// As many sessions wait as may.
+    #[error("quote queue is full: wanted at most {wanted} waiting sessions")]
+    Full {
+        /// The limit.
+        wanted: usize,
+    },
+    /// The quote did not come within [`BatchLimits::wait`].
+    #[error("quote did not come within {} ms", wanted.as_millis())]
+    Late {
+        /// The limit.
+        wanted: Duration,
+    },
+    /// The attester failed; so did every session of the batch.
+    #[error("attester gave no quote for the batch")]
+    Attester(#[source] Arc<AttestError>),
+    /// The attester panicked, or the runtime is shutting down.
+    #[error("the task that obtains quotes ended without an answer")]
+    WorkerEnded,
+    /// The attester gave something that no peer would read.
+    #[error("own {part} is {got} bytes, wanted 1 to {wanted}")]
+    OwnEvidence {
+        /// `quote`, `collateral` or `GPU evidence`.
+        part: &'static str,
+        /// The limit in bytes.
+        wanted: usize,
+        /// The length that came.
+        got: usize,
+    },
+    /// The system gave no random bytes for the salts.
+    #[error("no random bytes for a batch")]
+    Randomness,
+}

@@ -1,0 +1,36 @@
+//! What both ends of a tunnel agree on.
+
+use tokio_tungstenite::tungstenite::{Error as WsError, protocol::WebSocketConfig};
+
+use crate::error::{ChannelError, Phase, TunnelError};
+
+/// Where the proxy answers.
+pub const PATH: &str = "/tunnel";
+
+/// The text message that ends one direction: WebSocket itself has no half-close.
+pub(super) const END_OF_STREAM: &str = "eof";
+
+/// Bytes in one WebSocket message at most. Four full TLS records: larger ones only add latency.
+pub(super) const MESSAGE_BYTES_MAX: usize = 64 * 1024;
+
+/// Bytes that may wait for a peer which does not read.
+const WRITE_BUFFER_BYTES_MAX: usize = 4 * MESSAGE_BYTES_MAX;
+
+/// The limits of both ends. Messages are written at once: the bytes inside are a protocol whose
+/// peer waits for them.
+pub(super) fn websocket_config() -> WebSocketConfig {
+    WebSocketConfig::default()
+        .read_buffer_size(MESSAGE_BYTES_MAX)
+        .write_buffer_size(0)
+        .max_write_buffer_size(WRITE_BUFFER_BYTES_MAX)
+        .max_message_size(Some(MESSAGE_BYTES_MAX))
+        .max_frame_size(Some(MESSAGE_BYTES_MAX))
+}
+
+pub(super) fn websocket_error(phase: Phase, source: WsError) -> ChannelError {
+    match source {
+        WsError::Io(source) => ChannelError::Io { phase, source },
+        WsError::ConnectionClosed | WsError::AlreadyClosed => TunnelError::Truncated.into(),
+        source => TunnelError::WebSocket { phase, source: Box::new(source) }.into(),
+    }
+}

@@ -1,0 +1,22 @@
+//! Opens a database by its address.
+
+use std::sync::Arc;
+
+#[cfg(feature = "postgres")]
+use super::postgres::Postgres;
+use super::{Database, DatabaseError, sqlite::Sqlite};
+
+/// Opens what `url` names: `postgres://…` or `postgresql://…`, otherwise the path of a SQLite file,
+/// which is made where it is missing. Brings the schema up to date.
+///
+/// # Errors
+/// [`DatabaseError`].
+pub async fn open(url: &str) -> Result<Arc<dyn Database>, DatabaseError> {
+    if url.starts_with("postgres://") || url.starts_with("postgresql://") {
+        #[cfg(feature = "postgres")]
+        return Ok(Arc::new(Postgres::open(url).await?));
+        #[cfg(not(feature = "postgres"))]
+        return Err(DatabaseError::NoDriver);
+    }
+    Ok(Arc::new(Sqlite::open(url.as_ref()).await?))
+}

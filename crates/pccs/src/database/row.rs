@@ -1,0 +1,76 @@
+//! A document as the databases keep it.
+
+use super::{DatabaseError, schema};
+use crate::{document::Document, edition::Dates, kind::Kind};
+
+/// A document as a row: the columns of [`schema`], in its order.
+pub(super) struct Row {
+    pub(super) kind: String,
+    pub(super) key: String,
+    pub(super) number: i64,
+    pub(super) issued: i64,
+    pub(super) until: i64,
+    pub(super) headers: String,
+    pub(super) body: Vec<u8>,
+    pub(super) fetched_at: i64,
+}
+
+impl Row {
+    pub(super) fn new(document: Document) -> Self {
+        Self {
+            kind: document.kind.name().into(),
+            key: document.key,
+            number: to_signed(document.dates.number),
+            issued: to_signed(document.dates.issued),
+            until: to_signed(document.dates.until),
+            headers: serde_json::to_string(&document.headers).unwrap_or_default(),
+            body: document.body,
+            fetched_at: to_signed(document.fetched_at),
+        }
+    }
+
+    pub(super) fn document(self) -> Result<Document, DatabaseError> {
+        let headers = serde_json::from_str(&self.headers).ok();
+        match (Kind::from_name(&self.kind), headers) {
+            (Some(kind), Some(headers)) => Ok(Document {
+                kind,
+                key: self.key,
+                dates: dates(self.number, self.issued, self.until),
+                headers,
+                body: self.body,
+                fetched_at: to_unsigned(self.fetched_at),
+            }),
+            _ => Err(DatabaseError::Row { kind: self.kind, key: self.key }),
+        }
+    }
+}
+
+pub(super) fn write_statement(kind: Kind) -> &'static str {
+    if kind.is_revocation_list() { schema::WRITE_LIST } else { schema::WRITE }
+}
+
+/// The migrations that a database of this version lacks, each with the version it leads to.
+pub(super) fn missing(
+    version: Option<i64>,
+) -> Result<impl Iterator<Item = (i64, &'static (&'static str, &'static str))>, DatabaseError> {
+    let (got, wanted) = (version.unwrap_or(0), to_signed(schema::MIGRATIONS.len() as u64));
+    if !(0..=wanted).contains(&got) {
+        return Err(DatabaseError::Schema { wanted, got });
+    }
+    Ok((1..).zip(schema::MIGRATIONS).skip_while(move |(step, _)| *step <= got))
+}
+
+pub(super) fn dates(number: i64, issued: i64, until: i64) -> Dates {
+    let [number, issued, until] = [number, issued, until].map(to_unsigned);
+    Dates { number, issued, until }
+}
+
+/// SQL knows signed numbers only. A number above them is kept as the greatest, so that nothing below
+/// replaces it.
+pub(super) fn to_signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+pub(super) fn to_unsigned(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or(0)
+}

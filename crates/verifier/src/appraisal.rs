@@ -1,0 +1,63 @@
+//! The inputs of one appraisal, and the signatures that it needs.
+
+use confide_evidence::{
+    pck::PckExtension, qe_identity::QeIdentity, quote::Quote, tcb_info::TcbInfo,
+};
+use rustls_pki_types::UnixTime;
+
+use crate::{
+    checks::Checks, crl::CrlVersion, crypto::Crypto, evidence::Evidence, policy::Policy,
+    reason::Reason, validity::Validity,
+};
+
+/// The appraisal of one quote: its inputs, and the endorsements that were verified for it.
+pub(crate) struct Appraisal<'a> {
+    pub(crate) evidence: &'a Evidence<'a>,
+    pub(crate) quote: Quote<'a>,
+    pub(crate) grounds: EndorsedValues<'a>,
+    pub(crate) policy: &'a Policy,
+    pub(crate) now: UnixTime,
+    pub(crate) crypto: &'a dyn Crypto,
+}
+
+impl Appraisal<'_> {
+    /// The lower of TCB info's and QE identity's evaluation data number.
+    pub(crate) fn evaluation_number(&self) -> u32 {
+        let EndorsedValues { tcb_info, qe_identity, .. } = self.grounds;
+        tcb_info.tcb_evaluation_data_number.min(qe_identity.tcb_evaluation_data_number)
+    }
+}
+
+/// The values of the verified endorsements, whether they were verified now or prepared before.
+#[derive(Clone, Copy)]
+pub(crate) struct EndorsedValues<'a> {
+    pub(crate) tcb_info: &'a TcbInfo,
+    pub(crate) qe_identity: &'a QeIdentity,
+    pub(crate) root_crl: CrlVersion,
+    pub(crate) pck_crl: CrlVersion,
+}
+
+/// What the verified PCK certificate says.
+pub(crate) struct Platform {
+    pub(crate) pck: PckExtension,
+    pub(crate) life: Validity,
+    pub(crate) public_key: [u8; 65],
+}
+
+/// The way from the root to the quote's signature. There are two: [`crate::appraise`] walks all of
+/// it each time, [`crate::Prepared`] leaves out what it knows.
+pub(crate) trait Signatures {
+    /// The PCK chain: who the platform is.
+    fn pck(&mut self, checks: &mut Checks, case: &Appraisal<'_>) -> Result<Platform, Reason>;
+
+    /// The quoting enclave's report by the PCK, and the attestation key in it.
+    fn enclave(
+        &mut self,
+        checks: &mut Checks,
+        case: &Appraisal<'_>,
+        platform: &Platform,
+    ) -> Result<(), Reason>;
+
+    /// The quote by the attestation key.
+    fn quote(&mut self, checks: &mut Checks, case: &Appraisal<'_>) -> Result<(), Reason>;
+}

@@ -1,0 +1,98 @@
+//! The sentences in which a policy is explained.
+
+use alloc::{borrow::Cow, format, string::String, vec::Vec};
+
+use confide_evidence::UnixSeconds;
+
+use crate::{
+    crl::CrlMinimum,
+    expect::{Expect, ReferenceValue},
+};
+
+/// What becomes of a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stance {
+    /// Evidence that fails it is refused.
+    Checked,
+    /// Any value passes, because the policy does not speak of it.
+    Unchecked,
+    /// The policy says in so many words that any value passes, or lifts a rule.
+    Dangerous,
+}
+
+/// One field of a policy, in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sentence {
+    /// The key in the policy's text.
+    pub field: Cow<'static, str>,
+    /// What becomes of it.
+    pub stance: Stance,
+    /// What that means.
+    pub text: String,
+}
+
+#[derive(Default)]
+pub(crate) struct Explanation(pub(crate) Vec<Sentence>);
+
+impl Explanation {
+    pub(crate) fn add_checked(&mut self, field: impl Into<Cow<'static, str>>, text: String) {
+        self.0.push(Sentence { field: field.into(), stance: Stance::Checked, text });
+    }
+
+    pub(crate) fn add_unchecked(&mut self, field: impl Into<Cow<'static, str>>, text: String) {
+        self.0.push(Sentence { field: field.into(), stance: Stance::Unchecked, text });
+    }
+
+    pub(crate) fn add_dangerous(&mut self, field: impl Into<Cow<'static, str>>, text: String) {
+        self.0.push(Sentence { field: field.into(), stance: Stance::Dangerous, text });
+    }
+
+    pub(crate) fn add_expect<T: ReferenceValue>(
+        &mut self,
+        field: impl Into<Cow<'static, str>>,
+        subject: &str,
+        wanted: &Expect<T>,
+    ) {
+        match wanted {
+            Expect::DangerousAny => self.add_dangerous(field, format!("{subject} may be anything")),
+            Expect::AnyOf(values) if values.is_empty() => {
+                self.add_checked(field, format!("{subject}: no value is accepted"));
+            }
+            Expect::Exactly(value) if is_zero(&value.to_text()) => {
+                self.add_checked(field, format!("{subject} is zero"));
+            }
+            _ => self.add_checked(field, format!("{subject} is {wanted}")),
+        }
+    }
+
+    pub(crate) fn add_minimum(&mut self, field: &'static str, subject: &str, least: u64) {
+        match least {
+            0 => self.add_unchecked(field, format!("{subject} may be any")),
+            _ => self.add_checked(field, format!("{subject} is at least {least}")),
+        }
+    }
+
+    pub(crate) fn add_revocation_list(
+        &mut self,
+        field: &'static str,
+        subject: &str,
+        minimum: CrlMinimum,
+    ) {
+        let CrlMinimum { number_min, issued_min } = minimum;
+        match (number_min, issued_min) {
+            (0, 0) => self.add_unchecked(field, format!("{subject} may be any that holds now")),
+            _ => self.add_checked(
+                field,
+                format!(
+                    "{subject} has number {number_min} or higher, issued {} or later",
+                    UnixSeconds(issued_min)
+                ),
+            ),
+        }
+    }
+}
+
+/// A hash of zeros, which nobody wants to count.
+fn is_zero(text: &str) -> bool {
+    text.len() > 16 && text.bytes().all(|byte| byte == b'0')
+}
