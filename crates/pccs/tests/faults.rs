@@ -1,7 +1,7 @@
 //! A simulated service and each of its faults, over real HTTP.
 
-#[path = "../../cli/src/collateral/simulated.rs"]
-mod simulated;
+#[path = "../../cli/src/collateral/simulated_documents.rs"]
+mod simulated_documents;
 
 mod served;
 
@@ -19,7 +19,7 @@ use confide_pccs::{
 };
 use http::{Method, StatusCode};
 use served::{Folder, ISSUED_AT, Served, clock, documents, fmspc, options, serve};
-use simulated::Simulated;
+use simulated_documents::SimulatedDocuments;
 
 const ROOT_CRL: &str = "/sgx/certification/v4/rootcacrl";
 const TCB: &str = "/tdx/certification/v4/tcb";
@@ -237,7 +237,7 @@ async fn one_service_fetches_from_another_and_serves_on_when_that_fails() {
 
 async fn simulating(faults: Faults) -> Served {
     let attester = FakeAttester::new(options()).unwrap();
-    let simulation = Simulation::new(Arc::new(Simulated::of(&attester)), faults);
+    let simulation = Simulation::new(Arc::new(SimulatedDocuments::new(&attester)), faults);
     serve(Source::Simulated(Arc::new(simulation)), |_| {}).await
 }
 

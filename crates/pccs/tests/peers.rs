@@ -1,7 +1,7 @@
 //! What others wrote fetches from our service: dcap-qvl's own client, and go-sev-guest's getter.
 
-#[path = "../../cli/src/collateral/simulated.rs"]
-mod simulated;
+#[path = "../../cli/src/collateral/simulated_documents.rs"]
+mod simulated_documents;
 
 mod served;
 
@@ -11,7 +11,7 @@ use confide_evidence::ReportData;
 use confide_fake_attester::{FakeAttester, Options, Tee};
 use confide_pccs::{Edition, Faults, Kept, Limits, Simulation, Source, open};
 use served::{Folder, ISSUED_AT, Served, collateral, options, serve};
-use simulated::Simulated;
+use simulated_documents::SimulatedDocuments;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn dcap_qvls_client_fetches_from_us_and_its_verifier_accepts() {
@@ -101,7 +101,7 @@ fn said(command: &mut Command) -> Result<String, String> {
 
 async fn simulating(tee: Tee, faults: Faults) -> (Served, Folder) {
     let (folder, attester) = evidence(tee);
-    let simulation = Simulation::new(Arc::new(Simulated::of(&attester)), faults);
+    let simulation = Simulation::new(Arc::new(SimulatedDocuments::new(&attester)), faults);
     (serve(Source::Simulated(Arc::new(simulation)), |_| {}).await, folder)
 }
 

@@ -22,10 +22,7 @@ use confide_load::{
 use serde_json::{Map, Value, json};
 
 use super::run::{FAILED, INTERRUPTED};
-use crate::{
-    error::{CliError, read_file},
-    process,
-};
+use crate::{error::CliError, files::read_file, process};
 
 /// Exit status of a run that measured its client.
 const CLIENT_BOUND: u8 = 3;

@@ -13,7 +13,7 @@ use confide_load::{
     views::{Figure, Quantiles, Quantity, Tool, View},
 };
 
-use crate::error::{CliError, read_file};
+use crate::{error::CliError, files::read_file};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {

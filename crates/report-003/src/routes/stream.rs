@@ -191,7 +191,7 @@ async fn tell(
         match said {
             Said::Failed(error) => return Ok(Err(error)),
             Said::Ended(ending, tail) => {
-                running.meter.ended(ending.adapter.as_ref());
+                running.meter.finish(ending.adapter.as_ref());
                 text.push_str(&tail);
                 let total_ms = since_ms(started);
                 socket.say(&done(&running, &ending, &tail, &text, total_ms)).await?;
