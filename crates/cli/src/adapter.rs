@@ -1,8 +1,10 @@
-//! `confide adapter`: private adapters, looked at, hosted and prepared for.
+//! `confide adapter`: private adapters are inspected, hosted and prepared for.
 
+pub(crate) mod clients;
 pub(crate) mod dial;
 mod host;
-pub(crate) mod inspect;
+mod inspect;
+pub(crate) mod parameters;
 mod prepare;
 #[cfg(feature = "native")]
 mod train;
@@ -14,30 +16,23 @@ use clap::Subcommand;
 use crate::error::CliError;
 #[cfg(not(feature = "native"))]
 use crate::features::train;
-pub(crate) use host::clients as read_clients;
 
-/// Arguments.
-#[derive(clap::Args)]
-pub(crate) struct Args {
-    #[command(subcommand)]
-    command: Command,
-}
-
+/// The subcommands.
 #[derive(Subcommand)]
-enum Command {
-    /// Answer key holders about adapters that never leave this process.
+pub(crate) enum Command {
+    /// Serve adapters that never leave this process to key holders.
     Host(host::Args),
-    /// Say what an adapter holds, and what protecting it takes.
+    /// Show what an adapter contains, and what its protection costs.
     Inspect(inspect::Args),
-    /// Make masks with an adapter host, and say what they cost.
+    /// Prepare masks with an adapter host, and show what they cost.
     Prepare(prepare::Args),
     /// Train a small adapter for a small model, in seconds.
     #[command(hide = cfg!(not(feature = "native")))]
     Train(train::Args),
 }
 
-pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
-    match args.command {
+pub(crate) fn run(command: Command) -> Result<ExitCode, CliError> {
+    match command {
         Command::Host(args) => host::run(args),
         Command::Inspect(args) => inspect::run(args),
         Command::Prepare(args) => prepare::run(args),

@@ -2,12 +2,12 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-/// Reads `ADDR:PORT` or `localhost:PORT`, for `clap`. `localhost` is 127.0.0.1, without a resolver:
-/// what it finds could be another machine's.
+/// Reads `ADDR:PORT` or `localhost:PORT`, for `clap`. `localhost` is 127.0.0.1 without asking a resolver,
+/// which could name another machine.
 ///
 /// # Errors
-/// What was wanted, with the likely spelling of what was meant.
-pub(crate) fn listen_address(text: &str) -> Result<SocketAddr, String> {
+/// The form that is wanted, with the likely spelling of what was meant.
+pub(crate) fn parse_listen_address(text: &str) -> Result<SocketAddr, String> {
     if let Ok(address) = text.parse() {
         return Ok(address);
     }
@@ -17,9 +17,9 @@ pub(crate) fn listen_address(text: &str) -> Result<SocketAddr, String> {
         Some(port) if host.eq_ignore_ascii_case("localhost") => {
             Ok((Ipv4Addr::LOCALHOST, port).into())
         }
-        Some(port) if host.is_empty() => Err(format!(
-            "wanted ADDR:PORT, such as 127.0.0.1:{port}; an address is needed beside the port"
-        )),
+        Some(port) if host.is_empty() => {
+            Err(format!("wanted ADDR:PORT, such as 127.0.0.1:{port}: the address is missing"))
+        }
         Some(port) => Err(format!(
             "wanted ADDR:PORT with an address of this machine, such as 127.0.0.1:{port}, or \
              localhost:{port}"
@@ -41,9 +41,9 @@ mod tests {
             ("[::1]:8000", "[::1]:8000"),
             ("0.0.0.0:8000", "0.0.0.0:8000"),
         ] {
-            assert_eq!(listen_address(text).unwrap().to_string(), wanted);
+            assert_eq!(parse_listen_address(text).unwrap().to_string(), wanted);
         }
-        for (text, said) in [
+        for (text, hint) in [
             ("8000", "127.0.0.1:8000"),
             (":8000", "127.0.0.1:8000"),
             ("models.example:8000", "localhost:8000"),
@@ -52,8 +52,8 @@ mod tests {
             ("localhost", "127.0.0.1:8000"),
             ("", "127.0.0.1:8000"),
         ] {
-            let error = listen_address(text).unwrap_err();
-            assert!(error.contains(said), "{text}: {error}");
+            let error = parse_listen_address(text).unwrap_err();
+            assert!(error.contains(hint), "{text}: {error}");
         }
     }
 }

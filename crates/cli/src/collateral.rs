@@ -1,14 +1,13 @@
-//! `confide collateral`: endorsements, fetched, kept and served.
+//! `confide collateral`: endorsements are fetched, stored, exported and served.
 
 mod export;
 mod fetch;
-pub(crate) mod fetching;
 mod platform;
 mod serve;
 pub(crate) mod service;
 mod show;
 #[cfg(feature = "simulate")]
-mod simulated;
+mod simulated_documents;
 #[cfg(feature = "simulate")]
 mod simulation;
 
@@ -16,18 +15,12 @@ use std::process::ExitCode;
 
 use crate::error::CliError;
 
-/// Arguments.
-#[derive(clap::Args)]
-pub(crate) struct Args {
-    #[command(subcommand)]
-    command: Command,
-}
-
+/// The subcommands.
 #[derive(clap::Subcommand)]
-enum Command {
+pub(crate) enum Command {
     /// Fetch the endorsements of a platform into a store.
     Fetch(fetch::Args),
-    /// Print what a store holds, and for how long.
+    /// Print what a store holds, and how long it is valid.
     Show(show::Args),
     /// Write the endorsements of a platform from a store to a file for `confide verify`.
     Export(export::Args),
@@ -35,8 +28,8 @@ enum Command {
     Serve(serve::Args),
 }
 
-pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
-    match args.command {
+pub(crate) fn run(command: Command) -> Result<ExitCode, CliError> {
+    match command {
         Command::Fetch(args) => fetch::run(args),
         Command::Show(args) => show::run(args),
         Command::Export(args) => export::run(args),

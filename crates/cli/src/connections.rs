@@ -1,4 +1,4 @@
-//! How many connections a server holds, and whom it counts them for.
+//! Limits on the connections of a server, and the address that each is counted for.
 
 use std::net::IpAddr;
 
@@ -6,38 +6,37 @@ use confide_http::{Admission, AdmissionLimits};
 
 use crate::error::CliError;
 
-/// What `--connections` is unless given.
+/// Default of `--connections`.
 const CONNECTIONS: u32 = 1024;
-/// More than this and the machine's limits come first.
+/// Beyond this the machine's own limits apply first.
 const CONNECTIONS_MAX: i64 = 1_000_000;
-/// Proxies in front of one server.
+/// Largest number of proxies in front of a server.
 const PROXIES_MAX: usize = 64;
 
 /// Limits on connections; every server that faces a network has them.
 #[derive(clap::Args)]
 pub(crate) struct ConnectionArgs {
-    /// Connections held at once. A full server evicts idle ones, those of the address that holds
-    /// most first, and refuses others
+    /// Connections held at once. A full server evicts idle ones, first those of the address with the most
+    /// connections, and refuses others
     #[arg(long, value_name = "N", default_value_t = CONNECTIONS,
           value_parser = clap::value_parser!(u32).range(1..=CONNECTIONS_MAX))]
     connections: u32,
-    /// Connections of one IPv4 address or IPv6 /64; a quarter of --connections unless given
+    /// Connections of one IPv4 address or IPv6 /64; by default a quarter of --connections
     #[arg(long, value_name = "N",
           value_parser = clap::value_parser!(u32).range(1..=CONNECTIONS_MAX))]
     connections_per_address: Option<u32>,
-    /// Places of --connections that only addresses without a connection get; an eighth of them
-    /// unless given
+    /// Connections reserved for addresses that have none; by default an eighth of --connections
     #[arg(long, value_name = "N",
           value_parser = clap::value_parser!(u32).range(0..=CONNECTIONS_MAX))]
     connections_reserved: Option<u32>,
-    /// Proxies whose connections begin with a PROXY protocol header (version 1 or 2), whose source
-    /// is then the address that is counted; from no other address is one read
+    /// Proxies whose connections begin with a PROXY protocol header (version 1 or 2), whose source address
+    /// is then counted; from other addresses no header is read
     #[arg(long, value_name = "IP", value_delimiter = ',')]
     proxy_protocol_from: Vec<IpAddr>,
 }
 
 impl ConnectionArgs {
-    /// The limits as they were given, where they fit together.
+    /// The limits by the arguments, if they are consistent.
     pub(crate) fn admission(&self) -> Result<Admission, CliError> {
         let shared = AdmissionLimits::for_many_peers(self.connections as usize);
         let or = |given: Option<u32>, default| given.map_or(default, |given| given as usize);
@@ -46,29 +45,24 @@ impl ConnectionArgs {
             newcomer_reserve: or(self.connections_reserved, shared.newcomer_reserve),
             ..shared
         };
-        let all = limits.connections;
+        let unusable = |flag: &str, wanted: &str, got: usize| {
+            CliError::new(format!("{flag} is not usable: wanted {wanted}, got {got}"))
+        };
+        let (all, raise) = (limits.connections, "raise --connections as well");
         if limits.connections_per_peer > all {
-            return Err(CliError::new(format!(
-                "--connections-per-address is not usable: wanted at most --connections, {all}, \
-                 got {}",
-                limits.connections_per_peer
-            ))
-            .hint("raise --connections as well"));
+            let wanted = format!("at most --connections, {all}");
+            let got = limits.connections_per_peer;
+            return Err(unusable("--connections-per-address", &wanted, got).hint(raise));
         }
         if limits.newcomer_reserve >= all {
-            return Err(CliError::new(format!(
-                "--connections-reserved is not usable: wanted less than --connections, {all}, \
-                 got {}",
-                limits.newcomer_reserve
-            ))
-            .hint("raise --connections as well"));
+            let wanted = format!("less than --connections, {all}");
+            let got = limits.newcomer_reserve;
+            return Err(unusable("--connections-reserved", &wanted, got).hint(raise));
         }
-        if self.proxy_protocol_from.len() > PROXIES_MAX {
-            return Err(CliError::new(format!(
-                "--proxy-protocol-from is not usable: wanted at most {PROXIES_MAX} addresses, \
-                 got {}",
-                self.proxy_protocol_from.len()
-            )));
+        let proxies = self.proxy_protocol_from.len();
+        if proxies > PROXIES_MAX {
+            let wanted = format!("at most {PROXIES_MAX} addresses");
+            return Err(unusable("--proxy-protocol-from", &wanted, proxies));
         }
         Ok(Admission::new(limits).behind_proxies(&self.proxy_protocol_from))
     }

@@ -1,4 +1,4 @@
-//! `confide disclose`: from a notarised session to a file for third parties.
+//! `confide disclose`: makes a file for third parties from a notarised session.
 
 use std::{
     fmt::Write as _,
@@ -8,42 +8,45 @@ use std::{
 
 use confide_disclosure::{
     CommittedFields, DiscloseError, DiscloseOptions, Disclosure, FIELD_TEXT_BYTES_MAX, FieldKind,
-    FormatError, HOLDER_BYTES_MAX, NameError, NotarisedSession, Predicate, Selector,
-    VerifiedDisclosure,
+    FormatError, HOLDER_BYTES_MAX, NotarisedSession, Predicate, Selector, VerifiedDisclosure,
 };
 use confide_evidence::UnixSeconds;
 use zeroize::Zeroizing;
 
 use crate::{
-    error::{CliError, read_file},
+    error::CliError,
+    files::read_file,
     new_file::NewFile,
     process::print_whole,
-    verify::name_words,
+    verify::disclosure::{
+        text_proofs,
+        words::{describe_claim, format_name, piece_name},
+    },
 };
 
 /// Arguments.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The session: what `confide notary fetch --out` wrote
+    /// The session, as `confide notary fetch --out` wrote it
     file: PathBuf,
-    /// Show this: request or response, a dot, and /POINTER, header:NAME, status, method, target,
-    /// bytes:FIRST-END (the end is not in it; whole chunks of 64 bytes are shown) or length
-    #[arg(long, value_name = "NAME", value_parser = show)]
+    /// Show this part: request or response, a dot, and /POINTER, header:NAME, status, method, target,
+    /// bytes:FIRST-END (END excluded; whole chunks of 64 bytes are shown) or length
+    #[arg(long, value_name = "NAME", value_parser = Selector::parse)]
     show: Vec<Selector>,
-    /// Prove this of a value that stays hidden: 'NAME <= 4096', also >=, ==, between … and …, with
+    /// Prove this about a value that stays hidden: 'NAME <= 4096', also >=, ==, between … and …, with
     /// numbers or RFC 3339 dates; 'NAME contains "TEXT"', 'response.bytes contains "TEXT"', of at
     /// most 64 bytes; 'sha256(NAME) == HEX'; 'NAME == NAME', the second of them 'other.NAME' for a
     /// field of the session of --other
-    #[arg(long, value_name = "PREDICATE", value_parser = prove)]
+    #[arg(long, value_name = "PREDICATE", value_parser = Predicate::parse)]
     prove: Vec<Predicate>,
-    /// Another session of yours, with whose numbers some are equal. The disclosure then says its
-    /// host and time as well, and that both sessions have one holder
+    /// Another session of yours, for predicates on equal numbers. The disclosure then also shows its host
+    /// and time, and that both sessions have one holder
     #[arg(long, value_name = "FILE")]
     other: Option<PathBuf>,
-    /// List what the session holds, without its values: names, kinds, lengths, what can be proven
+    /// List the fields of the session without their values: names, kinds, lengths, and what can be proven
     #[arg(long, conflicts_with_all = ["show", "prove", "other", "out"])]
     list: bool,
-    /// Where the disclosure is written
+    /// File for the disclosure
     #[arg(long, value_name = "FILE", required_unless_present = "list")]
     out: Option<PathBuf>,
 }
@@ -54,14 +57,14 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         return Ok(ExitCode::SUCCESS);
     };
     if args.show.is_empty() && args.prove.is_empty() {
-        return Err(CliError::new("nothing is to be shown or proven")
-            .hint("--show response./model; `confide disclose FILE --list` names what there is"));
+        return Err(CliError::new("nothing to show or prove")
+            .hint("--show response./model; `confide disclose FILE --list` lists the fields"));
     }
     let session = read_session(&args.file)?;
     let mut sessions = [Some(&args.file), args.other.as_ref()].into_iter().flatten();
     if sessions.any(|session| is_same_file(session, out_path)) {
         return Err(CliError::new(format!("--out is {}, a session itself", out_path.display()))
-            .hint("give the disclosure a file of its own: what is hidden is in no other file"));
+            .hint("choose another file: the session is the only copy of what stays hidden"));
     }
     let other = args.other.as_deref().map(read_session).transpose()?;
     let in_other_session =
@@ -70,9 +73,9 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         return Err(CliError::new("no predicate names the other session")
             .hint("--prove 'response./a == other.response./b'"));
     }
-    let out = NewFile::beside(out_path)?;
-    let means = DiscloseOptions { texts: super::verify::text_proofs(), other: other.as_ref() };
-    let disclosure = session.disclose(&args.show, &args.prove, means).map_err(refused)?;
+    let out = NewFile::next_to(out_path)?;
+    let means = DiscloseOptions { texts: text_proofs(), other: other.as_ref() };
+    let disclosure = session.disclose(&args.show, &args.prove, means).map_err(explain_error)?;
     let bytes = disclosure.encode();
     out.save(&bytes)?;
     print_whole(&summary(&disclosure, session.fields.len(), bytes.len(), out_path)?)?;
@@ -80,44 +83,32 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
 }
 
 fn is_same_file(one: &Path, other: &Path) -> bool {
-    let whole = |path: &Path| std::fs::canonicalize(path).ok();
-    whole(one).is_some_and(|one| whole(other) == Some(one))
-}
-
-fn show(text: &str) -> Result<Selector, NameError> {
-    Selector::parse(text)
-}
-
-fn prove(text: &str) -> Result<Predicate, NameError> {
-    Predicate::parse(text)
+    let resolve = |path: &Path| std::fs::canonicalize(path).ok();
+    resolve(one).is_some_and(|one| resolve(other) == Some(one))
 }
 
 fn read_session(path: &Path) -> Result<NotarisedSession, CliError> {
     let bytes = Zeroizing::new(read_file(path, HOLDER_BYTES_MAX as u64)?);
     NotarisedSession::decode(&bytes).map_err(|error| {
-        let failure = CliError::new(format!("{}: {error}", path.display()));
-        match error {
-            FormatError::Magic { .. } => {
-                failure.hint("wanted the file that `confide notary fetch --out` wrote")
-            }
-            _ => failure,
-        }
+        let is_other = matches!(error, FormatError::Magic { .. });
+        let hint = "wanted the file that `confide notary fetch --out` wrote";
+        CliError::in_file(path)(error).hint_if(is_other.then_some(hint))
     })
 }
 
-fn refused(error: DiscloseError) -> CliError {
+fn explain_error(error: DiscloseError) -> CliError {
     let hint = match &error {
-        DiscloseError::Holder(_) => "the file was changed, or its notary lied: fetch again",
+        DiscloseError::Holder(_) => "the file was changed, or its notary is dishonest: fetch again",
         DiscloseError::NoField { .. } => {
-            "`confide disclose FILE --list` names what there is; a field is response./a/b for \
+            "`confide disclose FILE --list` lists the fields; a field is response./a/b for \
              {\"a\":{\"b\":…}}, response.header:NAME or response.status; / in a name is ~1, ~ is ~0"
         }
         DiscloseError::Secret { .. } => {
             "bytes are shown in chunks of 64; name that header with --show to show it as well"
         }
-        DiscloseError::SameSession { .. } => "--other names the file of another fetch",
-        DiscloseError::SameField { .. } => "name two fields",
-        DiscloseError::Untrue { .. } => "only what is so can be proven",
+        DiscloseError::SameSession { .. } => "--other must name the file of another fetch",
+        DiscloseError::SameField { .. } => "name two different fields",
+        DiscloseError::Untrue { .. } => "only true predicates can be proven",
         DiscloseError::NoCircuits { .. } => "build with the feature `circuits`",
         DiscloseError::NoOther { .. } => "--other names the other session's file",
         DiscloseError::NoAmount { .. } => {
@@ -129,7 +120,7 @@ fn refused(error: DiscloseError) -> CliError {
     CliError::new(error).hint(hint)
 }
 
-/// A line for each field. Values stay out: a terminal is seen by others, and kept in logs.
+/// A line for each field. Values are left out: others may see a terminal, and logs keep it.
 pub(crate) fn list(session: &NotarisedSession) -> Result<String, CliError> {
     let committed = CommittedFields::new(&session.seed, &session.fields).map_err(CliError::new)?;
     let mut text = format!("{:<9}{:>8}  {:<20}name\n", "kind", "bytes", "provable");
@@ -141,7 +132,8 @@ pub(crate) fn list(session: &NotarisedSession) -> Result<String, CliError> {
             (false, true) => "text",
             (false, false) => "-",
         };
-        let (kind, bytes, name) = (field.kind.as_str(), field.value.len(), name_words(&field.path));
+        let (kind, bytes, name) =
+            (field.kind.as_str(), field.value.len(), format_name(&field.path));
         let _ = writeln!(text, "{kind:<9}{bytes:>8}  {provable:<20}{name}");
     }
     for (name, bytes) in [("request", &session.sent), ("response", &session.received)] {
@@ -150,49 +142,48 @@ pub(crate) fn list(session: &NotarisedSession) -> Result<String, CliError> {
     Ok(text)
 }
 
-/// What the file shows, read from the file: what its reader will see.
+/// What the file shows, read from the file itself, as its reader will see it.
 fn summary(
     disclosure: &Disclosure,
     fields: usize,
     bytes: usize,
     out: &Path,
 ) -> Result<String, CliError> {
-    let verified = disclosure.verify(super::verify::text_proofs()).map_err(CliError::new)?;
+    let verified = disclosure.verify(text_proofs()).map_err(CliError::new)?;
     let mut text = format!("{} written, {bytes} bytes\n", out.display());
-    // In the file they stand in the order of their leaves, which says nothing.
+    // The file has them in the order of their leaves, which is meaningless.
     let mut names: Vec<&str> = verified.fields().iter().map(|field| field.path.as_str()).collect();
     names.sort_unstable();
     for name in names {
-        let _ = writeln!(text, "shown    {}", name_words(name));
+        let _ = writeln!(text, "shown    {}", format_name(name));
     }
     for (direction, piece) in verified.bytes() {
-        let (start, end) = (piece.start, piece.start + piece.bytes.len() as u64);
-        let _ = writeln!(text, "shown    {}.bytes:{start}-{end}", direction.as_str());
+        let _ = writeln!(text, "shown    {}", piece_name(*direction, piece));
     }
     for (direction, _) in verified.lengths() {
         let _ = writeln!(text, "shown    {}.length", direction.as_str());
     }
     for claim in verified.claims() {
-        let (path, what) = super::verify::claim_words(claim);
-        let _ = writeln!(text, "proven   {} {what}", name_words(&path));
+        let (path, predicate) = describe_claim(claim);
+        let _ = writeln!(text, "proven   {} {predicate}", format_name(&path));
     }
-    if let Some(other) = verified.other_session() {
-        let _ = writeln!(text, "other    {}", other_words(other));
+    if let Some(other) = verified.other() {
+        let _ = writeln!(text, "other    {}", describe_other(other));
     }
     let hidden = fields - verified.fields().len();
     let opened = disclosure.fields.as_ref().map_or(0, |opening| opening.fields.len());
     let named = match opened - verified.fields().len() {
         0 => String::new(),
-        named => format!(" (of {named} the proofs say the name)"),
+        named => format!(" (the proofs reveal the names of {named})"),
     };
     let _ = writeln!(text, "hidden   {hidden} fields{named}; all other bytes");
     Ok(text)
 }
 
-fn other_words(other: &VerifiedDisclosure) -> String {
+fn describe_other(other: &VerifiedDisclosure) -> String {
     let statement = other.statement();
     format!(
-        "host {}:{}, time {}: shown with this one, so both are known to be yours",
+        "host {}:{}, time {}: shown with this session, so both are known to be yours",
         statement.host,
         statement.port,
         UnixSeconds(statement.time)

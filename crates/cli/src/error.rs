@@ -1,6 +1,6 @@
-//! What the program says when it cannot do what was asked.
+//! Failures of the program, as they are reported on standard error and as JSON.
 
-use std::{fmt::Display, io::Write, process::ExitCode};
+use std::{fmt::Display, io::Write, path::Path, process::ExitCode};
 
 use serde_json::json;
 
@@ -30,6 +30,19 @@ impl CliError {
         self
     }
 
+    /// The failure of a file, for `map_err`: its path, and what is wrong with it.
+    pub(crate) fn in_file<E: Display>(path: &Path) -> impl Fn(E) -> Self + '_ {
+        move |error| Self::new(format!("{}: {error}", path.display()))
+    }
+
+    /// The same failure, with a hint where there is one.
+    pub(crate) fn hint_if(self, hint: Option<&str>) -> Self {
+        match hint {
+            Some(hint) => self.hint(hint),
+            None => self,
+        }
+    }
+
     /// What went wrong, without the hint.
     pub(crate) fn message(&self) -> &str {
         &self.message
@@ -41,33 +54,33 @@ impl CliError {
         self.hint.as_deref()
     }
 
-    /// Prints the failure on standard error, as JSON too where that was asked for, and gives the
-    /// exit status.
+    /// Prints the failure on standard error, with `--json` on standard output too, and gives the exit
+    /// status.
     pub(crate) fn report(self) -> ExitCode {
         eprintln!("confide: {}", self.message);
         if let Some(hint) = &self.hint {
             eprintln!("hint: {hint}");
         }
-        print_if_json_is_wanted("failed", &self.message, self.hint.as_deref());
+        print_json_if_requested("failed", &self.message, self.hint.as_deref());
         ExitCode::from(self.status)
     }
 }
 
-/// Prints what is wrong with the arguments, or the help that they ask for, and gives the exit status.
-pub(crate) fn not_understood(error: &clap::Error) -> ExitCode {
-    // Nobody to tell is no reason to end otherwise.
+/// Prints what is wrong with the arguments, or the help that they request, and gives the exit status.
+pub(crate) fn report_arguments(error: &clap::Error) -> ExitCode {
+    // A closed standard error does not change the exit status.
     let _ = error.print();
     if error.use_stderr() {
-        let said = error.render().to_string();
-        let said = said.strip_prefix("error: ").unwrap_or(&said);
-        let detail = said.split("\n\n").next().unwrap_or_default();
-        print_if_json_is_wanted("arguments", detail, None);
+        let message = error.render().to_string();
+        let message = message.strip_prefix("error: ").unwrap_or(&message);
+        let detail = message.split("\n\n").next().unwrap_or_default();
+        print_json_if_requested("arguments", detail, None);
     }
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }
 
-/// Who asked for JSON gets one object whatever happens, arguments that could not be read included.
-fn print_if_json_is_wanted(reason: &str, detail: &str, hint: Option<&str>) {
+/// With `--json` there is one object whatever happens, even where the arguments could not be read.
+fn print_json_if_requested(reason: &str, detail: &str, hint: Option<&str>) {
     let mut given = std::env::args_os().skip(1).take_while(|argument| argument != "--");
     if given.any(|argument| argument == "--json") {
         let object = json!({
@@ -75,20 +88,4 @@ fn print_if_json_is_wanted(reason: &str, detail: &str, hint: Option<&str>) {
         });
         let _ = writeln!(std::io::stdout(), "{object}");
     }
-}
-
-/// Reads a whole file, naming it when that fails and refusing more than `limit` bytes.
-pub(crate) fn read_file(path: &std::path::Path, limit: u64) -> Result<Vec<u8>, CliError> {
-    use std::io::Read;
-    let shown = path.display();
-    let file = std::fs::File::open(path)
-        .map_err(|error| CliError::new(format!("cannot read {shown}: {error}")))?;
-    let mut bytes = Vec::new();
-    file.take(limit + 1)
-        .read_to_end(&mut bytes)
-        .map_err(|error| CliError::new(format!("cannot read {shown}: {error}")))?;
-    if bytes.len() as u64 > limit {
-        return Err(CliError::new(format!("{shown} is too long: wanted at most {limit} bytes")));
-    }
-    Ok(bytes)
 }

@@ -1,4 +1,4 @@
-//! What this build holds (Cargo features), and what it answers where something was left out.
+//! The Cargo features of this build, and the answers where one was left out.
 
 use std::{fmt::Write as _, sync::LazyLock};
 
@@ -26,13 +26,13 @@ const IS_OPERATORS: bool = cfg!(feature = "operator");
 /// What `confide --version` prints after the program's name.
 pub(crate) fn long_version() -> &'static str {
     static TEXT: LazyLock<String> = LazyLock::new(|| {
-        let with = |wanted: bool| {
+        let list = |wanted: bool| {
             let names = FEATURES.iter().filter(|(_, is_built)| *is_built == wanted);
             names.map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
         };
         let build = if IS_OPERATORS { "operator" } else { "developer" };
         let mut text = format!("{}\nbuild: {build}", env!("CARGO_PKG_VERSION"));
-        for (title, names) in [("built in", with(true)), ("left out", with(false))] {
+        for (title, names) in [("built in", list(true)), ("left out", list(false))] {
             if !names.is_empty() {
                 let _ = write!(text, "\n{title}: {names}");
             }
@@ -42,7 +42,7 @@ pub(crate) fn long_version() -> &'static str {
     &TEXT
 }
 
-/// What helps somebody who has given an attested server no attester.
+/// The hint for an attested server without an attester.
 pub(crate) const NO_ATTESTER_HINT: &str = if cfg!(feature = "simulate") {
     "on a machine with a device give --attester device; else make a simulated one with `confide \
      attest --simulate tdx --out DIR` and give --simulate DIR"
@@ -67,7 +67,7 @@ mod no_simulator {
         CliError::new("--simulate: this build of confide has no simulated attester").hint(
             if super::IS_OPERATORS {
                 "it is the operator's build, which cannot forge evidence: use --attester device, \
-                 or try things with the developer's build"
+                 or the developer's build"
             } else {
                 "it was built without the feature `simulate`; `confide --version` lists what is \
                  in this one"
@@ -75,7 +75,7 @@ mod no_simulator {
         )
     }
 
-    /// `confide attest --simulate`, which this build knows only to refuse.
+    /// The argument of `confide attest --simulate`, which this build only refuses.
     #[derive(clap::Args)]
     pub(crate) struct SimulationArgs {
         /// Make simulated evidence: not in this build
@@ -103,7 +103,7 @@ mod no_simulator {
 #[cfg(not(feature = "simulate"))]
 pub(crate) use no_simulator::{SimulationArgs, load_simulated, no_simulator};
 
-/// Stands in for a command that this build leaves out: it takes whatever arguments and says so.
+/// Stands in for a command that this build leaves out: it accepts any arguments and says so.
 macro_rules! absent_command {
     ($feature:literal, $module:ident, $command:literal) => {
         absent_command!($feature, $module, $command, not(feature = $feature));
@@ -123,7 +123,7 @@ macro_rules! absent_command {
                 _arguments: Vec<OsString>,
             }
 
-            /// Says that the command is not here, and how to get it.
+            /// Reports that the command is missing, and how to get it.
             pub(crate) fn run(_: Args) -> Result<ExitCode, CliError> {
                 let text = concat!("this build of confide has no `confide ", $command, "`");
                 Err(CliError::new(text).hint(concat!(

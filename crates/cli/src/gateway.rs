@@ -9,137 +9,107 @@ use std::{
     time::{Duration, Instant},
 };
 
-use clap::ValueEnum;
-use confide_channel::Binding;
 use confide_client::with_causes;
 use confide_evidence::Attest;
 use confide_gateway::{
-    AccessLog, AccessLogEnd, Configuration, Drained, Gateway, GatewayError, GatewayLimits,
-    GatewayOptions, Route, Upstream,
+    AccessLog, AccessLogEnd, Configuration, Gateway, GatewayError, Limits, Options, Route, Upstream,
 };
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::{
-    address::listen_address, attest::chosen::AttesterArgs, connections::ConnectionArgs,
-    error::CliError, features::NO_ATTESTER_HINT, process,
+    address::parse_listen_address, attest::arguments::ServerEvidenceArgs, binding::BindingName,
+    connections::ConnectionArgs, error::CliError, files::write_file, process,
 };
 
-/// The upstream is on the same machine or network: one that listens answers within this.
+/// Longest wait for an answer of the upstream, which is on the same machine or network.
 const MODELS_DEADLINE: Duration = Duration::from_secs(3);
-/// A gateway and its model server are often started by one script: a small model is loaded within
-/// this, and with it in the digest the order of the start does not matter.
+/// A gateway and its model server are often started by one script. A small model loads within this time, so that the
+/// order in which they start does not matter.
 const UPSTREAM_WAIT_S: u64 = 10;
-/// A model server that was exchanged while nobody connected is noticed within this.
+/// A model server that is replaced while nobody connects is noticed within this time.
 const UPSTREAM_CHECK_S: u64 = 10;
-/// Between two tries: short beside what loading takes.
+/// Pause between two tries: short compared with the loading of a model.
 const UPSTREAM_RETRY: Duration = Duration::from_millis(200);
 
 /// Arguments.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Where clients connect; port 0 takes any free one
-    #[arg(long, value_name = "ADDR:PORT", value_parser = listen_address)]
+    /// Address for clients; port 0 takes any free one
+    #[arg(long, value_name = "ADDR:PORT", value_parser = parse_listen_address)]
     listen: SocketAddr,
     /// The model server behind it: http://HOST[:PORT][/PATH], without /v1
     #[arg(long, value_name = "URL")]
     upstream: String,
     /// Proxy this path too: PATH, or METHOD[,METHOD] PATH; a path alone allows GET, HEAD and POST.
-    /// `*` is one segment, `**` at the end the rest. May be given several times
+    /// `*` stands for one segment, `**` at the end for the rest. May be given several times
     #[arg(long, value_name = "ROUTE", conflicts_with = "dangerous_all_routes")]
     route: Vec<String>,
     /// Proxy every path and method: clients reach metrics and administration of the model server,
     /// and can change what it serves
     #[arg(long)]
     dangerous_all_routes: bool,
-    /// Seconds to wait for a model server that is not there yet, before going on without its model
-    /// in the configuration digest
+    /// Seconds to wait for a model server that does not answer yet, before starting without its model in
+    /// the configuration digest
     #[arg(long, value_name = "N", default_value_t = UPSTREAM_WAIT_S,
           value_parser = clap::value_parser!(u64).range(..=3600))]
     upstream_wait_s: u64,
-    /// Seconds between two questions for the model server's model, where it is in the configuration
-    /// digest. Each new connection to it asks as well
+    /// Seconds between checks that the model server still serves the model in the configuration digest.
+    /// Each new connection to it is checked as well
     #[arg(long, value_name = "N", default_value_t = UPSTREAM_CHECK_S,
           value_parser = clap::value_parser!(u64).range(1..=3600))]
     upstream_check_s: u64,
-    /// How evidence is tied to connections
+    /// How evidence is bound to connections
     #[arg(long, value_enum, default_value_t = BindingName::Key)]
     binding: BindingName,
     #[command(flatten)]
-    attester: AttesterArgs,
-    /// Staple this collateral instead of the attester's own
-    #[arg(long, value_name = "FILE")]
-    collateral: Option<PathBuf>,
-    /// How long a key lives before a new one takes its place, in seconds
-    #[arg(long, value_name = "N", default_value_t = 3600, value_parser = clap::value_parser!(u64).range(60..=604_800))]
-    key_validity_s: u64,
-    /// A further name in the certificate; may be given several times
+    evidence: ServerEvidenceArgs,
+    /// An additional name in the certificate; may be given several times
     #[arg(long, value_name = "NAME")]
     name: Vec<String>,
     /// Write the certificate as PEM, for clients of `--binding none`
     #[arg(long, value_name = "FILE")]
     certificate_out: Option<PathBuf>,
-    /// Write one line of JSON for each request: time, method, the words of its path, status. No
-    /// query, field, body or identifier is in it. `-` is standard output
+    /// Write one line of JSON for each request: time, method, the fixed parts of its path, status. It
+    /// contains no query, field, body or identifier. `-` is standard output
     #[arg(long, value_name = "FILE")]
     access_log: Option<PathBuf>,
     #[command(flatten)]
     connections: ConnectionArgs,
-    /// Print the digest of the effective configuration and end
+    /// Print the digest of the effective configuration and exit
     #[arg(long)]
     print_config_digest: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
-pub(crate) enum BindingName {
-    /// Ordinary TLS without evidence, to compare with
-    None,
-    /// Evidence in the certificate, over the TLS key
-    Key,
-    /// Evidence after the handshake, over this very session
-    Session,
-}
-
-impl From<BindingName> for Binding {
-    fn from(name: BindingName) -> Self {
-        match name {
-            BindingName::None => Binding::None,
-            BindingName::Key => Binding::Key,
-            BindingName::Session => Binding::Session,
-        }
-    }
-}
-
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
-    process::run_to_end(serve(args))?
+    process::block_on(serve(args))?
 }
 
 async fn serve(args: Args) -> Result<ExitCode, CliError> {
-    // One for the whole life: a signal that comes between two of them would be seen by neither.
-    let mut stop = pin!(process::asked_to_stop());
+    let mut stop = pin!(process::stop_signal());
     let mut configuration = configuration(&args)?;
     if args.print_config_digest {
-        configuration.model_manifest_sha256 = model_manifest(&args, &configuration).await;
+        configuration.model_manifest_sha256 = ask_model_manifest(&args, &configuration).await;
         println!("{}", hex::encode(configuration.digest()));
         return Ok(ExitCode::SUCCESS);
     }
-    // What can fail at once fails before the wait.
+    // Whatever can fail at once fails before the wait.
     let attester = attester(&args)?;
     let admission = args.connections.admission()?;
     let (listener, address) = process::listen(args.listen).await?;
     configuration.model_manifest_sha256 = tokio::select! {
         biased;
         () = stop.as_mut() => return Ok(ExitCode::SUCCESS),
-        manifest = model_manifest(&args, &configuration) => manifest,
+        manifest = ask_model_manifest(&args, &configuration) => manifest,
     };
-    let log = args.access_log.as_deref().map(access_log).transpose()?;
-    let options = GatewayOptions {
+    let log = args.access_log.as_deref().map(open_access_log).transpose()?;
+    let options = Options {
         configuration,
-        key_validity: Duration::from_secs(args.key_validity_s),
-        limits: GatewayLimits {
+        key_validity: args.evidence.key_validity(),
+        limits: Limits {
             upstream_check: Duration::from_secs(args.upstream_check_s),
             ..GatewayLimits::default()
         },
-        names: process::names(args.listen, &args.name),
+        names: process::certificate_names(args.listen, &args.name),
     };
     let mut gateway = Gateway::new(options, attester, process::unix_now)
         .map_err(|error| CliError::new(with_causes(&error)))?
@@ -150,30 +120,29 @@ async fn serve(args: Args) -> Result<ExitCode, CliError> {
         log_end = Some(end);
     }
     if let Some(path) = &args.certificate_out {
-        write_certificate(path, &gateway.certificate_pem())?;
+        write_file(path, gateway.certificate_pem())?;
     }
-    let guarantee = match gateway.is_simulated() {
-        true => "none (simulated)",
-        false => gateway.configuration().guarantee(),
+    let guarantee = if gateway.is_simulated() {
+        "none (simulated)"
+    } else {
+        gateway.configuration().guarantee()
     };
     process::print_ready(address, guarantee, ready_fields(&gateway));
-    if let Drained::Cut(connections) = gateway.serve(listener, stop).await {
-        tracing::warn!(connections, "cut after the drain deadline");
-    }
+    process::warn_if_cut(gateway.serve(listener, stop).await);
     if let Some(end) = log_end {
         end.finish();
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// What the arguments say of it; the model is asked for later.
+/// The configuration by the arguments; the model is asked for later.
 fn configuration(args: &Args) -> Result<Configuration, CliError> {
     let upstream = Upstream::parse(&args.upstream).map_err(|error| {
         let hint = match &error {
             GatewayError::UpstreamApiPath { without, .. } => format!("give --upstream {without}"),
             GatewayError::UpstreamHttps { .. } => {
                 "run the gateway on the model server's machine and give its http:// address on \
-                 loopback; over https nothing would attest who reads the prompts there"
+                 loopback; over https nothing attests who reads the prompts"
                     .into()
             }
             _ => "give the model server's address, as http://127.0.0.1:8000".into(),
@@ -193,27 +162,26 @@ fn configuration(args: &Args) -> Result<Configuration, CliError> {
     Ok(configuration)
 }
 
-/// Asks the upstream which model it serves, for as long as it may still be starting.
-async fn model_manifest(args: &Args, configuration: &Configuration) -> Option<[u8; 32]> {
+/// Asks the upstream which model it serves, again and again while it may still be starting.
+async fn ask_model_manifest(args: &Args, configuration: &Configuration) -> Option<[u8; 32]> {
     let upstream = configuration.upstreams.first()?;
     let until = Instant::now() + Duration::from_secs(args.upstream_wait_s);
-    let mut told = false;
+    let mut is_logged = false;
     loop {
         match confide_gateway::ask_model_manifest(upstream, MODELS_DEADLINE).await {
             Ok(manifest) => return manifest,
             Err(error) if error.may_pass() && Instant::now() < until => {
-                if !told {
-                    told = true;
+                if !std::mem::replace(&mut is_logged, true) {
                     let wait_s = args.upstream_wait_s;
-                    tracing::warn!(%error, wait_s, "the model server is not there yet: waiting");
+                    tracing::warn!(%error, wait_s, "the model server does not answer yet: waiting");
                 }
                 tokio::time::sleep(UPSTREAM_RETRY).await;
             }
             Err(error) => {
                 tracing::warn!(
                     %error,
-                    "the model is not in the configuration digest, which differs from the digest \
-                     of a gateway that could ask: start the model server first"
+                    "the configuration digest is without the model, so it differs from that of a \
+                     gateway that could ask: start the model server first"
                 );
                 return None;
             }
@@ -222,22 +190,18 @@ async fn model_manifest(args: &Args, configuration: &Configuration) -> Option<[u
 }
 
 fn attester(args: &Args) -> Result<Option<Arc<dyn Attest>>, CliError> {
-    if args.attester.gpu_index.is_some() && args.binding != BindingName::Session {
+    if args.evidence.attester.gpu_index.is_some() && args.binding != BindingName::Session {
         let text = "evidence of a GPU is shown with session binding only";
-        return Err(CliError::new(text).hint("add --binding session, or leave --gpu-index out"));
+        return Err(CliError::new(text).hint("add --binding session, or remove --gpu-index"));
     }
     if args.binding == BindingName::None {
         return Ok(None);
     }
-    match args.attester.open(args.collateral.as_deref())? {
-        Some(attester) => Ok(Some(attester)),
-        None => Err(CliError::new("this gateway has no attester")
-            .hint(format!("{NO_ATTESTER_HINT}, or give --binding none for ordinary TLS"))),
-    }
+    args.evidence.open("this gateway", ", or give --binding none for ordinary TLS").map(Some)
 }
 
 /// Appends, so that what an earlier gateway wrote stays.
-fn access_log(path: &Path) -> Result<(AccessLog, AccessLogEnd), CliError> {
+fn open_access_log(path: &Path) -> Result<(AccessLog, AccessLogEnd), CliError> {
     if path == Path::new("-") {
         return Ok(AccessLog::start(std::io::stdout(), process::unix_now));
     }
@@ -248,14 +212,9 @@ fn access_log(path: &Path) -> Result<(AccessLog, AccessLogEnd), CliError> {
     Ok(AccessLog::start(file, process::unix_now))
 }
 
-fn write_certificate(path: &Path, pem: &str) -> Result<(), CliError> {
-    std::fs::write(path, pem)
-        .map_err(|error| CliError::new(format!("cannot write {}: {error}", path.display())))
-}
-
-fn ready_fields(gateway: &Gateway) -> Map<String, Value> {
+fn ready_fields(gateway: &Gateway) -> Value {
     let configuration = gateway.configuration();
-    let fields = json!({
+    json!({
         "binding": gateway.binding_name(),
         "config_digest": hex::encode(configuration.digest()),
         "dangerous_all_routes": configuration.allows_all_routes(),
@@ -263,9 +222,5 @@ fn ready_fields(gateway: &Gateway) -> Map<String, Value> {
         "model_manifest_source": configuration.model_manifest_source(),
         "simulated": gateway.is_simulated(),
         "upstreams": configuration.upstreams.iter().map(Upstream::url).collect::<Vec<_>>(),
-    });
-    match fields {
-        Value::Object(fields) => fields,
-        _ => Map::new(),
-    }
+    })
 }

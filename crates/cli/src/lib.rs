@@ -9,9 +9,11 @@ compile_error!("the operator's build has no simulator and no instrument: --no-de
 
 mod adapter;
 mod address;
+mod answer;
 mod attest;
 #[cfg(feature = "bench")]
 mod bench;
+mod binding;
 mod collateral;
 mod connect;
 mod connections;
@@ -20,6 +22,7 @@ mod disclose;
 mod documented_flags_tests;
 mod error;
 mod features;
+mod files;
 mod gateway;
 #[cfg(feature = "native")]
 mod meter;
@@ -31,8 +34,11 @@ mod new_file;
 mod notary;
 mod policy;
 mod process;
+#[cfg(any(feature = "native", feature = "prove"))]
+mod progress_line;
 #[cfg(feature = "prove")]
 mod prove;
+mod refusal;
 #[cfg(feature = "serve")]
 mod report_003;
 #[cfg(feature = "serve")]
@@ -41,6 +47,7 @@ mod serve;
 mod threads;
 mod time;
 mod tunnel;
+mod verdict_lines;
 mod verify;
 
 use std::process::ExitCode;
@@ -60,11 +67,11 @@ use features::split;
 #[cfg(all(feature = "native", feature = "report-003"))]
 use report_003::split;
 
-/// Private AI inference, with its price measured: attested channels, private adapters, claims that a
-/// third party can check, and what each of them costs on this machine.
+/// Private AI inference with its price measured: attested channels, private adapters, claims that third
+/// parties can check, and what each of them costs on this machine.
 #[derive(Parser)]
 #[command(name = "confide", version, long_version = features::long_version(), arg_required_else_help = true,
-          after_help = ENDS)]
+          after_help = EXIT_STATUS)]
 struct Arguments {
     /// Print a failure as one JSON object on standard output too
     // Commands that answer in JSON have a flag of the same name, which does both.
@@ -74,7 +81,7 @@ struct Arguments {
     command: Command,
 }
 
-const ENDS: &str = "\
+const EXIT_STATUS: &str = "\
 Exit status: 0 done, or accepted; 1 refused; 2 it could not be done or judged; 3 the measurement is not
 reliable (`bench run`, `load`, `check`); 4 undecided (`bench check`, `selftest`); 130 after Ctrl-C. A
 command that serves ends with 0 at SIGTERM. Start with README.md, \"Start every piece yourself\".";
@@ -82,15 +89,17 @@ command that serves ends with 0 at SIGTERM. Start with README.md, \"Start every 
 #[derive(Subcommand)]
 enum Command {
     /// Private LoRA adapters: host them, prepare for them.
-    Adapter(adapter::Args),
+    #[command(subcommand)]
+    Adapter(adapter::Command),
     /// Obtain evidence of this machine, or simulate it.
     Attest(attest::Args),
     /// Measure what each layer of protection costs on this machine.
     #[command(hide = cfg!(not(feature = "bench")))]
     Bench(bench::Args),
     /// Fetch, show, export and serve endorsements.
-    Collateral(collateral::Args),
-    /// Verify a confidential server, then open an OpenAI address on loopback.
+    #[command(subcommand)]
+    Collateral(collateral::Command),
+    /// Verify a confidential server, then serve OpenAI's API for it on loopback.
     Connect(connect::Args),
     /// Show and prove parts of a notarised session, and hide the rest.
     Disclose(disclose::Args),
@@ -99,23 +108,26 @@ enum Command {
     /// Make models locally, from a seed.
     #[command(hide = cfg!(not(feature = "native")))]
     Model(model::Args),
-    /// Fetch through a program in a TEE that signs what it saw.
-    Notary(notary::Args),
-    /// Write a policy to start with, or say in words what one checks.
-    Policy(policy::Args),
-    /// Prove a run of a program in four stages, or a signature.
+    /// Fetch through a program in a TEE that signs the session.
+    #[command(subcommand)]
+    Notary(notary::Command),
+    /// Write a policy to start with, pin it, or describe what it checks.
+    #[command(subcommand)]
+    Policy(policy::Command),
+    /// Prove the run of a program, or the possession of a signature.
     #[command(hide = cfg!(not(feature = "prove")))]
     Prove(prove::Args),
     /// Serve a model over OpenAI's routes.
     #[command(hide = cfg!(not(feature = "serve")))]
     Serve(serve::Args),
-    /// Generate with a server's transformer and an LM head, sampling and noise of one's own.
+    /// Generate text with a server's transformer and the LM head, sampling and noise on this machine.
     #[command(hide = cfg!(not(all(feature = "native", feature = "report-003"))))]
     Split(split::Args),
-    /// Carry TLS bytes over a WebSocket to allow-listed hosts, unable to read them.
+    /// Carry TLS bytes over a WebSocket to allow-listed hosts, without being able to read them.
     Tunnel(tunnel::Args),
-    /// Check a quote, other evidence, a proof or a disclosure.
-    Verify(verify::Args),
+    /// Check evidence, a proof or a disclosure.
+    #[command(subcommand)]
+    Verify(verify::Command),
 }
 
 /// Runs the program to its end, and gives its exit status.
@@ -127,24 +139,24 @@ pub fn run() -> ExitCode {
     process::log_to_stderr();
     let command = match Arguments::try_parse() {
         Ok(arguments) => arguments.command,
-        Err(error) => return error::not_understood(&error),
+        Err(error) => return error::report_arguments(&error),
     };
     let outcome = match command {
-        Command::Adapter(args) => adapter::run(args),
+        Command::Adapter(command) => adapter::run(command),
         Command::Attest(args) => attest::run(args),
         Command::Bench(args) => bench::run(args),
-        Command::Collateral(args) => collateral::run(args),
+        Command::Collateral(command) => collateral::run(command),
         Command::Connect(args) => connect::run(args),
         Command::Disclose(args) => disclose::run(args),
         Command::Gateway(args) => gateway::run(args),
         Command::Model(args) => model::run(args),
-        Command::Notary(args) => notary::run(args),
-        Command::Policy(args) => policy::run(args),
+        Command::Notary(command) => notary::run(command),
+        Command::Policy(command) => policy::run(command),
         Command::Prove(args) => prove::run(args),
         Command::Serve(args) => serve::run(args),
         Command::Split(args) => split::run(args),
         Command::Tunnel(args) => tunnel::run(args),
-        Command::Verify(args) => verify::run(args),
+        Command::Verify(command) => verify::run(command),
     };
     outcome.unwrap_or_else(|error| error.report())
 }

@@ -1,4 +1,4 @@
-//! `confide model`.
+//! `confide model`: models made locally, from a seed.
 
 use std::{
     path::{Path, PathBuf},
@@ -9,14 +9,11 @@ use clap::{Subcommand, ValueEnum, builder::PossibleValuesParser};
 use confide_native::{
     NativeError,
     make::{Order, Shape, make, make_without_weights},
-    manifest,
+    manifest::{self, Manifest},
 };
+use sha2::{Digest, Sha256};
 
-use crate::{
-    error::{CliError, read_file},
-    meter::Meter,
-    threads,
-};
+use crate::{error::CliError, files::read_file, meter::Meter, threads};
 
 /// Makes models locally, from a seed.
 #[derive(clap::Args)]
@@ -33,23 +30,24 @@ enum Command {
 
 #[derive(clap::Args)]
 struct MakeArgs {
-    /// Which model.
+    /// The shape of the model.
     #[arg(long, value_parser = PossibleValuesParser::new(Shape::ALL.map(Shape::name)))]
     shape: String,
-    /// Which weights: the same seed gives the same files on the same machine.
+    /// The seed of the weights: the same seed gives the same files on the same machine.
     #[arg(long, default_value_t = 7)]
     seed: u64,
-    /// `none` leaves them out: the folder is for `confide serve --engine worker --random-weights`,
-    /// which draws them on the device
-    #[arg(long, value_enum, default_value_t = WeightsName::Made)]
+    /// `none` leaves the weights out: the folder is for `confide serve --engine worker
+    /// --random-weights`, which draws them on the device
+    #[arg(long, value_enum, default_value_t = WeightsName::Written)]
     weights: WeightsName,
-    /// Folder to make; it must not be there, or be empty.
+    /// Folder to make; it must not exist, or be empty.
     dir: PathBuf,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum WeightsName {
-    Made,
+    #[value(name = "made")]
+    Written,
     None,
 }
 
@@ -67,40 +65,36 @@ fn run_make(args: MakeArgs) -> Result<ExitCode, CliError> {
     }
     let order = Order { shape, seed: args.seed, dir: args.dir, steps: None };
     // The training runs on one thread, so that the seed decides the outcome.
-    threads::settle(1);
+    threads::set_counts(1);
     let mut meter = Meter::start()?;
     let made = make(&order, &mut |progress| meter.show(progress));
     meter.end();
+    let Manifest { parameters, shape, weights, .. } = made.map_err(explain_error)?;
     let dir = order.dir.display();
-    let manifest = made.map_err(not_made)?;
-    println!(
-        "{dir}: {} weights of shape {}, {}",
-        manifest.parameters, manifest.shape, manifest.weights
-    );
-    println!("manifest sha256 {}", digest(&order.dir.join(manifest::FILE_NAME))?);
-    println!("serve it: confide serve --engine native --model {dir}");
-    Ok(ExitCode::SUCCESS)
+    println!("{dir}: {parameters} weights of shape {shape}, {weights}");
+    print_next(&order.dir, &format!("--engine native --model {dir}"))
 }
 
 fn run_without_weights(shape: Shape, dir: &Path) -> Result<ExitCode, CliError> {
-    let manifest = make_without_weights(shape, dir).map_err(not_made)?;
+    let manifest = make_without_weights(shape, dir).map_err(explain_error)?;
     let shown = dir.display();
     println!("{shown}: shape {} without its {} weights", manifest.shape, manifest.parameters);
-    println!("manifest sha256 {}", digest(&dir.join(manifest::FILE_NAME))?);
-    println!("serve it: confide serve --engine worker --model {shown} --random-weights 7");
+    print_next(dir, &format!("--engine worker --model {shown} --random-weights 7"))
+}
+
+/// Prints the digest of the manifest and the command that serves the model.
+fn print_next(dir: &Path, engine: &str) -> Result<ExitCode, CliError> {
+    const MANIFEST_BYTES_MAX: u64 = 1 << 20;
+    let manifest = read_file(&dir.join(manifest::FILE_NAME), MANIFEST_BYTES_MAX)?;
+    println!("manifest sha256 {}", hex::encode(Sha256::digest(manifest)));
+    println!("serve it: confide serve {engine}");
     Ok(ExitCode::SUCCESS)
 }
 
-fn not_made(error: NativeError) -> CliError {
+fn explain_error(error: NativeError) -> CliError {
     match error {
         NativeError::Cancelled => CliError::new("stopped; nothing was left behind").status(130),
-        NativeError::Exists { .. } => CliError::new(error).hint("take another folder"),
+        NativeError::Exists { .. } => CliError::new(error).hint("choose another folder"),
         other => CliError::new(other),
     }
-}
-
-fn digest(path: &Path) -> Result<String, CliError> {
-    use sha2::Digest;
-    const MANIFEST_BYTES_MAX: u64 = 1 << 20;
-    Ok(hex::encode(sha2::Sha256::digest(read_file(path, MANIFEST_BYTES_MAX)?)))
 }

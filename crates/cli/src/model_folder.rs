@@ -1,4 +1,4 @@
-//! What is wrong with a model that was named, in the words of whoever named it.
+//! Folders of models: what is wrong with one that was named, and what to try.
 
 use std::{
     fs::File,
@@ -10,18 +10,18 @@ use crate::error::CliError;
 
 const CONFIG_FILE: &str = "config.json";
 
-/// What every GGUF file begins with.
+/// The first bytes of every GGUF file.
 const GGUF_MAGIC: &[u8; 4] = b"GGUF";
 
-/// Entries of a folder that are looked at for a GGUF file.
+/// Entries of a folder that are searched for a GGUF file.
 const ENTRIES_MAX: usize = 1024;
 
-/// Where models of other kinds can run.
+/// How models of other architectures can be run.
 #[cfg(feature = "native")]
 const OTHER_ENGINES: &str = "--engine worker runs more architectures on torch; for any \
     other start vLLM or llama.cpp's server with it and put `confide gateway --upstream` in front";
 
-/// Refuses what is no folder of a model in Hugging Face's layout, before an engine reads it.
+/// Refuses whatever is not the folder of a model in Hugging Face's layout, before an engine reads it.
 pub(crate) fn check(dir: &Path) -> Result<(), CliError> {
     let shown = dir.display();
     let not_a_folder = |got: &str| {
@@ -51,7 +51,7 @@ pub(crate) fn check(dir: &Path) -> Result<(), CliError> {
              it, then give --model DIR"
         )));
     }
-    Err(not_a_folder("nothing: there is no such path")
+    Err(not_a_folder("a path that does not exist")
         .hint("`confide model make --shape tiny --seed 7 DIR` makes a small one"))
 }
 
@@ -74,29 +74,34 @@ fn is_hub_name(path: &Path) -> bool {
     parts.len() == 2 && parts.iter().all(|part| matches!(part, Component::Normal(_)))
 }
 
-/// Why the native engine does not load a folder, with what to try.
+/// Explains why the native engine does not load a folder, and what to try.
 #[cfg(feature = "native")]
-pub(crate) fn explain(dir: &Path, error: &confide_native::NativeError) -> CliError {
+pub(crate) fn explain_load_error(dir: &Path, error: &confide_native::NativeError) -> CliError {
+    use confide_engine::text::FolderError;
     use confide_native::NativeError;
-    let said = CliError::new(format!("cannot load the model in {}: {error}", dir.display()));
-    match error {
-        NativeError::Config { .. } => said.hint(OTHER_ENGINES),
-        // What the configuration asks for, behind the name of its file.
-        NativeError::Malformed { reason, .. } if reason.starts_with("config: ") => {
-            said.hint(OTHER_ENGINES)
+    let hint = match error {
+        NativeError::Config { .. } => Some(OTHER_ENGINES),
+        // The configuration's own error follows the name of its file.
+        NativeError::Folder(FolderError::Malformed { reason, .. })
+            if reason.starts_with("config: ") =>
+        {
+            Some(OTHER_ENGINES)
         }
         NativeError::Truncated { .. } => {
-            said.hint("download or copy the file again: a part of it is missing")
+            Some("download or copy the file again: a part of it is missing")
         }
-        NativeError::Manifest { .. } => said.hint(
+        NativeError::Folder(FolderError::Manifest { .. }) => Some(
             "a file was changed after the manifest was written: get the folder again, or delete the \
-             manifest where the change was meant",
+             manifest if the change was intended",
         ),
-        NativeError::File { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
-            said.hint("a model's folder has config.json, tokenizer.json and model.safetensors")
+        NativeError::Folder(FolderError::File { source, .. })
+            if source.kind() == std::io::ErrorKind::NotFound =>
+        {
+            Some("a model's folder has config.json, tokenizer.json and model.safetensors")
         }
-        _ => said,
-    }
+        _ => None,
+    };
+    CliError::new(format!("cannot load the model in {}: {error}", dir.display())).hint_if(hint)
 }
 
 #[cfg(test)]

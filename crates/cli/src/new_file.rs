@@ -1,4 +1,4 @@
-//! A file that is written whole or not at all, and whose place is tried before the work begins.
+//! A file that is written completely or not at all, and whose place is checked before the work begins.
 
 use std::{
     fmt::Display,
@@ -10,7 +10,7 @@ use std::{
 
 use crate::error::CliError;
 
-/// A file under another name beside its place, until it is whole. Dropped before that it is gone.
+/// A file that has a temporary name until it is complete. Dropped before that, it is removed.
 pub(crate) struct NewFile {
     file: File,
     unfinished: PathBuf,
@@ -20,20 +20,20 @@ pub(crate) struct NewFile {
 }
 
 impl NewFile {
-    /// Makes the file beside `finished`, readable by everyone whom the umask lets.
-    pub(crate) fn beside(finished: &Path) -> Result<Self, CliError> {
+    /// Makes the file next to `finished`, readable by everyone whom the umask admits.
+    pub(crate) fn next_to(finished: &Path) -> Result<Self, CliError> {
         Self::with_mode(finished, 0o666)
     }
 
-    /// The same, readable by its owner only.
-    pub(crate) fn secret(finished: &Path) -> Result<Self, CliError> {
+    /// Makes the file next to `finished`, readable by its owner only.
+    fn secret(finished: &Path) -> Result<Self, CliError> {
         Self::with_mode(finished, 0o600)
     }
 
-    /// The same, and never over a file that is there: what it is to hold cannot be had again.
+    /// Makes a secret file that never replaces another: its content cannot be obtained again.
     pub(crate) fn only_copy(finished: &Path) -> Result<Self, CliError> {
         if fs::symlink_metadata(finished).is_ok() {
-            return Err(exists(finished, "nothing was asked"));
+            return Err(exists(finished, "nothing was fetched"));
         }
         let mut file = Self::secret(finished)?;
         file.replaces = false;
@@ -49,7 +49,7 @@ impl NewFile {
         if finished.is_dir() {
             return Err(cannot(&"it is a folder"));
         }
-        let name = finished.file_name().ok_or_else(|| cannot(&"it is no file name"))?;
+        let name = finished.file_name().ok_or_else(|| cannot(&"it is not a file name"))?;
         let mut unfinished = std::ffi::OsString::from(".");
         unfinished.push(name);
         unfinished.push(format!(".{}", std::process::id()));
@@ -61,18 +61,18 @@ impl NewFile {
         Ok(Self { file, unfinished, finished, is_kept: false, replaces: true })
     }
 
-    /// Writes all of it, and gives the file its name: a reader finds the whole file or none.
+    /// Writes the content and gives the file its name: a reader finds the complete file or none.
     pub(crate) fn save(mut self, bytes: &[u8]) -> Result<(), CliError> {
-        let whole = self.file.write_all(bytes).and_then(|()| self.file.sync_all());
-        match whole.and_then(|()| self.give_name()) {
+        let written = self.file.write_all(bytes).and_then(|()| self.file.sync_all());
+        match written.and_then(|()| self.give_name()) {
             Ok(()) => {
                 self.is_kept = true;
                 Ok(())
             }
-            // Another process made one meanwhile: neither of the two is lost.
+            // Another process made one in the meantime: neither of the two is lost.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                 self.is_kept = true;
-                let kept = format!("what was to be in it is in {}", self.unfinished.display());
+                let kept = format!("its content is in {}", self.unfinished.display());
                 Err(exists(&self.finished, &kept))
             }
             Err(error) => {
@@ -94,9 +94,9 @@ impl NewFile {
     }
 }
 
-fn exists(finished: &Path, what_became: &str) -> CliError {
-    CliError::new(format!("{} exists already; {what_became}", finished.display()))
-        .hint("give --out another file; one that is there is never written over")
+fn exists(finished: &Path, outcome: &str) -> CliError {
+    CliError::new(format!("{} exists already; {outcome}", finished.display()))
+        .hint("choose another file for --out; an existing one is never overwritten")
 }
 
 impl Drop for NewFile {
@@ -116,9 +116,9 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("confide-new-file-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let place = folder.join("proof");
-        drop(NewFile::beside(&place).unwrap());
+        drop(NewFile::next_to(&place).unwrap());
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
-        NewFile::beside(&place).unwrap().save(b"whole").unwrap();
+        NewFile::next_to(&place).unwrap().save(b"whole").unwrap();
         assert_eq!(fs::read(&place).unwrap(), b"whole");
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
         // The only copy of something is written over nothing, neither at first nor at last.
@@ -136,7 +136,7 @@ mod tests {
         assert_eq!(fs::read(&other).unwrap(), b"only");
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 2);
         for nowhere in [folder.as_path(), &folder.join("absent/proof"), Path::new("..")] {
-            assert!(NewFile::beside(nowhere).is_err(), "{}", nowhere.display());
+            assert!(NewFile::next_to(nowhere).is_err(), "{}", nowhere.display());
         }
         fs::remove_dir_all(&folder).unwrap();
     }

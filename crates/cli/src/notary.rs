@@ -1,4 +1,4 @@
-//! `confide notary`: fetch through a program in a TEE that signs what it saw.
+//! `confide notary`: fetch through a program in a TEE that signs the session.
 
 mod fetch;
 mod serve;
@@ -10,24 +10,18 @@ use clap::Subcommand;
 
 use crate::error::CliError;
 
-/// Arguments.
-#[derive(clap::Args)]
-pub(crate) struct Args {
-    #[command(subcommand)]
-    what: What,
-}
-
+/// The subcommands.
 #[derive(Subcommand)]
-enum What {
-    /// Verify a notary, fetch through it, keep what it signed.
+pub(crate) enum Command {
+    /// Verify a notary, fetch through it, and save what it signed.
     Fetch(Box<fetch::Args>),
-    /// Open TLS to named hosts and sign what was seen, for any client unless --clients says which.
+    /// Open TLS to named hosts and sign the sessions, for any client unless --clients lists them.
     Serve(Box<serve::Args>),
 }
 
-pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
-    match args.what {
-        What::Fetch(args) => fetch::run(*args),
-        What::Serve(args) => serve::run(*args),
+pub(crate) fn run(command: Command) -> Result<ExitCode, CliError> {
+    match command {
+        Command::Fetch(args) => fetch::run(*args),
+        Command::Serve(args) => serve::run(*args),
     }
 }

@@ -1,4 +1,4 @@
-//! `confide policy`: a policy to start with, pinned, and in words.
+//! `confide policy`: write a policy to start with, pin it, and describe it in words.
 
 mod explain;
 pub(crate) mod file;
@@ -11,27 +11,21 @@ use clap::Subcommand;
 
 use crate::error::CliError;
 
-/// Arguments.
-#[derive(clap::Args)]
-pub(crate) struct Args {
-    #[command(subcommand)]
-    what: What,
-}
-
+/// The subcommands.
 #[derive(Subcommand)]
-enum What {
-    /// Say in words what a policy checks and what it leaves unchecked.
+pub(crate) enum Command {
+    /// Describe in words what a policy checks and what it does not.
     Explain(explain::Args),
-    /// Write a strict policy from evidence of a machine that is as it should be.
+    /// Write a strict policy from the evidence of a machine in its proper state.
     Init(init::Args),
     /// Pin the configuration of the attested end, without which clients refuse.
     Pin(pin::Args),
 }
 
-pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
-    match args.what {
-        What::Explain(args) => explain::run(&args),
-        What::Init(args) => init::run(&args),
-        What::Pin(args) => pin::run(&args),
+pub(crate) fn run(command: Command) -> Result<ExitCode, CliError> {
+    match command {
+        Command::Explain(args) => explain::run(&args),
+        Command::Init(args) => init::run(&args),
+        Command::Pin(args) => pin::run(&args),
     }
 }

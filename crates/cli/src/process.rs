@@ -1,4 +1,4 @@
-//! What every long-running command shares: the ready line, the log, the wall clock, the end.
+//! What long-running commands share: the listener, the ready line, the log, the wall clock, the end.
 
 use std::{
     io::{ErrorKind, IsTerminal, Write},
@@ -6,7 +6,8 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use serde_json::{Map, Value, json};
+use confide_http::Drained;
+use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpSocket};
 use tracing_subscriber::{
     Layer as _,
@@ -86,8 +87,8 @@ fn raise_descriptor_limit() {
     }
 }
 
-/// What a client on this machine may call an attested server, and what its operator adds.
-pub(crate) fn names(listen: SocketAddr, more: &[String]) -> Vec<String> {
+/// The names in the certificate of an attested server: those of this machine, and `more` of its operator's.
+pub(crate) fn certificate_names(listen: SocketAddr, more: &[String]) -> Vec<String> {
     let mut names = vec!["localhost".to_owned()];
     if !listen.ip().is_unspecified() {
         names.push(listen.ip().to_string());
@@ -97,8 +98,8 @@ pub(crate) fn names(listen: SocketAddr, more: &[String]) -> Vec<String> {
     names
 }
 
-/// Runs a long-running command's work to its end.
-pub(crate) fn run_to_end<T>(work: impl Future<Output = T>) -> Result<T, CliError> {
+/// Runs a future to its end on an event loop of its own.
+pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> Result<T, CliError> {
     let runtime = tokio::runtime::Runtime::new()
         .map_err(|error| CliError::new(format!("cannot start the event loop: {error}")))?;
     let outcome = runtime.block_on(work);
@@ -110,21 +111,38 @@ pub(crate) fn run_to_end<T>(work: impl Future<Output = T>) -> Result<T, CliError
 /// How long a blocking call may still run after everything else has ended.
 const STUCK_CALL_DEADLINE: Duration = Duration::from_secs(2);
 
-/// Prints the one JSON line that says a long-running command accepts connections.
-pub(crate) fn print_ready(listen: SocketAddr, guarantee: &str, more: Map<String, Value>) {
-    let mut line = json!({
-        "ready": true, "listen": listen.to_string(), "guarantee": guarantee,
-        "pid": std::process::id(),
+/// Prints the one JSON line that says that a long-running command accepts connections; `more` is an object with further
+/// fields.
+pub(crate) fn print_ready(listen: SocketAddr, guarantee: &str, more: Value) {
+    let fields = json!({
+        "listen": listen.to_string(), "guarantee": guarantee, "pid": std::process::id(),
     });
-    if let Value::Object(fields) = &mut line {
-        fields.extend(more);
-    }
+    print_ready_line(merge_objects(fields, more));
+}
+
+/// Prints the ready line itself. A closed standard output does not stop the serving.
+pub(crate) fn print_ready_line(fields: Value) {
+    let line = merge_objects(json!({ "ready": true }), fields);
     let mut out = std::io::stdout().lock();
-    // A closed standard output is no reason to stop serving.
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }
 
-/// Prints a command's answer; a reader that went away did not get it, and that is no success.
+/// The fields of both objects; those of `more` win.
+pub(crate) fn merge_objects(mut object: Value, more: Value) -> Value {
+    if let (Value::Object(fields), Value::Object(more)) = (&mut object, more) {
+        fields.extend(more);
+    }
+    object
+}
+
+/// Logs connections that a server cut at the end of its drain. It was asked to stop and it stopped, so this is no failure.
+pub(crate) fn warn_if_cut(drained: Drained) {
+    if let Drained::Cut(connections) = drained {
+        tracing::warn!(connections, "cut after the drain deadline");
+    }
+}
+
+/// Prints a command's answer. A reader that went away did not get it, which is a failure.
 pub(crate) fn print_whole(text: &str) -> Result<(), CliError> {
     let mut out = std::io::stdout().lock();
     out.write_all(text.as_bytes())
@@ -132,11 +150,12 @@ pub(crate) fn print_whole(text: &str) -> Result<(), CliError> {
         .map_err(|error| CliError::new(format!("cannot write the answer: {error}")))
 }
 
-/// Resolves at SIGTERM or SIGINT, after which a server drains and ends with status 0.
+/// Resolves at SIGTERM or SIGINT, after which a server drains and ends with status 0. One is taken for the whole life of a
+/// command: a signal between two of them would reach neither.
 ///
-/// The handlers stand when this returns, not when the future is first polled: a signal right after
-/// the ready line finds them. Has to be called inside a runtime.
-pub(crate) fn asked_to_stop() -> impl Future<Output = ()> {
+/// The handlers are installed when this returns, not when the future is first polled: a signal right after the ready line
+/// reaches them. Must be called inside a runtime.
+pub(crate) fn stop_signal() -> impl Future<Output = ()> {
     use tokio::signal::unix::{SignalKind, signal};
     let handlers = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()));
     async move {
@@ -145,4 +164,23 @@ pub(crate) fn asked_to_stop() -> impl Future<Output = ()> {
         };
         tokio::select! { _ = term.recv() => {}, _ = int.recv() => {} }
     }
+}
+
+/// Calls `stop` on a thread of its own at SIGTERM or SIGINT. The signals are caught from now on.
+pub(crate) fn on_stop_signal(stop: impl FnOnce() + Send + 'static) -> Result<(), CliError> {
+    let runtime = local_runtime()?;
+    let signal = runtime.block_on(async { stop_signal() });
+    std::thread::spawn(move || {
+        runtime.block_on(signal);
+        stop();
+    });
+    Ok(())
+}
+
+/// An event loop on the calling thread.
+pub(crate) fn local_runtime() -> Result<tokio::runtime::Runtime, CliError> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| CliError::new(format!("cannot start the event loop: {error}")))
 }

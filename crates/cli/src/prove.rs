@@ -1,10 +1,11 @@
 //! `confide prove`: the four stages of a guest, and a file that holds the proof.
 
 mod dcap;
+pub(crate) mod facts;
 pub(crate) mod input;
+mod options;
 pub(crate) mod prover;
 mod rsa2048;
-pub(crate) mod shown;
 pub(crate) mod signature;
 pub(crate) mod size;
 mod stages;
@@ -12,33 +13,33 @@ mod stages;
 use std::{path::PathBuf, process::ExitCode};
 
 use clap::Subcommand;
-use confide_prover::line::Mode;
 
 use crate::error::CliError;
+use options::ProveOptions;
 
 /// Arguments.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
-    what: What,
+    command: Command,
 }
 
-/// A guest, a program whose run is proved by the zkVM, or a signature. Inputs: docs/prove.md.
+/// A guest, which is a program whose run is proved by the zkVM, or a signature. Inputs: docs/prove.md.
 #[derive(Subcommand)]
-enum What {
+enum Command {
     /// A Fibonacci number.
     Fibonacci(Guest),
-    /// A list in order, its numbers hidden behind their SHA-256.
+    /// A sorted list, with its numbers hidden behind their SHA-256.
     Sort(Guest),
-    /// An RSA-2048 signature of a message, neither of them shown.
+    /// An RSA-2048 signature of a message, both hidden.
     Rsa2048(rsa2048::Args),
     /// A preimage of SHA-256.
     Sha256(Guest),
     /// A part of a committed transcript.
     Transcript(Guest),
-    /// The appraisal of a quote that is not shown.
+    /// The appraisal of a hidden quote.
     Dcap(dcap::Args),
-    /// A signature that is not shown, without the zkVM: RSA or ECDSA, in a millisecond.
+    /// A hidden signature without the zkVM: RSA or ECDSA, in a millisecond.
     Signature(signature::Args),
 }
 
@@ -48,31 +49,11 @@ struct Guest {
     #[arg(long, value_name = "FILE")]
     input: PathBuf,
     #[command(flatten)]
-    order: Order,
+    options: ProveOptions,
 }
 
-/// What every guest is proved with.
-#[derive(clap::Args)]
-struct Order {
-    /// Where to write the proof.
-    #[arg(long, value_name = "PROOF")]
-    out: PathBuf,
-    /// `app`: one proof a segment, quick. `aggregated`: one of constant size, slower.
-    #[arg(long, default_value = "app")]
-    mode: Mode,
-    /// Most memory that proving may take: 6GiB, 512MiB, or bytes.
-    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
-    memory: Option<u64>,
-    /// The back end; without it, the confide-prover beside this program.
-    #[arg(long, value_name = "PATH")]
-    prover: Option<PathBuf>,
-    /// Print one JSON object.
-    #[arg(long)]
-    json: bool,
-}
-
-/// Becomes `confide-prover` where this process was started for that, as [`prover`] does; what
-/// it gives is the exit status of a failure. No option of anybody's: nothing else is read or said.
+/// Executes `confide-prover` if this process was started for that, as [`prover`] does; gives the exit status of a failure.
+/// This is not an option for users: nothing else is read or printed.
 pub(crate) fn launch_stage() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
     if arguments.next()? != confide_prover::LAUNCH_WORD {
@@ -84,18 +65,21 @@ pub(crate) fn launch_stage() -> Option<ExitCode> {
 }
 
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
-    let (guest, input, order) = match args.what {
-        What::Fibonacci(args) => plain("fibonacci", args)?,
-        What::Sort(args) => plain("sort", args)?,
-        What::Sha256(args) => plain("sha256", args)?,
-        What::Transcript(args) => plain("transcript", args)?,
-        What::Rsa2048(args) => ("rsa2048", args.input()?, args.order),
-        What::Dcap(args) => ("dcap", args.input()?, args.order),
-        What::Signature(args) => return signature::run(&args),
+    let (guest, input, options) = match args.command {
+        Command::Fibonacci(args) => read_guest("fibonacci", args)?,
+        Command::Sort(args) => read_guest("sort", args)?,
+        Command::Sha256(args) => read_guest("sha256", args)?,
+        Command::Transcript(args) => read_guest("transcript", args)?,
+        Command::Rsa2048(args) => ("rsa2048", args.input()?, args.options),
+        Command::Dcap(args) => ("dcap", args.input()?, args.options),
+        Command::Signature(args) => return signature::run(&args),
     };
-    stages::run(guest, &input, &order)
+    stages::run(guest, &input, &options)
 }
 
-fn plain(guest: &'static str, args: Guest) -> Result<(&'static str, Vec<u8>, Order), CliError> {
-    Ok((guest, input::read(guest, &args.input)?, args.order))
+fn read_guest(
+    guest: &'static str,
+    args: Guest,
+) -> Result<(&'static str, Vec<u8>, ProveOptions), CliError> {
+    Ok((guest, input::read(guest, &args.input)?, args.options))
 }

@@ -18,7 +18,7 @@ pub(crate) fn routes(model: Option<&Path>) -> Option<ExtraRoutes> {
     Some(routes(RouteOptions { head: model.and_then(late_head), ..RouteOptions::default() }))
 }
 
-/// None: this binary was built without them.
+/// None: this binary was built without the routes.
 #[cfg(not(feature = "report-003"))]
 pub(crate) fn routes(_model: Option<&Path>) -> Option<ExtraRoutes> {
     None
@@ -37,7 +37,7 @@ fn late_head(model: &Path) -> Option<Arc<confide_report_003::split_mode::LateHea
     })))
 }
 
-/// None: this binary has no native engine to compute it.
+/// None: this binary has no native engine to compute the head.
 #[cfg(all(not(feature = "native"), feature = "report-003"))]
 fn late_head(_model: &Path) -> Option<Arc<confide_report_003::split_mode::LateHead>> {
     None

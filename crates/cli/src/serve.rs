@@ -1,4 +1,4 @@
-//! `confide serve`.
+//! `confide serve`: a model over OpenAI's routes.
 
 mod adapters;
 mod worker;
@@ -18,11 +18,17 @@ use confide_engine::{
 use confide_serve::{Limits, Options};
 use confide_worker::Worker;
 use http::HeaderValue;
-use serde_json::{Map, Value};
+use serde_json::{Value, json};
 
-use crate::{address::listen_address, error::CliError, model_folder, process, report_003};
+use crate::{
+    address::parse_listen_address,
+    error::CliError,
+    model_folder,
+    process::{self, merge_objects},
+    report_003,
+};
 
-/// A plain HTTP server: it protects nobody from anybody. `confide gateway` goes before it.
+/// A plain HTTP server without any protection; put `confide gateway` in front of it.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -30,23 +36,23 @@ pub(crate) struct Args {
     #[command(flatten)]
     worker: worker::WorkerArgs,
     #[command(flatten)]
-    adapters: adapters::AdapterArgs,
+    adapters: adapters::arguments::AdapterArgs,
 }
 
 #[derive(clap::Args)]
 struct ServerArgs {
     /// Address to listen at; port 0 takes any free one.
-    #[arg(long, value_name = "ADDR:PORT", value_parser = listen_address,
+    #[arg(long, value_name = "ADDR:PORT", value_parser = parse_listen_address,
           default_value = "127.0.0.1:0")]
     listen: SocketAddr,
-    /// What makes the tokens: `sim` says simulated words at known instants, `native` runs a model
-    /// here, `worker` one on torch in a process of its own; `native` where --model is given.
+    /// The engine: `sim` emits simulated words at known instants, `native` runs a model in this process,
+    /// `worker` runs one on torch in a process of its own; by default `native`, with --model.
     #[arg(long, value_enum, required_unless_present = "model")]
     engine: Option<EngineKind>,
     /// Folder of the model, for `native` and `worker` (see `confide model make`).
     #[arg(long, value_name = "DIR")]
     model: Option<PathBuf>,
-    /// The name that requests use; `sim`, or the name of the model's folder, where none is given.
+    /// The model's name in requests; by default `sim`, or the name of the model's folder.
     #[arg(long, value_name = "NAME")]
     model_name: Option<String>,
     /// Milliseconds from a request to its first token, for `sim`.
@@ -55,11 +61,11 @@ struct ServerArgs {
     /// Tokens per second after the first, for `sim`; 0 is as fast as possible.
     #[arg(long, value_name = "N", default_value_t = 0.0)]
     tokens_per_second: f64,
-    /// Answers made at once, for `sim`; more wait. It is saturated at slots / the time of an answer.
+    /// Answers generated at once, for `sim`; more wait. It saturates at slots / duration of an answer.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
     slots: Option<u16>,
-    /// Let pages of this web origin send requests and open WebSockets; may be given several times.
-    /// Without it no web page may.
+    /// Let pages of this web origin send requests and open WebSockets; may be given several times. By
+    /// default no web page may.
     #[arg(long, value_name = "SCHEME://HOST[:PORT]")]
     allow_origin: Vec<String>,
 }
@@ -89,9 +95,9 @@ impl ServerArgs {
 
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let Args { server: args, worker, adapters } = args;
-    adapters.check(args.engine() == EngineKind::Worker)?;
-    let Made { engine, worker } = engine(&args, &worker)?;
-    // Before the event loop starts: reaching a host takes one of its own.
+    adapters::check(&adapters, args.engine() == EngineKind::Worker)?;
+    let StartedEngine { engine, worker } = start_engine(&args, &worker)?;
+    // Before the event loop starts: reaching a host needs one of its own.
     let adapters = adapters::load(adapters, args.model.clone(), &engine, worker.clone())?;
     let options = Options {
         adapters,
@@ -100,14 +106,14 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         origins: origins(&args)?,
         ..Options::new(engine, process::unix_now)
     };
-    // Outlives the event loop: saying goodbye to hosts takes one of its own.
+    // Outlives the event loop: closing sessions with hosts needs one of its own.
     let adapters = Arc::clone(&options.adapters);
-    process::run_to_end(serve(&args, worker, options))??;
+    process::block_on(serve(&args, worker, options))??;
     drop(adapters);
     Ok(ExitCode::SUCCESS)
 }
 
-/// A simulated engine with slots of its own: they, not the server, bound how many answers are made.
+/// The limits of the server. A simulated engine with slots of its own bounds the number of answers itself.
 fn limits(args: &ServerArgs) -> Limits {
     let limits = Limits::default();
     match args.slots {
@@ -116,8 +122,8 @@ fn limits(args: &ServerArgs) -> Limits {
     }
 }
 
-/// Requests that may wait where the engine is told its slots: an open loop above saturation is then
-/// slow before it is refused.
+/// Requests that may wait where --slots is given: a load generator with an open loop above saturation then sees slow
+/// answers before refusals.
 const SIM_QUEUE: usize = 2048;
 
 async fn serve(
@@ -125,40 +131,35 @@ async fn serve(
     worker: Option<Arc<Worker>>,
     options: Options,
 ) -> Result<(), CliError> {
-    let stop = process::asked_to_stop();
+    let stop = process::stop_signal();
     let (listener, address) = process::listen(args.listen).await?;
     if !address.ip().is_loopback() {
-        tracing::warn!("{address} is not loopback: prompts and answers travel there in the clear");
+        tracing::warn!("{address} is not loopback: prompts and answers travel in the clear");
     }
-    process::print_ready(address, "none", more(args, worker.as_deref(), &options));
-    if let Err(error) = confide_serve::serve(listener, options, stop).await {
-        // As the other long-running commands: it was asked to stop, and it stopped.
-        tracing::warn!(%error, "cut after the drain deadline");
-    }
+    process::print_ready(address, "none", ready_fields(args, worker.as_deref(), &options));
+    process::warn_if_cut(confide_serve::serve(listener, options, stop).await);
     Ok(())
 }
 
-/// What the ready line says beyond address and guarantee.
-fn more(args: &ServerArgs, worker: Option<&Worker>, options: &Options) -> Map<String, Value> {
-    let mut fields = Map::new();
-    fields.insert("engine".into(), args.engine().word().into());
-    fields.insert("simulated".into(), (args.engine() == EngineKind::Sim).into());
+/// The fields of the ready line beyond address and guarantee.
+fn ready_fields(args: &ServerArgs, worker: Option<&Worker>, options: &Options) -> Value {
+    let mut fields = json!({
+        "engine": args.engine().word(),
+        "simulated": args.engine() == EngineKind::Sim,
+        "adapters": adapters::to_json(&options.adapters),
+    });
     if let Some(model) = options.engine.models().into_iter().next() {
-        fields.insert("model".into(), model.name.into());
+        fields["model"] = model.name.into();
         if let Some(digest) = model.manifest_sha256 {
-            fields.insert("model_manifest_sha256".into(), digest.into());
+            fields["model_manifest_sha256"] = digest.into();
         }
     }
-    if let Some(worker) = worker {
-        fields.extend(worker::shown(worker));
-    }
-    fields.insert("adapters".into(), adapters::shown(&options.adapters));
-    fields
+    merge_objects(fields, worker.map_or(Value::Null, worker::ready_fields))
 }
 
-/// Origins as a browser sends them; there is no word for every origin.
+/// The allowed origins as a browser sends them; there is no wildcard.
 fn origins(args: &ServerArgs) -> Result<Vec<HeaderValue>, CliError> {
-    // Checked as the loopback proxy checks them.
+    // The same check as for the loopback proxy.
     confide_client::Origins::new(&args.allow_origin)
         .map_err(|error| CliError::new(format!("--allow-origin: {error}")))?;
     let value = |origin: &String| {
@@ -168,31 +169,30 @@ fn origins(args: &ServerArgs) -> Result<Vec<HeaderValue>, CliError> {
     args.allow_origin.iter().map(value).collect()
 }
 
-/// An engine, and what it is where it is a worker.
-struct Made {
+/// An engine, and the worker where it is one.
+struct StartedEngine {
     engine: Arc<dyn Engine>,
     worker: Option<Arc<Worker>>,
 }
 
-fn engine(args: &ServerArgs, worker: &worker::WorkerArgs) -> Result<Made, CliError> {
+fn start_engine(args: &ServerArgs, worker: &worker::WorkerArgs) -> Result<StartedEngine, CliError> {
     if args.engine() != EngineKind::Worker {
-        worker.refuse_any()?;
+        worker.refuse()?;
     }
     if args.engine() != EngineKind::Sim {
         refuse_simulation(args)?;
     }
     let engine = match args.engine() {
-        EngineKind::Native => native(args)?,
-        EngineKind::Sim => simulated(args)?,
+        EngineKind::Native => load_native(args)?,
+        EngineKind::Sim => start_simulation(args)?,
         EngineKind::Worker => {
-            let worker = Arc::new(worker::start(worker, model(args)?, args.model_name.clone())?);
-            return Ok(Made {
-                engine: Arc::clone(&worker) as Arc<dyn Engine>,
-                worker: Some(worker),
-            });
+            let worker = worker::start(worker, model_folder(args)?, args.model_name.clone())?;
+            let worker = Arc::new(worker);
+            let engine: Arc<dyn Engine> = worker.clone();
+            return Ok(StartedEngine { engine, worker: Some(worker) });
         }
     };
-    Ok(Made { engine, worker: None })
+    Ok(StartedEngine { engine, worker: None })
 }
 
 fn refuse_simulation(args: &ServerArgs) -> Result<(), CliError> {
@@ -203,7 +203,7 @@ fn refuse_simulation(args: &ServerArgs) -> Result<(), CliError> {
     Ok(())
 }
 
-fn model(args: &ServerArgs) -> Result<&Path, CliError> {
+fn model_folder(args: &ServerArgs) -> Result<&Path, CliError> {
     let dir = args.model.as_deref().ok_or_else(|| {
         let engine = args.engine().word();
         CliError::new(format!("--engine {engine} needs a model: --model DIR is missing"))
@@ -213,10 +213,10 @@ fn model(args: &ServerArgs) -> Result<&Path, CliError> {
     Ok(dir)
 }
 
-fn simulated(args: &ServerArgs) -> Result<Arc<dyn Engine>, CliError> {
+fn start_simulation(args: &ServerArgs) -> Result<Arc<dyn Engine>, CliError> {
     if args.model.is_some() {
         return Err(CliError::new("--engine sim has no model to load")
-            .hint("leave --model out, or take --engine native"));
+            .hint("remove --model, or use --engine native"));
     }
     let ttft = Duration::try_from_secs_f64(args.ttft_ms / 1000.0)
         .map_err(|error| CliError::new(format!("--ttft-ms: {error}")))?;
@@ -236,17 +236,17 @@ fn simulated(args: &ServerArgs) -> Result<Arc<dyn Engine>, CliError> {
 }
 
 #[cfg(feature = "native")]
-fn native(args: &ServerArgs) -> Result<Arc<dyn Engine>, CliError> {
-    let dir = model(args)?;
-    crate::threads::settle(std::thread::available_parallelism().map_or(1, usize::from));
+fn load_native(args: &ServerArgs) -> Result<Arc<dyn Engine>, CliError> {
+    let dir = model_folder(args)?;
+    crate::threads::set_counts(std::thread::available_parallelism().map_or(1, usize::from));
     let options = confide_native::Options { model_name: args.model_name.clone() };
     let engine = confide_native::Native::load(dir, options)
-        .map_err(|error| model_folder::explain(dir, &error))?;
+        .map_err(|error| model_folder::explain_load_error(dir, &error))?;
     Ok(Arc::new(engine))
 }
 
 #[cfg(not(feature = "native"))]
-fn native(_args: &ServerArgs) -> Result<Arc<dyn Engine>, CliError> {
+fn load_native(_args: &ServerArgs) -> Result<Arc<dyn Engine>, CliError> {
     Err(CliError::new("this binary was built without the native engine")
         .hint("build it with `cargo build --release -p confide-cli` (feature `native` is on)"))
 }

@@ -1,14 +1,17 @@
-//! Times as arguments give them.
+//! Times as arguments give them, and whose clock a notary's statement shows.
 
 use confide_disclosure::micros_of_rfc3339;
 
 use crate::process::unix_now;
 
+/// Whose clock a notary's statements show; printed next to every such time.
+pub(crate) const NOTARY_CLOCK: &str = "the notary's clock, set by its operator";
+
 /// Reads a time, for `clap`: `now`, an RFC 3339 date with or without a time, or Unix seconds.
 ///
 /// # Errors
 /// What was wanted, where it is none of these.
-pub(crate) fn time(text: &str) -> Result<u64, String> {
+pub(crate) fn parse_time(text: &str) -> Result<u64, String> {
     if text == "now" {
         return Ok(unix_now());
     }
@@ -38,13 +41,13 @@ mod tests {
             ("2026-11-23T10:16:16.9+01:00", 1_795_425_376),
             ("2026-11-23", 1_795_392_000),
         ] {
-            assert_eq!(time(text), Ok(wanted), "{text}");
+            assert_eq!(parse_time(text), Ok(wanted), "{text}");
         }
         let before = unix_now();
-        assert!((before..=unix_now()).contains(&time("now").unwrap()));
+        assert!((before..=unix_now()).contains(&parse_time("now").unwrap()));
         for bad in ["", "-1", "1.5", "tomorrow", "2026-11", "2026-02-30", "1969-12-31", "Now"] {
-            assert!(time(bad).unwrap_err().contains("2026-11-23"), "{bad}");
+            assert!(parse_time(bad).unwrap_err().contains("2026-11-23"), "{bad}");
         }
-        assert!(time("18446744073709551616").is_err());
+        assert!(parse_time("18446744073709551616").is_err());
     }
 }

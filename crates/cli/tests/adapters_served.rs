@@ -9,7 +9,7 @@ use std::{io::BufRead, thread};
 
 use confide_tests::{ANY_PORT, Process, text};
 use serde_json::{Value, json};
-use served::{CONFIDE, Place, chat, fetch, post, streamed};
+use served::{CONFIDE, Place, chat, fetch, post, stream_lines};
 
 const QUESTIONS: [&str; 2] = ["What is a savings account?", "What should I pack?"];
 const NAMES: [&str; 2] = ["banking", "travel"];
@@ -108,7 +108,7 @@ fn a_client_of_split_mode_says_what_the_server_would() {
 fn two_hosts_answer_side_by_side_as_plain_lora_does() {
     let place = Place::new("hosts");
     let hosts = NAMES.map(|name| host(&place, name));
-    let serve = serve(&place, &at(&hosts), &[]);
+    let serve = serve(&place, &adapter_arguments(&hosts), &[]);
     for adapter in serve.ready["adapters"].as_array().unwrap() {
         let guarantee = adapter["guarantee"].as_str().unwrap();
         assert!(guarantee.starts_with("adapter host is blind"), "{guarantee}");
@@ -128,7 +128,7 @@ fn a_request_beyond_the_budget_is_403_and_leaves_the_budget_untouched() {
     let budget = BUDGET.to_string();
     let options = [&options[..], &["--budget", &budget]].concat();
     let host = CONFIDE.start(&[&["adapter", "host", text(&folder)][..], &options].concat());
-    let serve = serve(&place, &at(&[&host]), &[]);
+    let serve = serve(&place, &adapter_arguments(&[&host]), &[]);
     assert_eq!(serve.ready["adapters"][0]["guarantee"], host.ready["guarantee"]);
     let guarantee = host.ready["guarantee"].as_str().unwrap();
     assert_eq!(guarantee, "adapter host is blind; adapter can be learned");
@@ -192,11 +192,11 @@ fn a_host_killed_in_mid_answer_is_an_error_or_a_labelled_answer_of_the_base_mode
     let place = Place::new("killed");
     for (on_loss, wanted_end) in [("fail", None), ("base", Some("adapter_lost"))] {
         let mut killed = host(&place, "banking");
-        let serve = serve(&place, &at(&[&killed]), &["--adapter-on-loss", on_loss]);
+        let serve = serve(&place, &adapter_arguments(&[&killed]), &["--adapter-on-loss", on_loss]);
         let body = json!({ "model": "banking", "stream": true, "max_tokens": 1500,
             "ignore_eos": true, "temperature": 0,
             "messages": [{ "role": "user", "content": QUESTIONS[0] }] });
-        let mut lines = streamed(&serve.address(), &body);
+        let mut lines = stream_lines(&serve.address(), &body);
         // Some tokens of the adapter first.
         let mut before = String::new();
         while before.matches("\"content\"").count() < 5 {
@@ -239,7 +239,7 @@ fn host(place: &Place, name: &str) -> Process {
     CONFIDE.start(&[&["adapter", "host", text(&folder)][..], &listen].concat())
 }
 
-fn at<R: std::borrow::Borrow<Process>>(hosts: &[R]) -> Vec<String> {
+fn adapter_arguments<R: std::borrow::Borrow<Process>>(hosts: &[R]) -> Vec<String> {
     let named = hosts.iter().zip(NAMES);
     named.map(|(host, name)| format!("{name}={}", host.borrow().address())).collect()
 }

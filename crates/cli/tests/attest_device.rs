@@ -43,8 +43,8 @@ fn evidence_comes_through_the_served_tree_and_is_verified() {
             "--out",
             text(&dev),
         ]);
-        assert!(attest.status.success(), "{}", said(&attest));
-        assert!(said(&attest).contains("simulated"), "{}", said(&attest));
+        assert!(attest.status.success(), "{}", all_output(&attest));
+        assert!(all_output(&attest).contains("simulated"), "{}", all_output(&attest));
         let (evidence, policy) = (dev.join("evidence.bin"), sim.join("policy.toml"));
         let verified = run(&[
             "verify",
@@ -59,7 +59,7 @@ fn evidence_comes_through_the_served_tree_and_is_verified() {
             "--at",
             &now,
         ]);
-        assert_eq!(verified.status.code(), Some(0), "{}", said(&verified));
+        assert_eq!(verified.status.code(), Some(0), "{}", all_output(&verified));
         let detected = run(&["attest", "--detect", "--json", "--tsm-root", text(&tree)]);
         let detected: Value = serde_json::from_slice(&detected.stdout).unwrap();
         assert_eq!(detected["devices"][0]["device"], "configfs-tsm");
@@ -114,7 +114,7 @@ fn a_machine_without_a_device_is_told_what_to_try() {
     let nowhere = std::env::temp_dir().join("confide-nowhere");
     let attest = run(&["attest", "--tsm-root", text(&nowhere), "--out", text(&nowhere)]);
     assert_eq!(attest.status.code(), Some(2));
-    let said = said(&attest);
+    let said = all_output(&attest);
     assert!(said.contains("no device") && said.contains("hint: "), "{said}");
     let detected = run(&["attest", "--detect", "--tsm-root", text(&nowhere)]);
     assert!(detected.status.success());
@@ -126,7 +126,7 @@ fn run(arguments: &[&str]) -> Output {
     CONFIDE.command(arguments).output().expect("it runs")
 }
 
-fn said(output: &Output) -> String {
+fn all_output(output: &Output) -> String {
     let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
     text(&output.stdout) + &text(&output.stderr)
 }

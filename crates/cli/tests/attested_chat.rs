@@ -456,10 +456,10 @@ fn chat(address: &str, stream: bool) -> String {
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     assert!(head.starts_with("HTTP/1.1 200 "), "{answer}");
     if !stream {
-        let body: Value = serde_json::from_str(&unchunked(head, body)).unwrap();
+        let body: Value = serde_json::from_str(&decode_chunks(head, body)).unwrap();
         return body["choices"][0]["message"]["content"].as_str().unwrap().to_owned();
     }
-    let body = unchunked(head, body);
+    let body = decode_chunks(head, body);
     let events: Vec<&str> = body.lines().filter_map(|line| line.strip_prefix("data: ")).collect();
     let (last, events) = events.split_last().unwrap();
     assert_eq!(*last, "[DONE]");
@@ -471,7 +471,7 @@ fn chat(address: &str, stream: bool) -> String {
     content
 }
 
-fn unchunked(head: &str, body: &str) -> String {
+fn decode_chunks(head: &str, body: &str) -> String {
     if !head.to_ascii_lowercase().contains("transfer-encoding: chunked") {
         return body.to_owned();
     }

@@ -49,7 +49,7 @@ fn a_required_gpu_is_accepted_over_this_session_and_missed_where_it_is_not_shown
         let policy = with.join("policy.toml");
         let accepted = connect(&gateway(&with, "session"), &policy, "session");
         let ready = accepted.unwrap_or_else(|said| panic!("{tee}: {said}")).ready.clone();
-        assert!(passed(&ready, "gpu"), "{ready}");
+        assert!(is_passed(&ready, "gpu"), "{ready}");
         // The same machine without its GPU, and the GPU with a binding that carries none.
         for (attester, binding) in [(&without, "session"), (&with, "key")] {
             let refused = connect(&gateway(attester, binding), &policy, binding).map(drop);
@@ -77,7 +77,7 @@ fn a_gpu_is_asked_for_with_session_binding_only() {
     assert!(said.contains("session binding only") && said.contains("hint: "), "{said}");
 }
 
-fn passed(ready: &Value, name: &str) -> bool {
+fn is_passed(ready: &Value, name: &str) -> bool {
     let checks = ready["checks"].as_array().unwrap();
     checks.iter().any(|check| check["name"] == name && check["outcome"] == "passed")
 }

@@ -45,7 +45,7 @@ struct Flood {
 }
 
 impl Flood {
-    fn of(address: String) -> Self {
+    fn start(address: String) -> Self {
         let over = Arc::new(AtomicBool::new(false));
         let ended = over.clone();
         let running = thread::spawn(move || {
@@ -119,7 +119,7 @@ fn a_gateway_and_a_tunnel_that_one_address_floods_serve_another_at_once() {
     let allow = ["tunnel", "--listen", ANY_PORT, "--allow", &gateway.address()];
     let tunnel = CONFIDE.start(&[&allow[..], &FEW[..]].concat());
     let via = format!("ws://{}", tunnel.address());
-    let floods = (Flood::of(gateway.address()), Flood::of(tunnel.address()));
+    let floods = (Flood::start(gateway.address()), Flood::start(tunnel.address()));
     for more in [&[][..], &["--via", &via]] {
         let connect = connect(&gateway, &attester, more);
         for _ in 0..3 {

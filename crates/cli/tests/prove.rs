@@ -68,7 +68,7 @@ fn people_read_what_is_proved_by_what_and_what_is_hidden() {
         "was not pinned",
         "value: 55",
         "segments           2\n",
-        "(the prover's word)",
+        "(as claimed by the prover)",
     ] {
         assert!(out.contains(wanted), "{wanted}: {out}");
     }
@@ -160,7 +160,7 @@ fn the_input_that_the_prover_was_given_says_what_has_to_be_proved() {
 fn a_changed_file_is_refused_by_name() {
     let case = Case::new("changed");
     case.prove(&[]);
-    let file = Parts::of(&fs::read(case.proof()).unwrap());
+    let file = Parts::read(&fs::read(case.proof()).unwrap());
     let segments = |change: &dyn Fn(&mut Vec<Value>)| {
         let mut body: Value = serde_json::from_slice(&file.body).unwrap();
         change(body["segments"].as_array_mut().unwrap());
@@ -231,7 +231,7 @@ fn what_cannot_be_read_is_not_judged_and_says_why() {
 fn what_a_file_calls_itself_draws_no_answer() {
     let case = Case::new("drawn");
     case.prove(&[]);
-    let file = Parts::of(&fs::read(case.proof()).unwrap());
+    let file = Parts::read(&fs::read(case.proof()).unwrap());
     let drawn = "x\\naccepted           yes            the program ran";
     let mode = format!("\"{drawn}\"");
     for (from, to) in [("stand-in", drawn), ("\"app\"", mode.as_str())] {
@@ -545,7 +545,7 @@ struct Parts {
 const MAGIC: &[u8] = b"confide proof v1\n";
 
 impl Parts {
-    fn of(bytes: &[u8]) -> Self {
+    fn read(bytes: &[u8]) -> Self {
         let rest = bytes.strip_prefix(MAGIC).unwrap();
         let (length, rest) = rest.split_first_chunk::<4>().unwrap();
         let (header, rest) = rest.split_at(u32::from_be_bytes(*length) as usize);

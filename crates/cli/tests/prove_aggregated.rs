@@ -38,8 +38,8 @@ fn a_kept_aggregated_proof_is_accepted_and_its_forgeries_are_refused_by_name() {
     let (answer, status) = case.verify(&good);
     assert_eq!((status, &answer["mode"]), (0, &json!("aggregated")), "{answer}");
     assert!(answer["proof_bytes"].as_u64().unwrap() <= BYTES_MAX, "{answer}");
-    case.refused("mode", &["--policy", "app.toml"]);
-    case.refused("another_statement", &["--statement", "other.json"]);
+    case.check_refusal("mode", &["--policy", "app.toml"]);
+    case.check_refusal("another_statement", &["--statement", "other.json"]);
 
     let changed = |field: &str, value: Value| {
         let mut header = header.clone();
@@ -53,7 +53,7 @@ fn a_kept_aggregated_proof_is_accepted_and_its_forgeries_are_refused_by_name() {
     };
     for (name, bytes) in [
         ("malformed_proof", changed("mode", json!("app"))),
-        ("public_values", changed("statement", json!(hex::encode(encoded(10, 54))))),
+        ("public_values", changed("statement", json!(hex::encode(encode(10, 54))))),
         ("header", changed("proven_bits", json!(101))),
         ("header", changed("zero_knowledge", json!(true))),
         ("another_program", changed("program_digest", json!("cd".repeat(32)))),
@@ -63,7 +63,7 @@ fn a_kept_aggregated_proof_is_accepted_and_its_forgeries_are_refused_by_name() {
         ("malformed_proof", file(&header, &body[..body.len() - 1])),
     ] {
         case.write("proof", &bytes);
-        case.refused(name, &["--dangerous-any-statement"]);
+        case.check_refusal(name, &["--dangerous-any-statement"]);
     }
     for place in (84..body.len()).step_by(body.len() / 5) {
         case.write("proof", &flipped(place));
@@ -105,7 +105,7 @@ impl Case {
         Some(Self { dir, prover })
     }
 
-    fn refused(&self, name: &str, more: &[&str]) {
+    fn check_refusal(&self, name: &str, more: &[&str]) {
         let (answer, status) = self.verify(more);
         assert_eq!((status, &answer["reason"]), (1, &json!(name)), "{more:?}: {answer}");
     }
@@ -140,7 +140,7 @@ fn header() -> Value {
     let records: Vec<Value> = serde_json::from_str(&text).unwrap();
     let record = records.iter().find(|record| record["claim"] == "fibonacci").unwrap();
     json!({
-        "statement": hex::encode(encoded(10, 55)),
+        "statement": hex::encode(encode(10, 55)),
         "claim": "fibonacci",
         "program_digest": record["program_digest"],
         "backend": "openvm",
@@ -180,7 +180,7 @@ fn statement(n: u32, value: u64) -> Value {
     json!({"claim": "fibonacci", "n": n, "value": value})
 }
 
-fn encoded(n: u32, value: u64) -> Vec<u8> {
+fn encode(n: u32, value: u64) -> Vec<u8> {
     let tag: &[u8] = b"confide/statement/v1/fibonacci";
     let fields = [tag, &n.to_be_bytes(), &value.to_be_bytes()];
     fields.iter().flat_map(|field| [&(field.len() as u32).to_be_bytes(), *field].concat()).collect()

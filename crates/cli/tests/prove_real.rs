@@ -72,23 +72,23 @@ impl Case {
             self.write("other.toml", text.as_bytes());
             ["--policy", "other.toml"]
         };
-        self.refused("another_statement", &["--statement", "other.json"]);
-        self.refused("another_program", &["--program", &digest]);
+        self.check_refusal("another_statement", &["--statement", "other.json"]);
+        self.check_refusal("another_program", &["--program", &digest]);
         let pinned = |more: &str| format!("prover_sha256 = \"{pin}\"\n{more}\n");
-        self.refused("weaker_parameters", &policy(&pinned("proven_bits_min = 120")));
-        self.refused("weaker_parameters", &policy(&pinned("zero_knowledge = true")));
-        self.refused("mode", &policy(&pinned("modes = [\"aggregated\"]")));
+        self.check_refusal("weaker_parameters", &policy(&pinned("proven_bits_min = 120")));
+        self.check_refusal("weaker_parameters", &policy(&pinned("zero_knowledge = true")));
+        self.check_refusal("mode", &policy(&pinned("modes = [\"aggregated\"]")));
         let of_another = pinned(&format!("[programs]\nsort = [\"{digest}\"]"));
-        self.refused("another_program", &policy(&of_another));
-        self.refused("another_prover", &policy(&format!("prover_sha256 = \"{digest}\"\n")));
-        self.refused("unpinned_prover", &policy(""));
+        self.check_refusal("another_program", &policy(&of_another));
+        self.check_refusal("another_prover", &policy(&format!("prover_sha256 = \"{digest}\"\n")));
+        self.check_refusal("unpinned_prover", &policy(""));
     }
 
     /// What was proved differs: the file or the proof in it was changed.
     fn refuses_forgeries(&self, whole: &[u8], good: &[&str], program: &str) {
-        let file = Parts::of(whole);
+        let file = Parts::read(whole);
         let segments = |change: &dyn Fn(&mut Vec<Vec<u8>>)| {
-            let mut body = Body::of(&file.body);
+            let mut body = Body::read(&file.body);
             change(&mut body.segments);
             file.with_body(&body.join())
         };
@@ -114,16 +114,16 @@ impl Case {
         ] {
             fs::write(self.dir.join("proof"), forged).unwrap();
             // Whatever is expected beside it: the forgery itself is what is refused.
-            self.refused(name, &["--dangerous-any-statement"]);
+            self.check_refusal(name, &["--dangerous-any-statement"]);
         }
         // A changed public value: the file's statement is another one than the proof binds.
         let value = file.header.find("\",\"claim\"").unwrap();
         let mut changed = file.header.clone().into_bytes();
         changed[value - 1] = if changed[value - 1] == b'0' { b'1' } else { b'0' };
         let changed = String::from_utf8(changed).unwrap();
-        fs::write(self.dir.join("proof"), framed(&changed, &file.body)).unwrap();
-        self.refused("public_values", &["--dangerous-any-statement"]);
-        self.refused("another_statement", good);
+        fs::write(self.dir.join("proof"), frame(&changed, &file.body)).unwrap();
+        self.check_refusal("public_values", &["--dangerous-any-statement"]);
+        self.check_refusal("another_statement", good);
         // Any byte of the proof itself, wherever it is, under a good expectation.
         for place in (HEAD_BYTES + 8..file.body.len()).step_by(file.body.len() / 6) {
             fs::write(self.dir.join("proof"), bytes(place)).unwrap();
@@ -132,7 +132,7 @@ impl Case {
         }
     }
 
-    fn refused(&self, name: &str, more: &[&str]) {
+    fn check_refusal(&self, name: &str, more: &[&str]) {
         let (answer, status) = self.verify(more);
         assert_eq!((status, &answer["reason"]), (1, &json!(name)), "{more:?}: {answer}");
     }
@@ -172,7 +172,7 @@ struct Parts {
 }
 
 impl Parts {
-    fn of(bytes: &[u8]) -> Self {
+    fn read(bytes: &[u8]) -> Self {
         let rest = bytes.strip_prefix(MAGIC).unwrap();
         let (length, rest) = rest.split_first_chunk::<4>().unwrap();
         let (header, rest) = rest.split_at(u32::from_be_bytes(*length) as usize);
@@ -180,16 +180,16 @@ impl Parts {
     }
 
     fn with_body(&self, body: &[u8]) -> Vec<u8> {
-        framed(&self.header, body)
+        frame(&self.header, body)
     }
 
     fn with_header(&self, from: &str, to: &str) -> Vec<u8> {
         assert!(self.header.contains(from), "{from}: {}", self.header);
-        framed(&self.header.replacen(from, to, 1), &self.body)
+        frame(&self.header.replacen(from, to, 1), &self.body)
     }
 }
 
-fn framed(header: &str, body: &[u8]) -> Vec<u8> {
+fn frame(header: &str, body: &[u8]) -> Vec<u8> {
     let lengths = ((header.len() as u32).to_be_bytes(), (body.len() as u64).to_be_bytes());
     [MAGIC, &lengths.0, header.as_bytes(), &lengths.1, body].concat()
 }
@@ -202,7 +202,7 @@ struct Body {
 }
 
 impl Body {
-    fn of(bytes: &[u8]) -> Self {
+    fn read(bytes: &[u8]) -> Self {
         let (head, mut rest) = bytes.split_at(HEAD_BYTES);
         let (count, left) = rest.split_first_chunk::<4>().unwrap();
         rest = left;

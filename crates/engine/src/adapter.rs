@@ -1,4 +1,8 @@
-use confide_lora::{AdaptError, Guarantee, Report};
+//! What an engine reports of an adapter, and what it does once the adapter is lost.
+
+use confide_lora::{Adapt, AdaptError, Guarantee, Report, Site, Width};
+
+use crate::error::EngineError;
 
 /// What becomes of a generation whose adapter gives no further delta.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,4 +25,26 @@ pub struct AdapterReport {
     pub guarantee: Guarantee,
     /// Why the last tokens are the base model's, where they are.
     pub lost: Option<AdaptError>,
+}
+
+/// Checks that a model has every projection that an adapter changes, with the same widths; `width` tells those of the
+/// model.
+///
+/// # Errors
+/// [`EngineError::AdapterSite`] for the first projection that differs.
+pub fn check_sites(
+    name: &str,
+    adapter: &dyn Adapt,
+    width: impl Fn(Site) -> Option<Width>,
+) -> Result<(), EngineError> {
+    let words = |width: Width| format!("{} to {}", width.input, width.output);
+    for (site, got) in adapter.sites() {
+        let wanted = match width(*site) {
+            Some(wanted) if wanted == *got => continue,
+            wanted => wanted.map_or_else(|| "no such projection".into(), words),
+        };
+        let (name, site, got) = (name.into(), *site, words(*got));
+        return Err(EngineError::AdapterSite { name, site, wanted, got });
+    }
+    Ok(())
 }

@@ -1,3 +1,7 @@
+//! The errors of an engine.
+
+use std::fmt::Display;
+
 use confide_lora::{AdaptError, Site};
 
 /// Why an engine gives no token, or no further one.
@@ -16,7 +20,7 @@ pub enum EngineError {
         /// What is wrong with it.
         reason: String,
     },
-    /// The prompt leaves no room.
+    /// The prompt leaves no room for a completion.
     #[error("prompt is too long: wanted at most {limit} tokens, got {got}")]
     PromptTooLong {
         /// Tokens in the prompt.
@@ -71,7 +75,7 @@ pub enum EngineError {
     AdapterSite {
         /// The adapter.
         name: String,
-        /// Where.
+        /// The projection, by layer and name.
         site: Site,
         /// What the model has there.
         wanted: String,
@@ -83,7 +87,14 @@ pub enum EngineError {
     Adapter {
         /// The adapter.
         name: String,
-        /// Why.
+        /// The adapter's own error.
         error: AdaptError,
     },
+}
+
+impl EngineError {
+    /// A generation that failed for this reason.
+    pub fn failure(reason: impl Display) -> Self {
+        EngineError::Failed { reason: reason.to_string() }
+    }
 }

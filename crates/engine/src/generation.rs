@@ -1,3 +1,5 @@
+//! A running generation: its events, their bounded channel, and how it ends.
+
 use std::{
     borrow::Cow,
     pin::Pin,
@@ -111,18 +113,18 @@ impl Sender {
 /// [`EngineError::Stopped`], never as a completion.
 pub fn channel(prompt_tokens: u32) -> (Sender, Generation) {
     let (sender, receiver) = mpsc::channel(EVENTS_QUEUED_MAX);
-    (Sender(sender), Generation::new(prompt_tokens, Received { receiver, ended: false }))
+    (Sender(sender), Generation::new(prompt_tokens, EventReceiver { receiver, ended: false }))
 }
 
 /// How far an engine may run ahead of a slow reader: some seconds of text, some KiB of memory.
 const EVENTS_QUEUED_MAX: usize = 256;
 
-struct Received {
+struct EventReceiver {
     receiver: mpsc::Receiver<Event>,
     ended: bool,
 }
 
-impl Stream for Received {
+impl Stream for EventReceiver {
     type Item = Event;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Event>> {

@@ -27,7 +27,7 @@ use std::sync::Arc;
 
 use confide_lora::Adapt;
 
-pub use adapter::{AdapterReport, OnLoss};
+pub use adapter::{AdapterReport, OnLoss, check_sites};
 pub use error::EngineError;
 pub use generation::{Event, FinishReason, Generation, Sender, Token, Usage, channel};
 pub use request::{Message, Prompt, Request, Role, Sampling};
@@ -98,4 +98,13 @@ pub struct Model {
     pub weights: Option<String>,
     /// For an adapter, the name of the model that it changes.
     pub parent: Option<String>,
+}
+
+impl Model {
+    /// An adapter of this model as a model of its own.
+    #[must_use]
+    pub fn with_adapter(&self, name: String) -> Self {
+        let parent = Some(self.name.clone());
+        Self { name, manifest_sha256: None, parent, ..self.clone() }
+    }
 }

@@ -1,3 +1,7 @@
+//! A request for a completion: prompt, sampling and limits.
+
+use crate::error::EngineError;
+
 /// What to complete, and how.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Request {
@@ -29,6 +33,18 @@ impl Request {
             stop: Vec::new(),
             ignore_eos: false,
         }
+    }
+
+    /// Tokens that a context of `context_tokens` has left for the completion after a prompt of `got` tokens.
+    ///
+    /// # Errors
+    /// [`EngineError::PromptTooLong`] where the prompt exceeds the request's limit or leaves no room for a token.
+    pub fn room_after(&self, got: u32, context_tokens: u32) -> Result<u32, EngineError> {
+        let limit = self.prompt_tokens_max.min(context_tokens.saturating_sub(1));
+        if got > limit {
+            return Err(EngineError::PromptTooLong { got, limit });
+        }
+        Ok(context_tokens - got)
     }
 }
 

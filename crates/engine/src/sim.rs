@@ -71,7 +71,7 @@ impl Sim {
     /// [`EngineError::Failed`] where no thread can be had.
     pub fn new(options: Options) -> Result<Self, EngineError> {
         let timer = Timer::start()
-            .map_err(|error| EngineError::Failed { reason: format!("timer thread: {error}") })?;
+            .map_err(|error| EngineError::failure(format!("timer thread: {error}")))?;
         Ok(Self { options, timer })
     }
 
@@ -102,11 +102,7 @@ impl Engine for Sim {
     fn generate(&self, request: Request) -> Result<Generation, EngineError> {
         let start = Instant::now();
         let got = self.count(&request.model, &request.prompt)?;
-        let limit = request.prompt_tokens_max.min(self.options.context_tokens.saturating_sub(1));
-        if got > limit {
-            return Err(EngineError::PromptTooLong { got, limit });
-        }
-        let room = self.options.context_tokens - got;
+        let room = request.room_after(got, self.options.context_tokens)?;
         let wanted = request.max_tokens.unwrap_or(self.options.answer_tokens);
         let (length, at_length) = match request.max_tokens {
             None if wanted <= room => (wanted, FinishReason::Stop),
@@ -114,12 +110,12 @@ impl Engine for Sim {
         };
         let schedule =
             Schedule { start, ttft: self.options.ttft, rate: self.options.tokens_per_second };
-        let events = Simulated {
+        let events = SimulatedEvents {
             alarm: None,
             at_length,
             ended: false,
             length,
-            random: seed_of(&request),
+            random: request_seed(&request),
             schedule,
             sent: 0,
             stop: StopFilter::new(&request.stop),
@@ -168,7 +164,7 @@ struct Schedule {
 
 impl Schedule {
     /// The instant of token `index`; `None` where that is now, whenever now is.
-    fn due(&self, index: u32) -> Option<Instant> {
+    fn due_at(&self, index: u32) -> Option<Instant> {
         let after = match self.rate {
             Some(rate) if rate > 0.0 => f64::from(index) / rate,
             _ if self.ttft.is_zero() => return None,
@@ -182,7 +178,7 @@ impl Schedule {
 
 const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
 
-struct Simulated {
+struct SimulatedEvents {
     alarm: Option<(Instant, Waker)>,
     at_length: FinishReason,
     ended: bool,
@@ -195,7 +191,7 @@ struct Simulated {
     prompt_tokens: u32,
 }
 
-impl Simulated {
+impl SimulatedEvents {
     fn next_token(&mut self) -> Token {
         let id = (split_mix(&mut self.random) % WORDS.len() as u64) as u32;
         let word = WORDS[id as usize];
@@ -226,21 +222,21 @@ impl Simulated {
     }
 }
 
-impl Stream for Simulated {
+impl Stream for SimulatedEvents {
     type Item = Event;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Event>> {
         if self.ended {
             return Poll::Ready(None);
         }
-        if self.stop.stopped() {
+        if self.stop.is_stopped() {
             return Poll::Ready(Some(self.finish(FinishReason::Stop)));
         }
         if self.sent == self.length {
             let reason = self.at_length;
             return Poll::Ready(Some(self.finish(reason)));
         }
-        if let Some(due) = self.schedule.due(self.sent)
+        if let Some(due) = self.schedule.due_at(self.sent)
             && Instant::now() < due
         {
             self.set_alarm(due, context.waker());
@@ -261,7 +257,7 @@ fn prompt_tokens(prompt: &Prompt) -> u32 {
 }
 
 /// FNV-1a over the seed and everything said.
-fn seed_of(request: &Request) -> u64 {
+fn request_seed(request: &Request) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325u64;
     let mut take = |bytes: &[u8]| {
         for byte in bytes {
@@ -414,12 +410,12 @@ mod tests {
     fn instants_are_computed_from_the_start_and_do_not_drift() {
         let start = Instant::now();
         let schedule = Schedule { start, ttft: Duration::from_millis(40), rate: Some(3.0) };
-        let third = schedule.due(300_000).expect("an instant") - start;
+        let third = schedule.due_at(300_000).expect("an instant") - start;
         assert_eq!(third.as_secs_f64(), 100_000.04);
         let unlimited = Schedule { start, ttft: Duration::ZERO, rate: None };
-        assert_eq!(unlimited.due(5), None);
+        assert_eq!(unlimited.due_at(5), None);
         let never = Schedule { start, ttft: Duration::MAX, rate: Some(1e-300) };
-        assert!(never.due(u32::MAX).is_some());
+        assert!(never.due_at(u32::MAX).is_some());
     }
 
     #[test]

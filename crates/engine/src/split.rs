@@ -1,3 +1,5 @@
+//! An engine's transformer without its LM head, for clients that choose the tokens themselves.
+
 use crate::{adapter::AdapterReport, error::EngineError};
 
 /// A model without its LM head: tokens or their embeddings in, the last hidden state out. Whoever

@@ -1,3 +1,5 @@
+//! Stop strings, found wherever the borders of tokens fall.
+
 /// Ends a text before the first of some strings, wherever token borders fall.
 ///
 /// It holds back the end of the text as long as that could still become a stop string.
@@ -23,7 +25,7 @@ impl StopFilter {
     }
 
     /// Whether a stop string has come.
-    pub fn stopped(&self) -> bool {
+    pub fn is_stopped(&self) -> bool {
         self.stopped
     }
 
@@ -62,37 +64,37 @@ impl StopFilter {
 mod tests {
     use super::*;
 
-    fn filtered(stops: &[&str], pieces: &[&str]) -> (String, bool) {
+    fn filter_pieces(stops: &[&str], pieces: &[&str]) -> (String, bool) {
         let stops: Vec<String> = stops.iter().map(ToString::to_string).collect();
         let mut filter = StopFilter::new(&stops);
         let mut out: String = pieces.iter().map(|piece| filter.push(piece)).collect();
         out.push_str(&filter.finish());
-        (out, filter.stopped())
+        (out, filter.is_stopped())
     }
 
     #[test]
     fn text_without_a_stop_string_comes_through_whole() {
         assert_eq!(
-            filtered(&["END"], &["an E", "N", "ormous ", "EN"]),
+            filter_pieces(&["END"], &["an E", "N", "ormous ", "EN"]),
             ("an ENormous EN".into(), false)
         );
-        assert_eq!(filtered(&[""], &["a", "b"]), ("ab".into(), false));
+        assert_eq!(filter_pieces(&[""], &["a", "b"]), ("ab".into(), false));
     }
 
     #[test]
     fn a_stop_string_across_token_borders_ends_the_text_before_it() {
-        assert_eq!(filtered(&["END"], &["one E", "N", "D two"]), ("one ".into(), true));
-        assert_eq!(filtered(&["aab"], &["a", "a", "a", "b", "c"]), ("a".into(), true));
-        assert_eq!(filtered(&["\n\n", "x"], &["ü\n", "\nx"]), ("ü".into(), true));
+        assert_eq!(filter_pieces(&["END"], &["one E", "N", "D two"]), ("one ".into(), true));
+        assert_eq!(filter_pieces(&["aab"], &["a", "a", "a", "b", "c"]), ("a".into(), true));
+        assert_eq!(filter_pieces(&["\n\n", "x"], &["ü\n", "\nx"]), ("ü".into(), true));
     }
 
     #[test]
     fn every_cut_of_a_text_gives_the_same_answer() {
         let text = "größe aaab endeEND rest";
-        let whole = filtered(&["END", "rest"], &[text]);
+        let whole = filter_pieces(&["END", "rest"], &[text]);
         for (at, _) in text.char_indices() {
             let (left, right) = text.split_at(at);
-            assert_eq!(filtered(&["END", "rest"], &[left, right]), whole, "cut at {at}");
+            assert_eq!(filter_pieces(&["END", "rest"], &[left, right]), whole, "cut at {at}");
         }
     }
 

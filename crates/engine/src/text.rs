@@ -12,6 +12,6 @@ pub mod manifest;
 pub use answer::Answer;
 pub use chat_template::{CHATML, ChatTemplate};
 pub use detokenise::Detokeniser;
-pub use error::TextError;
-pub use folder::Text;
+pub use error::FolderError;
+pub use folder::{Text, folder_name};
 pub use manifest::read_limited;

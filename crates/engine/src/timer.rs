@@ -20,8 +20,8 @@ impl Timer {
     /// Starts the thread.
     pub(crate) fn start() -> std::io::Result<Self> {
         let shared = Arc::new(Shared::default());
-        let of_thread = Arc::clone(&shared);
-        thread::Builder::new().name("sim-timer".into()).spawn(move || of_thread.run())?;
+        let thread_shared = Arc::clone(&shared);
+        thread::Builder::new().name("sim-timer".into()).spawn(move || thread_shared.run())?;
         Ok(Self(Arc::new(Handle(shared))))
     }
 

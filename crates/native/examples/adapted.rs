@@ -8,7 +8,7 @@ use confide_engine::{Engine, Event, Message, OnLoss, Prompt, Request, Role};
 use confide_lora::plain;
 use confide_native::{
     Native, Options,
-    make::{AdapterOrder, Corpus, Progress, adapter},
+    make::{AdapterOrder, Corpus, Progress, make_adapter},
 };
 use futures_executor::block_on;
 use futures_util::StreamExt;
@@ -36,7 +36,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let order =
         AdapterOrder { model: model.clone(), corpus, dir, rank: 8, alpha: 16.0, steps, seed };
     let start = Instant::now();
-    let trained = adapter(&order, &mut |progress| {
+    let trained = make_adapter(&order, &mut |progress| {
         if let Progress::Training { step, steps, loss } = progress
             && (step == 1 || step % 10 == 0)
         {

@@ -1,13 +1,15 @@
+//! The adapters of the native engine's model, and one of them at work in a text.
+
 use std::{
     collections::BTreeMap,
     sync::{Arc, PoisonError, RwLock},
 };
 
-use candle_core::{Device, Result, Tensor};
-use confide_engine::{AdapterReport, EngineError, OnLoss};
-use confide_lora::{Adapt, AdaptError, Deltas, Projection, Reservation, Site, Width};
+use candle_core::{Device, Tensor};
+use confide_engine::{AdapterReport, EngineError, OnLoss, check_sites};
+use confide_lora::{Adapt, AdaptError, Deltas, Projection, Reservation, Site};
 
-use crate::{config::Config, model::Change};
+use crate::{config::Config, model::AdapterHook};
 
 /// Each may hold a connection and batches of masks; names are looked up for every request.
 const ADAPTERS_MAX: usize = 64;
@@ -16,11 +18,11 @@ const ADAPTERS_MAX: usize = 64;
 pub(crate) struct Adapters {
     config: Config,
     base: String,
-    loaded: RwLock<BTreeMap<String, Arc<Loaded>>>,
+    loaded: RwLock<BTreeMap<String, Arc<LoadedAdapter>>>,
 }
 
 /// An adapter that fits the model.
-pub(crate) struct Loaded {
+pub(crate) struct LoadedAdapter {
     name: String,
     adapter: Arc<dyn Adapt>,
     on_loss: OnLoss,
@@ -36,7 +38,7 @@ impl Adapters {
     }
 
     /// The adapter of this name; `None` for the base model.
-    pub(crate) fn find(&self, name: &str) -> std::result::Result<Option<Arc<Loaded>>, EngineError> {
+    pub(crate) fn find(&self, name: &str) -> Result<Option<Arc<LoadedAdapter>>, EngineError> {
         if name == self.base {
             return Ok(None);
         }
@@ -52,10 +54,8 @@ impl Adapters {
         name: &str,
         adapter: Arc<dyn Adapt>,
         on_loss: OnLoss,
-    ) -> std::result::Result<(), EngineError> {
-        for (site, width) in adapter.sites() {
-            self.check(name, *site, *width)?;
-        }
+    ) -> Result<(), EngineError> {
+        check_sites(name, &*adapter, |site| self.config.width(site))?;
         let mut loaded = self.loaded.write().unwrap_or_else(PoisonError::into_inner);
         if name == self.base || loaded.contains_key(name) {
             return Err(EngineError::NameTaken { name: name.into() });
@@ -63,40 +63,30 @@ impl Adapters {
         if loaded.len() >= ADAPTERS_MAX {
             return Err(EngineError::TooManyAdapters { limit: ADAPTERS_MAX });
         }
-        loaded.insert(name.into(), Arc::new(Loaded { name: name.into(), adapter, on_loss }));
+        loaded.insert(name.into(), Arc::new(LoadedAdapter { name: name.into(), adapter, on_loss }));
         Ok(())
     }
 
     /// Whoever runs with it keeps it until the end.
-    pub(crate) fn unload(&self, name: &str) -> std::result::Result<(), EngineError> {
+    pub(crate) fn unload(&self, name: &str) -> Result<(), EngineError> {
         let mut loaded = self.loaded.write().unwrap_or_else(PoisonError::into_inner);
         match loaded.remove(name) {
             Some(_) => Ok(()),
             None => Err(EngineError::UnknownModel { got: name.into() }),
         }
     }
-
-    fn check(&self, name: &str, site: Site, got: Width) -> std::result::Result<(), EngineError> {
-        let shown = |width: Width| format!("{} to {}", width.input, width.output);
-        let wanted = match self.config.width(site) {
-            Some(wanted) if wanted == got => return Ok(()),
-            Some(wanted) => shown(wanted),
-            None => "no such projection".into(),
-        };
-        Err(EngineError::AdapterSite { name: name.into(), site, wanted, got: shown(got) })
-    }
 }
 
 /// Answers of an adapter's budget that are set aside for a text, or why the base model answers.
-pub(crate) type Reserved = std::result::Result<Reservation, AdaptError>;
+pub(crate) type ReservedBudget = Result<Reservation, AdaptError>;
 
-impl Loaded {
+impl LoadedAdapter {
     /// Sets aside what a text will ask of the adapter's budget, before anything of it is counted.
     pub(crate) fn reserve(
         &self,
         prompt: u32,
         completion: Option<u32>,
-    ) -> std::result::Result<Reserved, EngineError> {
+    ) -> Result<ReservedBudget, EngineError> {
         match self.adapter.reserve(prompt, completion) {
             Err(error) if self.on_loss == OnLoss::Fail => {
                 Err(EngineError::Adapter { name: self.name.clone(), error })
@@ -107,19 +97,19 @@ impl Loaded {
 }
 
 /// An adapter at work in one text.
-pub(crate) struct Applied {
-    loaded: Arc<Loaded>,
+pub(crate) struct AppliedAdapter {
+    loaded: Arc<LoadedAdapter>,
     /// `None` where it could not be opened.
     deltas: Option<Box<dyn Deltas>>,
     lost: Option<AdaptError>,
 }
 
-impl Applied {
+impl AppliedAdapter {
     /// Opens the adapter, unless its budget had no room for the text and the base model answers.
     pub(crate) fn open_reserved(
-        loaded: Arc<Loaded>,
-        reserved: &Reserved,
-    ) -> std::result::Result<Self, EngineError> {
+        loaded: Arc<LoadedAdapter>,
+        reserved: &ReservedBudget,
+    ) -> Result<Self, EngineError> {
         match reserved {
             Ok(_) => Self::open(loaded),
             Err(error) => Ok(Self { loaded, deltas: None, lost: Some(error.clone()) }),
@@ -127,7 +117,7 @@ impl Applied {
     }
 
     /// Opens the adapter, which may take a round trip.
-    pub(crate) fn open(loaded: Arc<Loaded>) -> std::result::Result<Self, EngineError> {
+    pub(crate) fn open(loaded: Arc<LoadedAdapter>) -> Result<Self, EngineError> {
         match loaded.adapter.open() {
             Ok(deltas) => Ok(Self { loaded, deltas: Some(deltas), lost: None }),
             Err(error) if loaded.on_loss == OnLoss::Base => {
@@ -138,7 +128,7 @@ impl Applied {
     }
 
     /// Why there are no further deltas, once there are none.
-    pub(crate) fn lost(&self) -> Option<&AdaptError> {
+    pub(crate) fn loss(&self) -> Option<&AdaptError> {
         self.lost.as_ref()
     }
 
@@ -157,11 +147,11 @@ impl Applied {
     }
 
     /// The outputs that the adapter changes, as plain numbers.
-    fn adapted(
+    fn adapted_outputs(
         &self,
         layer: u32,
         outputs: &[(Projection, Tensor)],
-    ) -> Result<Vec<(usize, Projection, Vec<f32>)>> {
+    ) -> candle_core::Result<Vec<(usize, Projection, Vec<f32>)>> {
         let sites = self.loaded.adapter.sites();
         let adapted = outputs.iter().enumerate().filter(|(_, (projection, _))| {
             sites.contains_key(&Site { layer, projection: *projection })
@@ -174,19 +164,19 @@ impl Applied {
     }
 }
 
-impl Change for Applied {
+impl AdapterHook for AppliedAdapter {
     /// A loss in mid-pass leaves this layer and those after it to the base model, where it may
     /// answer at all.
-    fn change(
+    fn add(
         &mut self,
         layer: u32,
         rows: &Tensor,
         outputs: &mut [(Projection, Tensor)],
-    ) -> Result<()> {
+    ) -> candle_core::Result<()> {
         if self.lost.is_some() {
             return Ok(());
         }
-        let mut adapted = self.adapted(layer, outputs)?;
+        let mut adapted = self.adapted_outputs(layer, outputs)?;
         let (Some(deltas), Some(first)) = (&mut self.deltas, adapted.first()) else {
             return Ok(());
         };

@@ -1,4 +1,4 @@
-use std::fmt::Display;
+//! The part of a generation that needs no transformer: logits in, tokens and text out.
 
 use confide_engine::text::{Answer, Text};
 use confide_engine::{EngineError, FinishReason, Request, Token, Usage};
@@ -25,7 +25,7 @@ pub enum Choice {
 impl<'a> Completion<'a> {
     /// A completion after so many tokens of prompt; `room` is the longest that the context admits.
     pub(crate) fn new(text: &'a Text, request: &Request, prompt_tokens: u32, room: u32) -> Self {
-        let banned = if request.ignore_eos { text.special() } else { Default::default() };
+        let banned = if request.ignore_eos { text.special_tokens() } else { Default::default() };
         let most = request.max_tokens.unwrap_or(u32::MAX).min(room);
         Self {
             text,
@@ -36,8 +36,8 @@ impl<'a> Completion<'a> {
     }
 
     /// Why no further token is wanted, where none is.
-    pub fn ended(&self) -> Option<FinishReason> {
-        self.answer.ended()
+    pub fn finish_reason(&self) -> Option<FinishReason> {
+        self.answer.finish_reason()
     }
 
     /// Chooses the next token.
@@ -45,8 +45,11 @@ impl<'a> Completion<'a> {
     /// # Errors
     /// [`EngineError::Failed`] where no logit is a number, or the tokenizer refuses.
     pub fn choose(&mut self, logits: &[f32]) -> Result<Choice, EngineError> {
-        let id = self.sampler.choose(logits).ok_or_else(|| failed(&"no logit is a number"))?;
-        if self.text.ends(id) && !self.ignore_eos {
+        let id = self
+            .sampler
+            .choose(logits)
+            .ok_or_else(|| EngineError::failure("no logit is a number"))?;
+        if self.text.is_end_of_text(id) && !self.ignore_eos {
             return Ok(Choice::End);
         }
         self.answer.push(id).map(Choice::Token)
@@ -62,8 +65,4 @@ impl<'a> Completion<'a> {
     ) -> Result<(FinishReason, String, Usage), EngineError> {
         self.answer.finish(reason)
     }
-}
-
-pub(crate) fn failed(error: &dyn Display) -> EngineError {
-    EngineError::Failed { reason: error.to_string() }
 }

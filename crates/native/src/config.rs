@@ -1,3 +1,5 @@
+//! The shape of a decoder, read from a model's `config.json`.
+
 use confide_lora::{Projection, Site, Width};
 use serde::Deserialize;
 
@@ -39,9 +41,9 @@ const LAYERS_MAX: usize = 512;
 impl Config {
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, serde_json::Error> {
         // First of all: another architecture lacks fields that are no fault of its file.
-        let kind: Kind = serde_json::from_slice(bytes)?;
+        let kind: ModelType = serde_json::from_slice(bytes)?;
         has_bias(&kind.model_type).map_err(serde::de::Error::custom)?;
-        let raw: Raw = serde_json::from_slice(bytes)?;
+        let raw: RawConfig = serde_json::from_slice(bytes)?;
         raw.check().map_err(serde::de::Error::custom)
     }
 
@@ -96,7 +98,7 @@ impl Config {
 }
 
 #[derive(Deserialize)]
-struct Kind {
+struct ModelType {
     model_type: String,
 }
 
@@ -105,12 +107,12 @@ fn has_bias(model_type: &str) -> Result<bool, NativeError> {
     match model_type {
         "qwen2" => Ok(true),
         "llama" => Ok(false),
-        other => Err(refused("model_type", "qwen2 or llama", other)),
+        other => Err(config_error("model_type", "qwen2 or llama", other)),
     }
 }
 
 #[derive(Deserialize)]
-struct Raw {
+struct RawConfig {
     model_type: String,
     hidden_size: usize,
     num_hidden_layers: usize,
@@ -147,7 +149,7 @@ struct RawRope {
     original_max_position_embeddings: Option<f64>,
 }
 
-impl Raw {
+impl RawConfig {
     fn check(self) -> Result<Config, NativeError> {
         let bias = has_bias(&self.model_type)?;
         for (field, on) in [
@@ -156,12 +158,12 @@ impl Raw {
             ("use_sliding_window", self.use_sliding_window),
         ] {
             if on {
-                return Err(refused(field, "false", "true"));
+                return Err(config_error(field, "false", "true"));
             }
         }
         let activation = self.hidden_act.as_deref().unwrap_or("silu");
         if activation != "silu" {
-            return Err(refused("hidden_act", "silu", activation));
+            return Err(config_error("hidden_act", "silu", activation));
         }
         let rope = self.rope_parameters.or(self.rope_scaling);
         let theta = rope.as_ref().and_then(|rope| rope.rope_theta).or(self.rope_theta);
@@ -170,10 +172,9 @@ impl Raw {
             layers: self.num_hidden_layers,
             heads: self.num_attention_heads,
             kv_heads: self.num_key_value_heads.unwrap_or(self.num_attention_heads),
-            head_dim: match self.head_dim {
-                Some(dim) => dim,
-                None => self.hidden_size / self.num_attention_heads.max(1),
-            },
+            head_dim: self
+                .head_dim
+                .unwrap_or_else(|| self.hidden_size / self.num_attention_heads.max(1)),
             ffn: self.intermediate_size,
             vocabulary: self.vocab_size,
             context: self.max_position_embeddings,
@@ -200,18 +201,18 @@ impl Config {
             ("max_position_embeddings", self.context, 1 << 24),
         ] {
             if !(1..=most).contains(&size) {
-                return Err(refused(field, format!("1 to {most}"), size));
+                return Err(config_error(field, format!("1 to {most}"), size));
             }
         }
         if !self.head_dim.is_multiple_of(2) {
-            return Err(refused("head_dim", "an even number", self.head_dim));
+            return Err(config_error("head_dim", "an even number", self.head_dim));
         }
         if !self.heads.is_multiple_of(self.kv_heads) {
             let wanted = format!("a divisor of {} heads", self.heads);
-            return Err(refused("num_key_value_heads", wanted, self.kv_heads));
+            return Err(config_error("num_key_value_heads", wanted, self.kv_heads));
         }
         if !self.rope_theta.is_finite() || self.rope_theta <= 1.0 {
-            return Err(refused("rope_theta", "a number above 1", self.rope_theta));
+            return Err(config_error("rope_theta", "a number above 1", self.rope_theta));
         }
         Ok(self)
     }
@@ -222,7 +223,7 @@ impl RawRope {
         match self.rope_type.as_deref() {
             None | Some("default") => return Ok(None),
             Some("llama3") => {}
-            Some(other) => return Err(refused("rope_type", "default or llama3", other)),
+            Some(other) => return Err(config_error("rope_type", "default or llama3", other)),
         }
         let (Some(factor), Some(low), Some(high), Some(original)) = (
             self.factor,
@@ -230,11 +231,15 @@ impl RawRope {
             self.high_freq_factor,
             self.original_max_position_embeddings,
         ) else {
-            return Err(refused("rope_scaling", "all four numbers of llama3", "fewer"));
+            return Err(config_error("rope_scaling", "all four numbers of llama3", "fewer"));
         };
         if !(factor >= 1.0 && low > 0.0 && high > low && original >= 1.0) {
             let got = format!("{factor}, {low}, {high}, {original}");
-            return Err(refused("rope_scaling", "factor >= 1, 0 < low < high, original >= 1", got));
+            return Err(config_error(
+                "rope_scaling",
+                "factor >= 1, 0 < low < high, original >= 1",
+                got,
+            ));
         }
         Ok(Some(RopeScaling {
             factor,
@@ -245,7 +250,7 @@ impl RawRope {
     }
 }
 
-fn refused(
+fn config_error(
     field: &'static str,
     wanted: impl std::fmt::Display,
     got: impl std::fmt::Display,

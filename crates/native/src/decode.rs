@@ -1,3 +1,5 @@
+//! Generation: tokens are read with a cache of keys and values, or all anew for the reference.
+
 use std::{result, sync::Arc};
 
 use candle_core::{Device, Result, Tensor};
@@ -6,9 +8,9 @@ use confide_engine::{AdapterReport, EngineError, Event, FinishReason, Request, S
 use confide_lora::{AdaptError, Projection};
 
 use crate::{
-    adapter::{Applied, Loaded, Reserved},
-    completion::{Choice, Completion, failed},
-    model::{Cache, Change, Model},
+    adapter::{AppliedAdapter, LoadedAdapter, ReservedBudget},
+    completion::{Choice, Completion},
+    model::{AdapterHook, BatchShape, Cache, Model},
 };
 
 /// How the model reads what came before.
@@ -16,7 +18,7 @@ use crate::{
 pub(crate) enum Reading {
     /// Keys and values are kept: the fast path.
     Cached,
-    /// Everything is computed anew for each token: the reference.
+    /// Everything is computed again for each token: the reference.
     #[cfg(test)]
     Anew,
 }
@@ -27,14 +29,18 @@ pub(crate) struct Reader {
     cache: Option<Cache>,
     /// The embeddings of what was read; the reference reads them again.
     read: Vec<Tensor>,
-    adapter: Option<Applied>,
+    adapter: Option<AppliedAdapter>,
 }
 
 /// Tokens of a prompt read at once: bounds the memory of the scores and the wait for a cancel.
 const PREFILL_TOKENS: usize = 256;
 
 impl Reader {
-    pub(crate) fn new(model: &Arc<Model>, reading: Reading, adapter: Option<Applied>) -> Self {
+    pub(crate) fn new(
+        model: &Arc<Model>,
+        reading: Reading,
+        adapter: Option<AppliedAdapter>,
+    ) -> Self {
         let cache = (reading == Reading::Cached).then(|| model.cache());
         Self { model: Arc::clone(model), cache, read: Vec::new(), adapter }
     }
@@ -60,9 +66,9 @@ impl Reader {
         let Some(cache) = &mut self.cache else {
             self.read.push(embedded.clone());
             let all = Tensor::cat(&self.read, 0)?;
-            let count = all.dim(0)?;
-            let change = self.adapter.as_mut().map(|it| it as &mut dyn Change);
-            let hidden = self.model.forward(all, (1, count), None, change)?;
+            let hook = self.adapter.as_mut().map(|it| it as &mut dyn AdapterHook);
+            let shape = BatchShape { sequences: 1, tokens: all.dim(0)? };
+            let hidden = self.model.forward(all, shape, None, hook)?;
             return self.last(&hidden).map(Some);
         };
         let mut hidden = embedded.clone();
@@ -72,8 +78,9 @@ impl Reader {
             }
             let count = PREFILL_TOKENS.min(embedded.dim(0)? - at);
             let part = embedded.narrow(0, at, count)?;
-            let change = self.adapter.as_mut().map(|it| it as &mut dyn Change);
-            hidden = self.model.forward(part, (1, count), Some(cache), change)?;
+            let hook = self.adapter.as_mut().map(|it| it as &mut dyn AdapterHook);
+            let shape = BatchShape { sequences: 1, tokens: count };
+            hidden = self.model.forward(part, shape, Some(cache), hook)?;
         }
         self.last(&hidden).map(Some)
     }
@@ -84,7 +91,7 @@ impl Reader {
         let last = hidden.narrow(0, hidden.dim(0)? - 1, 1)?;
         let Some(adapter) = &mut self.adapter else { return Ok(last) };
         let mut output = [(Projection::FinalHidden, last.clone())];
-        adapter.change(0, &last, &mut output)?;
+        adapter.add(0, &last, &mut output)?;
         let [(_, changed)] = output;
         Ok(changed)
     }
@@ -105,18 +112,18 @@ impl Reader {
     }
 
     /// Why the adapter gives no further deltas, once it gives none.
-    pub(crate) fn lost(&self) -> Option<&AdaptError> {
-        self.adapter.as_ref().and_then(Applied::lost)
+    pub(crate) fn adapter_loss(&self) -> Option<&AdaptError> {
+        self.adapter.as_ref().and_then(AppliedAdapter::loss)
     }
 
     pub(crate) fn report(&self) -> Option<AdapterReport> {
-        self.adapter.as_ref().map(Applied::report)
+        self.adapter.as_ref().map(AppliedAdapter::report)
     }
 
     /// What an error of this reader means to whoever asked.
     pub(crate) fn error(&self, error: &candle_core::Error) -> EngineError {
-        let of_adapter = self.adapter.as_ref().and_then(Applied::failure);
-        of_adapter.unwrap_or_else(|| failed(error))
+        let of_adapter = self.adapter.as_ref().and_then(AppliedAdapter::failure);
+        of_adapter.unwrap_or_else(|| EngineError::failure(error))
     }
 }
 
@@ -124,9 +131,9 @@ impl Reader {
 pub(crate) struct Job {
     pub(crate) ids: Vec<u32>,
     pub(crate) request: Request,
-    pub(crate) adapter: Option<Arc<Loaded>>,
+    pub(crate) adapter: Option<Arc<LoadedAdapter>>,
     /// Held until the text ends.
-    pub(crate) reserved: Reserved,
+    pub(crate) reserved: ReservedBudget,
     /// Longest completion that the context and the adapter's budget have room for.
     pub(crate) room: u32,
     pub(crate) sender: Sender,
@@ -147,19 +154,19 @@ fn generate(
     job: &Job,
 ) -> result::Result<(), EngineError> {
     let Job { ids, request, adapter, reserved, room, sender } = job;
-    let open = |loaded| Applied::open_reserved(loaded, reserved);
+    let open = |loaded| AppliedAdapter::open_reserved(loaded, reserved);
     let adapter = adapter.clone().map(open).transpose()?;
     let mut completion = Completion::new(text, request, ids.len() as u32, *room);
     let mut reader = Reader::new(model, reading, adapter);
     let mut next = ids.clone();
     let mut told = false;
     let reason = loop {
-        if let Some(reason) = completion.ended() {
+        if let Some(reason) = completion.finish_reason() {
             break reason;
         }
         let read = reader.read(&next, || sender.is_cancelled());
         let Some(logits) = read.map_err(|error| reader.error(&error))? else { return Ok(()) };
-        if let Some(reason) = reader.lost().filter(|_| !told) {
+        if let Some(reason) = reader.adapter_loss().filter(|_| !told) {
             told = true;
             if !sender.send(Event::AdapterLost { reason: reason.clone() }) {
                 return Ok(());
@@ -252,12 +259,12 @@ mod tests {
         assert_eq!(reader.read(&prompt(5), || true).expect("no error"), None);
     }
 
-    fn applied(config: &Config, adapter: &Adapter) -> Applied {
+    fn apply(config: &Config, adapter: &Adapter) -> AppliedAdapter {
         let adapters = Adapters::new(config, "base");
         let local = LocalAdapter::new(Arc::new(adapter.clone()));
         adapters.load("adapted", Arc::new(local), OnLoss::Fail).expect("it fits");
         let loaded = adapters.find("adapted").expect("it is there").expect("it is no base");
-        Applied::open(loaded).expect("it opens")
+        AppliedAdapter::open(loaded).expect("it opens")
     }
 
     /// `scale · B · A` in float64, `[output, input]`.
@@ -270,7 +277,7 @@ mod tests {
         (b.matmul(&a).expect("a product") * pair.scale).expect("a scaled product")
     }
 
-    fn merged(config: &Config, adapter: &Adapter) -> HashMap<String, Tensor> {
+    fn merge(config: &Config, adapter: &Adapter) -> HashMap<String, Tensor> {
         let mut weights = specimen::weights(config);
         for (Site { layer, projection }, pair) in &adapter.modules {
             let part = match projection {
@@ -291,13 +298,13 @@ mod tests {
             let adapter = specimen::adapter(&config);
             assert_eq!(adapter.modules.len(), 7 * config.layers);
             let base = model(&config, Operations::Fused);
-            let truth = specimen::model(&config, merged(&config, &adapter), Operations::Fused);
+            let truth = specimen::model(&config, merge(&config, &adapter), Operations::Fused);
             for length in [1, 7, PREFILL_TOKENS + 9] {
                 let prompt = prompt(length);
                 let (wanted, wanted_logits) = greedy(&truth, Reading::Anew, &prompt);
                 assert_ne!(wanted_logits, greedy(&base, Reading::Anew, &prompt).1);
                 for reading in [Reading::Cached, Reading::Anew] {
-                    let reader = Reader::new(&base, reading, Some(applied(&config, &adapter)));
+                    let reader = Reader::new(&base, reading, Some(apply(&config, &adapter)));
                     let (tokens, logits) = greedy_by(reader, &prompt);
                     assert_eq!(tokens, wanted, "prompt of {length}, {reading:?}");
                     assert_close(&logits, &wanted_logits);
@@ -330,7 +337,7 @@ mod tests {
             .and_then(|plain| plain.matmul(&product(&pair).t()?))
             .and_then(|delta| delta.to_dtype(candle_core::DType::F32));
         let wanted = (plain + delta.expect("a delta")).expect("a sum");
-        let got = hidden(Some(applied(&config, &adapter)));
+        let got = hidden(Some(apply(&config, &adapter)));
         let values = |of: Tensor| vec![of.squeeze(0).expect("a row").to_vec1().expect("values")];
         assert_close(&values(got), &values(wanted));
     }

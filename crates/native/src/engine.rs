@@ -1,3 +1,5 @@
+//! The native engine: one model, its adapters, and the threads that compute.
+
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     path::Path,
@@ -10,7 +12,7 @@ use std::{
 
 #[cfg(feature = "report-003")]
 use confide_engine::Split;
-use confide_engine::text::{Text, manifest::Manifest, read_limited};
+use confide_engine::text::{FolderError, Text, folder_name, manifest::check_folder, read_limited};
 use confide_engine::{Engine, EngineError, Generation, Model as Served, OnLoss, Prompt, Request};
 use confide_lora::{Adapt, Reservation};
 
@@ -60,20 +62,15 @@ impl Native {
     /// # Errors
     /// Whatever is wrong with the folder, see [`NativeError`].
     pub fn load(dir: &Path, options: Options) -> Result<Self, NativeError> {
-        let manifest = Manifest::read(dir)?;
-        if let Some((manifest, _)) = &manifest {
-            manifest.check(dir)?;
-        }
+        let manifest_sha256 = check_folder(dir)?;
         let config = read_config(dir)?;
         let text = Arc::new(Text::load(dir)?);
         let context = config.context.min(CONTEXT_TOKENS_MAX);
         let weights = weights::load(dir, &config, |_| true)?;
         let model = Arc::new(Model::new(&config, weights, context, Operations::Fused)?);
         let cores = thread::available_parallelism().map_or(1, usize::from);
-        let (slots, threads) = match config.parameters() < SMALL_PARAMETERS {
-            true => (cores.min(SLOTS_MAX), 1),
-            false => (1, cores),
-        };
+        let is_small = config.parameters() < SMALL_PARAMETERS;
+        let (slots, threads) = if is_small { (cores.min(SLOTS_MAX), 1) } else { (1, cores) };
         let (jobs, waiting) = mpsc::sync_channel(QUEUED_MAX);
         let waiting = Arc::new(Mutex::new(waiting));
         for _ in 0..slots {
@@ -89,7 +86,7 @@ impl Native {
         let served = Served {
             name,
             context_tokens: context as u32,
-            manifest_sha256: manifest.map(|(_, sha256)| sha256),
+            manifest_sha256,
             weights: None,
             parent: None,
         };
@@ -107,13 +104,8 @@ impl Native {
 
 impl Engine for Native {
     fn models(&self) -> Vec<Served> {
-        let adapted = self.adapters.names().into_iter().map(|name| Served {
-            name,
-            context_tokens: self.served.context_tokens,
-            manifest_sha256: None,
-            weights: None,
-            parent: Some(self.served.name.clone()),
-        });
+        let names = self.adapters.names().into_iter();
+        let adapted = names.map(|name| self.served.with_adapter(name));
         [self.served.clone()].into_iter().chain(adapted).collect()
     }
 
@@ -125,12 +117,8 @@ impl Engine for Native {
     fn generate(&self, request: Request) -> Result<Generation, EngineError> {
         let adapter = self.adapters.find(&request.model)?;
         let ids = self.text.encode(&request.prompt)?;
-        let (got, context) = (ids.len() as u32, self.served.context_tokens);
-        let limit = request.prompt_tokens_max.min(context.saturating_sub(1));
-        if got > limit {
-            return Err(EngineError::PromptTooLong { got, limit });
-        }
-        let room = context - got;
+        let got = ids.len() as u32;
+        let room = request.room_after(got, self.served.context_tokens)?;
         let completion = request.max_tokens.map(|most| most.min(room));
         let reserved = match &adapter {
             Some(loaded) => loaded.reserve(got, completion)?,
@@ -190,25 +178,18 @@ fn start_worker(
         }
     };
     let started = thread::Builder::new().name("native-engine".into()).spawn(work);
-    started.map_err(|error| NativeError::Threads { reason: error.to_string() })?;
-    Ok(())
+    started.map(drop).map_err(NativeError::threads)
 }
 
 /// A pool of exactly so many threads: candle takes the pool it runs in.
 pub(crate) fn thread_pool(threads: usize) -> Result<rayon::ThreadPool, NativeError> {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
-    pool.map_err(|error| NativeError::Threads { reason: error.to_string() })
+    pool.map_err(NativeError::threads)
 }
 
 /// The shape of the model in a folder.
 pub(crate) fn read_config(dir: &Path) -> Result<Config, NativeError> {
     let path = dir.join("config.json");
     let bytes = read_limited(&path, CONFIG_BYTES_MAX)?;
-    Config::parse(&bytes).map_err(|error| NativeError::malformed(&path, error))
-}
-
-/// The last part of the folder's own name.
-pub(crate) fn folder_name(dir: &Path) -> String {
-    let whole = dir.canonicalize().unwrap_or_else(|_| dir.into());
-    whole.file_name().map_or_else(|| "model".into(), |name| name.to_string_lossy().into_owned())
+    Ok(Config::parse(&bytes).map_err(|error| FolderError::malformed_file(&path, error))?)
 }

@@ -1,27 +1,16 @@
-use std::path::{Path, PathBuf};
+//! The errors of loading and making models.
 
-use confide_engine::text::TextError;
+use std::{fmt::Display, path::PathBuf};
+
+use confide_engine::text::FolderError;
 
 /// Why a model cannot be loaded or made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NativeError {
-    /// A file could not be read or written.
-    #[error("{path}: {source}")]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
-    },
-    /// A file is longer than any file of its kind.
-    #[error("{path} is too long: wanted at most {limit} bytes")]
-    TooLong {
-        /// The file.
-        path: PathBuf,
-        /// The limit.
-        limit: u64,
-    },
+    /// A file of the folder cannot be read or written, or is not what its name or the manifest says.
+    #[error(transparent)]
+    Folder(#[from] FolderError),
     /// A file ends before what its header announces.
     #[error("{path} is truncated: wanted {wanted} bytes, got {got}")]
     Truncated {
@@ -31,14 +20,6 @@ pub enum NativeError {
         wanted: u64,
         /// Its length.
         got: u64,
-    },
-    /// A file does not hold what its name says.
-    #[error("{path}: {reason}")]
-    Malformed {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        reason: String,
     },
     /// The configuration asks for what this engine cannot do.
     #[error("config: {field}: wanted {wanted}, got {got}")]
@@ -58,16 +39,6 @@ pub enum NativeError {
         /// What the configuration asks for.
         wanted: String,
         /// What the files hold.
-        got: String,
-    },
-    /// A file differs from what the manifest says of it.
-    #[error("{file} is not the file of the manifest: wanted {wanted}, got {got}")]
-    Manifest {
-        /// The file, as the manifest names it.
-        file: String,
-        /// Digest or length in the manifest.
-        wanted: String,
-        /// Digest or length of the file.
         got: String,
     },
     /// The folder to be made is there already.
@@ -105,31 +76,22 @@ pub enum NativeError {
 }
 
 impl NativeError {
-    pub(crate) fn file(path: &Path) -> impl FnOnce(std::io::Error) -> Self + '_ {
-        move |source| NativeError::File { path: path.into(), source }
+    /// A tensor, or what is wanted of it, that is missing.
+    pub(crate) fn missing_tensor(name: impl Display, wanted: impl Display) -> Self {
+        NativeError::Tensor {
+            name: name.to_string(),
+            wanted: wanted.to_string(),
+            got: "none".into(),
+        }
     }
 
-    pub(crate) fn malformed(path: &Path, reason: impl std::fmt::Display) -> Self {
-        NativeError::Malformed { path: path.into(), reason: reason.to_string() }
+    pub(crate) fn threads(error: impl Display) -> Self {
+        NativeError::Threads { reason: error.to_string() }
     }
 }
 
 impl From<tokenizers::Error> for NativeError {
     fn from(error: tokenizers::Error) -> Self {
         NativeError::Tokenizer { reason: error.to_string() }
-    }
-}
-
-impl From<TextError> for NativeError {
-    fn from(error: TextError) -> Self {
-        match error {
-            TextError::File { path, source } => NativeError::File { path, source },
-            TextError::TooLong { path, limit } => NativeError::TooLong { path, limit },
-            TextError::Malformed { path, reason } => NativeError::Malformed { path, reason },
-            TextError::Manifest { file, wanted, got } => {
-                NativeError::Manifest { file, wanted, got }
-            }
-            other => NativeError::Tokenizer { reason: other.to_string() },
-        }
     }
 }

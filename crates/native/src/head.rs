@@ -1,12 +1,14 @@
+//! The LM head of a model, for clients in split mode.
+
 use std::{path::Path, thread};
 
 use candle_core::{Device, Tensor};
-use confide_engine::text::{Text, manifest::Manifest};
+use confide_engine::text::{Text, manifest::check_folder};
 use confide_engine::{EngineError, Prompt, Request};
 use rayon::ThreadPool;
 
 use crate::{
-    completion::{Completion, failed},
+    completion::Completion,
     config::Config,
     engine::{SMALL_PARAMETERS, read_config, thread_pool},
     error::NativeError,
@@ -33,17 +35,11 @@ impl LmHead {
     /// # Errors
     /// Whatever is wrong with the folder, see [`NativeError`].
     pub fn load(dir: &Path) -> Result<Self, NativeError> {
-        if let Some((manifest, _)) = Manifest::read(dir)? {
-            manifest.check(dir)?;
-        }
+        check_folder(dir)?;
         let config = read_config(dir)?;
         let mut tensors = weights::load(dir, &config, |name| name == EMBEDDING || name == OUTPUT)?;
         let mut take = |name: &str| {
-            tensors.remove(name).ok_or_else(|| NativeError::Tensor {
-                name: name.into(),
-                wanted: "a matrix".into(),
-                got: "none".into(),
-            })
+            tensors.remove(name).ok_or_else(|| NativeError::missing_tensor(name, "a matrix"))
         };
         let embedding = take(EMBEDDING)?;
         let output = if config.tied { embedding.clone() } else { take(OUTPUT)? };
@@ -87,7 +83,7 @@ impl LmHead {
             let column = Tensor::from_slice(hidden, (hidden.len(), 1), &Device::Cpu)?;
             self.output.matmul(&column)?.squeeze(1)?.to_vec1()
         };
-        self.pool.install(logits).map_err(|error: candle_core::Error| failed(&error))
+        self.pool.install(logits).map_err(|error: candle_core::Error| EngineError::failure(error))
     }
 
     /// As [`LmHead::logits`], by the plain loop on one thread: the reference, and the slow head of a
@@ -98,14 +94,17 @@ impl LmHead {
     pub fn logits_plainly(&self, hidden: &[f32]) -> Result<Vec<f32>, EngineError> {
         if hidden.len() != self.width() {
             let got = hidden.len();
-            return Err(failed(&format!("hidden state: wanted {}, got {got}", self.width())));
+            return Err(EngineError::failure(format!(
+                "hidden state: wanted {}, got {got}",
+                self.width()
+            )));
         }
         let row_logit = |row: usize| {
             let row = self.output.get(row)?.to_vec1::<f32>()?;
             Ok(row.iter().zip(hidden).map(|(weight, value)| weight * value).sum())
         };
         let logits: candle_core::Result<_> = (0..self.config.vocabulary).map(row_logit).collect();
-        logits.map_err(|error| failed(&error))
+        logits.map_err(EngineError::failure)
     }
 
     /// A completion by this head: sampling, stop strings and text of `request` after so many tokens

@@ -3,30 +3,29 @@
 
 mod adapter;
 mod corpus;
+mod new_folder;
+mod progress;
 mod shape;
 mod tokenizer;
 mod train;
 mod writer;
 
-pub(crate) use tokenizer::train_tokenizer;
-
-use std::{
-    fs,
-    ops::ControlFlow,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use confide_engine::text::{
-    CHATML,
+    CHATML, FolderError,
     manifest::{self, Manifest},
 };
 use serde_json::{Value, json};
 use tokenizers::Tokenizer;
 
-pub use adapter::{AdapterOrder, Corpus, TRAINING_FILE, TrainedAdapter, adapter};
+pub use adapter::{AdapterOrder, Corpus, TRAINING_FILE, TrainedAdapter, make_adapter};
+pub use progress::{OnProgress, Progress};
 pub use shape::Shape;
 
 use crate::{config::Config, error::NativeError};
+use new_folder::fill_new_folder;
+pub(crate) use tokenizer::train_tokenizer;
 use writer::Folder;
 
 /// What is to be made.
@@ -42,27 +41,6 @@ pub struct Order {
     pub steps: Option<u32>,
 }
 
-/// How far the maker has come.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Progress {
-    /// Training: steps done, steps in all, and the loss in nats per token.
-    Training {
-        /// Steps done.
-        step: u32,
-        /// Steps in all.
-        steps: u32,
-        /// Cross-entropy of this step.
-        loss: f32,
-    },
-    /// Writing weights, in bytes.
-    Writing {
-        /// Bytes written.
-        done: u64,
-        /// Bytes in all.
-        total: u64,
-    },
-}
-
 /// Makes a model in a folder beside the wanted one, and gives it its name when it is whole.
 ///
 /// `progress` is called often; once it breaks, the half-made folder is removed.
@@ -70,11 +48,8 @@ pub enum Progress {
 /// # Errors
 /// [`NativeError::Exists`], [`NativeError::Cancelled`], [`NativeError::File`] and what the tensor
 /// library and the tokenizer say.
-pub fn make(
-    order: &Order,
-    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
-) -> Result<Manifest, NativeError> {
-    made_whole(&order.dir, |partial| fill(order, partial, progress))
+pub fn make(order: &Order, progress: &mut OnProgress<'_>) -> Result<Manifest, NativeError> {
+    fill_new_folder(&order.dir, |partial| fill(order, partial, progress))
 }
 
 /// Makes a folder that holds everything of a shape but its weights, which an engine may draw from a
@@ -83,7 +58,7 @@ pub fn make(
 /// # Errors
 /// As [`make`].
 pub fn make_without_weights(shape: Shape, dir: &Path) -> Result<Manifest, NativeError> {
-    made_whole(dir, |partial| {
+    fill_new_folder(dir, |partial| {
         let mut folder = Folder::new(partial);
         let (_, config) = write_text(&mut folder, shape)?;
         finish(folder, shape, 0, NO_WEIGHTS.into(), &config)
@@ -93,39 +68,7 @@ pub fn make_without_weights(shape: Shape, dir: &Path) -> Result<Manifest, Native
 /// What a manifest says of a folder that holds none.
 pub const NO_WEIGHTS: &str = "none";
 
-/// Has a folder filled beside the wanted one, and gives it its name when it is whole.
-fn made_whole<T>(
-    dir: &Path,
-    fill: impl FnOnce(&Path) -> Result<T, NativeError>,
-) -> Result<T, NativeError> {
-    if dir.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
-        return Err(NativeError::Exists { path: dir.into() });
-    }
-    let partial = partial_name(dir);
-    match fs::remove_dir_all(&partial) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            return Err(NativeError::File { path: partial, source: error });
-        }
-        _ => {}
-    }
-    fs::create_dir_all(&partial).map_err(NativeError::file(&partial))?;
-    let made = fill(&partial).and_then(|made| {
-        // An empty folder of that name makes way.
-        fs::rename(&partial, dir).map_err(NativeError::file(dir))?;
-        Ok(made)
-    });
-    if made.is_err() {
-        // The first error matters more than what is left behind under a name nobody loads.
-        let _ = fs::remove_dir_all(&partial);
-    }
-    made
-}
-
-fn fill(
-    order: &Order,
-    dir: &Path,
-    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
-) -> Result<Manifest, NativeError> {
+fn fill(order: &Order, dir: &Path, progress: &mut OnProgress<'_>) -> Result<Manifest, NativeError> {
     let mut folder = Folder::new(dir);
     let (tokenizer, config) = write_text(&mut folder, order.shape)?;
     let weights = match order.shape {
@@ -148,10 +91,10 @@ fn write_text(folder: &mut Folder, shape: Shape) -> Result<(Tokenizer, Config), 
     let tokenizer = train_tokenizer()?;
     folder.write("tokenizer.json", tokenizer.to_string(true)?.as_bytes())?;
     folder.write_json("tokenizer_config.json", &tokenizer_config(shape))?;
-    let end = tokenizer::id(&tokenizer, tokenizer::TURN_END)?;
+    let end = tokenizer::token_id(&tokenizer, tokenizer::TURN_END)?;
     let config_json = shape.config(end);
     let config = Config::parse(config_json.to_string().as_bytes())
-        .map_err(|error| NativeError::malformed(Path::new("config.json"), error))?;
+        .map_err(|error| FolderError::malformed_file(Path::new("config.json"), error))?;
     folder.write_json("config.json", &config_json)?;
     folder.write_json("generation_config.json", &json!({ "eos_token_id": [end] }))?;
     Ok((tokenizer, config))
@@ -175,7 +118,7 @@ fn finish(
         files: folder.entries().to_vec(),
     };
     let value = serde_json::to_value(&manifest)
-        .map_err(|error| NativeError::malformed(Path::new(manifest::FILE_NAME), error))?;
+        .map_err(|error| FolderError::malformed_file(Path::new(manifest::FILE_NAME), error))?;
     folder.write_json(manifest::FILE_NAME, &value)?;
     Ok(manifest)
 }
@@ -188,11 +131,4 @@ fn tokenizer_config(shape: Shape) -> Value {
         "pad_token": tokenizer::TEXT_END,
         "chat_template": CHATML,
     })
-}
-
-/// `models/tiny` becomes `models/tiny.partial`: the same file system, so the rename is atomic.
-fn partial_name(dir: &Path) -> PathBuf {
-    let mut name = dir.file_name().unwrap_or_default().to_owned();
-    name.push(".partial");
-    dir.with_file_name(name)
 }

@@ -1,3 +1,5 @@
+//! The decoder itself: RMS norm, rotary positions, grouped-query attention, SwiGLU.
+
 use std::collections::HashMap;
 
 use candle_core::{D, Device, Result, Tensor};
@@ -36,11 +38,18 @@ impl Cache {
     }
 }
 
+/// The sequences that are read in one pass, and the tokens of each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BatchShape {
+    pub(crate) sequences: usize,
+    pub(crate) tokens: usize,
+}
+
 /// What an adapter adds to the outputs of projections while the model reads.
-pub(crate) trait Change {
+pub(crate) trait AdapterHook {
     /// `rows` is `[N, width of the input]`; each output belongs to a projection that read them and
     /// is `[N, its width]`.
-    fn change(
+    fn add(
         &mut self,
         layer: u32,
         rows: &Tensor,
@@ -89,10 +98,7 @@ impl Model {
             })
             .collect::<Result<_>>()?;
         let norm = take("model.norm.weight".into())?;
-        let output = match config.tied {
-            true => embedding.clone(),
-            false => take("lm_head.weight".into())?,
-        };
+        let output = if config.tied { embedding.clone() } else { take("lm_head.weight".into())? };
         let rope = Rope::new(config, positions)?;
         Ok(Self { config: config.clone(), embedding, layers, norm, output, rope, operations })
     }
@@ -112,26 +118,25 @@ impl Model {
     pub(crate) fn forward(
         &self,
         embedded: Tensor,
-        (batch, count): (usize, usize),
+        shape: BatchShape,
         mut cache: Option<&mut Cache>,
-        mut change: Option<&mut (dyn Change + '_)>,
+        mut hook: Option<&mut (dyn AdapterHook + '_)>,
     ) -> Result<Tensor> {
         let at = cache.as_ref().map_or(0, |cache| cache.len());
-        let positions = self.rope.window(at, count)?;
-        let mask = if count > 1 { Some(causal_mask(count, at)?) } else { None };
+        let positions = self.rope.window(at, shape.tokens)?;
+        let mask = (shape.tokens > 1).then(|| causal_mask(shape.tokens, at)).transpose()?;
         let mut hidden = embedded;
         for (index, layer) in self.layers.iter().enumerate() {
             let own_cache = cache.as_mut().map(|cache| &mut cache.0[index]);
             let normed = self.rms_norm(&hidden, &layer.attention_norm)?;
-            let projected = layer.project(layer.attention(), &normed, change.as_deref_mut())?;
-            let read =
-                self.attend(projected, (batch, count), &positions, mask.as_ref(), own_cache)?;
-            let [out] = layer.project(layer.output(), &read, change.as_deref_mut())?;
+            let projected = layer.project(layer.attention(), &normed, hook.as_deref_mut())?;
+            let read = self.attend(projected, shape, &positions, mask.as_ref(), own_cache)?;
+            let [out] = layer.project(layer.output(), &read, hook.as_deref_mut())?;
             hidden = (hidden + out)?;
             let normed = self.rms_norm(&hidden, &layer.ffn_norm)?;
-            let [gate, up] = layer.project(layer.gates(), &normed, change.as_deref_mut())?;
+            let [gate, up] = layer.project(layer.gates(), &normed, hook.as_deref_mut())?;
             let gated = (gate.silu()? * up)?;
-            let [down] = layer.project(layer.inner(), &gated, change.as_deref_mut())?;
+            let [down] = layer.project(layer.inner(), &gated, hook.as_deref_mut())?;
             hidden = (hidden + down)?;
         }
         self.rms_norm(&hidden, &self.norm)
@@ -150,11 +155,12 @@ impl Model {
     fn attend(
         &self,
         [query, key, value]: [Tensor; 3],
-        (batch, count): (usize, usize),
+        shape: BatchShape,
         positions: &(Tensor, Tensor),
         mask: Option<&Tensor>,
         cache: Option<&mut KvCache>,
     ) -> Result<Tensor> {
+        let BatchShape { sequences: batch, tokens: count } = shape;
         let (heads, kv_heads, dim) =
             (self.config.heads, self.config.kv_heads, self.config.head_dim);
         let groups = heads / kv_heads;
@@ -252,14 +258,14 @@ impl Layer {
         &self,
         by: [(Projection, &Linear); N],
         rows: &Tensor,
-        change: Option<&mut (dyn Change + '_)>,
+        hook: Option<&mut (dyn AdapterHook + '_)>,
     ) -> Result<[Tensor; N]> {
         let mut outputs = Vec::with_capacity(N);
         for (projection, linear) in by {
             outputs.push((projection, linear.apply(rows)?));
         }
-        if let Some(change) = change {
-            change.change(self.index, rows, &mut outputs)?;
+        if let Some(hook) = hook {
+            hook.add(self.index, rows, &mut outputs)?;
         }
         let outputs: Vec<Tensor> = outputs.into_iter().map(|(_, output)| output).collect();
         outputs.try_into().map_err(|_| candle_core::Error::Msg("an output got lost".into()))

@@ -1,3 +1,5 @@
+//! Pseudorandom numbers from a seed.
+
 /// A small generator of our own, so that a seed means the same wherever it is used.
 ///
 /// xoshiro256++ (Blackman, Vigna: Scrambled linear pseudorandom number generators, 2021), its state
@@ -39,8 +41,8 @@ impl Random {
         (self.bits() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Uniform below `bound`; the bias of the multiplication is below 2^-32 for our bounds.
-    pub(crate) fn below(&mut self, bound: usize) -> usize {
+    /// Uniform in 0 to `bound`; the bias of the multiplication is below 2^-32 for our bounds.
+    pub(crate) fn uniform_below(&mut self, bound: usize) -> usize {
         ((u128::from(self.bits()) * bound as u128) >> 64) as usize
     }
 

@@ -1,3 +1,5 @@
+//! Rotary position embeddings, those of Llama 3.1 included.
+
 use std::f64::consts::PI;
 
 use candle_core::{Device, Result, Tensor};
@@ -35,12 +37,12 @@ fn frequencies(config: &Config) -> Vec<f64> {
     let plain = (0..dim / 2).map(|i| config.rope_theta.powf(-2.0 * i as f64 / dim as f64));
     match &config.rope_scaling {
         None => plain.collect(),
-        Some(scaling) => plain.map(|frequency| scaled(frequency, scaling)).collect(),
+        Some(scaling) => plain.map(|frequency| scale_frequency(frequency, scaling)).collect(),
     }
 }
 
 /// Llama 3.1: long waves are stretched, short ones kept, those between blended.
-fn scaled(frequency: f64, scaling: &RopeScaling) -> f64 {
+fn scale_frequency(frequency: f64, scaling: &RopeScaling) -> f64 {
     let turns = scaling.original_max_position_embeddings * frequency / (2.0 * PI);
     let (low, high) = (scaling.low_freq_factor, scaling.high_freq_factor);
     let kept = ((turns - low) / (high - low)).clamp(0.0, 1.0);
@@ -60,8 +62,9 @@ mod tests {
             original_max_position_embeddings: 8192.0,
         };
         let frequency = |wavelength: f64| 2.0 * PI / wavelength;
-        let stretch =
-            |wavelength: f64| frequency(wavelength) / scaled(frequency(wavelength), &scaling);
+        let stretch = |wavelength: f64| {
+            frequency(wavelength) / scale_frequency(frequency(wavelength), &scaling)
+        };
         assert!((stretch(2000.0) - 1.0).abs() < 1e-12);
         assert!((stretch(8200.0) - 8.0).abs() < 1e-12);
         let between = stretch(4000.0);

@@ -1,3 +1,5 @@
+//! The choice of a token from logits.
+
 use std::collections::HashSet;
 
 use confide_engine::Sampling;

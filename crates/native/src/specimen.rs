@@ -53,7 +53,7 @@ pub(crate) fn model(
 
 pub(crate) fn prompt(length: usize) -> Vec<u32> {
     let mut random = Random::new(9, "prompt");
-    (0..length).map(|_| random.below(100) as u32).collect()
+    (0..length).map(|_| random.uniform_below(100) as u32).collect()
 }
 
 /// Every projection of every layer, in ranks that differ.

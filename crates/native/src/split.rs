@@ -1,3 +1,5 @@
+//! The transformer without its LM head, for split mode.
+
 use std::sync::{
     Arc,
     atomic::{AtomicUsize, Ordering},
@@ -6,10 +8,10 @@ use std::sync::{
 use candle_core::{Device, Tensor};
 use confide_engine::{AdapterReport, EngineError, Split, SplitSession};
 use rayon::ThreadPool;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::{
-    adapter::{Adapters, Applied},
-    completion::failed,
+    adapter::{Adapters, AppliedAdapter},
     config::Config,
     decode::{Reader, Reading},
     model::Model,
@@ -26,7 +28,7 @@ pub(crate) struct NativeSplit {
     /// Not those of the generations: a session must not wait for the end of one.
     pools: Arc<[ThreadPool]>,
     opened: AtomicUsize,
-    running: Arc<AtomicUsize>,
+    sessions: Arc<Semaphore>,
     vocabulary: usize,
     width: usize,
 }
@@ -45,7 +47,7 @@ impl NativeSplit {
             model: Arc::clone(model),
             pools: pools.into(),
             opened: AtomicUsize::new(0),
-            running: Arc::default(),
+            sessions: Arc::new(Semaphore::new(SESSIONS_MAX)),
             vocabulary: config.vocabulary,
             width: config.hidden,
         }
@@ -63,8 +65,9 @@ impl Split for NativeSplit {
 
     fn open(&self, adapter: Option<&str>) -> Result<Box<dyn SplitSession>, EngineError> {
         let adapter = adapter.map(|name| self.adapters.find(name)).transpose()?.flatten();
-        let place = Place::take(&self.running)?;
-        let adapter = adapter.map(Applied::open).transpose()?;
+        let permit = Arc::clone(&self.sessions).try_acquire_owned();
+        let permit = permit.map_err(|_| EngineError::QueueFull { limit: SESSIONS_MAX })?;
+        let adapter = adapter.map(AppliedAdapter::open).transpose()?;
         Ok(Box::new(Session {
             reader: Reader::new(&self.model, Reading::Cached, adapter),
             model: Arc::clone(&self.model),
@@ -73,7 +76,7 @@ impl Split for NativeSplit {
             context: self.context,
             vocabulary: self.vocabulary,
             width: self.width,
-            _place: place,
+            _permit: permit,
         }))
     }
 }
@@ -86,7 +89,8 @@ struct Session {
     context: usize,
     vocabulary: usize,
     width: usize,
-    _place: Place,
+    /// Given back when the session is dropped.
+    _permit: OwnedSemaphorePermit,
 }
 
 impl SplitSession for Session {
@@ -96,8 +100,8 @@ impl SplitSession for Session {
             return Err(EngineError::Prompt { reason });
         }
         self.check_count(ids.len())?;
-        let tokens = Tensor::new(ids, &Device::Cpu).map_err(|error| failed(&error))?;
-        let embedded = self.model.embed(&tokens).map_err(|error| failed(&error))?;
+        let tokens = Tensor::new(ids, &Device::Cpu).map_err(EngineError::failure)?;
+        let embedded = self.model.embed(&tokens).map_err(EngineError::failure)?;
         self.read(&embedded)
     }
 
@@ -109,7 +113,7 @@ impl SplitSession for Session {
         let count = rows.len() / self.width;
         self.check_count(count)?;
         let embedded = Tensor::from_slice(rows, (count, self.width), &Device::Cpu);
-        self.read(&embedded.map_err(|error| failed(&error))?)
+        self.read(&embedded.map_err(EngineError::failure)?)
     }
 
     fn read_tokens(&self) -> u32 {
@@ -145,24 +149,5 @@ impl Session {
         };
         let hidden = pools[self.pool].install(read);
         hidden.map_err(|error| self.reader.error(&error))
-    }
-}
-
-/// One of the sessions that may be open; given back when dropped.
-struct Place(Arc<AtomicUsize>);
-
-impl Place {
-    fn take(running: &Arc<AtomicUsize>) -> Result<Self, EngineError> {
-        if running.fetch_add(1, Ordering::AcqRel) >= SESSIONS_MAX {
-            running.fetch_sub(1, Ordering::AcqRel);
-            return Err(EngineError::QueueFull { limit: SESSIONS_MAX });
-        }
-        Ok(Self(Arc::clone(running)))
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
     }
 }

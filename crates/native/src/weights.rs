@@ -9,7 +9,7 @@ use std::{
 };
 
 use candle_core::{Device, Tensor};
-use confide_engine::text::read_limited;
+use confide_engine::text::{FolderError, read_limited};
 use serde::Deserialize;
 
 use crate::{config::Config, error::NativeError};
@@ -35,11 +35,7 @@ pub(crate) fn load(
     }
     match shapes.iter().find(|(name, _)| wanted(name) && !found.contains_key(*name)) {
         None => Ok(found),
-        Some((name, shape)) => Err(NativeError::Tensor {
-            name: name.clone(),
-            wanted: format!("{shape:?}"),
-            got: "no such tensor".into(),
-        }),
+        Some((name, shape)) => Err(NativeError::missing_tensor(name, format_args!("{shape:?}"))),
     }
 }
 
@@ -53,13 +49,17 @@ fn files(dir: &Path) -> Result<Vec<PathBuf>, NativeError> {
         weight_map: BTreeMap<String, String>,
     }
     let bytes = read_limited(&path, INDEX_BYTES_MAX)?;
-    let index: Index =
-        serde_json::from_slice(&bytes).map_err(|error| NativeError::malformed(&path, error))?;
+    let index: Index = serde_json::from_slice(&bytes)
+        .map_err(|error| FolderError::malformed_file(&path, error))?;
     let names: BTreeSet<String> = index.weight_map.into_values().collect();
     for name in &names {
         // Only files beside the index: it is no licence to read elsewhere.
         if Path::new(name).file_name() != Some(name.as_ref()) {
-            return Err(NativeError::malformed(&path, format!("{name:?} is no plain file name")));
+            return Err(FolderError::malformed_file(
+                &path,
+                format!("{name:?} is no plain file name"),
+            )
+            .into());
         }
     }
     Ok(names.into_iter().map(|name| dir.join(name)).collect())
@@ -78,18 +78,22 @@ fn load_file(
     wanted: &dyn Fn(&str) -> bool,
     found: &mut HashMap<String, Tensor>,
 ) -> Result<(), NativeError> {
-    let file = File::open(path).map_err(NativeError::file(path))?;
-    let length = file.metadata().map_err(NativeError::file(path))?.len();
+    let file = File::open(path).map_err(FolderError::file(path))?;
+    let length = file.metadata().map_err(FolderError::file(path))?.len();
     let mut reader = BufReader::with_capacity(BLOCK_BYTES, file);
     let (entries, data_bytes) = read_header(path, &mut reader, length)?;
     let end = entries.iter().map(|(_, entry)| entry.data_offsets.1).max().unwrap_or(0);
     if end > data_bytes {
-        return Err(truncated(path, (length - data_bytes).saturating_add(end), length));
+        return Err(truncation_error(path, (length - data_bytes).saturating_add(end), length));
     }
     let mut at = 0;
     for (name, entry) in entries {
         if entry.data_offsets.0 != at || entry.data_offsets.1 < at {
-            return Err(NativeError::malformed(path, format!("{name} overlaps or leaves a gap")));
+            return Err(FolderError::malformed_file(
+                path,
+                format!("{name} overlaps or leaves a gap"),
+            )
+            .into());
         }
         at = entry.data_offsets.1;
         let bytes = entry.data_offsets.1 - entry.data_offsets.0;
@@ -98,7 +102,11 @@ fn load_file(
                 let values = read_floats(path, &mut reader, &name, &entry, bytes)?;
                 let tensor = Tensor::from_vec(values, entry.shape, &Device::Cpu)?;
                 if found.insert(name.clone(), tensor).is_some() {
-                    return Err(NativeError::malformed(path, format!("{name} is there twice")));
+                    return Err(FolderError::malformed_file(
+                        path,
+                        format!("{name} is there twice"),
+                    )
+                    .into());
                 }
             }
             Some(shape) if *shape == entry.shape => pass_over(path, &mut reader, bytes)?,
@@ -116,23 +124,22 @@ fn load_file(
             }
         }
     }
-    match at == data_bytes {
-        true => Ok(()),
-        false => {
-            Err(NativeError::malformed(path, format!("{data_bytes} bytes of data, {at} used")))
-        }
+    if at != data_bytes {
+        let reason = format!("{data_bytes} bytes of data, {at} used");
+        return Err(FolderError::malformed_file(path, reason).into());
     }
+    Ok(())
 }
 
-fn truncated(path: &Path, wanted: u64, got: u64) -> NativeError {
+fn truncation_error(path: &Path, wanted: u64, got: u64) -> NativeError {
     NativeError::Truncated { path: path.into(), wanted, got }
 }
 
 fn pass_over(path: &Path, reader: &mut BufReader<File>, bytes: u64) -> Result<(), NativeError> {
     // The length of the file bounds what the header may say, so this is no place outside it.
     let bytes = i64::try_from(bytes)
-        .map_err(|_| NativeError::malformed(path, format!("a tensor of {bytes} bytes")))?;
-    reader.seek_relative(bytes).map_err(NativeError::file(path))
+        .map_err(|_| FolderError::malformed_file(path, format!("a tensor of {bytes} bytes")))?;
+    Ok(reader.seek_relative(bytes).map_err(FolderError::file(path))?)
 }
 
 /// The tensors in the order of their bytes, and the number of bytes after the header.
@@ -143,26 +150,26 @@ fn read_header(
 ) -> Result<(Vec<(String, Entry)>, u64), NativeError> {
     let mut size = [0u8; 8];
     if length < 8 {
-        return Err(truncated(path, 8, length));
+        return Err(truncation_error(path, 8, length));
     }
-    reader.read_exact(&mut size).map_err(NativeError::file(path))?;
+    reader.read_exact(&mut size).map_err(FolderError::file(path))?;
     let size = u64::from_le_bytes(size);
     let rest = length.saturating_sub(8);
     if size > HEADER_BYTES_MAX {
-        return Err(NativeError::malformed(path, format!("a header of {size} bytes")));
+        return Err(FolderError::malformed_file(path, format!("a header of {size} bytes")).into());
     }
     if size > rest {
-        return Err(truncated(path, size + 8, length));
+        return Err(truncation_error(path, size + 8, length));
     }
     let mut header = vec![0u8; size as usize];
-    reader.read_exact(&mut header).map_err(NativeError::file(path))?;
-    let mut header: HashMap<String, serde_json::Value> =
-        serde_json::from_slice(&header).map_err(|error| NativeError::malformed(path, error))?;
+    reader.read_exact(&mut header).map_err(FolderError::file(path))?;
+    let mut header: HashMap<String, serde_json::Value> = serde_json::from_slice(&header)
+        .map_err(|error| FolderError::malformed_file(path, error))?;
     header.remove("__metadata__");
     let mut entries = Vec::with_capacity(header.len());
     for (name, value) in header {
         let entry: Entry = serde_json::from_value(value)
-            .map_err(|error| NativeError::malformed(path, format!("{name}: {error}")))?;
+            .map_err(|error| FolderError::malformed_file(path, format!("{name}: {error}")))?;
         entries.push((name, entry));
     }
     entries.sort_by_key(|(_, entry)| entry.data_offsets);
@@ -188,14 +195,18 @@ fn read_floats(
     // The shape is one of ours, so the product fits.
     let count: usize = entry.shape.iter().product();
     if bytes != (count * width) as u64 {
-        return Err(NativeError::malformed(path, format!("{name}: {bytes} bytes for its shape")));
+        return Err(FolderError::malformed_file(
+            path,
+            format!("{name}: {bytes} bytes for its shape"),
+        )
+        .into());
     }
     let mut values = Vec::with_capacity(count);
     let mut block = vec![0u8; BLOCK_BYTES.min(count * width)];
     let mut left = count * width;
     while left > 0 {
         let part = left.min(block.len());
-        reader.read_exact(&mut block[..part]).map_err(NativeError::file(path))?;
+        reader.read_exact(&mut block[..part]).map_err(FolderError::file(path))?;
         values.extend(block[..part].chunks_exact(width).map(convert));
         left -= part;
     }

@@ -8,6 +8,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
+use confide_engine::text::FolderError;
 use confide_engine::{Engine, EngineError, Event, Message, OnLoss, Prompt, Request, Role};
 use confide_lora::{
     Adapt, AdaptError, Adapter, Deltas, Guarantee, Input, Projection, Report, Site, Width,
@@ -15,7 +16,7 @@ use confide_lora::{
 };
 use confide_native::{
     Native, NativeError, Options,
-    make::{AdapterOrder, Corpus, Order, Progress, Shape, TRAINING_FILE, adapter, make},
+    make::{AdapterOrder, Corpus, Order, Progress, Shape, TRAINING_FILE, make, make_adapter},
 };
 use futures_executor::block_on;
 use futures_util::StreamExt;
@@ -44,7 +45,7 @@ fn order(corpus: Corpus, name: &str, steps: u32) -> AdapterOrder {
 
 fn train(order: &AdapterOrder) -> (Adapter, Vec<f32>) {
     let mut losses = Vec::new();
-    let trained = adapter(order, &mut |progress| {
+    let trained = make_adapter(order, &mut |progress| {
         if let Progress::Training { loss, .. } = progress {
             losses.push(loss);
         }
@@ -54,7 +55,7 @@ fn train(order: &AdapterOrder) -> (Adapter, Vec<f32>) {
 }
 
 /// Two adapters of few steps, trained once.
-fn trained() -> &'static [Arc<Adapter>; 2] {
+fn trained_adapters() -> &'static [Arc<Adapter>; 2] {
     static TRAINED: OnceLock<[Arc<Adapter>; 2]> = OnceLock::new();
     TRAINED.get_or_init(|| {
         [(Corpus::Banking, "banking"), (Corpus::Travel, "travel")]
@@ -67,7 +68,7 @@ fn engine() -> Native {
 }
 
 fn local(index: usize) -> Arc<dyn Adapt> {
-    Arc::new(LocalAdapter::new(Arc::clone(&trained()[index])))
+    Arc::new(LocalAdapter::new(Arc::clone(&trained_adapters()[index])))
 }
 
 fn ask(model: &str, question: &str) -> Request {
@@ -101,16 +102,16 @@ impl Leaving {
     const CALLS_PER_PASS: usize = 8;
 
     fn after(passes: usize) -> Arc<dyn Adapt> {
-        let adapter = LocalAdapter::new(Arc::clone(&trained()[0]));
+        let adapter = LocalAdapter::new(Arc::clone(&trained_adapters()[0]));
         Arc::new(Self { adapter, calls: passes * Self::CALLS_PER_PASS + 3, opens: true })
     }
 
     fn never_there() -> Arc<dyn Adapt> {
-        let adapter = LocalAdapter::new(Arc::clone(&trained()[0]));
+        let adapter = LocalAdapter::new(Arc::clone(&trained_adapters()[0]));
         Arc::new(Self { adapter, calls: 0, opens: false })
     }
 
-    fn lost() -> AdaptError {
+    fn loss() -> AdaptError {
         AdaptError::HostLost { reason: "it left".into() }
     }
 }
@@ -127,7 +128,7 @@ impl Adapt for Leaving {
     fn open(&self) -> Result<Box<dyn Deltas>, AdaptError> {
         match self.opens {
             true => Ok(Box::new(LeavingDeltas(self.adapter.open()?, self.calls))),
-            false => Err(Self::lost()),
+            false => Err(Self::loss()),
         }
     }
 }
@@ -142,7 +143,7 @@ impl Deltas for LeavingDeltas {
         rows: &[f32],
         outputs: &mut [(Projection, &mut [f32])],
     ) -> Result<(), AdaptError> {
-        self.1 = self.1.checked_sub(1).ok_or_else(Leaving::lost)?;
+        self.1 = self.1.checked_sub(1).ok_or_else(Leaving::loss)?;
         self.0.add(layer, input, rows, outputs)
     }
 
@@ -176,18 +177,21 @@ fn a_trained_adapter_is_read_back_as_it_was() {
 #[test]
 fn a_training_that_cannot_be_done_leaves_nothing() {
     let stopped = order(Corpus::Banking, "stopped", 5);
-    let error = adapter(&stopped, &mut |_| ControlFlow::Break(()));
+    let error = make_adapter(&stopped, &mut |_| ControlFlow::Break(()));
     assert!(matches!(error, Err(NativeError::Cancelled)));
     let file = temporary("corpus.txt");
     for text in ["", "? a question alone", "no mark", "? a\n! b\n\n! c"] {
         fs::write(&file, text).expect("a file");
         let order = order(Corpus::File(file.clone()), "malformed", 1);
-        let error = adapter(&order, &mut |_| ControlFlow::Continue(()));
-        assert!(matches!(error, Err(NativeError::Malformed { .. })), "{text:?}");
+        let error = make_adapter(&order, &mut |_| ControlFlow::Continue(()));
+        assert!(
+            matches!(error, Err(NativeError::Folder(FolderError::Malformed { .. }))),
+            "{text:?}"
+        );
         assert!(!order.dir.exists());
     }
     let ranks = AdapterOrder { rank: 0, ..stopped.clone() };
-    let error = adapter(&ranks, &mut |_| ControlFlow::Continue(()));
+    let error = make_adapter(&ranks, &mut |_| ControlFlow::Continue(()));
     assert!(matches!(error, Err(NativeError::Config { .. })));
     assert!(!stopped.dir.exists());
     fs::write(&file, "? One?\r\n? Eins?\r\n! Two.\r\n").expect("a file");
@@ -283,7 +287,7 @@ fn a_host_lost_at_a_token_ends_the_answer_where_the_base_may_not_go_on() {
         engine.load_adapter(&name, Leaving::after(passes), OnLoss::Fail).expect("it fits");
         let events = events(&engine, &name);
         assert_eq!(tokens(&events), whole[..passes]);
-        let error = EngineError::Adapter { name, error: Leaving::lost() };
+        let error = EngineError::Adapter { name, error: Leaving::loss() };
         assert_eq!(events[passes..], [Event::Failed(error)]);
     }
     engine.load_adapter("never", Leaving::never_there(), OnLoss::Fail).expect("it fits");
@@ -296,7 +300,7 @@ fn where_the_base_may_go_on_its_tokens_come_after_a_label() {
     let engine = engine();
     engine.load_adapter("whole", local(0), OnLoss::Base).expect("it fits");
     let (whole, base) = (tokens(&events(&engine, "whole")), tokens(&events(&engine, "base")));
-    let label = Event::AdapterLost { reason: Leaving::lost() };
+    let label = Event::AdapterLost { reason: Leaving::loss() };
     for passes in [0, 1, 4] {
         let name = format!("leaves after {passes}");
         engine.load_adapter(&name, Leaving::after(passes), OnLoss::Base).expect("it fits");
@@ -308,7 +312,7 @@ fn where_the_base_may_go_on_its_tokens_come_after_a_label() {
         let Some(Event::Finished { adapter: Some(report), .. }) = events.last() else {
             panic!("{events:?}")
         };
-        assert_eq!(report.lost, Some(Leaving::lost()));
+        assert_eq!(report.lost, Some(Leaving::loss()));
     }
     engine.load_adapter("never", Leaving::never_there(), OnLoss::Base).expect("it fits");
     let events = events(&engine, "never");
@@ -330,7 +334,7 @@ mod split_mode {
         let mut session = split.open(Some(adapter)).expect("a session");
         let mut completion = head.completion(&request, next.len() as u32, split.context_tokens());
         let mut said = Vec::new();
-        while completion.ended().is_none() {
+        while completion.finish_reason().is_none() {
             let hidden = match embed {
                 true => session.forward_rows(&head.embed(&next).expect("embeddings")),
                 false => session.forward(&next),
@@ -414,7 +418,7 @@ mod split_mode {
                 OnLoss::Fail => assert!(matches!(lost, Err(EngineError::Adapter { .. }))),
                 OnLoss::Base => assert_eq!(lost.map(|hidden| hidden.len()), Ok(split.width())),
             }
-            assert_eq!(session.adapter().expect("a report").lost, Some(Leaving::lost()));
+            assert_eq!(session.adapter().expect("a report").lost, Some(Leaving::loss()));
         }
     }
 }

@@ -7,6 +7,7 @@ use std::{
     sync::OnceLock,
 };
 
+use confide_engine::text::FolderError;
 use confide_engine::{
     Engine, EngineError, Event, FinishReason, Message, Prompt, Request, Role, Usage,
 };
@@ -146,15 +147,15 @@ fn a_changed_file_a_surplus_file_and_a_missing_one_are_found() {
     let mut bytes = fs::read(&weights).expect("weights");
     *bytes.last_mut().expect("a byte") ^= 1;
     fs::write(&weights, &bytes).expect("a changed file");
-    assert!(matches!(load(&copy.0), Err(NativeError::Manifest { .. })));
+    assert!(matches!(load(&copy.0), Err(NativeError::Folder(FolderError::Manifest { .. }))));
 
     let copy = copy_of_tiny("surplus");
     fs::write(copy.0.join("chat_template.jinja"), "{{ messages[0].content }}").expect("a file");
-    assert!(matches!(load(&copy.0), Err(NativeError::Manifest { .. })));
+    assert!(matches!(load(&copy.0), Err(NativeError::Folder(FolderError::Manifest { .. }))));
 
     let copy = copy_of_tiny("missing");
     fs::remove_file(copy.0.join("tokenizer.json")).expect("it was there");
-    assert!(matches!(load(&copy.0), Err(NativeError::File { .. })));
+    assert!(matches!(load(&copy.0), Err(NativeError::Folder(FolderError::File { .. }))));
 }
 
 #[test]
@@ -229,7 +230,7 @@ fn a_shape_without_weights_has_all_but_them_and_is_no_model_here() {
         assert!(made.files.iter().all(|entry| !entry.name.ends_with(".safetensors")));
         let (read, _) = Manifest::read(&dir).expect("readable").expect("there");
         read.check(&dir).expect("whole");
-        assert!(matches!(load(&dir), Err(NativeError::File { .. })));
+        assert!(matches!(load(&dir), Err(NativeError::Folder(FolderError::File { .. }))));
     }
 }
 

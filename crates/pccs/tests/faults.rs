@@ -1,7 +1,7 @@
 //! A simulated service and each of its faults, over real HTTP.
 
-#[path = "../../cli/src/collateral/simulated.rs"]
-mod simulated;
+#[path = "../../cli/src/collateral/simulated_documents.rs"]
+mod simulated_documents;
 
 mod served;
 
@@ -19,7 +19,7 @@ use confide_pccs::{
 };
 use http::{Method, StatusCode};
 use served::{Folder, ISSUED_AT, Served, clock, documents, fmspc, options, serve};
-use simulated::Simulated;
+use simulated_documents::SimulatedDocuments;
 
 const ROOT_CRL: &str = "/sgx/certification/v4/rootcacrl";
 const TCB: &str = "/tdx/certification/v4/tcb";

@@ -1,7 +1,7 @@
 //! What others wrote fetches from our service: dcap-qvl's own client, and go-sev-guest's getter.
 
-#[path = "../../cli/src/collateral/simulated.rs"]
-mod simulated;
+#[path = "../../cli/src/collateral/simulated_documents.rs"]
+mod simulated_documents;
 
 mod served;
 
@@ -11,7 +11,7 @@ use confide_evidence::ReportData;
 use confide_fake_attester::{FakeAttester, FakeAttesterOptions, Tee};
 use confide_pccs::{DocumentSource, DocumentStore, Edition, Faults, PccsLimits, Simulation, open};
 use served::{Folder, ISSUED_AT, Served, collateral, options, serve};
-use simulated::Simulated;
+use simulated_documents::SimulatedDocuments;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn dcap_qvls_client_fetches_from_us_and_its_verifier_accepts() {

@@ -11,6 +11,7 @@ use confide_report_003::{
     routes::{RouteOptions, SocketLimits, routes},
     split_mode::{LateHead, frame},
 };
+use confide_serve::Drained;
 use double::{Server, word};
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
@@ -32,7 +33,7 @@ async fn start_with(adapters: &[(&str, &str)], on_loss: OnLoss, sockets: SocketL
     let head = Some(Arc::new(LateHead::new(|| Ok(Arc::new(plain_head::PlainHead)))));
     let extra_routes = Some(routes(RouteOptions { head, sockets }));
     let change = |options: &mut confide_serve::Options| options.extra_routes = extra_routes;
-    Server::with(adapters, on_loss, false, change).await
+    Server::start_with(adapters, on_loss, false, change).await
 }
 
 async fn connect(server: &Server, path: &str, origin: Option<&str>) -> Result<Client, WsError> {
@@ -266,5 +267,5 @@ async fn an_idle_socket_ends_when_the_server_stops() {
     let mut client = open(&server, "/api/v1/chat/stream").await;
     let (ended, heard) = tokio::join!(server.end(), client.next());
     assert!(matches!(heard, None | Some(Ok(Message::Close(_)))));
-    assert!(ended.is_ok());
+    assert_eq!(ended, Drained::Completely);
 }

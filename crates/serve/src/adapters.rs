@@ -9,7 +9,7 @@ use std::{
 use confide_engine::{Engine, EngineError, OnLoss};
 use confide_lora::{Adapt, Guarantee, Site, Width};
 
-use crate::apart::Apart;
+use crate::detached::DetachedAdapter;
 
 /// Finds an adapter by what a command line or a request calls its path.
 pub trait AdapterSource: Send + Sync + 'static {
@@ -51,7 +51,7 @@ pub enum BaseCheck {
     /// It is not known what it was trained for: that is no yes.
     NotEvaluated,
     /// Its configuration names another model, and the operator took it all the same.
-    Other,
+    OtherModel,
 }
 
 impl BaseCheck {
@@ -60,7 +60,7 @@ impl BaseCheck {
         match self {
             BaseCheck::Confirmed => "confirmed",
             BaseCheck::NotEvaluated => "not evaluated",
-            BaseCheck::Other => "another model (dangerous)",
+            BaseCheck::OtherModel => "another model (dangerous)",
         }
     }
 }
@@ -176,7 +176,7 @@ struct Table {
 
 impl Adapters {
     /// No adapters, and no way to load one.
-    pub fn none(engine: Arc<dyn Engine>) -> Self {
+    pub fn empty(engine: Arc<dyn Engine>) -> Self {
         let table = Mutex::default();
         let changing = Mutex::default();
         Self { engine, source: None, on_loss: OnLoss::Fail, runtime: false, table, changing }
@@ -189,7 +189,7 @@ impl Adapters {
         on_loss: OnLoss,
         runtime: bool,
     ) -> Self {
-        Self { source: Some(source), on_loss, runtime, ..Self::none(engine) }
+        Self { source: Some(source), on_loss, runtime, ..Self::empty(engine) }
     }
 
     /// Loads an adapter. Blocks.
@@ -205,7 +205,7 @@ impl Adapters {
         }
         let Opened { adapter, root, reference, base } = source.open(name, path, asked)?;
         // The last owner may be a task of the event loop.
-        let adapter: Arc<dyn Adapt> = Arc::new(Apart::new(adapter));
+        let adapter: Arc<dyn Adapt> = Arc::new(DetachedAdapter::new(adapter));
         self.engine.load_adapter(name, Arc::clone(&adapter), self.on_loss)?;
         let model = self.engine.models().into_iter().find(|model| model.name == name);
         let parent = model.and_then(|model| model.parent).unwrap_or_default();

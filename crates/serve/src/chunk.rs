@@ -1,3 +1,5 @@
+//! The pieces of an answer: one JSON object, or chunks of a stream of server-sent events.
+
 use confide_engine::{AdapterReport, FinishReason, Usage};
 use confide_lora::AdaptError;
 use serde_json::{Value, json};
@@ -60,25 +62,19 @@ impl Heading {
     }
 
     /// The answer in one piece.
-    pub(crate) fn whole(&self, text: &str, ending: &Ending) -> Value {
+    pub(crate) fn completion_object(&self, text: &str, ending: &Ending) -> Value {
         let reason = ending.finish_reason();
-        let choice = match self.route {
-            Route::Chat => json!({
-                "index": 0,
-                "message": { "role": "assistant", "content": text, "refusal": null },
-                "logprobs": null,
-                "finish_reason": reason,
-            }),
-            Route::Completion => json!({
-                "index": 0,
-                "text": text,
-                "logprobs": null,
-                "finish_reason": reason,
-            }),
-        };
+        let mut choice = json!({ "index": 0, "logprobs": null, "finish_reason": reason });
         let object = match self.route {
-            Route::Chat => "chat.completion",
-            Route::Completion => "text_completion",
+            Route::Chat => {
+                choice["message"] =
+                    json!({ "role": "assistant", "content": text, "refusal": null });
+                "chat.completion"
+            }
+            Route::Completion => {
+                choice["text"] = text.into();
+                "text_completion"
+            }
         };
         let lost = ending.adapter.as_ref().is_some_and(|adapter| adapter.lost.is_some());
         let model = if lost { self.model_after_loss() } else { &self.model };
@@ -132,7 +128,7 @@ impl Chunks {
     }
 
     /// What comes before the first token: a chat names the role.
-    pub(crate) fn role(&self, out: &mut Vec<u8>) {
+    pub(crate) fn write_role(&self, out: &mut Vec<u8>) {
         if self.heading.route == Route::Chat {
             let choice = json!([{ "index": 0, "delta": { "role": "assistant", "content": "" },
                 "logprobs": null, "finish_reason": null }]);
@@ -141,7 +137,7 @@ impl Chunks {
     }
 
     /// One chunk of text.
-    pub(crate) fn text(&self, out: &mut Vec<u8>, text: &str) {
+    pub(crate) fn write_text(&self, out: &mut Vec<u8>, text: &str) {
         out.extend_from_slice(self.before_text.as_bytes());
         // Escaping into memory cannot fail.
         let _ = serde_json::to_writer(&mut *out, text);
@@ -150,7 +146,7 @@ impl Chunks {
 
     /// The chunk that says that what follows is the base model's. It and all that come after it
     /// name the base model.
-    pub(crate) fn lost(&mut self, out: &mut Vec<u8>, reason: &AdaptError) {
+    pub(crate) fn write_loss(&mut self, out: &mut Vec<u8>, reason: &AdaptError) {
         self.model = self.heading.model_after_loss().into();
         self.format();
         let label = lost_label(&self.heading.model, reason);
@@ -158,7 +154,7 @@ impl Chunks {
     }
 
     /// The last chunk, the usage where it was asked for, and the end mark.
-    pub(crate) fn end(&self, out: &mut Vec<u8>, ending: &Ending) {
+    pub(crate) fn write_end(&self, out: &mut Vec<u8>, ending: &Ending) {
         let label = ending.label(&self.heading.model);
         let choice = self.empty_choice(ending.finish_reason().into());
         self.write(out, &choice, label.as_ref());
@@ -172,14 +168,12 @@ impl Chunks {
     }
 
     fn empty_choice(&self, reason: Value) -> Value {
+        let mut choice = json!({ "index": 0, "logprobs": null, "finish_reason": reason });
         match self.heading.route {
-            Route::Chat => {
-                json!([{ "index": 0, "delta": {}, "logprobs": null, "finish_reason": reason }])
-            }
-            Route::Completion => {
-                json!([{ "index": 0, "text": "", "logprobs": null, "finish_reason": reason }])
-            }
+            Route::Chat => choice["delta"] = json!({}),
+            Route::Completion => choice["text"] = "".into(),
         }
+        json!([choice])
     }
 
     fn write(&self, out: &mut Vec<u8>, choices: &Value, label: Option<&Value>) {
@@ -211,7 +205,7 @@ fn label_field(label: Option<&Value>) -> String {
 }
 
 /// The event that says that a stream broke. No `[DONE]` follows.
-pub(crate) fn broken(out: &mut Vec<u8>, error: &ApiError) {
+pub(crate) fn write_error(out: &mut Vec<u8>, error: &ApiError) {
     out.extend_from_slice(format!("data: {}\n\n", error.body()).as_bytes());
 }
 
@@ -259,7 +253,7 @@ mod tests {
         for route in [Route::Chat, Route::Completion] {
             for text in ["", " a", "\"\\\n\n\r\u{0}\u{1f}\u{7f}", "é😀\u{2028}", "data: x\n\n"] {
                 let mut out = Vec::new();
-                chunks(route, true).text(&mut out, text);
+                chunks(route, true).write_text(&mut out, text);
                 let [event] = &events(out)[..] else { panic!("wanted one event") };
                 let choice = &event["choices"][0];
                 let got = match route {
@@ -278,7 +272,7 @@ mod tests {
         let usage = Usage { prompt_tokens: 3, completion_tokens: 4 };
         let mut out = Vec::new();
         let ending = Ending { reason: FinishReason::Length, usage, adapter: None };
-        chunks(Route::Chat, true).end(&mut out, &ending);
+        chunks(Route::Chat, true).write_end(&mut out, &ending);
         let events = events(out);
         assert!(events[0].get("confide").is_none());
         assert_eq!(events[0]["choices"][0]["finish_reason"], "length");
@@ -299,7 +293,7 @@ mod tests {
         let ending = Ending { reason: FinishReason::Stop, usage, adapter };
         for route in [Route::Chat, Route::Completion] {
             let mut out = Vec::new();
-            chunks(route, true).end(&mut out, &ending);
+            chunks(route, true).write_end(&mut out, &ending);
             let events = events(out);
             for event in &events[..2] {
                 assert_eq!(event["confide"]["adapter"], "a \"b\"");
@@ -318,17 +312,17 @@ mod tests {
         let ending = Ending { reason: FinishReason::Stop, usage, adapter };
         let mut out = Vec::new();
         let mut chunks = chunks(Route::Chat, false);
-        chunks.text(&mut out, "adapted");
-        chunks.lost(&mut out, &lost);
-        chunks.text(&mut out, "base");
-        chunks.end(&mut out, &ending);
+        chunks.write_text(&mut out, "adapted");
+        chunks.write_loss(&mut out, &lost);
+        chunks.write_text(&mut out, "base");
+        chunks.write_end(&mut out, &ending);
         let events = events(out);
         assert_eq!(events[0]["model"], "a \"b\"");
         assert!(events[1]["confide"]["adapter_lost"]["reason"].is_string());
         assert!(events[1..4].iter().all(|event| event["model"] == "base"));
         assert_eq!(events[3]["choices"][0]["finish_reason"], "adapter_lost");
         assert_eq!(events[3]["confide"]["finish_reason"], "stop");
-        let whole = chunks.heading.whole("x", &ending);
+        let whole = chunks.heading.completion_object("x", &ending);
         assert_eq!(whole["model"], "base");
         assert_eq!(whole["choices"][0]["finish_reason"], "adapter_lost");
         assert!(whole["confide"]["adapter_lost"]["reason"].is_string());

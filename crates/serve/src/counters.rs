@@ -17,12 +17,12 @@ pub struct Counters {
     pub(crate) answers: AtomicU64,
     pub(crate) broken_answers: AtomicU64,
     pub(crate) tokens: AtomicU64,
-    adapted: Mutex<Adapted>,
+    adapted: Mutex<AdapterSums>,
 }
 
 /// Sums over all answers that went through an adapter.
 #[derive(Debug, Default)]
-struct Adapted {
+struct AdapterSums {
     answers: u64,
     lost: u64,
     he_operations: u64,
@@ -40,7 +40,7 @@ impl Counters {
     }
 
     /// Adds what an adapter took in one answer.
-    pub fn adapted(&self, adapter: &AdapterReport) {
+    pub fn add_report(&self, adapter: &AdapterReport) {
         let AdapterReport { report, lost, .. } = adapter;
         let mut sums = self.adapted.lock().unwrap_or_else(PoisonError::into_inner);
         sums.answers += 1;
@@ -92,20 +92,18 @@ impl Meter {
     }
 
     /// The answer is whole; `adapter` is what it took, where it went through one.
-    pub fn ended(&mut self, adapter: Option<&AdapterReport>) {
+    pub fn finish(&mut self, adapter: Option<&AdapterReport>) {
         self.ended = true;
         if let Some(adapter) = adapter {
-            self.counters.adapted(adapter);
+            self.counters.add_report(adapter);
         }
     }
 }
 
 impl Drop for Meter {
     fn drop(&mut self) {
-        let count = match self.ended {
-            true => &self.counters.answers,
-            false => &self.counters.broken_answers,
-        };
+        let Counters { answers, broken_answers, .. } = &*self.counters;
+        let count = if self.ended { answers } else { broken_answers };
         count.fetch_add(1, Ordering::Relaxed);
         self.counters.tokens.fetch_add(self.tokens, Ordering::Relaxed);
     }

@@ -1,3 +1,5 @@
+//! The errors of the API, with their statuses and codes.
+
 use std::{fmt::Display, time::Duration};
 
 use axum::response::{IntoResponse, Response};
@@ -8,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::{
     adapters::{LoadError, SourceError},
-    fields::wrong,
+    clip::clip,
 };
 
 /// What a client is told when it gets no completion.
@@ -53,9 +55,10 @@ pub enum ApiError {
 }
 
 impl ApiError {
-    /// An error about a field's value; long values are clipped.
+    /// An error about a field's value; long values are clipped, since the answer must stay small.
     pub fn field(param: &str, wanted: impl Display, got: &Value) -> Self {
-        wrong(param, wanted, got)
+        let got = clip(&got.to_string());
+        ApiError::Field { param: param.into(), wanted: wanted.to_string(), got }
     }
 
     /// The status of the answer that says it.

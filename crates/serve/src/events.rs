@@ -1,3 +1,5 @@
+//! The body of a streamed answer.
+
 use std::{
     pin::Pin,
     task::{Context, Poll},
@@ -38,7 +40,7 @@ enum State {
     Opening,
     Running,
     Breaking,
-    Done,
+    Finished,
 }
 
 /// Longest run of tokens written in one piece: a TLS record.
@@ -71,7 +73,7 @@ impl Events {
                 Poll::Ready(Some(Event::Token(token))) => {
                     let first = self.state == State::Opening;
                     self.open(&mut frame);
-                    self.chunks.text(&mut frame, &token.text);
+                    self.chunks.write_text(&mut frame, &token.text);
                     self.meter.token();
                     if first {
                         break;
@@ -80,16 +82,16 @@ impl Events {
                 Poll::Ready(Some(Event::Finished { reason, tail, usage, adapter })) => {
                     self.open(&mut frame);
                     if !tail.is_empty() {
-                        self.chunks.text(&mut frame, &tail);
+                        self.chunks.write_text(&mut frame, &tail);
                     }
-                    self.meter.ended(adapter.as_ref());
-                    self.chunks.end(&mut frame, &Ending { reason, usage, adapter });
-                    self.state = State::Done;
+                    self.meter.finish(adapter.as_ref());
+                    self.chunks.write_end(&mut frame, &Ending { reason, usage, adapter });
+                    self.state = State::Finished;
                     return frame;
                 }
                 Poll::Ready(Some(Event::AdapterLost { reason })) => {
                     self.open(&mut frame);
-                    self.chunks.lost(&mut frame, &reason);
+                    self.chunks.write_loss(&mut frame, &reason);
                 }
                 Poll::Ready(Some(Event::Failed(error))) => {
                     self.break_off(&mut frame, &error.into());
@@ -109,14 +111,14 @@ impl Events {
     /// for the first token measures right.
     fn open(&mut self, frame: &mut Vec<u8>) {
         if self.state == State::Opening {
-            self.chunks.role(frame);
+            self.chunks.write_role(frame);
             self.state = State::Running;
         }
     }
 
     fn break_off(&mut self, frame: &mut Vec<u8>, error: &ApiError) {
         tracing::warn!(%error, "a stream broke");
-        chunk::broken(frame, error);
+        chunk::write_error(frame, error);
         self.state = State::Breaking;
         self.flush = true;
     }
@@ -136,9 +138,9 @@ impl http_body::Body for Events {
             return Poll::Pending;
         }
         match self.state {
-            State::Done => Poll::Ready(None),
+            State::Finished => Poll::Ready(None),
             State::Breaking => {
-                self.state = State::Done;
+                self.state = State::Finished;
                 // An error here makes hyper drop the connection without the last chunk.
                 Poll::Ready(Some(Err(EngineError::Stopped.into())))
             }
@@ -153,7 +155,7 @@ impl http_body::Body for Events {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.state == State::Done
+        self.state == State::Finished
     }
 }
 
@@ -177,9 +179,10 @@ mod tests {
         let (id, model) = ("i".into(), "m".into());
         let heading = Heading { route: Route::Chat, id, created: 1, model, parent: None };
         let stalled = list.is_empty();
-        let generation = match stalled {
-            true => Generation::new(1, stream::pending()),
-            false => Generation::new(1, stream::iter(list)),
+        let generation = if stalled {
+            Generation::new(1, stream::pending())
+        } else {
+            Generation::new(1, stream::iter(list))
         };
         let meter = Arc::new(Counters::default()).meter();
         Events::new(generation, Chunks::new(heading, false), limit, meter, slot)

@@ -1,4 +1,6 @@
-use std::{fmt::Display, ops::RangeInclusive};
+//! The fields of a JSON request, read one by one so that none is ignored in silence.
+
+use std::ops::RangeInclusive;
 
 use serde_json::{Map, Value};
 
@@ -24,10 +26,10 @@ impl Fields {
     }
 
     /// The fields of an object inside another one; `path` names it in errors.
-    pub(crate) fn of(path: &str, value: Value) -> Result<Self, ApiError> {
+    pub(crate) fn from_value(path: &str, value: Value) -> Result<Self, ApiError> {
         match value {
             Value::Object(map) => Ok(Self { path: format!("{path}."), map }),
-            other => Err(wrong(path, "an object", &other)),
+            other => Err(ApiError::field(path, "an object", &other)),
         }
     }
 
@@ -36,20 +38,21 @@ impl Fields {
         self.map.remove(name).filter(|value| !value.is_null())
     }
 
-    pub(crate) fn required(&mut self, name: &str) -> Result<Value, ApiError> {
+    /// Takes a field that must be there and not null.
+    pub(crate) fn require(&mut self, name: &str) -> Result<Value, ApiError> {
         self.take(name).ok_or_else(|| ApiError::Missing { param: self.path(name) })
     }
 
     /// The field as it is, `null` too: missing is only what is not there.
-    pub(crate) fn given(&mut self, name: &str) -> Result<Value, ApiError> {
+    pub(crate) fn require_present(&mut self, name: &str) -> Result<Value, ApiError> {
         self.map.remove(name).ok_or_else(|| ApiError::Missing { param: self.path(name) })
     }
 
     /// Refuses a field that asks for something; `wanted` says what would be taken instead.
-    pub(crate) fn unsupported(&mut self, name: &str, wanted: &str) -> Result<(), ApiError> {
+    pub(crate) fn refuse(&mut self, name: &str, wanted: &str) -> Result<(), ApiError> {
         match self.take(name).filter(|value| *value != Value::Array(Vec::new())) {
             None => Ok(()),
-            Some(value) => Err(wrong(&self.path(name), wanted, &value)),
+            Some(value) => Err(ApiError::field(&self.path(name), wanted, &value)),
         }
     }
 
@@ -61,8 +64,16 @@ impl Fields {
         match self.take(name) {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text)),
-            Some(other) => Err(wrong(&self.path(name), "a string", &other)),
+            Some(other) => Err(ApiError::field(&self.path(name), "a string", &other)),
         }
+    }
+
+    /// Takes a string that must be there.
+    ///
+    /// # Errors
+    /// [`ApiError::Missing`], and [`ApiError::Field`] where it is another value.
+    pub fn require_text(&mut self, name: &str) -> Result<String, ApiError> {
+        self.text(name)?.ok_or_else(|| ApiError::Missing { param: self.path(name) })
     }
 
     /// Takes a truth value; false where it is not there.
@@ -73,7 +84,7 @@ impl Fields {
         match self.take(name) {
             None => Ok(false),
             Some(Value::Bool(flag)) => Ok(flag),
-            Some(other) => Err(wrong(&self.path(name), "true or false", &other)),
+            Some(other) => Err(ApiError::field(&self.path(name), "true or false", &other)),
         }
     }
 
@@ -91,7 +102,11 @@ impl Fields {
             Some(number) => Ok(Some(number)),
             None => {
                 let (low, high) = range.into_inner();
-                Err(wrong(&self.path(name), format!("an integer from {low} to {high}"), &value))
+                Err(ApiError::field(
+                    &self.path(name),
+                    format!("an integer from {low} to {high}"),
+                    &value,
+                ))
             }
         }
     }
@@ -110,7 +125,11 @@ impl Fields {
             Some(number) => Ok(Some(number)),
             None => {
                 let (low, high) = range.into_inner();
-                Err(wrong(&self.path(name), format!("a number from {low} to {high}"), &value))
+                Err(ApiError::field(
+                    &self.path(name),
+                    format!("a number from {low} to {high}"),
+                    &value,
+                ))
             }
         }
     }
@@ -121,10 +140,10 @@ impl Fields {
     /// [`ApiError::Field`] where it asks for something.
     pub fn neutral(&mut self, name: &str, neutral: &[Value]) -> Result<(), ApiError> {
         match self.take(name) {
-            Some(value) if !neutral.iter().any(|admitted| same(admitted, &value)) => {
+            Some(value) if !neutral.iter().any(|admitted| is_same(admitted, &value)) => {
                 let admitted: Vec<String> = neutral.iter().map(Value::to_string).collect();
                 let wanted = format!("{} (all that is supported)", admitted.join(" or "));
-                Err(wrong(&self.path(name), wanted, &value))
+                Err(ApiError::field(&self.path(name), wanted, &value))
             }
             _ => Ok(()),
         }
@@ -147,13 +166,7 @@ impl Fields {
     }
 }
 
-/// An error about a field's value; long values are clipped, since the answer must stay small.
-pub(crate) fn wrong(param: &str, wanted: impl Display, got: &Value) -> ApiError {
-    let got = clip(&got.to_string());
-    ApiError::Field { param: param.into(), wanted: wanted.to_string(), got }
-}
-
 /// Equality in which 0 and 0.0 are the same.
-fn same(left: &Value, right: &Value) -> bool {
+fn is_same(left: &Value, right: &Value) -> bool {
     left == right || (left.is_number() && left.as_f64() == right.as_f64())
 }

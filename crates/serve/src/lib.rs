@@ -1,4 +1,4 @@
-//! OpenAI's routes over an [`Engine`]: `/v1/chat/completions`, `/v1/completions`, `/v1/models`,
+//! OpenAI's routes over an [`Engine`](confide_engine::Engine): `/v1/chat/completions`, `/v1/completions`, `/v1/models`,
 //! `/health`; adapters by model name, loaded and unloaded as vLLM does. A caller may add routes of its
 //! own ([`Options::extra_routes`]), which work on the same [`ServerState`].
 //!
@@ -7,11 +7,11 @@
 //! an error, not left out in silence. Source of the shapes: OpenAI's API reference.
 
 mod adapters;
-mod apart;
 mod body;
 mod chunk;
 mod clip;
 mod counters;
+mod detached;
 mod error;
 mod events;
 mod fields;
@@ -29,53 +29,18 @@ pub use adapters::{
     AdapterSource, Adapters, AskedBy, BaseCheck, LoadError, Loaded, NAME_BYTES_MAX, Opened,
     SourceError,
 };
-pub use apart::drop_apart;
 pub use body::{json_response, read_body};
 pub use chunk::Ending;
+pub use confide_http::Drained;
 pub use counters::{Counters, Meter};
+pub use detached::drop_detached;
 pub use error::ApiError;
 pub use fields::Fields;
 pub use gate::Slot;
 pub use label::{label, lost_label};
 pub use limits::Limits;
-pub use listen::{HeldConnection, ServeError, serve};
+pub use listen::{HeldConnection, serve};
 pub use pages::refuse_pages;
-pub use parse::{Parsed, chat as parse_chat, completion as parse_completion};
+pub use parse::{ParsedRequest, parse_chat, parse_completion};
 pub use routes::router;
-pub use server_state::{ServerState, read_answer};
-
-use std::sync::Arc;
-
-use axum::Router;
-use confide_engine::Engine;
-use http::HeaderValue;
-
-/// What a server is made of.
-#[derive(Clone)]
-pub struct Options {
-    /// What completes the prompts.
-    pub engine: Arc<dyn Engine>,
-    /// The bounds of every door.
-    pub limits: Limits,
-    /// Unix seconds, for the `created` fields.
-    pub clock: fn() -> u64,
-    /// The adapters that requests may name.
-    pub adapters: Arc<Adapters>,
-    /// Makes the routes that are served next to OpenAI's.
-    pub extra_routes: Option<ExtraRoutes>,
-    /// Web origins whose pages may send requests and open WebSockets; by default none.
-    pub origins: Vec<HeaderValue>,
-}
-
-/// Makes routes that a caller adds, on the state that the server's own routes work on. They are
-/// guarded as these are: by the admission of connections and the origins of web pages.
-pub type ExtraRoutes = Arc<dyn Fn(Arc<ServerState>) -> Router + Send + Sync>;
-
-impl Options {
-    /// An engine without adapters, under the usual limits.
-    pub fn new(engine: Arc<dyn Engine>, clock: fn() -> u64) -> Self {
-        let adapters = Arc::new(Adapters::none(Arc::clone(&engine)));
-        let limits = Limits::default();
-        Self { engine, limits, clock, adapters, extra_routes: None, origins: Vec::new() }
-    }
-}
+pub use server_state::{ExtraRoutes, Options, ServerState, read_answer};

@@ -1,3 +1,5 @@
+//! The limits of the server.
+
 use std::time::Duration;
 
 /// The bounds of every door of the server.

@@ -1,4 +1,6 @@
-use std::{future::Future, sync::Arc, time::Duration};
+//! Connections: admitted, served, and drained at the end.
+
+use std::{future::Future, sync::Arc};
 
 use axum::Router;
 use confide_http::{
@@ -17,21 +19,7 @@ use hyper_util::{
 };
 use tokio::net::TcpListener;
 
-use crate::{Options, limits::Limits, routes::router};
-
-/// Why a server ends before it is asked to.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ServeError {
-    /// The drain took too long; the connections that were left are closed.
-    #[error("{left} connections were still open {} s after the stop", .limit.as_secs())]
-    Undrained {
-        /// How many were left.
-        left: usize,
-        /// How long they had.
-        limit: Duration,
-    },
-}
+use crate::{limits::Limits, routes::router, server_state::Options};
 
 /// What a connection gives its requests as an extension. Whoever upgrades a request keeps this, so
 /// that what becomes of the connection still counts as one.
@@ -48,15 +36,12 @@ impl HeldConnection {
     }
 }
 
-/// Serves on `listener` until `stop` resolves, then lets what runs end.
-///
-/// # Errors
-/// [`ServeError::Undrained`].
+/// Serves on `listener` until `stop` resolves, then lets running requests end within [`Limits::drain`].
 pub async fn serve(
     listener: TcpListener,
     options: Options,
     stop: impl Future<Output = ()>,
-) -> Result<(), ServeError> {
+) -> Drained {
     let limits = options.limits.clone();
     let router = router(options);
     // Most of its connections come from its gateway, which is one address.
@@ -64,17 +49,14 @@ pub async fn serve(
         newcomer_reserve: limits.connections / 8,
         ..AdmissionLimits::for_one_peer(limits.connections)
     });
-    let limit = limits.drain;
-    let one = move |stream, place, closing| {
-        connection(stream, router.clone(), limits.clone(), place, closing)
+    let deadline = limits.drain;
+    let serve_one = move |stream, place, closing| {
+        serve_connection(stream, router.clone(), limits.clone(), place, closing)
     };
-    match accept_until(listener, admission, limit, stop, one).await {
-        Drained::Completely => Ok(()),
-        Drained::Cut(left) => Err(ServeError::Undrained { left, limit }),
-    }
+    accept_until(listener, admission, deadline, stop, serve_one).await
 }
 
-async fn connection(
+async fn serve_connection(
     stream: PeerStream,
     router: Router,
     limits: Limits,

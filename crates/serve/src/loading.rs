@@ -19,8 +19,8 @@ pub(crate) async fn load(
     body: Body,
 ) -> Result<Response, ApiError> {
     let mut fields = Fields::parse(&read_body(&server.options.limits, body).await?)?;
-    let name = required(&mut fields, "lora_name")?;
-    let path = required(&mut fields, "lora_path")?;
+    let name = fields.require_text("lora_name")?;
+    let path = fields.require_text("lora_path")?;
     // vLLM's: nothing is replaced here, so only its default can be honoured.
     fields.neutral("load_inplace", &[false.into()])?;
     fields.finish(&[])?;
@@ -29,7 +29,7 @@ pub(crate) async fn load(
         server.options.adapters.load(&wanted, &path, AskedBy::Request).map(drop)
     })
     .await?;
-    Ok(said(format!("Success: LoRA adapter '{name}' added successfully.")))
+    Ok(text_response(format!("Success: LoRA adapter '{name}' added successfully.")))
 }
 
 /// `POST /v1/unload_lora_adapter`: `{lora_name}`.
@@ -38,16 +38,12 @@ pub(crate) async fn unload(
     body: Body,
 ) -> Result<Response, ApiError> {
     let mut fields = Fields::parse(&read_body(&server.options.limits, body).await?)?;
-    let name = required(&mut fields, "lora_name")?;
+    let name = fields.require_text("lora_name")?;
     fields.finish(&["lora_int_id"])?;
     let wanted = name.clone();
     change(&server, move |server| server.options.adapters.unload(&wanted, AskedBy::Request))
         .await?;
-    Ok(said(format!("Success: LoRA adapter '{name}' removed successfully.")))
-}
-
-fn required(fields: &mut Fields, name: &str) -> Result<String, ApiError> {
-    fields.text(name)?.ok_or_else(|| ApiError::Missing { param: name.into() })
+    Ok(text_response(format!("Success: LoRA adapter '{name}' removed successfully.")))
 }
 
 /// Runs `work`, which waits for disks and hosts, off the event loop, for so long.
@@ -68,7 +64,7 @@ async fn change(
     Ok(done.map_err(|_| confide_engine::EngineError::Stopped)??)
 }
 
-fn said(text: String) -> Response {
+fn text_response(text: String) -> Response {
     let kind = HeaderValue::from_static("text/plain; charset=utf-8");
     ([(header::CONTENT_TYPE, kind)], text).into_response()
 }

@@ -37,8 +37,8 @@ pub(crate) async fn refuse_foreign(
 /// [`ApiError::ForeignOrigin`].
 pub fn refuse_pages(headers: &HeaderMap) -> Result<(), ApiError> {
     // Fetch metadata (W3C, section 2.2): every current browser sends it, programs do not.
-    match headers.get_all("sec-fetch-site").iter().any(|site| site != "none") {
-        true => Err(ApiError::ForeignOrigin),
-        false => Ok(()),
+    if headers.get_all("sec-fetch-site").iter().any(|site| site != "none") {
+        return Err(ApiError::ForeignOrigin);
     }
+    Ok(())
 }

@@ -1,14 +1,13 @@
+//! Requests for completions, read from the bodies that OpenAI's clients send.
+
 use confide_engine::{Message, Prompt, Request, Role, Sampling};
 use serde_json::{Value, json};
 
-use crate::{
-    error::ApiError,
-    fields::{Fields, wrong},
-};
+use crate::{error::ApiError, fields::Fields};
 
 /// A request as the routes need it.
 #[derive(Debug, PartialEq)]
-pub struct Parsed {
+pub struct ParsedRequest {
     /// What the engine is asked.
     pub request: Request,
     /// Whether the answer is streamed.
@@ -17,15 +16,15 @@ pub struct Parsed {
     pub include_usage: bool,
 }
 
-/// What is wanted of whoever brings tools.
+/// The wording of a refusal of tools.
 const NO_TOOLS: &str = "none, since tool calls are not supported by `confide serve` (an upstream \
     behind `confide gateway` may support them)";
 
 /// Reads the body of `/v1/chat/completions`. A field that cannot be honoured is an error.
-pub fn chat(body: &[u8], prompt_tokens_max: u32) -> Result<Parsed, ApiError> {
+pub fn parse_chat(body: &[u8], prompt_tokens_max: u32) -> Result<ParsedRequest, ApiError> {
     let mut fields = Fields::parse(body)?;
-    fields.unsupported("tools", NO_TOOLS)?;
-    let prompt = Prompt::Chat(messages(fields.required("messages")?)?);
+    fields.refuse("tools", NO_TOOLS)?;
+    let prompt = Prompt::Chat(messages(fields.require("messages")?)?);
     for (name, neutral) in [
         ("audio", vec![]),
         ("function_call", vec![json!("none"), json!("auto")]),
@@ -39,19 +38,21 @@ pub fn chat(body: &[u8], prompt_tokens_max: u32) -> Result<Parsed, ApiError> {
         fields.neutral(name, &neutral)?;
     }
     let max_tokens = max_tokens(&mut fields)?;
-    shared(fields, prompt, max_tokens, prompt_tokens_max)
+    parse_shared(fields, prompt, max_tokens, prompt_tokens_max)
 }
 
 /// Reads the body of `/v1/completions`. A field that cannot be honoured is an error.
-pub fn completion(body: &[u8], prompt_tokens_max: u32) -> Result<Parsed, ApiError> {
+pub fn parse_completion(body: &[u8], prompt_tokens_max: u32) -> Result<ParsedRequest, ApiError> {
     let mut fields = Fields::parse(body)?;
-    let prompt = match fields.required("prompt")? {
+    let prompt = match fields.require("prompt")? {
         Value::String(text) => text,
-        Value::Array(mut one) if one.len() == 1 && one[0].is_string() => match one.remove(0) {
-            Value::String(text) => text,
-            other => return Err(wrong("prompt", "a string", &other)),
+        other => match other.as_array().map(Vec::as_slice) {
+            Some([Value::String(text)]) => text.clone(),
+            _ => {
+                let wanted = "a string, or a list of one string";
+                return Err(ApiError::field("prompt", wanted, &other));
+            }
         },
-        other => return Err(wrong("prompt", "a string, or a list of one string", &other)),
     };
     for (name, neutral) in [
         ("best_of", vec![json!(1)]),
@@ -63,18 +64,17 @@ pub fn completion(body: &[u8], prompt_tokens_max: u32) -> Result<Parsed, ApiErro
     }
     // OpenAI's reference: this route's default is 16.
     let max_tokens = max_tokens(&mut fields)?.or(Some(16));
-    shared(fields, Prompt::Text(prompt), max_tokens, prompt_tokens_max)
+    parse_shared(fields, Prompt::Text(prompt), max_tokens, prompt_tokens_max)
 }
 
 /// Reads what both routes share and refuses what is left.
-fn shared(
+fn parse_shared(
     mut fields: Fields,
     prompt: Prompt,
     max_tokens: Option<u32>,
     prompt_tokens_max: u32,
-) -> Result<Parsed, ApiError> {
-    let model = fields.text("model")?;
-    let model = model.ok_or_else(|| ApiError::Missing { param: "model".into() })?;
+) -> Result<ParsedRequest, ApiError> {
+    let model = fields.require_text("model")?;
     for (name, neutral) in [
         ("frequency_penalty", json!(0)),
         ("logit_bias", json!({})),
@@ -98,7 +98,7 @@ fn shared(
     fields.finish(&IGNORED)?;
     let request =
         Request { model, prompt, sampling, max_tokens, prompt_tokens_max, stop, ignore_eos };
-    Ok(Parsed { request, stream, include_usage })
+    Ok(ParsedRequest { request, stream, include_usage })
 }
 
 /// Fields that do not change a completion.
@@ -117,26 +117,26 @@ fn messages(value: Value) -> Result<Vec<Message>, ApiError> {
         Value::Array(list) if !list.is_empty() => {
             list.into_iter().enumerate().map(|(index, value)| message(index, value)).collect()
         }
-        other => Err(wrong("messages", "a list of at least one message", &other)),
+        other => Err(ApiError::field("messages", "a list of at least one message", &other)),
     }
 }
 
 fn message(index: usize, value: Value) -> Result<Message, ApiError> {
     let path = format!("messages[{index}]");
-    let mut fields = Fields::of(&path, value)?;
-    let role = fields.required("role")?;
+    let mut fields = Fields::from_value(&path, value)?;
+    let role = fields.require("role")?;
     // These come with `content: null`, which is not what is wrong.
     for name in ["tool_calls", "function_call"] {
-        fields.unsupported(name, NO_TOOLS)?;
+        fields.refuse(name, NO_TOOLS)?;
     }
     if matches!(role.as_str(), Some("tool" | "function")) {
-        return Err(wrong(&format!("{path}.role"), NO_TOOLS, &role));
+        return Err(ApiError::field(&format!("{path}.role"), NO_TOOLS, &role));
     }
     let known = role.as_str().and_then(Role::parse);
     let role = known.ok_or_else(|| {
-        wrong(&format!("{path}.role"), "system, developer, user or assistant", &role)
+        ApiError::field(&format!("{path}.role"), "system, developer, user or assistant", &role)
     })?;
-    let content = content(&format!("{path}.content"), fields.given("content")?)?;
+    let content = content(&format!("{path}.content"), fields.require_present("content")?)?;
     fields.finish(&["name"])?;
     Ok(Message { role, content })
 }
@@ -146,15 +146,14 @@ fn content(path: &str, value: Value) -> Result<String, ApiError> {
     let parts = match value {
         Value::String(text) => return Ok(text),
         Value::Array(parts) => parts,
-        other => return Err(wrong(path, "a string or a list of text parts", &other)),
+        other => return Err(ApiError::field(path, "a string or a list of text parts", &other)),
     };
     let mut whole = String::new();
     for (index, part) in parts.into_iter().enumerate() {
         let path = format!("{path}[{index}]");
-        let mut fields = Fields::of(&path, part)?;
+        let mut fields = Fields::from_value(&path, part)?;
         fields.neutral("type", &[json!("text")])?;
-        let text = fields.text("text")?;
-        whole.push_str(&text.ok_or(ApiError::Missing { param: format!("{path}.text") })?);
+        whole.push_str(&fields.require_text("text")?);
         fields.finish(&[])?;
     }
     Ok(whole)
@@ -167,7 +166,11 @@ fn max_tokens(fields: &mut Fields) -> Result<Option<u32>, ApiError> {
     if let (Some(old), Some(new)) = (old, new)
         && old != new
     {
-        return Err(wrong("max_tokens", "the value of max_completion_tokens", &json!(old)));
+        return Err(ApiError::field(
+            "max_tokens",
+            "the value of max_completion_tokens",
+            &json!(old),
+        ));
     }
     Ok(new.or(old).and_then(|tokens| u32::try_from(tokens).ok()))
 }
@@ -175,9 +178,9 @@ fn max_tokens(fields: &mut Fields) -> Result<Option<u32>, ApiError> {
 fn stream_options(fields: &mut Fields, stream: bool) -> Result<bool, ApiError> {
     let Some(value) = fields.take("stream_options") else { return Ok(false) };
     if !stream {
-        return Err(wrong("stream_options", "nothing where stream is not true", &value));
+        return Err(ApiError::field("stream_options", "nothing where stream is not true", &value));
     }
-    let mut options = Fields::of("stream_options", value)?;
+    let mut options = Fields::from_value("stream_options", value)?;
     let include_usage = options.flag("include_usage")?;
     options.finish(&["include_obfuscation"])?;
     Ok(include_usage)
@@ -193,12 +196,12 @@ fn stop(fields: &mut Fields) -> Result<Vec<String>, ApiError> {
         None => return Ok(Vec::new()),
         Some(Value::Array(list)) if list.len() <= STOP_STRINGS_MAX => list,
         Some(one @ Value::String(_)) => vec![one],
-        Some(other) => return Err(wrong("stop", wanted, &other)),
+        Some(other) => return Err(ApiError::field("stop", wanted, &other)),
     };
     list.into_iter()
         .map(|value| match value {
             Value::String(text) if (1..=STOP_BYTES_MAX).contains(&text.len()) => Ok(text),
-            other => Err(wrong("stop", &wanted, &other)),
+            other => Err(ApiError::field("stop", &wanted, &other)),
         })
         .collect()
 }
@@ -207,16 +210,16 @@ fn stop(fields: &mut Fields) -> Result<Vec<String>, ApiError> {
 mod tests {
     use super::*;
 
-    fn parse_chat(extra: Value) -> Result<Parsed, ApiError> {
+    fn parse_chat_with(extra: Value) -> Result<ParsedRequest, ApiError> {
         let mut body = json!({ "model": "m", "messages": [{ "role": "user", "content": "hi" }] });
         if let (Value::Object(body), Value::Object(extra)) = (&mut body, extra) {
             body.extend(extra);
         }
-        chat(body.to_string().as_bytes(), 100)
+        parse_chat(body.to_string().as_bytes(), 100)
     }
 
-    fn refused(extra: Value) -> String {
-        match parse_chat(extra) {
+    fn refused_param(extra: Value) -> String {
+        match parse_chat_with(extra) {
             Err(ApiError::Field { param, .. } | ApiError::UnknownField { param }) => param,
             other => panic!("wanted a refusal of a field, got {other:?}"),
         }
@@ -224,7 +227,7 @@ mod tests {
 
     #[test]
     fn a_plain_chat_gets_openai_defaults() {
-        let parsed = parse_chat(json!({})).expect("a request");
+        let parsed = parse_chat_with(json!({})).expect("a request");
         assert!(!parsed.stream && !parsed.include_usage && !parsed.request.ignore_eos);
         assert_eq!(parsed.request.max_tokens, None);
         assert_eq!(parsed.request.sampling, Sampling { temperature: 1.0, top_p: 1.0, seed: 0 });
@@ -242,7 +245,7 @@ mod tests {
             ("top_k", json!(5)),
             ("nonsense", json!("x")),
         ] {
-            assert_eq!(refused(json!({ param: value })), param);
+            assert_eq!(refused_param(json!({ param: value })), param);
         }
     }
 
@@ -258,7 +261,7 @@ mod tests {
             ("messages[1].content", json!({ "role": "assistant", "content": null })),
         ] {
             let body = json!({ "messages": [{ "role": "user", "content": "hi" }, message] });
-            match parse_chat(body) {
+            match parse_chat_with(body) {
                 Err(ApiError::Field { param: named, wanted, .. }) => {
                     assert_eq!(named, param);
                     let about_tools = wanted.contains("tool calls are not supported");
@@ -268,7 +271,7 @@ mod tests {
             }
         }
         let missing = json!({ "messages": [{ "role": "user" }] });
-        assert!(matches!(parse_chat(missing), Err(ApiError::Missing { .. })));
+        assert!(matches!(parse_chat_with(missing), Err(ApiError::Missing { .. })));
     }
 
     #[test]
@@ -288,14 +291,14 @@ mod tests {
             ("stream_options", json!({ "include_usage": true })),
             ("messages", json!([])),
         ] {
-            assert_eq!(refused(json!({ param: value })), param, "{value}");
+            assert_eq!(refused_param(json!({ param: value })), param, "{value}");
         }
         assert_eq!(
-            refused(json!({ "messages": [{ "role": "cat", "content": "" }] })),
+            refused_param(json!({ "messages": [{ "role": "cat", "content": "" }] })),
             "messages[0].role"
         );
         assert_eq!(
-            refused(
+            refused_param(
                 json!({ "messages": [{ "role": "user", "content": [{ "type": "image_url" }] }] })
             ),
             "messages[0].content[0].type"
@@ -304,7 +307,7 @@ mod tests {
 
     #[test]
     fn neutral_values_null_and_idle_fields_pass() {
-        let parsed = parse_chat(json!({
+        let parsed = parse_chat_with(json!({
             "n": 1, "presence_penalty": 0.0, "tools": null, "user": "u", "nonsense": null,
             "response_format": { "type": "text" }, "stop": "x", "seed": -1, "ignore_eos": true,
             "max_tokens": 5, "max_completion_tokens": 5,
@@ -324,23 +327,23 @@ mod tests {
     fn a_completion_has_one_prompt_and_sixteen_tokens() {
         for prompt in [json!("hi"), json!(["hi"])] {
             let body = json!({ "model": "m", "prompt": prompt }).to_string();
-            let parsed = completion(body.as_bytes(), 1).expect("a request");
+            let parsed = parse_completion(body.as_bytes(), 1).expect("a request");
             assert_eq!(parsed.request.prompt, Prompt::Text("hi".into()));
             assert_eq!(parsed.request.max_tokens, Some(16));
         }
         for prompt in [json!(["a", "b"]), json!([1, 2]), json!(3)] {
             let body = json!({ "model": "m", "prompt": prompt }).to_string();
-            assert!(matches!(completion(body.as_bytes(), 1), Err(ApiError::Field { .. })));
+            assert!(matches!(parse_completion(body.as_bytes(), 1), Err(ApiError::Field { .. })));
         }
     }
 
     #[test]
     fn bodies_that_are_no_object_are_refused() {
         for body in [&b""[..], b"[]", b"{", b"\"x\"", b"\xff", b"{}x"] {
-            assert!(matches!(chat(body, 1), Err(ApiError::NotJson { .. })));
+            assert!(matches!(parse_chat(body, 1), Err(ApiError::NotJson { .. })));
         }
-        assert!(matches!(chat(b"{}", 1), Err(ApiError::Missing { .. })));
+        assert!(matches!(parse_chat(b"{}", 1), Err(ApiError::Missing { .. })));
         let deep = format!("{{\"messages\":{}", "[".repeat(100_000));
-        assert!(matches!(chat(deep.as_bytes(), 1), Err(ApiError::NotJson { .. })));
+        assert!(matches!(parse_chat(deep.as_bytes(), 1), Err(ApiError::NotJson { .. })));
     }
 }

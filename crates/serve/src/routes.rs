@@ -1,3 +1,5 @@
+//! The routes of OpenAI's API.
+
 use std::sync::Arc;
 
 use axum::{
@@ -13,7 +15,6 @@ use http::{HeaderName, HeaderValue, Method, Uri, header};
 use serde_json::{Value, json};
 
 use crate::{
-    Options,
     body::{json_response, read_body},
     chunk::{Chunks, Route},
     counters::Meter,
@@ -21,8 +22,8 @@ use crate::{
     events::Events,
     gate::Slot,
     loading, pages,
-    parse::{self, Parsed},
-    server_state::{ServerState, read_answer},
+    parse::{ParsedRequest, parse_chat, parse_completion},
+    server_state::{Options, ServerState, read_answer},
 };
 
 /// The routes, to be served on any listener.
@@ -50,13 +51,13 @@ pub fn router(options: Options) -> Router {
 
 async fn chat(server: State<Arc<ServerState>>, body: Body) -> Result<Response, ApiError> {
     let body = read_body(&server.options.limits, body).await?;
-    let parsed = parse::chat(&body, server.options.limits.prompt_tokens)?;
+    let parsed = parse_chat(&body, server.options.limits.prompt_tokens)?;
     complete(&server, Route::Chat, parsed, body.len()).await
 }
 
 async fn completion(server: State<Arc<ServerState>>, body: Body) -> Result<Response, ApiError> {
     let body = read_body(&server.options.limits, body).await?;
-    let parsed = parse::completion(&body, server.options.limits.prompt_tokens)?;
+    let parsed = parse_completion(&body, server.options.limits.prompt_tokens)?;
     complete(&server, Route::Completion, parsed, body.len()).await
 }
 
@@ -87,10 +88,10 @@ async fn not_allowed(method: Method, uri: Uri) -> ApiError {
 async fn complete(
     server: &ServerState,
     route: Route,
-    parsed: Parsed,
+    parsed: ParsedRequest,
     body_bytes: usize,
 ) -> Result<Response, ApiError> {
-    let Parsed { request, stream, include_usage } = parsed;
+    let ParsedRequest { request, stream, include_usage } = parsed;
     let model = server.model(&request.model)?;
     let slot = server.gate.enter().await?;
     let heading = server.heading(route, model);
@@ -98,12 +99,12 @@ async fn complete(
     let meter = server.counters.meter();
     if stream {
         let chunks = Chunks::new(heading, include_usage);
-        return Ok(streamed(server, chunks, generation, meter, slot));
+        return Ok(stream_response(server, chunks, generation, meter, slot));
     }
     let limit = server.options.limits.generation;
     let answer = tokio::time::timeout(limit, read_answer(generation, meter)).await;
     let (text, ending) = answer.map_err(|_| ApiError::Deadline { limit })??;
-    let answer = json_response(&heading.whole(&text, &ending));
+    let answer = json_response(&heading.completion_object(&text, &ending));
     Ok(([(SERVER_TIMING, server_timing(&slot))], answer).into_response())
 }
 
@@ -115,7 +116,7 @@ fn server_timing(slot: &Slot) -> HeaderValue {
     HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("queue"))
 }
 
-fn streamed(
+fn stream_response(
     server: &ServerState,
     chunks: Chunks,
     generation: Generation,

@@ -1,18 +1,19 @@
-//! What the handlers share: the engine behind its queue, the models, the counters.
+//! What a server is made of, and what its handlers share: the engine behind its queue, the models, the counters.
 
 use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering},
 };
 
+use axum::Router;
 use confide_engine::{Engine, EngineError, Event, Generation, Model, Request};
 use confide_http::{AdmissionQueue, QueueLimits};
 use futures_util::StreamExt;
+use http::HeaderValue;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
 use crate::{
-    Options,
     adapters::Adapters,
     chunk::{Ending, Heading, Route},
     clip::clip,
@@ -21,6 +22,36 @@ use crate::{
     gate::Slot,
     limits::Limits,
 };
+
+/// An engine, and how it is served.
+#[derive(Clone)]
+pub struct Options {
+    /// What completes the prompts.
+    pub engine: Arc<dyn Engine>,
+    /// The limits of the server.
+    pub limits: Limits,
+    /// Unix seconds, for the `created` fields.
+    pub clock: fn() -> u64,
+    /// The adapters that requests may name.
+    pub adapters: Arc<Adapters>,
+    /// Makes the routes that are served next to OpenAI's.
+    pub extra_routes: Option<ExtraRoutes>,
+    /// Web origins whose pages may send requests and open WebSockets; by default none.
+    pub origins: Vec<HeaderValue>,
+}
+
+/// Makes routes that a caller adds, on the state that the server's own routes work on. They are
+/// guarded as these are: by the admission of connections and the origins of web pages.
+pub type ExtraRoutes = Arc<dyn Fn(Arc<ServerState>) -> Router + Send + Sync>;
+
+impl Options {
+    /// An engine without adapters, under the usual limits.
+    pub fn new(engine: Arc<dyn Engine>, clock: fn() -> u64) -> Self {
+        let adapters = Arc::new(Adapters::empty(Arc::clone(&engine)));
+        let limits = Limits::default();
+        Self { engine, limits, clock, adapters, extra_routes: None, origins: Vec::new() }
+    }
+}
 
 /// What all handlers of one server share.
 pub struct ServerState {
@@ -188,7 +219,7 @@ pub async fn read_answer(
             // The ending says it, too.
             Event::AdapterLost { reason } => tracing::warn!(%reason, "an adapter was lost"),
             Event::Finished { reason, tail, usage, adapter } => {
-                meter.ended(adapter.as_ref());
+                meter.finish(adapter.as_ref());
                 return Ok((text + &tail, Ending { reason, usage, adapter }));
             }
             Event::Failed(error) => return Err(error.into()),

@@ -7,7 +7,7 @@ use double::{Server, word};
 use serde_json::{Value, json};
 
 async fn start(adapters: &[(&str, &str)], on_loss: OnLoss, runtime: bool) -> Server {
-    Server::with(adapters, on_loss, runtime, |_| {}).await
+    Server::start_with(adapters, on_loss, runtime, |_| {}).await
 }
 
 fn chat(model: &str, extra: Value) -> Value {
@@ -39,7 +39,7 @@ async fn the_model_field_chooses_the_adapter_and_the_answer_says_what_ran() {
     let (_, base) = server.post(CHAT, &chat("base", json!({}))).await;
     assert_eq!(base["choices"][0]["message"]["content"], word(0.0).repeat(4));
     assert!(base.get("confide").is_none());
-    assert!(server.end().await.is_ok());
+    assert_eq!(server.end().await, confide_serve::Drained::Completely);
 }
 
 #[tokio::test]
@@ -166,7 +166,7 @@ async fn pages_of_other_origins_change_nothing() {
     let allow = |options: &mut confide_serve::Options| {
         options.origins = vec!["https://chat.example".parse().expect("an origin")];
     };
-    let server = Server::with(&[("travel", "3/5")], OnLoss::Fail, true, allow).await;
+    let server = Server::start_with(&[("travel", "3/5")], OnLoss::Fail, true, allow).await;
     let ask = chat("travel", json!({})).to_string();
     let load = json!({ "lora_name": "new", "lora_path": "4" }).to_string();
     for (path, body) in [(CHAT, &ask), ("/v1/load_lora_adapter", &load)] {

@@ -9,15 +9,15 @@ use confide_engine::EngineError;
 use confide_lora::{Adapt, AdaptError, Deltas, Guarantee, Site, Width};
 use serde_json::{Value, json};
 
-use crate::{message, relay::Relayed, sites};
+use crate::{message, relay::RelayedAdapter, sites};
 
 /// Each may hold a connection and batches of masks; names are looked up for every request.
 pub(crate) const ADAPTERS_MAX: usize = 64;
 
 /// An adapter that the worker has.
-pub(crate) struct Loaded {
+pub(crate) struct LoadedAdapter {
     pub(crate) name: String,
-    pub(crate) how: How,
+    pub(crate) placement: Placement,
     /// Whether it was made a model: one in the worker is loaded before its sites are known.
     pub(crate) is_model: bool,
     /// Why it is of no use since the worker was started again.
@@ -26,29 +26,29 @@ pub(crate) struct Loaded {
 
 /// Where an adapter is applied.
 #[derive(Clone)]
-pub(crate) enum How {
+pub(crate) enum Placement {
     /// Here: the worker asks for each delta.
-    Relay(Relayed),
+    Relay(RelayedAdapter),
     /// In the worker.
     Worker { kind: String, spec: Value, guarantee: Guarantee },
 }
 
-impl Loaded {
-    pub(crate) fn new(name: &str, how: How, is_model: bool) -> Self {
-        Self { name: name.into(), how, is_model, broken: Mutex::default() }
+impl LoadedAdapter {
+    pub(crate) fn new(name: &str, placement: Placement, is_model: bool) -> Self {
+        Self { name: name.into(), placement, is_model, broken: Mutex::default() }
     }
 
     /// What the worker is told of it.
     pub(crate) fn frame(&self) -> Vec<u8> {
-        match &self.how {
-            How::Relay(relayed) => {
+        match &self.placement {
+            Placement::Relay(relayed) => {
                 let spec = json!({
                     "sites": sites::to_json(relayed.adapter.sites()),
                     "guarantee": relayed.adapter.guarantee().to_string(),
                 });
                 message::load_adapter(&self.name, "relay", &spec)
             }
-            How::Worker { kind, spec, .. } => message::load_adapter(&self.name, kind, spec),
+            Placement::Worker { kind, spec, .. } => message::load_adapter(&self.name, kind, spec),
         }
     }
 
@@ -66,12 +66,12 @@ impl Loaded {
 
 /// An adapter in the worker as the rest of the house sees it: what it changes and whom it protects.
 /// It is at work where it is loaded, and nowhere else.
-pub(crate) struct InWorker {
+pub(crate) struct WorkerAdapter {
     pub(crate) sites: BTreeMap<Site, Width>,
     pub(crate) guarantee: Guarantee,
 }
 
-impl Adapt for InWorker {
+impl Adapt for WorkerAdapter {
     fn sites(&self) -> &BTreeMap<Site, Width> {
         &self.sites
     }
@@ -86,13 +86,15 @@ impl Adapt for InWorker {
 }
 
 /// The adapter as the worker told it; `Err` is what it said is wrong.
-pub(crate) fn in_worker(answer: message::AdapterAnswer) -> Result<Arc<InWorker>, String> {
+pub(crate) fn read_worker_adapter(
+    answer: message::AdapterAnswer,
+) -> Result<Arc<WorkerAdapter>, String> {
     if let Some(error) = answer.error {
         return Err(error);
     }
     let sites = answer.sites.ok_or("it does not say which projections it changes")?;
     let said = answer.guarantee.ok_or("it does not say who is protected")?;
-    let guarantee = crate::report::guarantee(&said)
-        .ok_or_else(|| format!("its guarantee is {:?}: no such one", message::shown(&said)))?;
-    Ok(Arc::new(InWorker { sites, guarantee }))
+    let guarantee = crate::report::parse_guarantee(&said)
+        .ok_or_else(|| format!("its guarantee is {:?}: no such one", message::printable(&said)))?;
+    Ok(Arc::new(WorkerAdapter { sites, guarantee }))
 }

@@ -36,9 +36,9 @@ pub(crate) struct Connection {
 }
 
 /// What a look at the connection found.
-pub(crate) enum Came {
+pub(crate) enum ReadOutcome {
     /// Nothing for a tick.
-    Nothing,
+    TimedOut,
     /// Some bytes.
     Bytes,
     /// Its end, in words.
@@ -69,18 +69,18 @@ impl Connection {
     }
 
     /// Reads once, for at most a tick.
-    pub(crate) fn read(&mut self) -> Came {
+    pub(crate) fn read(&mut self) -> ReadOutcome {
         match self.stream.read(&mut self.block) {
-            Ok(0) => Came::End(self.end("it closed the connection")),
+            Ok(0) => ReadOutcome::End(self.end("it closed the connection")),
             Ok(count) => {
                 self.reader.push(&self.block[..count]);
-                Came::Bytes
+                ReadOutcome::Bytes
             }
             Err(error) => match error.kind() {
                 io::ErrorKind::WouldBlock
                 | io::ErrorKind::TimedOut
-                | io::ErrorKind::Interrupted => Came::Nothing,
-                _ => Came::End(self.end(&format!("the connection broke: {error}"))),
+                | io::ErrorKind::Interrupted => ReadOutcome::TimedOut,
+                _ => ReadOutcome::End(self.end(&format!("the connection broke: {error}"))),
             },
         }
     }
@@ -113,7 +113,7 @@ impl Connection {
                 return Ok(message);
             }
             match self.read() {
-                Came::End(reason) => return Err(WorkerError::Protocol { reason }),
+                ReadOutcome::End(reason) => return Err(WorkerError::Protocol { reason }),
                 _ if stopping.load(Ordering::Acquire) => return Err(WorkerError::Stopped),
                 _ if Instant::now() > until => return Err(WorkerError::Late { what, limit }),
                 _ => {}

@@ -1,5 +1,6 @@
+//! The engine that serves a worker's model: requests in, generations out, adapters loaded and unloaded.
+
 use std::{
-    path::Path,
     sync::{
         Arc, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -9,23 +10,23 @@ use std::{
     time::Duration,
 };
 
-use confide_engine::text::{Answer, Text, manifest::Manifest};
+use confide_engine::text::{Answer, Text, folder_name, manifest::check_folder};
 use confide_engine::{
     AdapterReport, Engine, EngineError, Event, FinishReason, Generation, Model, OnLoss, Prompt,
-    Request, Usage,
+    Request, Usage, check_sites,
 };
-use confide_lora::{Adapt, Site, Width};
+use confide_lora::Adapt;
 use futures_util::stream;
 use serde_json::Value;
 
 use crate::{
-    adapter::{ADAPTERS_MAX, How, Loaded, in_worker},
+    adapter::{ADAPTERS_MAX, LoadedAdapter, Placement, read_worker_adapter},
     error::WorkerError,
-    feed::Reading,
+    feed::EventStream,
     message::{self, AdapterAnswer, Generate, Welcome},
     options::{Launch, Options},
     process::PrivateFolder,
-    relay::Relayed,
+    relay::RelayedAdapter,
     report,
     state::{Order, Shared},
     supervise::{Starter, supervise},
@@ -47,10 +48,7 @@ impl Worker {
     /// # Errors
     /// [`WorkerError`].
     pub fn start(options: Options) -> Result<Self, WorkerError> {
-        let manifest = Manifest::read(&options.model)?;
-        if let Some((manifest, _)) = &manifest {
-            manifest.check(&options.model)?;
-        }
+        let manifest_sha256 = check_folder(&options.model)?;
         let text = Arc::new(Text::load(&options.model)?);
         let model = options.model.canonicalize();
         let model = model.map_err(WorkerError::system("the model's folder"))?;
@@ -70,11 +68,12 @@ impl Worker {
         let served = Model {
             name: name.clone(),
             context_tokens: up.welcome.context_tokens,
-            manifest_sha256: manifest.map(|(_, sha256)| sha256),
+            manifest_sha256,
             weights: Some(up.welcome.weights.clone()),
             parent: None,
         };
-        let (stop_ids, special_ids) = (sorted(text.end_of_text()), sorted(&text.special()));
+        let (stop_ids, special_ids) =
+            (sort_ids(text.end_of_text()), sort_ids(&text.special_tokens()));
         let frames = up.connection.frames.clone();
         let shared =
             Arc::new(Shared::new(up.welcome.clone(), text, name, starter.deadlines, frames));
@@ -99,11 +98,10 @@ impl Worker {
         let (sender, answer) = mpsc::sync_channel(1);
         {
             let mut state = self.shared.state();
-            let sent = state.frames()?.try_send(message::ask_status());
-            sent.map_err(|_| unavailable("it does not read what is written"))?;
+            state.send(message::ask_status())?;
             state.statuses.push_back(sender);
         }
-        received(&answer, self.shared.deadlines.answer)
+        wait_for_answer(&answer, self.shared.deadlines.answer)
     }
 
     /// Loads an adapter in the worker itself: `plain`, `one-graph`, `ipc`, `blind`. What it gives is
@@ -119,67 +117,58 @@ impl Worker {
         spec: Value,
     ) -> Result<Arc<dyn Adapt>, EngineError> {
         let _change = self.shared.change.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.loaded(name).is_some_and(|loaded| !loaded.is_model) {
+        if self.find_loaded(name).is_some_and(|loaded| !loaded.is_model) {
             self.forget(name)?;
         }
         self.check_name(name)?;
         let frame = message::load_adapter(name, kind, &spec);
-        let answer = self.changed(name, frame, self.shared.deadlines.load)?;
-        let adapter = match in_worker(answer) {
+        let answer = self.request_change(name, frame, self.shared.deadlines.load)?;
+        let adapter = match read_worker_adapter(answer) {
             Ok(adapter) => adapter,
             Err(reason) => {
-                let _ = self.unload_there(name);
-                return Err(EngineError::Failed { reason: format!("adapter {name:?}: {reason}") });
+                let _ = self.request_unload(name);
+                return Err(EngineError::failure(format!("adapter {name:?}: {reason}")));
             }
         };
         if let Err(error) = self.check_sites(name, &*adapter) {
-            let _ = self.unload_there(name);
+            let _ = self.request_unload(name);
             return Err(error);
         }
-        let how = How::Worker { kind: kind.into(), spec, guarantee: adapter.guarantee() };
-        self.shared.state().adapters.push(Arc::new(Loaded::new(name, how, false)));
+        let placement =
+            Placement::Worker { kind: kind.into(), spec, guarantee: adapter.guarantee() };
+        self.shared.state().adapters.push(Arc::new(LoadedAdapter::new(name, placement, false)));
         Ok(adapter)
     }
 
-    fn loaded(&self, name: &str) -> Option<Arc<Loaded>> {
+    fn find_loaded(&self, name: &str) -> Option<Arc<LoadedAdapter>> {
         self.shared.state().adapters.iter().find(|loaded| loaded.name == name).cloned()
     }
 
     /// The adapter of this name; `None` for the base model.
-    fn find(&self, name: &str) -> Result<Option<Arc<Loaded>>, EngineError> {
+    fn find(&self, name: &str) -> Result<Option<Arc<LoadedAdapter>>, EngineError> {
         if name == self.shared.name {
             return Ok(None);
         }
-        let found = self.loaded(name).filter(|loaded| loaded.is_model);
+        let found = self.find_loaded(name).filter(|loaded| loaded.is_model);
         found.map(Some).ok_or_else(|| EngineError::UnknownModel { got: name.into() })
     }
 
     fn check_name(&self, name: &str) -> Result<(), EngineError> {
-        if name == self.shared.name || self.loaded(name).is_some() {
+        if name == self.shared.name || self.find_loaded(name).is_some() {
             return Err(EngineError::NameTaken { name: name.into() });
         }
-        match self.shared.state().adapters.len() < ADAPTERS_MAX {
-            true => Ok(()),
-            false => Err(EngineError::TooManyAdapters { limit: ADAPTERS_MAX }),
+        if self.shared.state().adapters.len() >= ADAPTERS_MAX {
+            return Err(EngineError::TooManyAdapters { limit: ADAPTERS_MAX });
         }
+        Ok(())
     }
 
     fn check_sites(&self, name: &str, adapter: &dyn Adapt) -> Result<(), EngineError> {
-        adapter.sites().iter().try_for_each(|(site, got)| self.check_site(name, *site, *got))
-    }
-
-    fn check_site(&self, name: &str, site: Site, got: Width) -> Result<(), EngineError> {
-        let shown = |width: Width| format!("{} to {}", width.input, width.output);
-        let wanted = match self.shared.welcome.sites.width(site) {
-            Some(wanted) if wanted == got => return Ok(()),
-            Some(wanted) => shown(wanted),
-            None => "no such projection".into(),
-        };
-        Err(EngineError::AdapterSite { name: name.into(), site, wanted, got: shown(got) })
+        check_sites(name, adapter, |site| self.shared.welcome.sites.width(site))
     }
 
     /// Has the worker load or unload, and waits for its answer.
-    fn changed(
+    fn request_change(
         &self,
         name: &str,
         frame: Vec<u8>,
@@ -191,15 +180,14 @@ impl Worker {
             if state.changing.is_some() {
                 return Err(unavailable("it has not answered the load or unload before"));
             }
-            let sent = state.frames()?.try_send(frame);
-            sent.map_err(|_| unavailable("it does not read what is written"))?;
+            state.send(frame)?;
             state.changing = Some((name.into(), sender));
         }
-        received(&answer, limit)
+        wait_for_answer(&answer, limit)
     }
 
-    fn unload_there(&self, name: &str) -> Result<AdapterAnswer, EngineError> {
-        self.changed(name, message::unload_adapter(name), self.shared.deadlines.answer)
+    fn request_unload(&self, name: &str) -> Result<AdapterAnswer, EngineError> {
+        self.request_change(name, message::unload_adapter(name), self.shared.deadlines.answer)
     }
 
     /// Forgets an adapter here, and in the worker where there is one.
@@ -212,7 +200,7 @@ impl Worker {
         if gone.is_none() {
             return Err(EngineError::UnknownModel { got: name.into() });
         }
-        match self.unload_there(name) {
+        match self.request_unload(name) {
             Err(error @ EngineError::Failed { .. }) => Err(error),
             // A worker that is not there has no adapter; one that comes back is not told of it.
             _ => Ok(()),
@@ -223,12 +211,8 @@ impl Worker {
 impl Engine for Worker {
     fn models(&self) -> Vec<Model> {
         let adapters = self.shared.state().adapters.clone();
-        let adapted = adapters.iter().filter(|loaded| loaded.is_model).map(|loaded| Model {
-            name: loaded.name.clone(),
-            manifest_sha256: None,
-            parent: Some(self.served.name.clone()),
-            ..self.served.clone()
-        });
+        let adapted = adapters.iter().filter(|loaded| loaded.is_model);
+        let adapted = adapted.map(|loaded| self.served.with_adapter(loaded.name.clone()));
         [self.served.clone()].into_iter().chain(adapted).collect()
     }
 
@@ -243,19 +227,14 @@ impl Engine for Worker {
             adapter.check()?;
         }
         let ids = self.shared.text.encode(&request.prompt)?;
-        let (got, context) = (ids.len() as u32, self.served.context_tokens);
-        let limit = request.prompt_tokens_max.min(context.saturating_sub(1));
-        if got > limit {
-            return Err(EngineError::PromptTooLong { got, limit });
-        }
-        let most = request.max_tokens.unwrap_or(u32::MAX).min(context - got);
+        let got = ids.len() as u32;
+        let room = request.room_after(got, self.served.context_tokens)?;
+        let most = request.max_tokens.unwrap_or(u32::MAX).min(room);
         if most == 0 {
-            return Ok(nothing(got, adapter.as_deref()));
+            return Ok(empty_generation(got, adapter.as_deref()));
         }
-        let (stop_ids, banned_ids) = match request.ignore_eos {
-            true => (&[][..], &self.special_ids[..]),
-            false => (&self.stop_ids[..], &[][..]),
-        };
+        let (stop_ids, banned_ids): (&[u32], &[u32]) =
+            if request.ignore_eos { (&[], &self.special_ids) } else { (&self.stop_ids, &[]) };
         let adapted = adapter.is_some();
         let name = adapter.as_ref().map(|loaded| loaded.name.clone());
         let generate = Generate {
@@ -274,7 +253,7 @@ impl Engine for Worker {
         let answer = Answer::new(Arc::clone(&self.shared.text), &request.stop, got, most);
         let shared = Arc::clone(&self.shared);
         let cancel = Box::new(move || shared.cancel(id));
-        Ok(Generation::new(got, Reading::new(feed, answer, adapted, cancel)))
+        Ok(Generation::new(got, EventStream::new(feed, answer, adapted, cancel)))
     }
 
     fn slots(&self) -> usize {
@@ -288,16 +267,16 @@ impl Engine for Worker {
         on_loss: OnLoss,
     ) -> Result<(), EngineError> {
         let _change = self.shared.change.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(loaded) = self.loaded(name).filter(|loaded| !loaded.is_model) {
+        if let Some(loaded) = self.find_loaded(name).filter(|loaded| !loaded.is_model) {
             return self.make_model(&loaded, on_loss);
         }
         self.check_name(name)?;
         self.check_sites(name, &*adapter)?;
-        let how = How::Relay(Relayed { name: name.into(), adapter, on_loss });
-        let loaded = Loaded::new(name, how, true);
-        let answer = self.changed(name, loaded.frame(), self.shared.deadlines.load)?;
+        let placement = Placement::Relay(RelayedAdapter { name: name.into(), adapter, on_loss });
+        let loaded = LoadedAdapter::new(name, placement, true);
+        let answer = self.request_change(name, loaded.frame(), self.shared.deadlines.load)?;
         if let Some(reason) = answer.error {
-            return Err(EngineError::Failed { reason: format!("adapter {name:?}: {reason}") });
+            return Err(EngineError::failure(format!("adapter {name:?}: {reason}")));
         }
         self.shared.state().adapters.push(Arc::new(loaded));
         Ok(())
@@ -312,7 +291,7 @@ impl Engine for Worker {
 
 impl Worker {
     /// An adapter that the worker has already becomes a model.
-    fn make_model(&self, loaded: &Loaded, on_loss: OnLoss) -> Result<(), EngineError> {
+    fn make_model(&self, loaded: &LoadedAdapter, on_loss: OnLoss) -> Result<(), EngineError> {
         if on_loss == OnLoss::Base {
             let reason = format!(
                 "adapter {:?} is in the worker: an answer that loses it fails, and the base model \
@@ -321,7 +300,7 @@ impl Worker {
             );
             return Err(EngineError::Failed { reason });
         }
-        let model = Arc::new(Loaded::new(&loaded.name, loaded.how.clone(), true));
+        let model = Arc::new(LoadedAdapter::new(&loaded.name, loaded.placement.clone(), true));
         let mut state = self.shared.state();
         match state.adapters.iter_mut().find(|other| other.name == loaded.name) {
             Some(place) => *place = model,
@@ -341,21 +320,21 @@ impl Drop for Worker {
 }
 
 /// An answer of no tokens, for which no worker is needed.
-fn nothing(prompt_tokens: u32, adapter: Option<&Loaded>) -> Generation {
+fn empty_generation(prompt_tokens: u32, adapter: Option<&LoadedAdapter>) -> Generation {
     let usage = Usage { prompt_tokens, completion_tokens: 0 };
     let adapter = adapter.map(|loaded| AdapterReport {
-        guarantee: match &loaded.how {
-            How::Relay(relayed) => relayed.adapter.guarantee(),
-            How::Worker { guarantee, .. } => guarantee.clone(),
+        guarantee: match &loaded.placement {
+            Placement::Relay(relayed) => relayed.adapter.guarantee(),
+            Placement::Worker { guarantee, .. } => guarantee.clone(),
         },
-        ..report::of_worker(&Value::Null, &confide_lora::Guarantee::NONE)
+        ..report::read_report(&Value::Null, &confide_lora::Guarantee::NONE)
     });
     let (reason, tail) = (FinishReason::Length, String::new());
     let finished = Event::Finished { reason, tail, usage, adapter };
     Generation::new(prompt_tokens, stream::iter([finished]))
 }
 
-fn received<T>(answer: &mpsc::Receiver<T>, limit: Duration) -> Result<T, EngineError> {
+fn wait_for_answer<T>(answer: &mpsc::Receiver<T>, limit: Duration) -> Result<T, EngineError> {
     answer.recv_timeout(limit).map_err(|error| match error {
         RecvTimeoutError::Timeout => {
             unavailable(&format!("it did not answer within {} s", limit.as_secs_f32()))
@@ -368,13 +347,8 @@ fn unavailable(reason: &str) -> EngineError {
     EngineError::Unavailable { reason: format!("worker: {reason}") }
 }
 
-fn sorted(ids: &std::collections::HashSet<u32>) -> Vec<u32> {
+fn sort_ids(ids: &std::collections::HashSet<u32>) -> Vec<u32> {
     let mut ids: Vec<u32> = ids.iter().copied().collect();
     ids.sort_unstable();
     ids
-}
-
-/// The last part of the folder's own name.
-fn folder_name(dir: &Path) -> String {
-    dir.file_name().map_or_else(|| "model".into(), |name| name.to_string_lossy().into_owned())
 }

@@ -1,6 +1,8 @@
+//! The errors of starting and running a worker.
+
 use std::{path::PathBuf, time::Duration};
 
-use confide_engine::text::TextError;
+use confide_engine::text::FolderError;
 
 use crate::frame::FrameError;
 
@@ -10,7 +12,7 @@ use crate::frame::FrameError;
 pub enum WorkerError {
     /// The model's folder gives no text.
     #[error(transparent)]
-    Text(#[from] TextError),
+    Text(#[from] FolderError),
     /// No such Python.
     #[error("cannot start {program}: {reason}")]
     Program {
@@ -30,7 +32,7 @@ pub enum WorkerError {
     Late {
         /// What was waited for.
         what: &'static str,
-        /// How long.
+        /// Placement long.
         limit: Duration,
     },
     /// The private folder, the socket, or a thread.

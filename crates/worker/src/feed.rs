@@ -12,7 +12,7 @@ use confide_engine::{AdapterReport, EngineError, Event, FinishReason};
 use confide_lora::AdaptError;
 use futures_util::Stream;
 
-/// How far a generation may run ahead of its reader: some 128 KiB of token numbers, and half a
+/// Placement far a generation may run ahead of its reader: some 128 KiB of token numbers, and half a
 /// minute of a fast model.
 pub(crate) const TOKENS_QUEUED_MAX: usize = 16_384;
 
@@ -22,22 +22,22 @@ pub(crate) struct Feed(Mutex<Queue>);
 
 #[derive(Debug, Default)]
 struct Queue {
-    said: VecDeque<Said>,
+    events: VecDeque<QueuedEvent>,
     end: Option<End>,
     waker: Option<Waker>,
 }
 
 #[derive(Debug)]
-enum Said {
+enum QueuedEvent {
     Token(u32),
     AdapterLost(AdaptError),
 }
 
-/// How a generation ended.
+/// Placement a generation ended.
 #[derive(Clone, Debug)]
 pub(crate) enum End {
     /// As it should.
-    Whole {
+    Completed {
         /// Why.
         reason: FinishReason,
         /// What the adapter took.
@@ -51,17 +51,17 @@ impl Feed {
     /// `false` where the reader is too far behind.
     pub(crate) fn token(&self, id: u32) -> bool {
         let mut queue = self.queue();
-        if queue.said.len() >= TOKENS_QUEUED_MAX {
+        if queue.events.len() >= TOKENS_QUEUED_MAX {
             return false;
         }
-        queue.said.push_back(Said::Token(id));
+        queue.events.push_back(QueuedEvent::Token(id));
         wake(queue);
         true
     }
 
     pub(crate) fn adapter_lost(&self, reason: AdaptError) {
         let mut queue = self.queue();
-        queue.said.push_back(Said::AdapterLost(reason));
+        queue.events.push_back(QueuedEvent::AdapterLost(reason));
         wake(queue);
     }
 
@@ -86,7 +86,7 @@ fn wake(mut queue: MutexGuard<'_, Queue>) {
 }
 
 /// What its reader reads: token numbers become text here, so that a slow reader slows nobody.
-pub(crate) struct Reading {
+pub(crate) struct EventStream {
     feed: Arc<Feed>,
     answer: Answer<Arc<Text>>,
     /// Whether the end has to be waited for after a stop string: it tells what the adapter took.
@@ -96,7 +96,7 @@ pub(crate) struct Reading {
     done: bool,
 }
 
-impl Reading {
+impl EventStream {
     pub(crate) fn new(
         feed: Arc<Feed>,
         answer: Answer<Arc<Text>>,
@@ -121,7 +121,7 @@ impl Reading {
 
     /// The next event, where there is one.
     fn next_event(&mut self, waker: &Waker) -> Option<Event> {
-        let stopped = self.answer.ended() == Some(FinishReason::Stop);
+        let stopped = self.answer.finish_reason() == Some(FinishReason::Stop);
         if stopped {
             self.cancel();
             if !self.adapted {
@@ -130,14 +130,16 @@ impl Reading {
         }
         let mut queue = self.feed.queue();
         loop {
-            match queue.said.pop_front() {
+            match queue.events.pop_front() {
                 // What follows a stop string is not the answer's.
-                Some(Said::Token(_)) if stopped => {}
-                Some(Said::Token(id)) => {
+                Some(QueuedEvent::Token(_)) if stopped => {}
+                Some(QueuedEvent::Token(id)) => {
                     drop(queue);
                     return Some(self.answer.push(id).map_or_else(Event::Failed, Event::Token));
                 }
-                Some(Said::AdapterLost(reason)) => return Some(Event::AdapterLost { reason }),
+                Some(QueuedEvent::AdapterLost(reason)) => {
+                    return Some(Event::AdapterLost { reason });
+                }
                 None => break,
             }
         }
@@ -148,7 +150,7 @@ impl Reading {
         drop(queue);
         self.cancel = None;
         Some(match end {
-            End::Whole { reason, adapter } => self.finish(reason, adapter),
+            End::Completed { reason, adapter } => self.finish(reason, adapter),
             // The text was whole before this.
             End::Failed(_) if stopped => self.finish(FinishReason::Stop, None),
             End::Failed(error) => Event::Failed(error),
@@ -156,7 +158,7 @@ impl Reading {
     }
 }
 
-impl Stream for Reading {
+impl Stream for EventStream {
     type Item = Event;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Event>> {
@@ -169,7 +171,7 @@ impl Stream for Reading {
     }
 }
 
-impl Drop for Reading {
+impl Drop for EventStream {
     fn drop(&mut self) {
         self.cancel();
     }

@@ -27,6 +27,6 @@ mod supervise;
 pub use engine::Worker;
 pub use error::WorkerError;
 pub use frame::{FRAME_BYTES_MAX, Frame, FrameError, FrameReader, kind};
-pub use message::{AdapterAnswer, Ended, Fault, FromWorker, Need, Reason, Welcome};
+pub use message::{AdapterAnswer, Fault, FromWorker, GenerationEnd, Need, Reason, Welcome};
 pub use options::{Deadlines, Launch, Options, Program};
 pub use sites::Sites;

@@ -26,7 +26,7 @@ pub enum FromWorker {
     /// The tokens of one step: generation and token.
     Tokens(Vec<(u32, u32)>),
     /// A generation's end.
-    Ended(Box<Ended>),
+    End(Box<GenerationEnd>),
     /// A layer's input, for an adapter at this end.
     Need(Need),
     /// The answer to a load or an unload.
@@ -69,7 +69,7 @@ pub struct Welcome {
 
 /// A generation's end.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Ended {
+pub struct GenerationEnd {
     /// The generation.
     pub id: u32,
     /// Why it ended.
@@ -142,15 +142,17 @@ impl FromWorker {
     /// [`FrameError::Kind`], [`FrameError::Payload`].
     pub fn parse(frame: Frame<'_>) -> Result<Self, FrameError> {
         let parsed = match frame.kind {
-            kind::WELCOME => welcome(&object(frame)?).map(|it| FromWorker::Welcome(Box::new(it))),
-            kind::TOKENS => tokens(frame.payload).map(FromWorker::Tokens),
-            kind::ENDED => ended(read(frame)?).map(|it| FromWorker::Ended(Box::new(it))),
-            kind::NEED => need(frame.payload).map(FromWorker::Need),
-            kind::ADAPTER => adapter(read(frame)?).map(FromWorker::Adapter),
+            kind::WELCOME => {
+                parse_welcome(&object(frame)?).map(|it| FromWorker::Welcome(Box::new(it)))
+            }
+            kind::TOKENS => parse_tokens(frame.payload).map(FromWorker::Tokens),
+            kind::ENDED => parse_ended(read(frame)?).map(|it| FromWorker::End(Box::new(it))),
+            kind::NEED => parse_need(frame.payload).map(FromWorker::Need),
+            kind::ADAPTER => parse_adapter(read(frame)?).map(FromWorker::Adapter),
             kind::STATUS => Ok(FromWorker::Status(object(frame)?)),
             kind::REFUSED => {
                 let RawRefused { id, error } = read(frame)?;
-                Ok(FromWorker::Refused { id, error: error.shown() })
+                Ok(FromWorker::Refused { id, error: error.into_fault() })
             }
             kind => return Err(FrameError::Kind { kind }),
         };
@@ -171,12 +173,12 @@ fn object(frame: Frame<'_>) -> Result<Value, FrameError> {
 }
 
 /// Text of the worker, short enough to be shown and without what moves a terminal's cursor.
-pub(crate) fn shown(text: &str) -> String {
+pub(crate) fn printable(text: &str) -> String {
     let end = text.floor_char_boundary(SHOWN_BYTES_MAX);
     text[..end].chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-fn welcome(value: &Value) -> Result<Welcome, String> {
+fn parse_welcome(value: &Value) -> Result<Welcome, String> {
     let number = |name: &str, least: u32, most: u32| {
         let number = value[name].as_u64().and_then(|number| u32::try_from(number).ok());
         number
@@ -185,7 +187,7 @@ fn welcome(value: &Value) -> Result<Welcome, String> {
     };
     let text = |name: &str| {
         let text = value[name].as_str().ok_or_else(|| format!("{name}: wanted a text"))?;
-        Ok::<_, String>(shown(text))
+        Ok::<_, String>(printable(text))
     };
     number("protocol", PROTOCOL, PROTOCOL)?;
     let versions = value["versions"].as_object().into_iter().flatten();
@@ -200,12 +202,14 @@ fn welcome(value: &Value) -> Result<Welcome, String> {
         vocabulary: number("vocabulary", 1, 1 << 24)?,
         sites: Sites::parse(&value["sites"]).ok_or("sites: wanted layers and widths by name")?,
         versions: versions
-            .map(|(name, version)| (shown(name), shown(version.as_str().unwrap_or_default())))
+            .map(|(name, version)| {
+                (printable(name), printable(version.as_str().unwrap_or_default()))
+            })
             .collect(),
     })
 }
 
-fn tokens(payload: &[u8]) -> Result<Vec<(u32, u32)>, String> {
+fn parse_tokens(payload: &[u8]) -> Result<Vec<(u32, u32)>, String> {
     let wrong = || format!("a count and as many entries: got {} bytes", payload.len());
     let (count, entries) = payload.split_first_chunk::<2>().ok_or_else(wrong)?;
     let count = usize::from(u16::from_le_bytes(*count));
@@ -244,23 +248,23 @@ struct RawRefused {
 }
 
 impl RawFault {
-    fn shown(self) -> Fault {
-        Fault { kind: shown(&self.kind), message: shown(&self.message), cause: self.cause }
+    fn into_fault(self) -> Fault {
+        Fault { kind: printable(&self.kind), message: printable(&self.message), cause: self.cause }
     }
 }
 
-fn ended(raw: RawEnded) -> Result<Ended, String> {
+fn parse_ended(raw: RawEnded) -> Result<GenerationEnd, String> {
     let reason = match (raw.reason.as_str(), raw.error) {
         ("length", None) => Reason::Length,
         ("stop", None) => Reason::Stop,
         ("cancelled", None) => Reason::Cancelled,
-        ("failed", Some(fault)) => Reason::Failed(fault.shown()),
+        ("failed", Some(fault)) => Reason::Failed(fault.into_fault()),
         (other, error) => {
             let beside = if error.is_some() { "with" } else { "without" };
-            return Err(format!("reason {:?} {beside} an error", shown(other)));
+            return Err(format!("reason {:?} {beside} an error", printable(other)));
         }
     };
-    Ok(Ended { id: raw.id, reason, adapter: raw.adapter })
+    Ok(GenerationEnd { id: raw.id, reason, adapter: raw.adapter })
 }
 
 #[derive(Deserialize)]
@@ -272,17 +276,19 @@ struct RawAdapter {
     guarantee: Option<String>,
 }
 
-fn adapter(raw: RawAdapter) -> Result<AdapterAnswer, String> {
+fn parse_adapter(raw: RawAdapter) -> Result<AdapterAnswer, String> {
     let RawAdapter { name, ok, error, sites, guarantee } = raw;
-    let error = (!ok).then(|| shown(&error.unwrap_or_else(|| "it does not say why".into())));
+    let error = (!ok).then(|| printable(&error.unwrap_or_else(|| "it does not say why".into())));
     let sites = match sites.filter(|sites| !sites.is_null()) {
         None => None,
-        Some(value) => Some(sites::of_json(&value).ok_or("sites: wanted [layer, name, in, out]")?),
+        Some(value) => {
+            Some(sites::from_json(&value).ok_or("sites: wanted [layer, name, in, out]")?)
+        }
     };
     Ok(AdapterAnswer { name, error, sites, guarantee })
 }
 
-fn need(payload: &[u8]) -> Result<Need, String> {
+fn parse_need(payload: &[u8]) -> Result<Need, String> {
     const HEAD: usize = 18;
     let short = || format!("its head: got {} bytes", payload.len());
     let (head, rest) = payload.split_first_chunk::<HEAD>().ok_or_else(short)?;
@@ -371,7 +377,7 @@ pub(crate) fn deltas(need: &Need, added: Result<&[f32], &AdaptError>) -> Vec<u8>
                 AdaptError::Refused { .. } => 2,
                 _ => 1,
             });
-            let text = json!({ "message": shown(&error.to_string()) }).to_string();
+            let text = json!({ "message": printable(&error.to_string()) }).to_string();
             payload.extend_from_slice(&(text.len() as u32).to_le_bytes());
             payload.extend_from_slice(text.as_bytes());
         }

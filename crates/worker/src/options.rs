@@ -1,3 +1,5 @@
+//! How a worker is found, started and waited for.
+
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 /// What is to be served, and by which worker.
@@ -9,7 +11,7 @@ pub struct Options {
     pub model_name: Option<String>,
     /// Where the worker is.
     pub launch: Launch,
-    /// How long everything may take.
+    /// Placement long everything may take.
     pub deadlines: Deadlines,
 }
 
@@ -22,7 +24,7 @@ pub enum Launch {
     Socket(PathBuf),
 }
 
-/// How a worker is started.
+/// Placement a worker is started.
 #[derive(Clone, Debug)]
 pub struct Program {
     /// The Python that runs it.
@@ -43,7 +45,7 @@ pub struct Program {
     pub more: Vec<OsString>,
 }
 
-/// How long everything may take: docs/worker.md, "Waits".
+/// Placement long everything may take: docs/worker.md, "Waits".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deadlines {
     /// From the start of the process to its ready line: the model is loaded before it.

@@ -1,17 +1,17 @@
 //! The worker's process: its private folder, its ready line, its last words, its end.
 
 use std::{
-    fs::{self, DirBuilder},
+    fs::{self, Permissions},
     io::{self, BufRead, BufReader, Read},
     os::unix::{
-        fs::DirBuilderExt,
+        fs::PermissionsExt,
         process::{CommandExt, ExitStatusExt},
     },
     path::{Path, PathBuf},
     process::{Child, ChildStdin, Command, ExitStatus, Stdio},
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicU32, Ordering},
+        atomic::{AtomicBool, Ordering},
         mpsc::{self, RecvTimeoutError},
     },
     thread,
@@ -19,10 +19,11 @@ use std::{
 };
 
 use serde_json::Value;
+use tempfile::TempDir;
 
 use crate::{
     error::WorkerError,
-    message::shown,
+    message::{PROTOCOL, printable},
     options::{Deadlines, Program},
 };
 
@@ -30,43 +31,22 @@ use crate::{
 const SAID_BYTES_MAX: usize = 4 << 10;
 /// Longest ready line.
 const READY_BYTES_MAX: u64 = 64 << 10;
-/// How often a wait looks whether it is still wanted.
+/// Placement often a wait looks whether it is still wanted.
 pub(crate) const TICK: Duration = Duration::from_millis(50);
 
 /// A folder that only this user can enter, and that goes with all that is in it.
 #[derive(Debug)]
-pub(crate) struct PrivateFolder(PathBuf);
+pub(crate) struct PrivateFolder(TempDir);
 
 impl PrivateFolder {
     pub(crate) fn make(parent: &Path) -> Result<Self, WorkerError> {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        // Somebody else's folder of this name is passed over, never used.
-        const TRIES: u32 = 64;
-        let mut tried = 0;
-        loop {
-            let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-            let path = parent.join(format!("confide-worker-{}-{number}", std::process::id()));
-            match DirBuilder::new().mode(0o700).create(&path) {
-                Ok(()) => return Ok(Self(path)),
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && tried < TRIES => {
-                    tried += 1;
-                }
-                Err(error) => {
-                    let reason = format!("{}: {error}", path.display());
-                    return Err(WorkerError::System { what: "private folder", reason });
-                }
-            }
-        }
+        let mut builder = tempfile::Builder::new();
+        builder.prefix("confide-worker-").permissions(Permissions::from_mode(0o700));
+        builder.tempdir_in(parent).map(Self).map_err(WorkerError::system("private folder"))
     }
 
     pub(crate) fn socket(&self) -> PathBuf {
-        self.0.join("socket")
-    }
-}
-
-impl Drop for PrivateFolder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
+        self.0.path().join("socket")
     }
 }
 
@@ -128,14 +108,14 @@ impl Process {
 
     fn check_ready(&mut self, line: &str) -> Result<(), WorkerError> {
         let value: Value = serde_json::from_str(line).unwrap_or_default();
-        match value["ready"] == true && value["protocol"] == crate::message::PROTOCOL {
-            true => Ok(()),
-            false if line.is_empty() => Err(WorkerError::Died { ending: self.ending() }),
-            false => {
-                let reason = format!("its ready line is {:?}", shown(line.trim_end()));
-                Err(WorkerError::Protocol { reason })
-            }
+        if value["ready"] == true && value["protocol"] == PROTOCOL {
+            return Ok(());
         }
+        if line.is_empty() {
+            return Err(WorkerError::Died { ending: self.ending() });
+        }
+        let reason = format!("its ready line is {:?}", printable(line.trim_end()));
+        Err(WorkerError::Protocol { reason })
     }
 
     /// Its end in words: exit status and what it said last. Waits a moment for the status, and ends
@@ -192,7 +172,7 @@ impl Process {
         thread::sleep(Duration::from_millis(20));
         let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         let text = String::from_utf8_lossy(&said).into_owned();
-        text.lines().rev().find(|line| !line.trim().is_empty()).map(|line| shown(line.trim()))
+        text.lines().rev().find(|line| !line.trim().is_empty()).map(|line| printable(line.trim()))
     }
 }
 
@@ -240,7 +220,7 @@ fn keep_last(errors: Option<impl Read>, said: &Mutex<Vec<u8>>) {
     let mut block = [0; 4096];
     while let Ok(count @ 1..) = errors.read(&mut block) {
         let text = String::from_utf8_lossy(&block[..count]);
-        text.lines().for_each(|line| tracing::info!(target: "worker", "{}", shown(line)));
+        text.lines().for_each(|line| tracing::info!(target: "worker", "{}", printable(line)));
         let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
         said.extend_from_slice(&block[..count]);
         let surplus = said.len().saturating_sub(SAID_BYTES_MAX);

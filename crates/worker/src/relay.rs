@@ -4,7 +4,7 @@ use std::{
     io,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicBool, Ordering},
         mpsc::{self, Receiver, SyncSender},
     },
     thread,
@@ -12,6 +12,7 @@ use std::{
 
 use confide_engine::{AdapterReport, EngineError, OnLoss};
 use confide_lora::{Adapt, AdaptError, Deltas, Projection, Report, Reservation, Site};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::{
     feed::Feed,
@@ -20,7 +21,7 @@ use crate::{
 
 /// Threads that may answer or wait for a host at once: one for each generation that runs, and some
 /// whose generation is gone while their host still computes.
-const RELAYS_MAX: usize = 512;
+pub(crate) const RELAYS_MAX: usize = 512;
 
 /// An adapter of this end at work in one generation.
 pub(crate) struct Relay {
@@ -30,7 +31,7 @@ pub(crate) struct Relay {
 
 /// An adapter that is applied here.
 #[derive(Clone)]
-pub(crate) struct Relayed {
+pub(crate) struct RelayedAdapter {
     pub(crate) name: String,
     pub(crate) adapter: Arc<dyn Adapt>,
     pub(crate) on_loss: OnLoss,
@@ -38,20 +39,20 @@ pub(crate) struct Relayed {
 
 #[derive(Default)]
 struct Account {
-    taken: Mutex<Taken>,
+    state: Mutex<RelayState>,
     /// Whether the worker waits for an answer of ours.
     asked: AtomicBool,
 }
 
 #[derive(Default)]
-struct Taken {
+struct RelayState {
     report: Report,
     lost: Option<AdaptError>,
 }
 
 impl Account {
-    fn taken(&self) -> MutexGuard<'_, Taken> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, RelayState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -59,13 +60,15 @@ impl Relay {
     /// Starts the thread for a generation of `tokens`: its prompt's, and those that were asked for,
     /// where the request said how many. It ends with the relay, once its host has answered.
     pub(crate) fn start(
-        relayed: &Relayed,
+        relayed: &RelayedAdapter,
         tokens: (u32, Option<u32>),
         feed: &Arc<Feed>,
         frames: SyncSender<Vec<u8>>,
-        running: &Arc<AtomicUsize>,
+        permits: &Arc<Semaphore>,
     ) -> io::Result<Self> {
-        let place = Place::take(running)?;
+        let permit = Arc::clone(permits)
+            .try_acquire_owned()
+            .map_err(|_| io::Error::other(format!("{RELAYS_MAX} adapters answer already")))?;
         let (needs, asked) = mpsc::sync_channel(1);
         let account = Arc::<Account>::default();
         let thread = Thread {
@@ -76,7 +79,7 @@ impl Relay {
             account: Arc::clone(&account),
             feed: Arc::clone(feed),
             frames,
-            _place: place,
+            _permit: permit,
         };
         thread::Builder::new().name("worker-relay".into()).spawn(move || thread.run(&asked))?;
         Ok(Self { needs, account })
@@ -92,18 +95,18 @@ impl Relay {
         self.account.asked.load(Ordering::Acquire)
     }
 
-    pub(crate) fn report(&self, relayed: &Relayed) -> AdapterReport {
-        let taken = self.account.taken();
+    pub(crate) fn report(&self, relayed: &RelayedAdapter) -> AdapterReport {
+        let state = self.account.state();
         AdapterReport {
-            report: taken.report.clone(),
+            report: state.report.clone(),
             guarantee: relayed.adapter.guarantee(),
-            lost: taken.lost.clone(),
+            lost: state.lost.clone(),
         }
     }
 
     /// The error that ends the generation, where the loss of the adapter does.
-    pub(crate) fn failure(&self, relayed: &Relayed) -> Option<EngineError> {
-        let error = self.account.taken().lost.clone()?;
+    pub(crate) fn failure(&self, relayed: &RelayedAdapter) -> Option<EngineError> {
+        let error = self.account.state().lost.clone()?;
         let name = relayed.name.clone();
         (relayed.on_loss == OnLoss::Fail).then_some(EngineError::Adapter { name, error })
     }
@@ -123,7 +126,7 @@ pub(crate) fn fits(adapter: &dyn Adapt, need: &Need) -> bool {
 }
 
 struct Thread {
-    relayed: Relayed,
+    relayed: RelayedAdapter,
     /// The prompt's, and those that the request asked for.
     tokens: (u32, Option<u32>),
     /// Held for as long as the generation runs.
@@ -132,13 +135,14 @@ struct Thread {
     account: Arc<Account>,
     feed: Arc<Feed>,
     frames: SyncSender<Vec<u8>>,
-    _place: Place,
+    /// Given back when the thread ends.
+    _permit: OwnedSemaphorePermit,
 }
 
 impl Thread {
     fn run(mut self, asked: &Receiver<Need>) {
         while let Ok(mut need) = asked.recv() {
-            let added = self.added(&mut need);
+            let added = self.apply(&mut need);
             let frame = message::deltas(&need, added.as_ref().map(|()| need.values.as_slice()));
             self.account.asked.store(false, Ordering::Release);
             // A connection that takes no more is the supervisor's business.
@@ -150,13 +154,13 @@ impl Thread {
 
     /// Adds the adapter's part to the need's values. Once it is lost and the base model may answer,
     /// they stay as they are.
-    fn added(&mut self, need: &mut Need) -> Result<(), AdaptError> {
-        if self.account.taken().lost.is_some() {
+    fn apply(&mut self, need: &mut Need) -> Result<(), AdaptError> {
+        if self.account.state().lost.is_some() {
             return Ok(());
         }
         let done = self.add(need);
         let Err(error) = done else { return Ok(()) };
-        self.account.taken().lost = Some(error.clone());
+        self.account.state().lost = Some(error.clone());
         match self.relayed.on_loss {
             OnLoss::Fail => Err(error),
             OnLoss::Base => {
@@ -185,26 +189,7 @@ impl Thread {
             rest = after;
         }
         let added = deltas.add(need.layer, need.source, &need.rows, &mut outputs);
-        self.account.taken().report = deltas.report();
+        self.account.state().report = deltas.report();
         added
-    }
-}
-
-/// One of the threads that may be; given back when dropped.
-struct Place(Arc<AtomicUsize>);
-
-impl Place {
-    fn take(running: &Arc<AtomicUsize>) -> io::Result<Self> {
-        if running.fetch_add(1, Ordering::AcqRel) >= RELAYS_MAX {
-            running.fetch_sub(1, Ordering::AcqRel);
-            return Err(io::Error::other(format!("{RELAYS_MAX} adapters answer already")));
-        }
-        Ok(Self(Arc::clone(running)))
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
     }
 }

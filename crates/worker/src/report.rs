@@ -25,35 +25,25 @@ const STEPS: [&str; 14] = [
 ];
 
 /// The guarantee of this sentence; `None` where no such sentence is ever said.
-pub(crate) fn guarantee(text: &str) -> Option<Guarantee> {
-    let flags = [false, true];
-    for host_is_blind in flags {
-        for adapter_stays in flags {
-            for b_is_handed_over in flags {
-                for adapter_can_be_learned in flags {
-                    for simulated in flags {
-                        let guarantee = Guarantee {
-                            host_is_blind,
-                            adapter_stays,
-                            // Where nothing stays, all of it is known.
-                            b_is_handed_over: b_is_handed_over || !adapter_stays,
-                            adapter_can_be_learned: adapter_can_be_learned || !adapter_stays,
-                            simulated,
-                        };
-                        if guarantee.to_string() == text {
-                            return Some(guarantee);
-                        }
-                    }
-                }
-            }
+pub(crate) fn parse_guarantee(text: &str) -> Option<Guarantee> {
+    let mut guarantees = (0u8..32).map(|bits| {
+        let is_set = |bit: u8| bits >> bit & 1 == 1;
+        let adapter_stays = is_set(1);
+        Guarantee {
+            host_is_blind: is_set(0),
+            adapter_stays,
+            // Where nothing stays, all of it is known.
+            b_is_handed_over: is_set(2) || !adapter_stays,
+            adapter_can_be_learned: is_set(3) || !adapter_stays,
+            simulated: is_set(4),
         }
-    }
-    None
+    });
+    guarantees.find(|guarantee| guarantee.to_string() == text)
 }
 
 /// The report of a worker's adapter. What it does not say is 0; a guarantee that it does not say is
 /// the one of its load.
-pub(crate) fn of_worker(value: &Value, loaded: &Guarantee) -> AdapterReport {
+pub(crate) fn read_report(value: &Value, loaded: &Guarantee) -> AdapterReport {
     let count = |name: &str| value[name].as_u64().unwrap_or_default();
     let steps = STEPS.iter().filter_map(|step| {
         let taken = value["steps_ms"][*step].as_f64().filter(|taken| taken.is_finite())?;
@@ -69,7 +59,7 @@ pub(crate) fn of_worker(value: &Value, loaded: &Guarantee) -> AdapterReport {
         steps_ms: steps.collect(),
     };
     let said = match &value["guarantee"] {
-        Value::String(text) => guarantee(text).unwrap_or(Guarantee::NONE),
+        Value::String(text) => parse_guarantee(text).unwrap_or(Guarantee::NONE),
         _ => loaded.clone(),
     };
     AdapterReport { report, guarantee: said, lost: None }
@@ -103,21 +93,22 @@ mod tests {
             "adapter host is blind; adapter is not handed over",
             "adapter host is blind; A is not handed over, B is (simulated)",
         ] {
-            let found = guarantee(sentence).expect("a guarantee");
+            let found = parse_guarantee(sentence).expect("a guarantee");
             assert_eq!(found.to_string(), sentence);
         }
-        assert_eq!(guarantee("none"), Some(Guarantee::NONE));
-        assert_eq!(guarantee("perfect"), None);
+        assert_eq!(parse_guarantee("none"), Some(Guarantee::NONE));
+        assert_eq!(parse_guarantee("perfect"), None);
     }
 
     #[test]
     fn a_report_says_what_was_counted_and_an_unknown_guarantee_is_none() {
         let value = json!({ "he_operations": 4, "steps_ms": { "mask_ms": 0.5, "odd": 1 },
             "guarantee": "perfect" });
-        let loaded = guarantee("adapter host is blind; A is not handed over, B is").expect("one");
-        let report = of_worker(&value, &loaded);
+        let loaded =
+            parse_guarantee("adapter host is blind; A is not handed over, B is").expect("one");
+        let report = read_report(&value, &loaded);
         assert_eq!((report.report.he_operations, report.report.steps_ms["mask_ms"]), (4, 0.5));
         assert_eq!(report.guarantee, Guarantee::NONE);
-        assert_eq!(of_worker(&Value::Null, &loaded).guarantee, loaded);
+        assert_eq!(read_report(&Value::Null, &loaded).guarantee, loaded);
     }
 }

@@ -41,11 +41,11 @@ pub(crate) fn source_number(input: Input) -> u8 {
     SOURCES.iter().position(|source| *source == input).unwrap_or_default() as u8
 }
 
-fn named(name: &str) -> Option<Projection> {
+fn projection_by_name(name: &str) -> Option<Projection> {
     PROJECTIONS.iter().find(|(_, known)| *known == name).map(|(projection, _)| *projection)
 }
 
-fn name(projection: Projection) -> &'static str {
+fn projection_name(projection: Projection) -> &'static str {
     let found = PROJECTIONS.iter().find(|(known, _)| *known == projection);
     found.map_or("", |(_, name)| name)
 }
@@ -71,7 +71,10 @@ impl Sites {
         let layers = u32::try_from(value["layers"].as_u64()?).ok()?;
         let widths = value["widths"].as_object()?.iter().map(|(name, pair)| {
             let [input, output] = pair.as_array()?.as_slice() else { return None };
-            Some((named(name)?, Width { input: width(input)?, output: width(output)? }))
+            Some((
+                projection_by_name(name)?,
+                Width { input: width(input)?, output: width(output)? },
+            ))
         });
         let widths = widths.collect::<Option<BTreeMap<_, _>>>()?;
         ((1..=LAYERS_MAX).contains(&layers)).then_some(Self { layers, widths })
@@ -81,16 +84,16 @@ impl Sites {
 /// `[[LAYER, PROJECTION, IN, OUT], …]`.
 pub(crate) fn to_json(sites: &BTreeMap<Site, Width>) -> Value {
     let one = |(site, width): (&Site, &Width)| {
-        json!([site.layer, name(site.projection), width.input, width.output])
+        json!([site.layer, projection_name(site.projection), width.input, width.output])
     };
     sites.iter().map(one).collect()
 }
 
-pub(crate) fn of_json(value: &Value) -> Option<BTreeMap<Site, Width>> {
+pub(crate) fn from_json(value: &Value) -> Option<BTreeMap<Site, Width>> {
     let one = |entry: &Value| {
         let [layer, projection, input, output] = entry.as_array()?.as_slice() else { return None };
         let layer = u32::try_from(layer.as_u64()?).ok().filter(|layer| *layer < LAYERS_MAX)?;
-        let site = Site { layer, projection: named(projection.as_str()?)? };
+        let site = Site { layer, projection: projection_by_name(projection.as_str()?)? };
         Some((site, Width { input: width(input)?, output: width(output)? }))
     };
     value.as_array()?.iter().map(one).collect()
@@ -115,14 +118,14 @@ mod tests {
                 (site, Width { input: 4 + index, output: 9 })
             })
             .collect();
-        assert_eq!(of_json(&to_json(&sites)), Some(sites));
+        assert_eq!(from_json(&to_json(&sites)), Some(sites));
         for odd in [
             json!([[0, "q", 1]]),
             json!([[0, "q_proj", 1, 1]]),
             json!([[-1, "q", 1, 1]]),
             json!({}),
         ] {
-            assert_eq!(of_json(&odd), None);
+            assert_eq!(from_json(&odd), None);
         }
     }
 

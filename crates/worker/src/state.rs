@@ -2,24 +2,21 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicUsize},
-        mpsc::SyncSender,
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicBool, mpsc::SyncSender},
     time::Instant,
 };
 
 use confide_engine::text::Text;
 use confide_engine::{EngineError, FinishReason};
 use serde_json::Value;
+use tokio::sync::Semaphore;
 
 use crate::{
-    adapter::{How, Loaded},
+    adapter::{LoadedAdapter, Placement},
     feed::{End, Feed, TOKENS_QUEUED_MAX},
-    message::{self, AdapterAnswer, Ended, Fault, FromWorker, Need, Reason, Welcome},
+    message::{self, AdapterAnswer, Fault, FromWorker, GenerationEnd, Need, Reason, Welcome},
     options::Deadlines,
-    relay::{self, Relay},
+    relay::{self, RELAYS_MAX, Relay},
     report,
 };
 
@@ -29,7 +26,8 @@ pub(crate) struct Shared {
     pub(crate) name: String,
     /// One load, unload or restart at a time.
     pub(crate) change: Mutex<()>,
-    pub(crate) relays: Arc<AtomicUsize>,
+    /// Permits for the threads that answer for adapters at this end.
+    pub(crate) relays: Arc<Semaphore>,
     pub(crate) stopping: AtomicBool,
     pub(crate) text: Arc<Text>,
     pub(crate) vocabulary: u32,
@@ -39,12 +37,12 @@ pub(crate) struct Shared {
 
 pub(crate) struct State {
     pub(crate) link: Link,
-    /// Loaded adapters, in the order in which they were.
-    pub(crate) adapters: Vec<Arc<Loaded>>,
+    /// LoadedAdapter adapters, in the order in which they were.
+    pub(crate) adapters: Vec<Arc<LoadedAdapter>>,
     /// Who waits for the answer to a load or an unload of this adapter.
     pub(crate) changing: Option<(String, SyncSender<AdapterAnswer>)>,
     pub(crate) statuses: VecDeque<SyncSender<Value>>,
-    running: HashMap<u32, Running>,
+    running: HashMap<u32, RunningGeneration>,
     next_id: u32,
     /// Since when nothing came that was due.
     quiet_since: Instant,
@@ -52,17 +50,17 @@ pub(crate) struct State {
 
 /// The way to the worker.
 pub(crate) enum Link {
-    Up(SyncSender<Vec<u8>>),
+    Connected(SyncSender<Vec<u8>>),
     /// Why there is none.
-    Down(String),
+    Disconnected(String),
 }
 
 /// A generation that the worker has.
-pub(crate) struct Running {
+pub(crate) struct RunningGeneration {
     feed: Arc<Feed>,
     prompt_tokens: u32,
     completion: Option<u32>,
-    adapter: Option<Arc<Loaded>>,
+    adapter: Option<Arc<LoadedAdapter>>,
     relay: Option<Relay>,
     asked: Instant,
     begun: bool,
@@ -80,7 +78,7 @@ impl Shared {
         frames: SyncSender<Vec<u8>>,
     ) -> Self {
         let state = State {
-            link: Link::Up(frames),
+            link: Link::Connected(frames),
             adapters: Vec::new(),
             changing: None,
             statuses: VecDeque::new(),
@@ -92,7 +90,7 @@ impl Shared {
             deadlines,
             name,
             change: Mutex::default(),
-            relays: Arc::default(),
+            relays: Arc::new(Semaphore::new(RELAYS_MAX)),
             stopping: AtomicBool::new(false),
             vocabulary: text.vocabulary() as u32,
             text,
@@ -114,22 +112,22 @@ impl Shared {
     ///
     /// # Errors
     /// What it should not have said: the connection is of no further use.
-    pub(crate) fn take(&self, message: FromWorker) -> Result<(), String> {
+    pub(crate) fn receive(&self, message: FromWorker) -> Result<(), String> {
         let mut state = self.state();
         state.quiet_since = Instant::now();
         match message {
             FromWorker::Tokens(tokens) => tokens
                 .into_iter()
                 .try_for_each(|(id, token)| state.token(id, token, self.vocabulary)),
-            FromWorker::Ended(ended) => {
-                let running = state.taken(ended.id)?;
+            FromWorker::End(ended) => {
+                let running = state.remove_running(ended.id)?;
                 drop(state);
                 running.end(*ended);
                 Ok(())
             }
             FromWorker::Refused { id, error } => {
                 let limit = (self.welcome.slots + self.welcome.queue) as usize;
-                let running = state.taken(id)?;
+                let running = state.remove_running(id)?;
                 drop(state);
                 running.feed.end(End::Failed(running.refusal(&error, limit)));
                 Ok(())
@@ -161,50 +159,49 @@ impl Shared {
     pub(crate) fn check_time(&self, now: Instant) -> Result<(), String> {
         let limits = &self.deadlines;
         let mut state = self.state();
-        let late = |running: &Running| {
-            let since = running.cancelled?;
-            (now.saturating_duration_since(since) > limits.cancel).then_some(())
+        let is_late = |running: &RunningGeneration| {
+            let since = running.cancelled;
+            since.is_some_and(|since| now.saturating_duration_since(since) > limits.cancel)
         };
-        if state.running.values().any(|running| late(running).is_some()) {
+        if state.running.values().any(is_late) {
             let limit = limits.cancel.as_secs_f32();
             return Err(format!("it did not end a cancelled generation within {limit} s"));
         }
-        let waiting = |running: &&Running| running.cancelled.is_none() && !running.is_asked();
-        let slow: Vec<u32> = state
-            .running
-            .iter()
-            .filter(|(_, running)| waiting(running) && !running.begun)
-            .filter(|(_, running)| {
-                now.saturating_duration_since(running.asked) > limits.first_token
-            })
-            .map(|(id, _)| *id)
-            .collect();
+        let is_waiting =
+            |running: &RunningGeneration| running.cancelled.is_none() && !running.is_asked();
+        let is_slow = |running: &RunningGeneration| {
+            let waited = now.saturating_duration_since(running.asked);
+            is_waiting(running) && !running.begun && waited > limits.first_token
+        };
+        let slow = state.running.iter().filter(|(_, running)| is_slow(running));
+        let slow: Vec<u32> = slow.map(|(id, _)| *id).collect();
         for id in slow {
             let limit = limits.first_token.as_secs_f32();
             state.fail(id, format!("no first token within {limit} s"));
         }
-        if state.running.is_empty() || state.running.values().any(Running::is_asked) {
+        if state.running.is_empty() || state.running.values().any(RunningGeneration::is_asked) {
             state.quiet_since = now;
             return Ok(());
         }
         let begun = state.running.values().any(|running| running.begun);
         let limit = if begun { limits.silence } else { limits.first_token };
-        match now.saturating_duration_since(state.quiet_since) > limit {
-            false => Ok(()),
-            true => Err(format!("it was silent for {} s", limit.as_secs_f32())),
+        if now.saturating_duration_since(state.quiet_since) > limit {
+            return Err(format!("it was silent for {} s", limit.as_secs_f32()));
         }
+        Ok(())
     }
 
     /// No way to the worker from now on; what ran ends when its end is known.
-    pub(crate) fn down(&self, reason: &str) {
-        self.state().link = Link::Down(reason.into());
+    pub(crate) fn disconnect(&self, reason: &str) {
+        self.state().link = Link::Disconnected(reason.into());
     }
 
     /// Ends everything that ran.
     pub(crate) fn fail_all(&self, reason: &str) {
         let mut state = self.state();
-        state.link = Link::Down(reason.into());
-        let running: Vec<Running> = state.running.drain().map(|(_, running)| running).collect();
+        state.link = Link::Disconnected(reason.into());
+        let running: Vec<RunningGeneration> =
+            state.running.drain().map(|(_, running)| running).collect();
         state.changing = None;
         state.statuses.clear();
         drop(state);
@@ -214,17 +211,17 @@ impl Shared {
         }
     }
 
-    pub(crate) fn up(&self, frames: SyncSender<Vec<u8>>) {
+    pub(crate) fn reconnect(&self, frames: SyncSender<Vec<u8>>) {
         let mut state = self.state();
         state.quiet_since = Instant::now();
-        state.link = Link::Up(frames);
+        state.link = Link::Connected(frames);
     }
 }
 
 /// A generation to be started.
 pub(crate) struct Order<'a> {
     pub(crate) generate: message::Generate<'a>,
-    pub(crate) adapter: Option<Arc<Loaded>>,
+    pub(crate) adapter: Option<Arc<LoadedAdapter>>,
     pub(crate) limit: usize,
     /// Tokens that the request asked for, where it said how many.
     pub(crate) completion: Option<u32>,
@@ -232,16 +229,24 @@ pub(crate) struct Order<'a> {
 
 impl State {
     /// The way to the worker.
-    pub(crate) fn frames(&self) -> Result<&SyncSender<Vec<u8>>, EngineError> {
+    fn frames(&self) -> Result<&SyncSender<Vec<u8>>, EngineError> {
         match &self.link {
-            Link::Up(frames) => Ok(frames),
-            Link::Down(reason) => Err(EngineError::Unavailable { reason: reason.clone() }),
+            Link::Connected(frames) => Ok(frames),
+            Link::Disconnected(reason) => Err(EngineError::Unavailable { reason: reason.clone() }),
         }
+    }
+
+    /// Sends a frame to the worker.
+    pub(crate) fn send(&self, frame: Vec<u8>) -> Result<(), EngineError> {
+        self.frames()?.try_send(frame).map_err(|_| {
+            let reason = "worker: it does not read what is written".into();
+            EngineError::Unavailable { reason }
+        })
     }
 
     /// Sends an order; gives its number and where its events come.
     pub(crate) fn start(&mut self, order: Order<'_>) -> Result<(u32, Arc<Feed>), EngineError> {
-        let frames = self.frames()?.clone();
+        self.frames()?;
         if self.running.len() >= order.limit {
             return Err(EngineError::QueueFull { limit: order.limit });
         }
@@ -252,14 +257,11 @@ impl State {
         })?;
         let feed = Arc::<Feed>::default();
         let now = Instant::now();
-        if frames.try_send(frame).is_err() {
-            let reason = "the worker does not read what is written".into();
-            return Err(EngineError::Unavailable { reason });
-        }
+        self.send(frame)?;
         if self.running.is_empty() {
             self.quiet_since = now;
         }
-        let running = Running {
+        let running = RunningGeneration {
             feed: Arc::clone(&feed),
             prompt_tokens: generate.ids.len() as u32,
             completion: order.completion,
@@ -288,7 +290,7 @@ impl State {
         let Some(running) = self.running.get_mut(&id) else { return };
         if running.cancelled.is_none() {
             running.cancelled = Some(Instant::now());
-            if let Link::Up(frames) = &self.link {
+            if let Link::Connected(frames) = &self.link {
                 let _ = frames.try_send(message::cancel(id));
             }
         }
@@ -297,13 +299,13 @@ impl State {
     /// Ends a generation that the worker still has.
     fn fail(&mut self, id: u32, reason: String) {
         if let Some(running) = self.running.get(&id) {
-            running.feed.end(End::Failed(EngineError::Failed { reason }));
+            running.feed.end(End::Failed(EngineError::failure(reason)));
         }
         self.cancel(id);
     }
 
     /// A generation that has ended.
-    fn taken(&mut self, id: u32) -> Result<Running, String> {
+    fn remove_running(&mut self, id: u32) -> Result<RunningGeneration, String> {
         self.running.remove(&id).ok_or_else(|| format!("an end of generation {id}: none runs"))
     }
 
@@ -325,8 +327,8 @@ impl State {
         Ok(())
     }
 
-    fn need(&mut self, need: Need, relays: &Arc<AtomicUsize>) -> Result<(), String> {
-        let Link::Up(frames) = &self.link else { return Ok(()) };
+    fn need(&mut self, need: Need, relays: &Arc<Semaphore>) -> Result<(), String> {
+        let Link::Connected(frames) = &self.link else { return Ok(()) };
         let id = need.id;
         let Some(running) = self.running.get_mut(&id) else {
             return Err(format!("a need of generation {id}: none runs"));
@@ -334,8 +336,8 @@ impl State {
         if running.cancelled.is_some() {
             return Ok(());
         }
-        let relayed = match running.adapter.as_deref().map(|loaded| &loaded.how) {
-            Some(How::Relay(relayed)) => relayed,
+        let relayed = match running.adapter.as_deref().map(|loaded| &loaded.placement) {
+            Some(Placement::Relay(relayed)) => relayed,
             _ => return Err(format!("a need of generation {id}: its adapter is not here")),
         };
         if !relay::fits(&*relayed.adapter, &need) {
@@ -351,19 +353,19 @@ impl State {
                 }
             }
         }
-        match running.relay.as_ref().is_some_and(|relay| relay.answer(need)) {
-            true => Ok(()),
-            false => Err(format!("a second need of generation {id} before the first was answered")),
+        if !running.relay.as_ref().is_some_and(|relay| relay.answer(need)) {
+            return Err(format!("a second need of generation {id} before the first was answered"));
         }
+        Ok(())
     }
 }
 
-impl Running {
+impl RunningGeneration {
     fn is_asked(&self) -> bool {
         self.relay.as_ref().is_some_and(Relay::is_asked)
     }
 
-    fn end(self, ended: Ended) {
+    fn end(self, ended: GenerationEnd) {
         let reason = match ended.reason {
             Reason::Length => FinishReason::Length,
             // Whoever cancelled has what it wanted.
@@ -373,19 +375,19 @@ impl Running {
                 return self.feed.end(End::Failed(error));
             }
         };
-        let adapter = self.adapter.as_deref().map(|loaded| match &loaded.how {
-            How::Relay(relayed) => match &self.relay {
+        let adapter = self.adapter.as_deref().map(|loaded| match &loaded.placement {
+            Placement::Relay(relayed) => match &self.relay {
                 Some(relay) => relay.report(relayed),
-                None => report::of_worker(&Value::Null, &relayed.adapter.guarantee()),
+                None => report::read_report(&Value::Null, &relayed.adapter.guarantee()),
             },
-            How::Worker { guarantee, .. } => report::of_worker(&ended.adapter, guarantee),
+            Placement::Worker { guarantee, .. } => report::read_report(&ended.adapter, guarantee),
         });
-        self.feed.end(End::Whole { reason, adapter });
+        self.feed.end(End::Completed { reason, adapter });
     }
 
     fn relay_failure(&self) -> Option<EngineError> {
-        match (&self.relay, self.adapter.as_deref().map(|loaded| &loaded.how)) {
-            (Some(relay), Some(How::Relay(relayed))) => relay.failure(relayed),
+        match (&self.relay, self.adapter.as_deref().map(|loaded| &loaded.placement)) {
+            (Some(relay), Some(Placement::Relay(relayed))) => relay.failure(relayed),
             _ => None,
         }
     }

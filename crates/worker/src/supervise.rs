@@ -11,7 +11,7 @@ use std::{
 };
 
 use crate::{
-    connection::{Came, Connection},
+    connection::{Connection, ReadOutcome},
     error::WorkerError,
     message::{FromWorker, Welcome},
     options::{Deadlines, Launch},
@@ -19,7 +19,7 @@ use crate::{
     state::Shared,
 };
 
-/// How a worker is brought up, the first time and every other time.
+/// Placement a worker is brought up, the first time and every other time.
 pub(crate) struct Starter {
     pub(crate) launch: Launch,
     pub(crate) model: PathBuf,
@@ -30,14 +30,14 @@ pub(crate) struct Starter {
 }
 
 /// A worker that has said what it is.
-pub(crate) struct Up {
+pub(crate) struct ReadyWorker {
     pub(crate) process: Option<Process>,
     pub(crate) connection: Connection,
     pub(crate) welcome: Welcome,
 }
 
 impl Starter {
-    pub(crate) fn start(&self, stopping: &AtomicBool) -> Result<Up, WorkerError> {
+    pub(crate) fn start(&self, stopping: &AtomicBool) -> Result<ReadyWorker, WorkerError> {
         let (process, socket) = match (&self.launch, &self.folder) {
             (Launch::Program(program), Some(folder)) => {
                 let (socket, limits) = (folder.socket(), &self.deadlines);
@@ -57,7 +57,7 @@ impl Starter {
             Ok((connection, welcome))
         });
         match greeted {
-            Ok((connection, welcome)) => Ok(Up { process, connection, welcome }),
+            Ok((connection, welcome)) => Ok(ReadyWorker { process, connection, welcome }),
             Err(error) => Err(match process {
                 Some(process) => process.explain(error),
                 None => error,
@@ -72,22 +72,20 @@ impl Starter {
         let wanted = format!("random from seed {seed}");
         // What follows says how they are kept, in four bits for instance.
         let rest = welcome.weights.strip_prefix(&wanted);
-        match rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_digit())) {
-            true => Ok(()),
-            false => {
-                let got = welcome.weights.clone();
-                Err(WorkerError::Differs { what: "weights", wanted, got })
-            }
+        if rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_digit())) {
+            return Ok(());
         }
+        let got = welcome.weights.clone();
+        Err(WorkerError::Differs { what: "weights", wanted, got })
     }
 }
 
 /// Looks after a worker until the engine is dropped.
-pub(crate) fn supervise(shared: &Shared, starter: &Starter, up: Up) {
-    let Up { mut process, mut connection, .. } = up;
+pub(crate) fn supervise(shared: &Shared, starter: &Starter, up: ReadyWorker) {
+    let ReadyWorker { mut process, mut connection, .. } = up;
     loop {
         let lost = run(shared, &mut connection);
-        shared.down(lost.as_deref().unwrap_or("the engine stops"));
+        shared.disconnect(lost.as_deref().unwrap_or("the engine stops"));
         drop(connection);
         let Some(lost) = lost else {
             shared.fail_all("the engine stops");
@@ -103,7 +101,7 @@ pub(crate) fn supervise(shared: &Shared, starter: &Starter, up: Up) {
         drop(process);
         tracing::warn!("{reason}");
         shared.fail_all(&reason);
-        match again(shared, starter, &reason) {
+        match restart(shared, starter, &reason) {
             Some(up) => (process, connection) = (up.process, up.connection),
             None => return,
         }
@@ -117,14 +115,14 @@ fn run(shared: &Shared, connection: &mut Connection) -> Option<String> {
         if shared.stopping.load(Ordering::Acquire) {
             return None;
         }
-        if let Came::End(reason) = connection.read() {
+        if let ReadOutcome::End(reason) = connection.read() {
             return Some(reason);
         }
         loop {
             match connection.message() {
                 Ok(None) => break,
                 Ok(Some(message)) => {
-                    if let Err(reason) = shared.take(message) {
+                    if let Err(reason) = shared.receive(message) {
                         return Some(format!("it sent {reason}"));
                     }
                 }
@@ -142,7 +140,7 @@ fn run(shared: &Shared, connection: &mut Connection) -> Option<String> {
 }
 
 /// Brings a worker up again; `None` where the engine stops, or no further try is made.
-fn again(shared: &Shared, starter: &Starter, lost: &str) -> Option<Up> {
+fn restart(shared: &Shared, starter: &Starter, lost: &str) -> Option<ReadyWorker> {
     let limits = &shared.deadlines;
     let mut wait = limits.back_off;
     for number in 1..=limits.tries {
@@ -151,10 +149,10 @@ fn again(shared: &Shared, starter: &Starter, lost: &str) -> Option<Up> {
         }
         wait = (wait * 2).min(limits.back_off_max);
         let up = starter.start(&shared.stopping).and_then(|mut up| {
-            same_model(&shared.welcome, &up.welcome)?;
+            check_same_model(&shared.welcome, &up.welcome)?;
             let _change = shared.change.lock().unwrap_or_else(PoisonError::into_inner);
-            load_again(shared, &mut up.connection)?;
-            shared.up(up.connection.frames.clone());
+            reload_adapters(shared, &mut up.connection)?;
+            shared.reconnect(up.connection.frames.clone());
             Ok(up)
         });
         match up {
@@ -162,11 +160,11 @@ fn again(shared: &Shared, starter: &Starter, lost: &str) -> Option<Up> {
             Err(WorkerError::Stopped) => return None,
             Err(error) => {
                 tracing::warn!(number, "the worker does not come back: {error}");
-                shared.down(&format!("{lost}; it does not come back: {error}"));
+                shared.disconnect(&format!("{lost}; it does not come back: {error}"));
             }
         }
     }
-    shared.down(&format!("{lost}; {} starts failed and no more are tried", limits.tries));
+    shared.disconnect(&format!("{lost}; {} starts failed and no more are tried", limits.tries));
     wait_for_stop(&shared.stopping);
     None
 }
@@ -190,19 +188,19 @@ fn wait_for_stop(stopping: &AtomicBool) {
 }
 
 /// What was told of the model must still hold.
-fn same_model(was: &Welcome, is: &Welcome) -> Result<(), WorkerError> {
-    let told = |it: &Welcome| (it.context_tokens, it.vocabulary, it.slots, it.weights.clone());
-    match told(was) == told(is) && was.sites == is.sites {
-        true => Ok(()),
-        false => Err(WorkerError::Differs {
-            what: "model after the restart",
-            wanted: format!("{:?}", told(was)),
-            got: format!("{:?}", told(is)),
-        }),
+fn check_same_model(was: &Welcome, is: &Welcome) -> Result<(), WorkerError> {
+    let essence = |it: &Welcome| (it.context_tokens, it.vocabulary, it.slots, it.weights.clone());
+    if essence(was) == essence(is) && was.sites == is.sites {
+        return Ok(());
     }
+    Err(WorkerError::Differs {
+        what: "model after the restart",
+        wanted: format!("{:?}", essence(was)),
+        got: format!("{:?}", essence(is)),
+    })
 }
 
-fn load_again(shared: &Shared, connection: &mut Connection) -> Result<(), WorkerError> {
+fn reload_adapters(shared: &Shared, connection: &mut Connection) -> Result<(), WorkerError> {
     let adapters: Vec<Arc<_>> = shared.state().adapters.clone();
     for adapter in adapters {
         let limit = shared.deadlines.load;

@@ -101,7 +101,7 @@ fn a_relayed_adapter_answers_each_need_as_it_would_answer_an_engine_here() {
     added.expect("deltas");
     assert_eq!((error, floats(&bytes)), (0, [value, query].concat()));
     peer.tokens(&[(id, 3)]);
-    peer.ended(id, "length");
+    peer.send_end(id, "length");
     let events = events(generation);
     let Some(Event::Finished { adapter: Some(report), .. }) = events.last() else {
         panic!("{events:?}")
@@ -129,7 +129,7 @@ impl Adapt for Short {
     }
 }
 
-fn lost() -> AdaptError {
+fn loss() -> AdaptError {
     AdaptError::HostLost { reason: "it is gone".into() }
 }
 
@@ -141,7 +141,7 @@ impl Deltas for ShortDeltas {
         _rows: &[f32],
         outputs: &mut [(Projection, &mut [f32])],
     ) -> Result<(), AdaptError> {
-        self.0 = self.0.checked_sub(1).ok_or_else(lost)?;
+        self.0 = self.0.checked_sub(1).ok_or_else(loss)?;
         outputs.iter_mut().for_each(|(_, output)| output.fill(9.0));
         Ok(())
     }
@@ -163,7 +163,7 @@ fn an_adapter_that_is_lost_ends_the_answer_or_is_said_before_the_base_models_fir
         let (worker, mut peer) = place.pair(impatient());
         load(&worker, &mut peer, short(), on_loss).1.expect("loaded");
         let generation = worker.generate(request("plain")).expect("a generation");
-        let id = peer.ordered();
+        let id = peer.next_order();
         let asked = need(id, &[1.0; 4], &[(0, vec![0.5; 4])]);
         peer.say_bytes(kind::NEED, &asked);
         assert_eq!(floats(&deltas(&mut peer, id).1), [9.0; 4]);
@@ -173,23 +173,23 @@ fn an_adapter_that_is_lost_ends_the_answer_or_is_said_before_the_base_models_fir
         match on_loss {
             OnLoss::Fail => {
                 assert_eq!(error, 1);
-                peer.failed(id, "adapter", "as told");
+                peer.send_failure(id, "adapter", "as told");
                 let name = "plain".into();
-                let failed = Event::Failed(EngineError::Adapter { name, error: lost() });
+                let failed = Event::Failed(EngineError::Adapter { name, error: loss() });
                 assert_eq!(events(generation).last(), Some(&failed));
             }
             OnLoss::Base => {
                 assert_eq!((error, floats(&bytes)), (0, vec![0.5; 4]));
                 peer.tokens(&[(id, 4)]);
-                peer.ended(id, "length");
+                peer.send_end(id, "length");
                 let events = events(generation);
-                assert_eq!(events[1], Event::AdapterLost { reason: lost() });
+                assert_eq!(events[1], Event::AdapterLost { reason: loss() });
                 let Some(Event::Finished { adapter: Some(report), .. }) = events.last() else {
                     panic!("{events:?}")
                 };
                 assert_eq!(
                     (report.lost.clone(), report.report.answered_vectors),
-                    (Some(lost()), 1)
+                    (Some(loss()), 1)
                 );
             }
         }
@@ -203,7 +203,7 @@ fn a_need_that_is_not_of_the_adapters_widths_ends_the_connection() {
         let (worker, mut peer) = place.pair(impatient());
         load(&worker, &mut peer, Arc::new(plain()), OnLoss::Fail).1.expect("loaded");
         let generation = worker.generate(request("plain")).expect("a generation");
-        let id = peer.ordered();
+        let id = peer.next_order();
         peer.say_bytes(kind::NEED, &payload(id));
         let events = events(generation);
         assert!(
@@ -276,13 +276,13 @@ fn an_adapter_in_the_worker_has_the_guarantee_that_the_worker_computed() {
     worker.load_adapter("far", adapter, OnLoss::Fail).expect("a model");
     let stopping = Request { stop: vec!["two".into()], ..request("far") };
     let generation = worker.generate(stopping).expect("a generation");
-    let id = peer.ordered();
+    let id = peer.next_order();
     peer.tokens(&[(id, 3)]);
     let ended = json!({ "id": id, "reason": "cancelled", "usage": {},
         "adapter": { "he_operations": 3, "answered_vectors": 2 } });
     std::thread::scope(|scope| {
         let reading = scope.spawn(|| events(generation));
-        assert_eq!(peer.cancelled(), id);
+        assert_eq!(peer.next_cancel(), id);
         peer.say(kind::ENDED, &ended);
         let events = reading.join().expect("no panic");
         assert_eq!(text(&events), "");

@@ -33,7 +33,7 @@ fn tokens_become_text_and_the_order_says_what_was_asked() {
     let id = order["id"].as_u64().expect("an id") as u32;
     peer.tokens(&[(id, 4)]);
     peer.tokens(&[(id, 5)]);
-    peer.ended(id, "stop");
+    peer.send_end(id, "stop");
     let events = events(generation);
     assert_eq!(text(&events), "three four");
     let Some(Event::Finished { reason, usage, adapter: None, .. }) = events.last() else {
@@ -60,8 +60,8 @@ fn what_cannot_be_answered_is_refused_before_the_worker_hears_of_it() {
     // Four at once: two slots and two that wait.
     let running: Vec<_> = (0..4).map(|_| worker.generate(request("words")).expect("one")).collect();
     assert_eq!(refused(request("words")), Some(EngineError::QueueFull { limit: 4 }));
-    let first = peer.ordered();
-    peer.ended(first, "length");
+    let first = peer.next_order();
+    peer.send_end(first, "length");
     until("a place is given back", || match worker.generate(request("words")) {
         Ok(_) => true,
         Err(error) => error != EngineError::QueueFull { limit: 4 },
@@ -75,16 +75,16 @@ fn a_stop_string_ends_the_answer_and_tells_the_worker() {
     let (worker, mut peer) = place.pair(impatient());
     let stopping = Request { stop: vec!["four".into()], ..request("words") };
     let generation = worker.generate(stopping).expect("a generation");
-    let id = peer.ordered();
+    let id = peer.next_order();
     peer.tokens(&[(id, 4)]);
     peer.tokens(&[(id, 5)]);
     let events = events(generation);
     assert_eq!(text(&events), "three ");
     assert!(matches!(events.last(), Some(Event::Finished { reason: FinishReason::Stop, .. })));
-    assert_eq!(peer.cancelled(), id);
+    assert_eq!(peer.next_cancel(), id);
     // What was on its way is passed over, and the slot comes back.
     peer.tokens(&[(id, 6)]);
-    peer.ended(id, "cancelled");
+    peer.send_end(id, "cancelled");
     assert!(worker.generate(request("words")).is_ok());
 }
 
@@ -93,11 +93,11 @@ fn a_client_that_goes_away_cancels_and_its_slot_returns() {
     let place = Place::new();
     let (worker, mut peer) = place.pair(impatient());
     let running: Vec<_> = (0..4).map(|_| worker.generate(request("words")).expect("one")).collect();
-    let ids: Vec<u32> = (0..4).map(|_| peer.ordered()).collect();
+    let ids: Vec<u32> = (0..4).map(|_| peer.next_order()).collect();
     drop(running);
     for id in ids {
-        assert_eq!(peer.cancelled(), id);
-        peer.ended(id, "cancelled");
+        assert_eq!(peer.next_cancel(), id);
+        peer.send_end(id, "cancelled");
     }
     until("the slots return", || worker.generate(request("words")).is_ok());
 }
@@ -107,7 +107,7 @@ fn a_death_in_mid_stream_breaks_what_runs_and_the_next_worker_goes_on() {
     let place = Place::new();
     let (worker, mut peer) = place.pair(impatient());
     let generation = worker.generate(request("words")).expect("a generation");
-    let id = peer.ordered();
+    let id = peer.next_order();
     peer.tokens(&[(id, 4)]);
     drop(peer);
     let broken = events(generation);
@@ -146,7 +146,7 @@ fn after(fault: impl FnOnce(&mut peer::Peer, u32)) -> Vec<Event> {
     let (worker, mut peer) = place.pair(impatient());
     let first = worker.generate(request("words")).expect("a generation");
     let second = worker.generate(request("words")).expect("a generation");
-    let (id, _) = (peer.ordered(), peer.ordered());
+    let (id, _) = (peer.next_order(), peer.next_order());
     peer.tokens(&[(id, 4)]);
     fault(&mut peer, id);
     assert!(peer.is_closed());
@@ -170,7 +170,7 @@ fn what_is_no_protocol_ends_the_connection_and_is_named() {
 fn tokens_and_ends_of_nobody_end_the_connection() {
     let unknown = after(|peer, _| peer.tokens(&[(4711, 1)]));
     assert!(unavailable(&unknown).contains("4711"), "{unknown:?}");
-    let end = after(|peer, _| peer.ended(4711, "stop"));
+    let end = after(|peer, _| peer.send_end(4711, "stop"));
     assert!(unavailable(&end).contains("4711"), "{end:?}");
     let odd = after(|peer, id| peer.tokens(&[(id, 8)]));
     assert!(unavailable(&odd).contains("token 8"), "{odd:?}");
@@ -185,7 +185,7 @@ fn tokens_and_ends_of_nobody_end_the_connection() {
     assert!(unavailable(&need).contains("adapter is not here"), "{need:?}");
     // The first answer was whole before what follows it.
     let late = after(|peer, id| {
-        peer.ended(id, "stop");
+        peer.send_end(id, "stop");
         peer.tokens(&[(id, 4)]);
     });
     assert_eq!(text(&late), "three");
@@ -198,7 +198,7 @@ fn silence_is_taken_for_death() {
     let short = Duration::from_millis(200);
     let (worker, mut peer) = place.pair(Deadlines { silence: short, ..impatient() });
     let generation = worker.generate(request("words")).expect("a generation");
-    let id = peer.ordered();
+    let id = peer.next_order();
     // Without anything to do it may be as silent as it likes; with a token it may not.
     peer.tokens(&[(id, 4)]);
     assert!(unavailable(&events(generation)).contains("silent"));
@@ -212,14 +212,14 @@ fn a_first_token_that_does_not_come_fails_one_generation_and_cancels_it() {
     let (worker, mut peer) = place.pair(Deadlines { first_token: short, ..impatient() });
     let quick = worker.generate(request("words")).expect("a generation");
     let slow = worker.generate(request("words")).expect("a generation");
-    let (quick_id, slow_id) = (peer.ordered(), peer.ordered());
+    let (quick_id, slow_id) = (peer.next_order(), peer.next_order());
     peer.tokens(&[(quick_id, 4)]);
     let failed = events(slow);
     let [Event::Failed(EngineError::Failed { reason })] = &failed[..] else { panic!("{failed:?}") };
     assert!(reason.contains("no first token"), "{reason}");
-    assert_eq!(peer.cancelled(), slow_id);
-    peer.ended(slow_id, "cancelled");
-    peer.ended(quick_id, "stop");
+    assert_eq!(peer.next_cancel(), slow_id);
+    peer.send_end(slow_id, "cancelled");
+    peer.send_end(quick_id, "stop");
     assert_eq!(text(&events(quick)), "three");
 }
 
@@ -239,13 +239,13 @@ fn out_of_memory_is_one_generations_own_error_and_others_go_on() {
     let place = Place::new();
     let (worker, mut peer) = place.pair(impatient());
     let (large, small) = (worker.generate(request("words")), worker.generate(request("words")));
-    let (large_id, small_id) = (peer.ordered(), peer.ordered());
-    peer.failed(large_id, "out_of_memory", "wanted 90 GiB");
+    let (large_id, small_id) = (peer.next_order(), peer.next_order());
+    peer.send_failure(large_id, "out_of_memory", "wanted 90 GiB");
     let failed = events(large.expect("a generation"));
     let wanted = EngineError::OutOfMemory { reason: "wanted 90 GiB".into() };
     assert_eq!(failed, [Event::Failed(wanted)]);
     peer.tokens(&[(small_id, 2)]);
-    peer.ended(small_id, "length");
+    peer.send_end(small_id, "length");
     assert_eq!(text(&events(small.expect("a generation"))), "one");
 }
 
@@ -258,7 +258,7 @@ fn a_refusal_is_the_end_of_one_generation() {
         ("malformed", EngineError::Failed { reason: "no".into() }),
     ] {
         let generation = worker.generate(request("words")).expect("a generation");
-        let id = peer.ordered();
+        let id = peer.next_order();
         peer.say(kind::REFUSED, &json!({ "id": id, "error": { "kind": word, "message": "no" } }));
         assert_eq!(events(generation), [Event::Failed(wanted)]);
     }
@@ -278,14 +278,14 @@ fn a_reader_too_far_behind_loses_its_answer_and_nobody_elses() {
     let endless = Request { max_tokens: None, ..request("words") };
     let slow = worker.generate(endless.clone()).expect("a generation");
     let quick = worker.generate(endless).expect("a generation");
-    let (slow_id, quick_id) = (peer.ordered(), peer.ordered());
+    let (slow_id, quick_id) = (peer.next_order(), peer.next_order());
     let reader = std::thread::spawn(move || events(quick));
     const MANY: usize = 20_000;
     (0..MANY).for_each(|_| peer.tokens(&[(slow_id, 1), (quick_id, 2)]));
-    peer.ended(quick_id, "stop");
+    peer.send_end(quick_id, "stop");
     let quick = reader.join().expect("no panic");
     assert_eq!(quick.len(), MANY + 1);
-    assert_eq!(peer.cancelled(), slow_id);
+    assert_eq!(peer.next_cancel(), slow_id);
     let slow = events(slow);
     assert_eq!(slow.len(), 16_384 + 1);
     let Some(Event::Failed(EngineError::Failed { reason })) = slow.last() else { panic!() };

@@ -1,6 +1,12 @@
-//! Streams to an adapter host: an attested channel, or plain TCP where that is asked for.
+//! Streams to an adapter host: over an attested channel, or over plain TCP on request.
 
-use std::{io, net::IpAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    io,
+    net::IpAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use confide_channel::{ChannelError, Client, ClientOptions, PlainClient};
 use confide_client::{AppraisalError, PolicyAppraiser, failed_check, with_causes};
@@ -9,9 +15,7 @@ use confide_lora::holder::{Connect, HostStream, NotAccepted, StreamFuture};
 use tokio::{io::BufReader, net::TcpStream};
 
 use crate::{
-    attest::chosen::client_evidence,
-    error::{CliError, read_file},
-    gateway::BindingName,
+    attest::arguments::client_evidence, binding::BindingName, error::CliError, files::read_file,
     policy, process,
 };
 
@@ -21,76 +25,75 @@ const CHANNEL_DEADLINE: Duration = Duration::from_secs(15);
 const READ_BUFFER_BYTES: usize = 64 * 1024;
 /// One self-signed certificate.
 const CERTIFICATE_BYTES_MAX: u64 = 64 * 1024;
-/// Said of itself by a key holder that attests.
+/// The claim of a key holder that attests.
 const HOLDER_CLAIM: &str = "key holder of private adapters";
 
-/// How an adapter host is reached, and what is demanded of it.
+/// How an adapter host is reached, and what its evidence must satisfy.
 #[derive(Clone, Default)]
 pub(crate) struct Dial {
     /// `HOST:PORT`.
     pub(crate) host: String,
-    /// What the host's evidence has to fulfil; without one nothing is demanded.
+    /// The policy for the host's evidence; without one, none is demanded.
     pub(crate) policy: Option<PathBuf>,
-    /// How evidence is tied to the connection; without one, `key`, or `session` where this end
-    /// attests.
+    /// How evidence is bound to the connection; by default `key`, or `session` where this end attests.
     pub(crate) binding: Option<BindingName>,
-    /// Attest this end with it.
+    /// The evidence of this end.
     pub(crate) attester: Option<Arc<dyn Attest>>,
-    /// Attest this end to a host without evidence, which is believed by this certificate (DER).
+    /// The certificate (DER) by which a host without evidence is authenticated, where this end attests.
     pub(crate) certificate: Option<PathBuf>,
-    /// Talk plain TCP to hosts beyond loopback.
+    /// Allow plain TCP to hosts beyond loopback.
     pub(crate) dangerous_plain: bool,
 }
 
-/// What opens streams as `dial` says.
+/// Gives what opens streams as `dial` says.
 pub(crate) fn connect(dial: &Dial) -> Result<Arc<dyn Connect>, CliError> {
     let evidence = dial.attester.clone();
-    let way = match (&dial.policy, &dial.certificate) {
-        (Some(_), _) => attested(dial, evidence.clone())?,
-        (None, Some(_)) => certified(dial, evidence.clone())?,
-        (None, None) => plain(dial)?,
+    let transport = match (&dial.policy, &dial.certificate) {
+        (Some(path), _) => open_attested(path, dial, evidence.clone())?,
+        (None, Some(path)) => open_certified(path, evidence.clone())?,
+        (None, None) => open_plain(dial)?,
     };
     let simulated = evidence.is_some_and(|attester| attester.is_simulated());
     let name = server_name(&dial.host).to_owned();
-    Ok(Arc::new(Dialled { host: dial.host.clone(), name, way, simulated }))
+    Ok(Arc::new(HostDialler { host: dial.host.clone(), name, transport, simulated }))
 }
 
-struct Dialled {
+struct HostDialler {
     host: String,
     name: String,
-    way: Way,
+    transport: Transport,
     /// The evidence of this end.
     simulated: bool,
 }
 
-enum Way {
+enum Transport {
     Attested(Client<PolicyAppraiser>),
     Certified(PlainClient),
     Plain,
 }
 
-impl Connect for Dialled {
+impl Connect for HostDialler {
     fn connect(&self) -> StreamFuture<'_> {
         Box::pin(async {
             let stream = TcpStream::connect(&self.host).await?;
             // Each vector is a small write that the next layer waits for.
             stream.set_nodelay(true)?;
             let stream = BufReader::with_capacity(READ_BUFFER_BYTES, stream);
-            match &self.way {
-                Way::Attested(client) => {
+            match &self.transport {
+                Transport::Attested(client) => {
                     let attested = client.connect(&self.name, stream).await;
                     let attested = attested.map_err(open_error)?;
                     let (stream, appraised, _) = attested.into_parts();
                     let simulated = self.simulated || appraised.is_simulated();
                     Ok(HostStream { stream: Box::new(stream), simulated })
                 }
-                Way::Certified(client) => {
+                Transport::Certified(client) => {
                     let connected = client.connect(&self.name, stream).await;
                     let connected = connected.map_err(open_error)?;
                     let stream = Box::new(connected.stream);
                     Ok(HostStream { stream, simulated: self.simulated })
                 }
-                Way::Plain => {
+                Transport::Plain => {
                     Ok(HostStream { stream: Box::new(stream), simulated: self.simulated })
                 }
             }
@@ -102,55 +105,57 @@ impl Connect for Dialled {
     }
 }
 
-fn attested(dial: &Dial, evidence: Option<Arc<dyn Attest>>) -> Result<Way, CliError> {
-    let Some(path) = &dial.policy else { return plain(dial) };
-    let appraiser = PolicyAppraiser::new(policy::file::read(path)?, None, process::unix_now)
-        .map_err(CliError::new)?;
+fn open_attested(
+    policy: &Path,
+    dial: &Dial,
+    evidence: Option<Arc<dyn Attest>>,
+) -> Result<Transport, CliError> {
+    let appraiser = policy::file::read_appraiser(policy)?;
     let binding = match dial.binding {
         None if evidence.is_some() => BindingName::Session,
         None => BindingName::Key,
         Some(BindingName::None) => {
-            let text = "a policy for the adapter host needs evidence, and binding `none` has none";
-            return Err(CliError::new(text).hint("leave one of them out"));
+            let text =
+                "a policy for the adapter host needs evidence, which binding `none` does not have";
+            return Err(CliError::new(text).hint("remove one of them"));
         }
         Some(binding) => binding,
     };
     let options = ClientOptions { binding: binding.into(), deadline: CHANNEL_DEADLINE };
     let client = Client::new(options, Arc::new(appraiser)).map_err(channel_error)?;
-    Ok(Way::Attested(match evidence {
-        None => client,
-        Some(attester) => {
-            client.with_evidence(client_evidence(attester, HOLDER_CLAIM)).map_err(channel_error)?
-        }
-    }))
+    let Some(attester) = evidence else { return Ok(Transport::Attested(client)) };
+    let client = client.with_evidence(client_evidence(attester, HOLDER_CLAIM));
+    client.map(Transport::Attested).map_err(channel_error)
 }
 
-fn certified(dial: &Dial, evidence: Option<Arc<dyn Attest>>) -> Result<Way, CliError> {
-    let (Some(path), Some(attester)) = (&dial.certificate, evidence) else {
-        return Err(CliError::new("a host without evidence demands that of this end")
+fn open_certified(
+    certificate: &Path,
+    evidence: Option<Arc<dyn Attest>>,
+) -> Result<Transport, CliError> {
+    let Some(attester) = evidence else {
+        return Err(CliError::new("a host without evidence demands evidence of this end")
             .hint("name the attester of this end, or demand the host's evidence by a policy"));
     };
-    let root = read_file(path, CERTIFICATE_BYTES_MAX)?;
+    let root = read_file(certificate, CERTIFICATE_BYTES_MAX)?;
     let options =
         ClientOptions { binding: confide_channel::Binding::None, deadline: CHANNEL_DEADLINE };
     let client = PlainClient::new(options, &root, process::unix_now)
         .and_then(|client| client.with_evidence(client_evidence(attester, HOLDER_CLAIM)))
         .map_err(channel_error)?;
-    Ok(Way::Certified(client))
+    Ok(Transport::Certified(client))
 }
 
-fn plain(dial: &Dial) -> Result<Way, CliError> {
+fn open_plain(dial: &Dial) -> Result<Transport, CliError> {
     if dial.attester.is_some() {
-        return Err(CliError::new("evidence of this end travels in an attested channel only")
+        return Err(CliError::new("evidence of this end is sent over an attested channel only")
             .hint("demand the host's evidence by a policy"));
     }
     if !is_loopback(&dial.host) && !dial.dangerous_plain {
-        let text = format!("{} is not loopback: who answers there would not be known", dial.host);
-        return Err(CliError::new(text).hint(
-            "demand its evidence by a policy, or ask for plain TCP with the dangerous flag",
-        ));
+        let text = format!("{} is not loopback: nothing would authenticate it", dial.host);
+        return Err(CliError::new(text)
+            .hint("demand its evidence by a policy, or allow plain TCP with the dangerous flag"));
     }
-    Ok(Way::Plain)
+    Ok(Transport::Plain)
 }
 
 fn server_name(host: &str) -> &str {
@@ -163,7 +168,7 @@ pub(crate) fn is_loopback(host: &str) -> bool {
     name == "localhost" || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// Refused evidence as what it is: whoever holds the session tells it from a host that is away.
+/// Keeps refused evidence apart from a host that is not reachable: the session handles them differently.
 fn open_error(error: ChannelError) -> io::Error {
     let Some(check) = failed_check(&error) else { return io::Error::other(with_causes(&error)) };
     let rejection = error.rejection::<AppraisalError>().map(ToString::to_string);

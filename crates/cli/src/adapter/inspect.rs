@@ -1,4 +1,4 @@
-//! `confide adapter inspect`.
+//! `confide adapter inspect`: what an adapter contains, and what its protection costs.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -8,20 +8,21 @@ use std::{
 
 use confide_lora::{
     Adapter, Allowance, ENTRIES_MAX, Guarantee, Input, Pair, PeftError, Projection, Protect,
-    RANK_MAX, Site, WIDTH_MAX, Weights,
+    RANK_MAX, Site, WIDTH_MAX, Weights, Width,
     peft::{BaseFolder, Config},
 };
 use confide_rlwe::ParameterSet;
+use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::error::CliError;
+use crate::{error::CliError, process::print_whole};
 
-/// The set whose room decides what fits.
+/// The parameter set whose capacity decides what fits.
 const SET: &str = "rlwe-4096-q100-flood40";
 /// Slots of report 003's parameters, N = 16384: the whole input must fit into them.
 const TENSAFE_SLOTS: usize = 8192;
 
-/// Says what an adapter of PEFT's holds, and what protecting it takes.
+/// Shows what an adapter of PEFT contains, and what its protection costs.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Folder of the adapter: adapter_config.json and adapter_model.safetensors.
@@ -35,34 +36,34 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
-    let config = Config::load(&args.dir).map_err(explained)?;
+    let config = Config::load(&args.dir).map_err(explain_error)?;
     let adapter = match &args.base {
         None => Adapter::load(&args.dir),
         Some(base) => {
-            let base = BaseFolder::open(base).map_err(explained)?;
+            let base = BaseFolder::open(base).map_err(explain_error)?;
             Adapter::load_with_base(&args.dir, &base)
         }
     };
-    let view = View::of(&config, &adapter.map_err(explained)?)?;
-    match args.json {
-        true => println!("{:#}", view.json()),
-        false => view.print(),
-    }
-    Ok(ExitCode::SUCCESS)
+    let adapter = adapter.map_err(explain_error)?;
+    let view = AdapterView::new(&config, &adapter)?;
+    let text = if args.json { format!("{:#}\n", view.to_json()) } else { view.to_text() };
+    print_whole(&text).map(|()| ExitCode::SUCCESS)
 }
 
-/// The library's refusal, with what to try.
-pub(crate) fn explained(error: PeftError) -> CliError {
+/// Explains why an adapter cannot be read, and what to try.
+fn explain_error(error: PeftError) -> CliError {
     let hint = match &error {
         PeftError::Pickle { .. } => {
             "write it again with PEFT: model.save_pretrained(DIR, safe_serialization=True)"
         }
-        PeftError::BaseNeeded => "give the base model's folder with --base, to fold the magnitudes",
+        PeftError::BaseNeeded => {
+            "give the base model's folder with --base, which DoRA's magnitudes need"
+        }
         PeftError::Field { field, .. } if field == "init_lora_weights" => {
             "it changed the base model: let PEFT convert it (path_initial_model_for_weight_conversion)"
         }
         PeftError::Field { field, .. } if field == "modules_to_save" || field == "bias" => {
-            "only LoRA matrices can stay with a host: train without it"
+            "an adapter host holds LoRA matrices only: train without this option"
         }
         PeftError::Read { .. } => "an adapter is the folder that PEFT's save_pretrained wrote",
         _ => return CliError::new(error),
@@ -70,173 +71,180 @@ pub(crate) fn explained(error: PeftError) -> CliError {
     CliError::new(&error).hint(hint)
 }
 
-/// What is shown.
-struct View {
-    name: String,
-    base_model: Option<String>,
-    rank: usize,
-    alpha: f64,
-    rslora: bool,
-    dora: bool,
-    parameters: u64,
-    layers: usize,
-    pairs: Vec<(Site, Shape)>,
-    inputs: Vec<(u32, InputView)>,
+/// An adapter as it is shown.
+struct AdapterView<'a> {
+    config: &'a Config,
+    adapter: &'a Adapter,
+    pairs: Vec<PairView>,
+    inputs: Vec<InputView>,
     fits: Vec<Fit>,
 }
 
-#[derive(Clone, Copy, PartialEq)]
-struct Shape {
-    input: usize,
-    output: usize,
+/// A pair of matrices, A of `rank × input_width` and B of `output_width × rank` numbers.
+#[derive(Clone, PartialEq, Serialize)]
+struct PairView {
+    layer: u32,
+    projection: &'static str,
+    input_width: usize,
+    output_width: usize,
     rank: usize,
     scale: f64,
 }
 
-/// A vector that is sent once for all that read it.
-#[derive(Clone)]
+/// An input vector, which is sent once for all projections that read it.
+#[derive(Clone, PartialEq, Serialize)]
 struct InputView {
-    input: Input,
-    readers: Vec<Projection>,
+    layer: u32,
+    input: &'static str,
     width: usize,
+    projections: Vec<&'static str>,
+    answers_that_determine: usize,
+    answers_packed: u64,
+    default_budget: u64,
     rows_a: usize,
     rows_ba: usize,
 }
 
-/// Whether a scheme can run the adapter, and what it takes or why not.
+/// Whether a scheme can run the adapter, with its cost or the reason why it cannot.
+#[derive(Serialize)]
 struct Fit {
     scheme: &'static str,
     protect: Option<&'static str>,
-    outcome: Result<String, String>,
+    fits: bool,
+    why: String,
 }
 
-impl View {
-    fn of(config: &Config, adapter: &Adapter) -> Result<View, CliError> {
-        let set = ParameterSet::from_name(SET).map_err(CliError::new)?;
+impl Fit {
+    fn new(
+        scheme: &'static str,
+        protect: Option<&'static str>,
+        outcome: Result<String, String>,
+    ) -> Self {
+        let fits = outcome.is_ok();
+        Self { scheme, protect, fits, why: outcome.unwrap_or_else(|reason| reason) }
+    }
+}
+
+impl<'a> AdapterView<'a> {
+    fn new(config: &'a Config, adapter: &'a Adapter) -> Result<Self, CliError> {
+        let set = ParameterSet::named(SET).map_err(CliError::new)?;
         let groups = groups(adapter);
-        let inputs: Vec<(u32, InputView)> = groups
+        let inputs: Vec<InputView> = groups
             .iter()
-            .map(|((layer, input), pairs)| (*layer, input_view(*input, pairs)))
+            .map(|((layer, input), pairs)| InputView::new(*layer, *input, pairs))
             .collect();
-        Ok(View {
-            name: adapter.name.clone(),
-            base_model: adapter.base_model.clone(),
-            rank: config.rank(),
-            alpha: config.alpha(),
-            rslora: config.is_rslora(),
-            dora: config.is_dora(),
-            parameters: adapter.parameters(),
-            layers: adapter.modules.keys().map(|site| site.layer).collect::<BTreeSet<_>>().len(),
-            pairs: adapter.modules.iter().map(|(site, pair)| (*site, shape(pair))).collect(),
-            fits: fits(adapter, &groups, &inputs, &set),
-            inputs,
-        })
+        let pairs = adapter.modules.iter().map(|(site, pair)| PairView::new(*site, pair)).collect();
+        let fits = fits(adapter, &groups, &inputs, &set);
+        Ok(Self { config, adapter, pairs, inputs, fits })
     }
 
-    fn print(&self) {
-        let base = self.base_model.as_deref().unwrap_or("not named");
-        println!("{}\n  base model  {base}", self.name);
-        let root = if self.rslora { " over the rank's root" } else { " over the rank" };
-        let dora = if self.dora { ", DoRA's magnitudes folded: pairs of full rank" } else { "" };
-        println!("  rank {}, alpha {}{root}{dora}", self.rank, self.alpha);
-        println!(
-            "  {} pairs in {} layers, {} parameters, {} in 32-bit floats\n",
+    fn layers(&self) -> usize {
+        self.adapter.modules.keys().map(|site| site.layer).collect::<BTreeSet<_>>().len()
+    }
+
+    fn to_text(&self) -> String {
+        let Self { config, adapter, .. } = self;
+        let base = adapter.base_model.as_deref().unwrap_or("not named");
+        let root = if config.is_rslora() { " over the rank's root" } else { " over the rank" };
+        let dora =
+            if config.is_dora() { ", DoRA's magnitudes folded: pairs of full rank" } else { "" };
+        format!(
+            "{}\n  base model  {base}\n  rank {}, alpha {}{root}{dora}\n  \
+             {} pairs in {} layers, {} parameters, {} in 32-bit floats\n\n{}\n{}\n  \
+             answers: this many packed answers reveal every matrix that reads the input, and honest \
+             use may need fewer.\n  \
+             budget: answers that a client has by default, one for each token.\n  \
+             guarantee: {}; with accepted attestation of the key holder\n  {}.\n\n{}",
+            adapter.name,
+            config.rank(),
+            config.alpha(),
             self.pairs.len(),
-            self.layers,
-            self.parameters,
-            bytes(self.parameters * 4)
-        );
-        table(&["projection", "layers", "input", "output", "rank", "scale"], self.pair_rows());
-        println!();
-        table(&["input", "read by", "layers", "width", "answers", "budget"], self.input_rows());
-        println!(
-            "\n  answers: so many packed ones tell all that reads the input, and fewer honest ones may.\n  \
-             budget: how many a client has by default, one for each token.\n  \
-             guarantee: {}; with accepted attestation of the key holder\n  {}.\n",
+            self.layers(),
+            adapter.parameters(),
+            bytes(adapter.parameters() * 4),
+            table(&["projection", "layers", "input", "output", "rank", "scale"], self.pair_rows()),
+            table(&["input", "read by", "layers", "width", "answers", "budget"], self.input_rows()),
             guarantee(false),
-            guarantee(true)
-        );
-        table(&["scheme", "protect", "fits", "what it takes"], self.fit_rows());
+            guarantee(true),
+            table(&["scheme", "protect", "fits", "what it takes"], self.fit_rows()),
+        )
     }
 
     fn pair_rows(&self) -> Vec<Vec<String>> {
-        let same = |shape: &Shape, other: &Shape| shape == other;
-        let by = self.pairs.iter().map(|(site, shape)| (site.projection, site.layer, *shape));
-        merged(by, same)
-            .into_iter()
-            .map(|(projection, layers, shape)| {
-                let Shape { input, output, rank, scale } = shape;
-                let numbers = [input, output, rank].map(|number| number.to_string());
-                let mut row = vec![projection.to_string(), ranges(&layers)];
-                row.extend(numbers);
-                row.push(format!("{scale:.4}").trim_end_matches('0').trim_end_matches('.').into());
-                row
-            })
-            .collect()
+        let pairs =
+            self.pairs.iter().map(|pair| (pair.layer, PairView { layer: 0, ..pair.clone() }));
+        let row = |(layers, pair): (Vec<u32>, PairView)| {
+            let PairView { projection, input_width, output_width, rank, scale, .. } = pair;
+            let mut row = vec![projection.to_owned(), ranges(&layers)];
+            row.extend([input_width, output_width, rank].map(|number| number.to_string()));
+            row.push(format!("{scale:.4}").trim_end_matches('0').trim_end_matches('.').into());
+            row
+        };
+        merge_layers(pairs).into_iter().map(row).collect()
     }
 
     fn input_rows(&self) -> Vec<Vec<String>> {
-        let by = self.inputs.iter().map(|(layer, view)| (view.input, *layer, view.clone()));
-        merged(by, |view, other| (&view.readers, view.width) == (&other.readers, other.width))
-            .into_iter()
-            .map(|(input, layers, view)| {
-                let readers: Vec<&str> = view.readers.iter().map(|reader| reader.name()).collect();
-                let numbers = [view.width as u64, packed_answers(view.width), budget(view.width)];
-                let mut row = vec![name(input).into(), readers.join(" "), ranges(&layers)];
-                row.extend(numbers.map(|number| number.to_string()));
-                row
-            })
-            .collect()
+        let inputs =
+            self.inputs.iter().map(|view| (view.layer, InputView { layer: 0, ..view.clone() }));
+        let row = |(layers, view): (Vec<u32>, InputView)| {
+            let numbers = [view.width as u64, view.answers_packed, view.default_budget];
+            let mut row = vec![view.input.into(), view.projections.join(" "), ranges(&layers)];
+            row.extend(numbers.map(|number| number.to_string()));
+            row
+        };
+        merge_layers(inputs).into_iter().map(row).collect()
     }
 
     fn fit_rows(&self) -> Vec<Vec<String>> {
         let row = |fit: &Fit| {
-            let (fits, what) = match &fit.outcome {
-                Ok(what) => ("yes", what),
-                Err(reason) => ("no", reason),
-            };
-            vec![fit.scheme.into(), fit.protect.unwrap_or("-").into(), fits.into(), what.clone()]
+            let fits = if fit.fits { "yes" } else { "no" };
+            vec![fit.scheme.into(), fit.protect.unwrap_or("-").into(), fits.into(), fit.why.clone()]
         };
         self.fits.iter().map(row).collect()
     }
 
-    fn json(&self) -> Value {
-        let pairs: Vec<Value> = self
-            .pairs
-            .iter()
-            .map(|(site, shape)| {
-                json!({
-                    "layer": site.layer, "projection": site.projection.name(),
-                    "input_width": shape.input, "output_width": shape.output,
-                    "rank": shape.rank, "scale": shape.scale,
-                })
-            })
-            .collect();
-        let inputs: Vec<Value> = self.inputs.iter().map(|(layer, view)| json!({
-            "layer": layer, "input": name(view.input), "width": view.width,
-            "projections": view.readers.iter().map(|reader| reader.name()).collect::<Vec<_>>(),
-            "answers_that_determine": view.width, "answers_packed": packed_answers(view.width),
-            "default_budget": budget(view.width),
-            "rows_a": view.rows_a, "rows_ba": view.rows_ba,
-        })).collect();
-        let fits: Vec<Value> = self
-            .fits
-            .iter()
-            .map(|fit| {
-                json!({
-                    "scheme": fit.scheme, "protect": fit.protect, "fits": fit.outcome.is_ok(),
-                    "why": match &fit.outcome { Ok(what) => what, Err(reason) => reason },
-                })
-            })
-            .collect();
+    fn to_json(&self) -> Value {
+        let Self { config, adapter, pairs, inputs, fits } = self;
         json!({
-            "name": self.name, "base_model": self.base_model, "rank": self.rank,
-            "alpha": self.alpha, "use_rslora": self.rslora, "use_dora": self.dora,
-            "layers": self.layers, "parameters": self.parameters,
-            "f32_bytes": self.parameters * 4, "pairs": pairs, "inputs": inputs, "fits": fits,
+            "name": adapter.name, "base_model": adapter.base_model, "rank": config.rank(),
+            "alpha": config.alpha(), "use_rslora": config.is_rslora(), "use_dora": config.is_dora(),
+            "layers": self.layers(), "parameters": adapter.parameters(),
+            "f32_bytes": adapter.parameters() * 4, "pairs": pairs, "inputs": inputs, "fits": fits,
             "guarantee_without_attestation": guarantee(false).to_string(),
             "guarantee_with_attestation": guarantee(true).to_string(),
         })
+    }
+}
+
+impl PairView {
+    fn new(site: Site, pair: &Pair) -> Self {
+        let Width { input, output } = pair.width();
+        Self {
+            layer: site.layer,
+            projection: site.projection.name(),
+            input_width: input,
+            output_width: output,
+            rank: pair.rank(),
+            scale: pair.scale,
+        }
+    }
+}
+
+impl InputView {
+    fn new(layer: u32, input: Input, pairs: &[(Projection, &Pair)]) -> Self {
+        let width = pairs.first().map_or(0, |(_, pair)| pair.width().input);
+        Self {
+            layer,
+            input: input_name(input),
+            width,
+            projections: pairs.iter().map(|(projection, _)| projection.name()).collect(),
+            answers_that_determine: width,
+            // An answer has 33 bits, an entry of A 13, so two entries fit into one answer.
+            answers_packed: width.div_ceil(2) as u64,
+            default_budget: Allowance::BelowWidth.limit(width).unwrap_or(0),
+            rows_a: pairs.iter().map(|(_, pair)| pair.rank()).sum(),
+            rows_ba: pairs.iter().map(|(_, pair)| pair.width().output).sum(),
+        }
     }
 }
 
@@ -251,31 +259,7 @@ fn groups(adapter: &Adapter) -> Groups<'_> {
     groups
 }
 
-fn input_view(input: Input, pairs: &[(Projection, &Pair)]) -> InputView {
-    InputView {
-        input,
-        readers: pairs.iter().map(|(projection, _)| *projection).collect(),
-        width: pairs.first().map_or(0, |(_, pair)| pair.width().input),
-        rows_a: pairs.iter().map(|(_, pair)| pair.rank()).sum(),
-        rows_ba: pairs.iter().map(|(_, pair)| pair.width().output).sum(),
-    }
-}
-
-fn shape(pair: &Pair) -> Shape {
-    let width = pair.width();
-    Shape { input: width.input, output: width.output, rank: pair.rank(), scale: pair.scale }
-}
-
-fn budget(width: usize) -> u64 {
-    Allowance::BelowWidth.limit(width).unwrap_or(0)
-}
-
-/// Answers that tell every entry of A: an answer has 33 bits, an entry 13, so two fit into one.
-fn packed_answers(width: usize) -> u64 {
-    width.div_ceil(2) as u64
-}
-
-/// What a host says by default to key holders of either kind.
+/// The default guarantee of a host, for key holders with or without attestation.
 fn guarantee(is_attested: bool) -> Guarantee {
     let allowance = if is_attested { Allowance::Attested } else { Allowance::BelowWidth };
     Guarantee {
@@ -290,67 +274,56 @@ fn guarantee(is_attested: bool) -> Guarantee {
 fn fits(
     adapter: &Adapter,
     groups: &Groups<'_>,
-    inputs: &[(u32, InputView)],
+    inputs: &[InputView],
     set: &ParameterSet,
 ) -> Vec<Fit> {
     let bits = set.plaintext_bits() as usize;
     let wire = |rows: fn(&InputView) -> usize| {
-        let up: usize = inputs.iter().map(|(_, view)| (view.width * bits).div_ceil(8)).sum();
-        let down: usize = inputs.iter().map(|(_, view)| (rows(view) * bits).div_ceil(8)).sum();
+        let up: usize = inputs.iter().map(|view| (view.width * bits).div_ceil(8)).sum();
+        let down: usize = inputs.iter().map(|view| (rows(view) * bits).div_ceil(8)).sum();
         let (up, down, trips) = (bytes(up as u64), bytes(down as u64), inputs.len());
         format!("{up} up and {down} down in {trips} round trips for each token, online")
     };
-    // A is cheap to quantise, so it is done; the merged product is judged by its size.
+    // A is cheap to quantise, so that is tried; the merged product is judged by its size.
     let a = groups.iter().try_for_each(|((layer, _), pairs)| {
         let weights = Weights::new(*layer, pairs, Protect::A, set);
         weights.map(|_| ()).map_err(|error| format!("layer {layer}: {error}"))
     });
-    let ba = groups.iter().zip(inputs).try_for_each(|((_, pairs), (layer, view))| {
+    let ba = groups.iter().zip(inputs).try_for_each(|((_, pairs), view)| {
         let too_wide = pairs.iter().any(|(_, pair)| {
             pair.width().input.max(pair.width().output) > WIDTH_MAX || pair.rank() > RANK_MAX
         });
-        match too_wide || view.width * view.rows_ba > ENTRIES_MAX {
-            true => Err(format!("layer {layer}: {} x {} is too large", view.rows_ba, view.width)),
-            false => Ok(()),
+        if too_wide || view.width * view.rows_ba > ENTRIES_MAX {
+            let InputView { layer, rows_ba, width, .. } = view;
+            return Err(format!("layer {layer}: {rows_ba} x {width} is too large"));
         }
+        Ok(())
     });
-    let slots = match inputs.iter().map(|(_, view)| view.width).max() {
+    let slots = match inputs.iter().map(|view| view.width).max() {
         Some(width) if width > TENSAFE_SLOTS => {
             Err(format!("an input of {width} is wider than {TENSAFE_SLOTS} slots"))
         }
         _ => Ok("report 003's layout, in one process; guarantee: none".into()),
     };
-    let one = adapter.clone().into_final_hidden();
-    let one = one.map(|_| "report 003's single delta, which is no LoRA".into());
-    let direct = "encrypted online, nothing beforehand";
+    let delta = adapter.clone().into_final_hidden();
+    let delta = delta.map(|_| "report 003's single delta, which is not LoRA".into());
+    let direct = |fits: Result<(), String>| fits.map(|()| DIRECT.to_owned());
+    let local = Ok("plain LoRA in one process; guarantee: none".into());
     vec![
-        Fit {
-            scheme: "masked",
-            protect: Some("A"),
-            outcome: a.clone().map(|()| wire(|v| v.rows_a)),
-        },
-        Fit {
-            scheme: "masked",
-            protect: Some("BA"),
-            outcome: ba.clone().map(|()| wire(|v| v.rows_ba)),
-        },
-        Fit { scheme: "direct", protect: Some("A"), outcome: a.map(|()| direct.into()) },
-        Fit { scheme: "direct", protect: Some("BA"), outcome: ba.map(|()| direct.into()) },
-        Fit { scheme: "ckks-slots", protect: None, outcome: slots },
-        Fit {
-            scheme: "final-hidden",
-            protect: None,
-            outcome: one.map_err(|error| error.to_string()),
-        },
-        Fit {
-            scheme: "local-parity",
-            protect: None,
-            outcome: Ok("plain LoRA in one process; guarantee: none".into()),
-        },
+        Fit::new("masked", Some("A"), a.clone().map(|()| wire(|view| view.rows_a))),
+        Fit::new("masked", Some("BA"), ba.clone().map(|()| wire(|view| view.rows_ba))),
+        Fit::new("direct", Some("A"), direct(a)),
+        Fit::new("direct", Some("BA"), direct(ba)),
+        Fit::new("ckks-slots", None, slots),
+        Fit::new("final-hidden", None, delta.map_err(|error| error.to_string())),
+        Fit::new("local-parity", None, local),
     ]
 }
 
-fn name(input: Input) -> &'static str {
+/// What the scheme `direct` takes.
+const DIRECT: &str = "encrypted online, nothing in advance";
+
+fn input_name(input: Input) -> &'static str {
     match input {
         Input::Attention => "attention",
         Input::AttentionOutput => "attention-output",
@@ -360,23 +333,19 @@ fn name(input: Input) -> &'static str {
     }
 }
 
-/// Layers that say the same, together.
-fn merged<K: Ord + Copy, V>(
-    all: impl Iterator<Item = (K, u32, V)>,
-    same: fn(&V, &V) -> bool,
-) -> Vec<(K, Vec<u32>, V)> {
-    let mut rows: Vec<(K, Vec<u32>, V)> = Vec::new();
-    for (key, layer, value) in all {
-        match rows.iter_mut().find(|(other, _, like)| *other == key && same(like, &value)) {
-            Some((_, layers, _)) => layers.push(layer),
-            None => rows.push((key, vec![layer], value)),
+/// Merges equal values of several layers, in the order of their first layers.
+fn merge_layers<V: PartialEq>(values: impl Iterator<Item = (u32, V)>) -> Vec<(Vec<u32>, V)> {
+    let mut rows: Vec<(Vec<u32>, V)> = Vec::new();
+    for (layer, value) in values {
+        match rows.iter_mut().find(|(_, known)| *known == value) {
+            Some((layers, _)) => layers.push(layer),
+            None => rows.push((vec![layer], value)),
         }
     }
-    rows.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
     rows
 }
 
-/// `0-3 7`.
+/// Layers as ranges: `0-3 7`.
 fn ranges(layers: &[u32]) -> String {
     let mut parts: Vec<(u32, u32)> = Vec::new();
     for layer in layers {
@@ -385,9 +354,8 @@ fn ranges(layers: &[u32]) -> String {
             _ => parts.push((*layer, *layer)),
         }
     }
-    let part = |(first, last): &(u32, u32)| match first == last {
-        true => first.to_string(),
-        false => format!("{first}-{last}"),
+    let part = |(first, last): &(u32, u32)| {
+        if first == last { first.to_string() } else { format!("{first}-{last}") }
     };
     parts.iter().map(part).collect::<Vec<_>>().join(" ")
 }
@@ -400,16 +368,16 @@ fn bytes(count: u64) -> String {
     }
 }
 
-fn table(head: &[&str], rows: Vec<Vec<String>>) {
+fn table(head: &[&str], rows: Vec<Vec<String>>) -> String {
     let head = head.iter().map(|word| word.to_string()).collect();
     let all: Vec<Vec<String>> = std::iter::once(head).chain(rows).collect();
-    let columns = all[0].len();
     let width = |column: usize| all.iter().map(|row| row[column].len()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..columns).map(width).collect();
-    for row in &all {
+    let widths: Vec<usize> = (0..all[0].len()).map(width).collect();
+    let line = |row: &Vec<String>| {
         let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
-        println!("  {}", cells.collect::<Vec<_>>().join("  ").trim_end());
-    }
+        format!("  {}\n", cells.collect::<Vec<_>>().join("  ").trim_end())
+    };
+    all.iter().map(line).collect()
 }
 
 #[cfg(test)]
@@ -424,8 +392,8 @@ mod tests {
 
     #[test]
     fn layers_that_say_the_same_share_a_row() {
-        let all = [('q', 0, 1), ('k', 0, 2), ('q', 1, 1), ('q', 2, 9)];
-        let rows = merged(all.into_iter(), |value, other| value == other);
-        assert_eq!(rows, [('k', vec![0], 2), ('q', vec![0, 1], 1), ('q', vec![2], 9)]);
+        let all = [(0, ('q', 1)), (0, ('k', 2)), (1, ('q', 1)), (2, ('q', 9))];
+        let rows = merge_layers(all.into_iter());
+        assert_eq!(rows, [(vec![0, 1], ('q', 1)), (vec![0], ('k', 2)), (vec![2], ('q', 9))]);
     }
 }

@@ -11,23 +11,23 @@ use confide_lora::{
     holder::{HolderError, HolderOptions, Progress, RemoteAdapter},
     plain,
 };
-use confide_rlwe::ParameterSet;
 use serde_json::json;
 
-use super::dial::{self, Dial};
+use super::{
+    dial::{self, Dial},
+    parameters::ParameterArgs,
+};
 use crate::{
-    attest::chosen::AttesterArgs,
-    connect::{STATUS_REFUSED, hint_for},
-    error::{CliError, read_file},
-    gateway::BindingName,
-    process::print_whole,
+    answer::Answer,
+    attest::arguments::AttesterArgs,
+    binding::BindingName,
+    error::CliError,
+    files::read_credential,
+    refusal::{STATUS_REFUSED, hint_for_check},
 };
 
-/// The study's bound on the error of adapted values, over which something is wrong.
+/// Largest accepted error of adapted values, relative to plain LoRA.
 const ERROR_MAX: f64 = 1e-3;
-
-/// A credential is at most 64 bytes; a line end after it is no part of it.
-const CREDENTIAL_BYTES_MAX: u64 = 66;
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -38,14 +38,14 @@ pub(crate) struct Args {
     /// The adapter's name at the host
     #[arg(long, value_name = "NAME")]
     adapter: String,
-    /// Vectors to prepare for each input; whole batches are made
+    /// Vectors to prepare for each input, rounded up to whole batches
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=16_384))]
     tokens: u32,
-    /// What is demanded of the host's evidence, as TOML
+    /// The policy for the host's evidence, TOML
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
-    /// How evidence is tied to the connection
+    /// How evidence is bound to the connection
     #[arg(long, value_enum)]
     binding: Option<BindingName>,
     #[command(flatten)]
@@ -53,29 +53,25 @@ pub(crate) struct Args {
     /// The certificate (DER) of a host that shows no evidence and demands this end's
     #[arg(long, value_name = "FILE", conflicts_with = "policy")]
     host_certificate: Option<PathBuf>,
-    /// What this client is known by at the host
+    /// File with this client's credential at the host
     #[arg(long, value_name = "FILE")]
     credential: Option<PathBuf>,
-    /// The parameter set that the host uses
-    #[arg(long, value_name = "NAME", default_value = confide_lora::host::PARAMETERS_DEFAULT)]
-    parameters: String,
-    /// Also take a parameter set that is below 128 bits or not flooded
-    #[arg(long)]
-    dangerous_parameters: bool,
+    #[command(flatten)]
+    parameters: ParameterArgs,
     /// Threads that prepare, each with a connection of its own
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u8).range(1..=32))]
     threads: u8,
-    /// Seconds that all of it may take
+    /// Deadline of the whole command, in seconds
     #[arg(long, value_name = "N", default_value_t = 3600)]
     deadline_s: u64,
-    /// Compare one answer of each input with the adapter in this folder, where the owner has it
+    /// Compare one answer for each input with the adapter in this folder, for its owner
     #[arg(long, value_name = "DIR")]
     compare: Option<PathBuf>,
-    /// Say it as JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Talk plain TCP to hosts beyond loopback
+    /// Allow plain TCP to hosts beyond loopback
     #[arg(long)]
     dangerous_plain: bool,
 }
@@ -95,30 +91,24 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let hello_s = began.elapsed().as_secs_f64();
     let began = Instant::now();
     let deadline = Duration::from_secs(args.deadline_s);
-    let progress = remote.prepare(args.tokens, deadline, told).map_err(holder_error)?;
+    let progress = remote.prepare(args.tokens, deadline, log_progress).map_err(holder_error)?;
     let prepare_s = began.elapsed().as_secs_f64();
-    let error = local.as_ref().map(|adapter| compared(adapter, &remote)).transpose()?;
+    let error = local.as_ref().map(|adapter| measure_error(adapter, &remote)).transpose()?;
     let figures = Figures { hello_s, prepare_s, progress, error };
-    print_whole(&figures.text(&args, &remote))?;
-    match error.is_some_and(|error| error > ERROR_MAX) {
-        true => Ok(ExitCode::FAILURE),
-        false => Ok(ExitCode::SUCCESS),
-    }
+    figures.answer(&args, &remote).print(args.json)
 }
 
 /// Refused evidence ends with status 1, any other failure with 2.
 fn holder_error(error: HolderError) -> CliError {
-    let hint = match &error {
-        HolderError::NotAccepted { check, .. } => Some(hint_for(check)),
-        HolderError::Lost { .. } => Some("is `confide adapter host` running there?"),
-        _ => None,
-    };
-    let is_refused = matches!(error, HolderError::NotAccepted { .. });
-    let mut failure = CliError::new(error);
-    if let Some(hint) = hint {
-        failure = failure.hint(hint);
+    match &error {
+        HolderError::NotAccepted { check, .. } => {
+            CliError::new(&error).hint(hint_for_check(check)).status(STATUS_REFUSED)
+        }
+        HolderError::Lost { .. } => {
+            CliError::new(&error).hint("is `confide adapter host` running there?")
+        }
+        _ => CliError::new(error),
     }
-    if is_refused { failure.status(STATUS_REFUSED) } else { failure }
 }
 
 struct Figures {
@@ -129,30 +119,27 @@ struct Figures {
 }
 
 impl Figures {
-    fn text(&self, args: &Args, remote: &RemoteAdapter) -> String {
+    fn answer(&self, args: &Args, remote: &RemoteAdapter) -> Answer {
         let Progress { inputs, vectors_left, batches, .. } = self.progress;
         let (guarantee, bytes) = (remote.guarantee().to_string(), remote.offline_bytes());
         let vectors = batches * remote.batch_vectors() as u64;
         let of_token = |all: f64| all * inputs as f64 / vectors.max(1) as f64;
         let (ms_token, bytes_token) = (of_token(self.prepare_s * 1e3), of_token(bytes as f64));
-        if args.json {
-            let line = json!({
-                "adapter": args.adapter,
-                "guarantee": guarantee,
-                "inputs": inputs,
-                "batches": batches,
-                "vectors_left": vectors_left,
-                "hello_s": self.hello_s,
-                "prepare_s": self.prepare_s,
-                "offline_bytes": bytes,
-                "offline_ms_per_token": ms_token,
-                "offline_bytes_per_token": bytes_token,
-                "budget_left": remote.budget_left(),
-                "relative_error": self.error,
-                "kept": false,
-            });
-            return format!("{line}\n");
-        }
+        let json = json!({
+            "adapter": args.adapter,
+            "guarantee": guarantee,
+            "inputs": inputs,
+            "batches": batches,
+            "vectors_left": vectors_left,
+            "hello_s": self.hello_s,
+            "prepare_s": self.prepare_s,
+            "offline_bytes": bytes,
+            "offline_ms_per_token": ms_token,
+            "offline_bytes_per_token": bytes_token,
+            "budget_left": remote.budget_left(),
+            "relative_error": self.error,
+            "kept": false,
+        });
         let mut text = format!(
             "adapter {}: {guarantee}\n\
              {batches} batches for {inputs} inputs in {:.1} s, {} MB\n\
@@ -166,30 +153,26 @@ impl Figures {
             text += &format!("{left} answers are left of the smallest budget\n");
         }
         if let Some(error) = self.error {
-            let verdict = if error > ERROR_MAX { "too much" } else { "as it should be" };
+            let verdict = if error > ERROR_MAX { "too large" } else { "as expected" };
             text += &format!("relative error against plain LoRA {error:.1e}: {verdict}\n");
         }
-        text + "masks live in memory only: what was prepared here ends with this program\n"
+        text += "masks live in memory only: those prepared here end with this program\n";
+        let is_wrong = self.error.is_some_and(|error| error > ERROR_MAX);
+        Answer { text, json, status: u8::from(is_wrong) }
     }
 }
 
 fn options(args: &Args) -> Result<HolderOptions, CliError> {
-    let parameters = match args.dangerous_parameters {
-        false => ParameterSet::from_name(&args.parameters),
-        true => ParameterSet::dangerous_from_name(&args.parameters),
-    };
-    let parameters = parameters
-        .map_err(|error| CliError::new(error).hint("docs/blind-protocol.md names the sets"))?;
-    let mut options = HolderOptions::new(&args.adapter, parameters);
+    let mut options = HolderOptions::new(&args.adapter, args.parameters.set()?);
     options.low_water = args.tokens;
     options.preparers = args.threads.into();
     if let Some(path) = &args.credential {
-        options.credential = read_file(path, CREDENTIAL_BYTES_MAX)?.trim_ascii_end().to_vec();
+        options.credential = read_credential(path)?.to_vec();
     }
     Ok(options)
 }
 
-fn told(progress: Progress) {
+fn log_progress(progress: Progress) {
     let Progress { inputs, ready, batches, .. } = progress;
     tracing::info!(ready, inputs, batches, "preparing");
 }
@@ -201,18 +184,18 @@ fn load(dir: &Path) -> Result<Adapter, CliError> {
 }
 
 /// Relative error over one vector of each adapted projection.
-fn compared(adapter: &Adapter, remote: &RemoteAdapter) -> Result<f64, CliError> {
-    let lost = |error: AdaptError| CliError::new(error);
+fn measure_error(adapter: &Adapter, remote: &RemoteAdapter) -> Result<f64, CliError> {
+    let explain = |error: AdaptError| CliError::new(error);
     if adapter.sites() != *remote.sites() {
-        return Err(CliError::new("the folder holds another adapter than the host offers"));
+        return Err(CliError::new("the folder holds a different adapter from the host's"));
     }
-    let mut deltas = remote.open().map_err(lost)?;
+    let mut deltas = remote.open().map_err(explain)?;
     let (mut error, mut size) = (0f64, 0f64);
     for (site, pair) in &adapter.modules {
         let vector: Vec<f32> = (0..pair.a.columns).map(|at| (at as f32 * 0.7).sin()).collect();
         let mut output = vec![0f32; pair.b.rows];
         let outputs = &mut [(site.projection, &mut output[..])];
-        deltas.add(site.layer, site.projection.input(), &vector, outputs).map_err(lost)?;
+        deltas.add(site.layer, site.projection.input(), &vector, outputs).map_err(explain)?;
         let wide: Vec<f64> = vector.iter().map(|value| f64::from(*value)).collect();
         for (wanted, got) in plain::delta(pair, &wide).iter().zip(&output) {
             error += (wanted - f64::from(*got)).powi(2);

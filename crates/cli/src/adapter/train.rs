@@ -1,10 +1,11 @@
-//! `confide adapter train`.
+//! `confide adapter train`: a small adapter, trained in seconds.
 
 use std::{path::PathBuf, process::ExitCode};
 
+use confide_engine::text::FolderError;
 use confide_native::{
     NativeError,
-    make::{AdapterOrder, Corpus, TRAINING_FILE, adapter},
+    make::{AdapterOrder, Corpus, TRAINING_FILE, make_adapter},
 };
 
 use crate::{error::CliError, meter::Meter, model_folder, threads};
@@ -15,20 +16,20 @@ pub(crate) struct Args {
     /// Folder of the base model (see `confide model make --shape tiny`).
     #[arg(long, value_name = "DIR")]
     model: PathBuf,
-    /// What it learns: `banking`, `travel`, `health`, or a file of `? question` and `! answer`
-    /// lines, an empty line between the blocks.
+    /// The corpus: `banking`, `travel`, `health`, or a file of `? question` and `! answer` lines, with
+    /// an empty line between the blocks.
     #[arg(long, value_name = "NAME|FILE")]
     corpus: String,
-    /// Folder to make, in PEFT's layout; it must not be there, or be empty.
+    /// Folder to make, in PEFT's layout; it must not exist, or be empty.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
     /// Rank of the two matrices.
     #[arg(long, value_name = "N", default_value_t = 8)]
     rank: usize,
-    /// The delta counts alpha over rank times.
+    /// The delta is scaled by alpha / rank.
     #[arg(long, value_name = "X", default_value_t = 16.0)]
     alpha: f64,
-    /// Steps of the training; as many as a built-in corpus needs where none are given.
+    /// Training steps; by default as many as a built-in corpus needs.
     #[arg(long, value_name = "N")]
     steps: Option<u32>,
     /// The same seed gives the same files on the same machine.
@@ -49,25 +50,30 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         seed: args.seed,
     };
     // The training runs on one thread, so that the seed decides the outcome.
-    threads::settle(1);
+    threads::set_counts(1);
     let mut meter = Meter::start()?;
-    let trained = adapter(&order, &mut |progress| meter.show(progress));
+    let trained = make_adapter(&order, &mut |progress| meter.show(progress));
     meter.end();
     let trained = trained.map_err(|error| match &error {
         NativeError::Cancelled => CliError::new("stopped; nothing was left behind").status(130),
-        NativeError::Exists { .. } => CliError::new(error).hint("take another folder"),
+        NativeError::Exists { .. } => CliError::new(error).hint("choose another folder"),
         NativeError::TooLarge { .. } => {
             CliError::new(error).hint("train it with PEFT; confide reads what PEFT writes")
         }
-        NativeError::File { path, .. } if order.corpus == Corpus::File(path.clone()) => {
-            CliError::new(error).hint("built in are banking, travel and health")
+        NativeError::Folder(FolderError::File { path, .. })
+            if order.corpus == Corpus::File(path.clone()) =>
+        {
+            CliError::new(error).hint("the built-in corpora are banking, travel and health")
         }
         _ => CliError::new(error),
     })?;
     let (dir, model) = (order.dir.display(), order.model.display());
     let (sites, weights) = (trained.adapter.modules.len(), trained.adapter.parameters());
     println!("{dir}: rank {}, {sites} projections, {weights} weights", order.rank);
-    println!("{} steps, loss {:.3}; {TRAINING_FILE} says on what", trained.steps, trained.loss);
+    println!(
+        "{} steps, loss {:.3}; {TRAINING_FILE} records the training",
+        trained.steps, trained.loss
+    );
     println!("serve it: confide serve --engine native --model {model} --adapter NAME={dir}");
     Ok(ExitCode::SUCCESS)
 }

@@ -1,4 +1,4 @@
-//! Which real device is asked, and how: arguments that `attest` and `gateway` share.
+//! The arguments that name an attestation device, and how it is opened.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -13,18 +13,18 @@ use crate::error::CliError;
 /// Arguments.
 #[derive(clap::Args)]
 pub(crate) struct DeviceArgs {
-    /// The device to ask; without it, the first of these that this machine has
+    /// The device; by default the first of these that this machine has
     #[arg(long, value_enum, value_name = "DEVICE", conflicts_with = "simulate")]
     device: Option<DeviceName>,
-    /// A configfs-tsm tree in another place than the kernel's; its evidence counts as simulated
-    /// unless its file system is configfs
+    /// A configfs-tsm tree somewhere other than the kernel's; its evidence counts as simulated unless its
+    /// file system is configfs
     #[arg(long, value_name = "DIR", conflicts_with = "simulate")]
     tsm_root: Option<PathBuf>,
-    /// The privilege level to sign for (SNP: VMPL 0 to 3); else the guest's own
+    /// The privilege level to sign for (SNP: VMPL 0 to 3); by default the guest's own
     #[arg(long, value_name = "N", conflicts_with = "simulate",
           value_parser = clap::value_parser!(u32).range(0..=3))]
     privlevel: Option<u32>,
-    /// How long the device may take, in seconds
+    /// Longest time that the device may take, in seconds
     #[arg(long, value_name = "N", default_value_t = DEADLINE_DEFAULT.as_secs(),
           value_parser = clap::value_parser!(u64).range(1..=600))]
     device_deadline_s: u64,
@@ -39,37 +39,37 @@ enum DeviceName {
 }
 
 /// A device that answered.
-pub(crate) struct Opened {
+pub(crate) struct OpenedDevice {
     pub(crate) attester: Arc<dyn Attest>,
-    /// What it gives, in words.
+    /// The kind of its evidence.
     pub(crate) kind: &'static str,
-    /// How it is reached, in words.
-    pub(crate) way: String,
+    /// Where its evidence comes from.
+    pub(crate) source: String,
 }
 
 impl DeviceArgs {
-    /// Whether one of them was given.
-    pub(crate) fn any(&self) -> bool {
+    /// Whether any of these arguments was given.
+    pub(crate) fn is_given(&self) -> bool {
         self.device.is_some() || self.tsm_root.is_some() || self.privlevel.is_some()
     }
 
-    /// The tree that is looked at, for `--detect`.
+    /// The tree to inspect, for `--detect`.
     pub(crate) fn tsm_root(&self) -> PathBuf {
         self.tsm_root.clone().unwrap_or_else(|| TSM_ROOT.into())
     }
 
-    /// Opens the device that was named, or the first that is there.
-    pub(crate) fn open(&self) -> Result<Opened, CliError> {
+    /// Opens the device that is named, or the first that this machine has.
+    pub(crate) fn open(&self) -> Result<OpenedDevice, CliError> {
         let opened = match self.device {
             Some(DeviceName::Tsm) => self.tsm(),
             Some(DeviceName::TdxGuest) => self.tdx_guest(),
-            None => self.first_there(),
+            None => self.open_first(),
         };
-        opened.map_err(cannot)
+        opened.map_err(explain_error)
     }
 
-    /// Only absence leads on: a device that fails is not stepped over.
-    fn first_there(&self) -> Result<Opened, AttesterError> {
+    /// Opens the first device that is present; one that is present and fails is not skipped.
+    fn open_first(&self) -> Result<OpenedDevice, AttesterError> {
         match self.tsm() {
             Err(absent @ AttesterError::Absent { .. }) if self.tsm_root.is_none() => {
                 match self.tdx_guest() {
@@ -81,23 +81,24 @@ impl DeviceArgs {
         }
     }
 
-    fn tsm(&self) -> Result<Opened, AttesterError> {
+    fn tsm(&self) -> Result<OpenedDevice, AttesterError> {
         let root = self.tsm_root();
-        let way = format!("configfs-tsm at {}", root.display());
+        let source = format!("configfs-tsm at {}", root.display());
         let (privlevel, deadline) = (self.privlevel, self.deadline());
         let tsm = Tsm::open(TsmOptions { root, privlevel, deadline })?;
         let kind = match tsm.provider() {
             Provider::TdxGuest => "TDX quote",
             Provider::SevGuest => "SEV-SNP report",
         };
-        Ok(Opened { attester: Arc::new(tsm), kind, way })
+        Ok(OpenedDevice { attester: Arc::new(tsm), kind, source })
     }
 
-    fn tdx_guest(&self) -> Result<Opened, AttesterError> {
+    fn tdx_guest(&self) -> Result<OpenedDevice, AttesterError> {
         let options = TdxGuestOptions { deadline: self.deadline(), ..Default::default() };
-        let way = format!("{} and the host's quote generation service", options.device.display());
+        let source =
+            format!("{} and the host's quote generation service", options.device.display());
         let device = TdxGuest::open(options)?;
-        Ok(Opened { attester: Arc::new(device), kind: "TDX quote", way })
+        Ok(OpenedDevice { attester: Arc::new(device), kind: "TDX quote", source })
     }
 
     fn deadline(&self) -> Duration {
@@ -105,12 +106,12 @@ impl DeviceArgs {
     }
 }
 
-/// The failure with what to try next.
-pub(crate) fn cannot(error: AttesterError) -> CliError {
+/// Explains why a device gives no evidence, and what to try.
+fn explain_error(error: AttesterError) -> CliError {
     let hint = match &error {
         AttesterError::Absent { .. } if cfg!(feature = "simulate") => {
             "`confide attest --detect` says what this machine has; without a device, \
-             `confide attest --simulate tdx --out DIR` makes evidence to try things with"
+             `confide attest --simulate tdx --out DIR` makes simulated evidence"
         }
         AttesterError::Absent { .. } => "`confide attest --detect` says what this machine has",
         AttesterError::Io { source, .. }
@@ -119,7 +120,7 @@ pub(crate) fn cannot(error: AttesterError) -> CliError {
             "the device belongs to root: run as root, or give this user the folder"
         }
         AttesterError::Busy { .. } | AttesterError::QueueFull { .. } => {
-            "the host limits how many reports it makes: ask more rarely, or let sessions share a \
+            "the host limits its rate of reports: request them less often, or let sessions share a \
              report"
         }
         AttesterError::Deadline { .. } | AttesterError::Service { .. } => {

@@ -10,40 +10,39 @@ use clap::ValueEnum;
 use confide_evidence::{Attest, ReportData};
 use confide_fake_attester::{FakeAttester, FakeAttesterOptions, FakeError, Mode, STATE_FILE, Tee};
 
-use super::{refuse_occupied, shown, tree, write};
+use super::tree;
 use crate::{
     error::CliError,
+    files::{refuse_occupied_folder, shell_word, write_file},
     process::{print_whole, unix_now},
 };
 
 /// Arguments.
 #[derive(clap::Args)]
 pub(super) struct SimulationArgs {
-    /// Make simulated evidence of this kind; no hardware is involved and nothing is protected
+    /// Make simulated evidence of this kind: no hardware is involved and nothing is protected
     #[arg(long, value_name = "TEE")]
     simulate: Option<SimulatedTee>,
-    /// Pretend to run in debug mode; the policy that is written allows it
+    /// Simulate debug mode; the policy that is written allows it
     #[arg(long, requires = "simulate")]
     debug: bool,
-    /// With a simulated GPU beside it; the policy that is written requires it, so it is accepted
-    /// with session binding only
+    /// Add a simulated GPU; the policy that is written requires it, so clients need session binding
     #[arg(long, requires = "simulate")]
     gpu: bool,
-    /// How long a quote takes: as software signs, or serial at 39 ms as measured on hardware
+    /// Time that a quote takes: as fast as software signs, or one at a time in 39 ms as measured on hardware
     #[arg(long, value_enum, default_value_t = SimulatedMode::Raw, requires = "simulate")]
     mode: SimulatedMode,
-    /// Write a policy under which clients talk to this attester in whatever configuration; without
-    /// this they refuse until `confide policy pin` has named one
+    /// Write a policy that accepts this attester in any configuration; without this, clients refuse until
+    /// `confide policy pin` has named one
     #[arg(long, requires = "simulate")]
     dangerous_platform_scope: bool,
-    /// Put a new simulated attester in the place of the one in --out: other keys, another root, a
-    /// policy without pins
+    /// Replace the simulated attester in --out: other keys, another root, a policy without pins
     #[arg(long, requires = "simulate")]
     replace: bool,
-    /// Where the keys come from: 32 bytes in hexadecimal; the same seed gives the same root
-    #[arg(long, value_name = "HEX", value_parser = seed, requires = "simulate")]
+    /// Seed of the keys, 32 bytes in hexadecimal: the same seed gives the same root
+    #[arg(long, value_name = "HEX", value_parser = parse_seed, requires = "simulate")]
     seed: Option<[u8; 32]>,
-    /// Then serve a simulated configfs-tsm tree in this folder until told to stop (FUSE)
+    /// Then serve a simulated configfs-tsm tree in this folder until SIGTERM (FUSE)
     #[arg(long, value_name = "MOUNTPOINT", requires = "simulate")]
     tsm: Option<PathBuf>,
 }
@@ -85,19 +84,21 @@ impl SimulationArgs {
         };
         if !(self.replace && out.join(STATE_FILE).is_file()) {
             let hint =
-                "give another folder, or --replace to make a new simulated attester in its place";
-            refuse_occupied(out, hint)?;
+                "choose another folder, or replace the simulated attester there with --replace";
+            refuse_occupied_folder(out, hint)?;
         }
         let mut attester = FakeAttester::new(self.options(tee)?).map_err(CliError::new)?;
         if self.gpu {
             attester = attester.with_gpu().map_err(CliError::new)?;
         }
         let evidence = attester.quote(&report_data.unwrap_or(ReportData::ZERO));
-        attester.save(out).map_err(cannot_write)?;
+        attester.save(out).map_err(|error| {
+            CliError::new(error).hint("--out names a folder, which is made if it does not exist")
+        })?;
         if self.dangerous_platform_scope {
-            write(out, "policy.toml", attester.dangerous_policy_toml().as_bytes())?;
+            write_file(&out.join("policy.toml"), attester.dangerous_policy_toml())?;
         }
-        write(out, "evidence.bin", &evidence)?;
+        write_file(&out.join("evidence.bin"), &evidence)?;
         match &self.tsm {
             None => print_whole(&self.summary(report_data, tee, out, &attester, evidence.len())),
             Some(mountpoint) => tree::serve(attester, mountpoint),
@@ -146,22 +147,19 @@ impl SimulationArgs {
             ("collateral.json", format!("simulated endorsements, good for {days} days")),
             ("root.der", "the simulated root certificate".into()),
             ("policy.toml", "accepts this simulated attester and no other".into()),
-            (STATE_FILE, "the simulated attester itself: whoever reads it can sign".into()),
+            (STATE_FILE, "the simulated attester itself: anyone who reads it can sign".into()),
         ];
         if attester.endorsement_key_der().is_some() {
-            files.push((
-                "endorsement-key.der",
-                "the simulated endorsement key's certificate".into(),
-            ));
-            files.push(("chain.pem", "the simulated signing key and root above it".into()));
-            files.push(("crl.der", "the simulated root's revocation list".into()));
+            files.extend([
+                ("endorsement-key.der", "the simulated endorsement key's certificate".to_owned()),
+                ("chain.pem", "the simulated signing key and the root above it".into()),
+                ("crl.der", "the simulated root's revocation list".into()),
+            ]);
         }
-        let dir = shown(out);
+        let dir = shell_word(out);
         let mut text =
             format!("simulated evidence in {dir}: made by software, it protects nothing\n");
-        for (name, what) in files {
-            text += &format!("  {name:24} {what}\n");
-        }
+        text.extend(files.iter().map(|(name, content)| format!("  {name:24} {content}\n")));
         let gateway = |binding| {
             format!(
                 "confide gateway --simulate {dir} --binding {binding} --upstream URL \
@@ -169,12 +167,13 @@ impl SimulationArgs {
             )
         };
         // The file holds no evidence of the GPU, which the policy requires.
-        text += &match self.gpu {
-            true => format!("next: {}", gateway("session")),
-            false => format!("next: {}\nor: {}", verification(report_data, out), gateway("key")),
+        text += &if self.gpu {
+            format!("next: {}", gateway("session"))
+        } else {
+            format!("next: {}\nor: {}", verify_command(report_data, out), gateway("key"))
         };
         if !self.dangerous_platform_scope {
-            let policy = shown(&out.join("policy.toml"));
+            let policy = shell_word(&out.join("policy.toml"));
             text += &format!(
                 "then, for clients: confide policy pin {policy} --digest HEX, the gateway's config_digest\n"
             );
@@ -183,22 +182,18 @@ impl SimulationArgs {
     }
 }
 
-/// The command that verifies what was simulated, the same for every kind of evidence.
-fn verification(report_data: Option<ReportData>, out: &Path) -> String {
-    let file = |name: &str| shown(&out.join(name));
+/// The command that verifies the simulated evidence, the same for every kind.
+fn verify_command(report_data: Option<ReportData>, out: &Path) -> String {
+    let file = |name: &str| shell_word(&out.join(name));
     let (evidence, collateral) = (file("evidence.bin"), file("collateral.json"));
     let policy = file("policy.toml");
-    let signed = report_data.map_or(String::new(), |data| format!(" --report-data {data}"));
+    let option = report_data.map_or(String::new(), |data| format!(" --report-data {data}"));
     format!(
-        "confide verify evidence {evidence} --collateral {collateral} --policy {policy}{signed}"
+        "confide verify evidence {evidence} --collateral {collateral} --policy {policy}{option}"
     )
 }
 
-fn cannot_write(error: FakeError) -> CliError {
-    CliError::new(error).hint("--out names a folder; it is made where it is missing")
-}
-
-fn seed(text: &str) -> Result<[u8; 32], String> {
+fn parse_seed(text: &str) -> Result<[u8; 32], String> {
     let mut seed = [0; 32];
     hex::decode_to_slice(text, &mut seed)
         .map_err(|error| format!("wanted 64 hexadecimal digits: {error}"))?;
@@ -214,13 +209,13 @@ pub(super) fn load_simulated(folder: &Path) -> Result<Arc<dyn Attest>, CliError>
     Ok(Arc::new(attester))
 }
 
-/// The refusal of `--attester simulated` where nothing says which one.
-pub(super) fn no_folder() -> CliError {
+/// The refusal of `--attester simulated` without a folder.
+pub(super) fn missing_folder() -> CliError {
     CliError::new("--attester simulated has no folder to load")
         .hint("make one with `confide attest --simulate tdx --out DIR` and give --simulate DIR")
 }
 
-/// What helps depends on whether the folder is missing, closed to this user, or something else.
+/// The hint depends on whether the folder is missing, not readable by this user, or damaged.
 fn hint_for(error: &FakeError) -> &'static str {
     match error {
         FakeError::File { source, .. } if source.kind() == ErrorKind::PermissionDenied => {

@@ -1,37 +1,30 @@
-//! `confide attest --simulate TEE --tsm MOUNTPOINT`: a *simulated* configfs-tsm tree, until told
-//! to stop.
+//! `confide attest --simulate TEE --tsm MOUNTPOINT`: a *simulated* configfs-tsm tree, served until SIGTERM.
 
-use std::{io::Write, path::Path, sync::Arc};
+use std::{path::Path, sync::Arc};
 
 use confide_fake_attester::{FakeAttester, TsmTree};
 use serde_json::json;
 
-use crate::{error::CliError, process};
+use crate::{error::CliError, files::make_folder, process};
 
-/// Serves the tree until SIGTERM, then takes it away.
+/// Serves the tree until SIGTERM, then unmounts it.
 pub(crate) fn serve(attester: FakeAttester, mountpoint: &Path) -> Result<(), CliError> {
-    process::run_to_end(async {
-        let stop = process::asked_to_stop();
-        std::fs::create_dir_all(mountpoint).map_err(|error| {
-            CliError::new(format!("cannot make {}: {error}", mountpoint.display()))
-        })?;
+    process::block_on(async {
+        let stop = process::stop_signal();
+        make_folder(mountpoint)?;
         let cannot = |error| {
             CliError::new(error).hint(
-                "a mount needs /dev/fuse and root (`unshare -Urm` will do) and an empty folder; \
-                 a dead tree of a killed process goes away with `umount MOUNTPOINT`",
+                "a mount needs /dev/fuse, root (`unshare -Urm` suffices) and an empty folder; \
+                 `umount MOUNTPOINT` removes the tree of a killed process",
             )
         };
         let tree = TsmTree::new(Arc::new(attester)).map_err(CliError::new)?;
         let tree = tree.mount(mountpoint).map_err(cannot)?;
-        let line = json!({
-            "ready": true,
+        process::print_ready_line(json!({
             "tsm": mountpoint,
             "simulated": true,
             "guarantee": "none (simulated)",
-        });
-        let mut out = std::io::stdout().lock();
-        // A closed standard output is no reason to stop serving.
-        let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+        }));
         stop.await;
         tree.unmount().map_err(CliError::new)
     })?

@@ -21,14 +21,8 @@ use confide_load::{
 };
 use serde_json::{Map, Value, json};
 
-use super::{
-    progress::Bar,
-    status::{FAILED, INTERRUPTED, UNRELIABLE},
-};
-use crate::{
-    error::{CliError, read_file},
-    process,
-};
+use super::run::{FAILED, INTERRUPTED};
+use crate::{error::CliError, files::read_file, process};
 
 /// Certificates that --root may hold: some hundred.
 const ROOT_BYTES_MAX: u64 = 1 << 20;

@@ -12,10 +12,7 @@ use confide_load::{
     readers::{FILE_BYTES_MAX, read_results},
 };
 
-use crate::{
-    error::{CliError, read_file},
-    process,
-};
+use crate::{error::CliError, files::read_file};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {

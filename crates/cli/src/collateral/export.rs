@@ -1,16 +1,16 @@
 //! `confide collateral export`: one file for `confide verify`.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::ExitCode,
-};
+use std::{path::PathBuf, process::ExitCode};
 
 use confide_collateral::EndorsementSet;
 use confide_evidence::{UnixSeconds, snp_endorsements::SnpEndorsements};
 
-use super::{platform::PlatformArgs, service::open};
-use crate::{error::CliError, process::unix_now};
+use super::{platform::PlatformArgs, service::open_store};
+use crate::{
+    error::CliError,
+    files::{make_folder, write_file},
+    process::unix_now,
+};
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -30,34 +30,28 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let (platform, evaluation) = (args.platform.platform()?, args.platform.evaluation()?);
-    let store = open(&args.store)?;
-    let set = EndorsementSet::from_store(&store, &platform, evaluation).map_err(|error| {
-        CliError::new(error).hint("`confide collateral fetch --store DIR` brings them there")
+    let store = open_store(&args.store)?;
+    let set = Endorsed::from_store(&store, &platform, evaluation).map_err(|error| {
+        CliError::new(error).hint("`confide collateral fetch --store DIR` fetches them")
     })?;
-    write(&args.out, set.json())?;
+    write_file(&args.out, set.json())?;
     if let Some(folder) = &args.parts {
         let parts = SnpEndorsements::parse(set.json()).map_err(|error| {
             CliError::new(format!("--parts is for AMD's endorsements: {error}"))
         })?;
-        fs::create_dir_all(folder)
-            .map_err(|error| CliError::new(format!("cannot make {}: {error}", folder.display())))?;
-        write(&folder.join("endorsement-key.der"), &parts.endorsement_key)?;
-        write(&folder.join("chain.pem"), parts.chain.as_bytes())?;
+        make_folder(folder)?;
+        write_file(&folder.join("endorsement-key.der"), &parts.endorsement_key)?;
+        write_file(&folder.join("chain.pem"), &parts.chain)?;
         if let Some(crl) = &parts.crl {
-            write(&folder.join("crl.der"), crl)?;
+            write_file(&folder.join("crl.der"), crl)?;
         }
     }
     let (from, until) = set.life();
     let now = unix_now();
     if !set.holds_at(now) {
         let [from, until, now] = [from, until, now].map(UnixSeconds);
-        eprintln!("note: they hold from {from} to {until}, now is {now}");
+        eprintln!("note: they are valid from {from} to {until}, now is {now}");
     }
-    println!("{platform}: holds until {}", UnixSeconds(until));
+    println!("{platform}: valid until {}", UnixSeconds(until));
     Ok(ExitCode::SUCCESS)
-}
-
-fn write(path: &Path, bytes: &[u8]) -> Result<(), CliError> {
-    fs::write(path, bytes)
-        .map_err(|error| CliError::new(format!("cannot write {}: {error}", path.display())))
 }

@@ -1,4 +1,4 @@
-//! `confide collateral fetch`: asks a service, verifies, keeps.
+//! `confide collateral fetch`: endorsements are fetched from a service, verified and stored.
 
 use std::{path::PathBuf, process::ExitCode, time::Duration};
 
@@ -8,49 +8,49 @@ use serde_json::json;
 
 use super::{
     platform::PlatformArgs,
-    service::{options, services},
+    service::{parse_services, source_options},
     show::{rows, table},
 };
 use crate::{
-    error::{CliError, read_file},
+    answer::Answer,
+    error::CliError,
+    files::{ROOT_BYTES_MAX, read_file, write_file},
     process::unix_now,
 };
-
-/// A root certificate is about 700 bytes at Intel and 1.7 KB at AMD.
-const ROOT_BYTES_MAX: u64 = 16 * 1024;
 
 /// Arguments.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     platform: PlatformArgs,
-    /// The service to ask: a PCCS, or `vendors`
+    /// The service: the URL of a PCCS, or `vendors`
     #[arg(long, value_name = "URL", default_value = "vendors")]
     service: String,
-    /// Keep the endorsements in this folder
+    /// Store the endorsements in this folder
     #[arg(long, value_name = "DIR")]
     store: Option<PathBuf>,
     /// Write the endorsements to this file, as `confide verify --collateral` reads them
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// The root that signatures must lead to (DER), instead of the vendors'; simulated
-    /// endorsements have one of their own
+    /// The root (DER) under which signatures must verify, instead of the vendors'; simulated endorsements
+    /// have one of their own
     #[arg(long, value_name = "DER-FILE")]
     root: Option<PathBuf>,
-    /// Trust this certificate (DER) for TLS beside the system's
+    /// Trust this certificate (DER) for TLS in addition to the system's
     #[arg(long, value_name = "DER-FILE")]
     tls_root: Option<PathBuf>,
-    /// Seconds that all of it may take
+    /// Deadline of the whole command, in seconds
     #[arg(long, value_name = "N", default_value_t = 60,
           value_parser = clap::value_parser!(u64).range(1..=600))]
     deadline_s: u64,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
-    /// Ask another machine over plain HTTP: who is on the way sees and may hold back what is asked
+    /// Allow plain HTTP to another machine: anyone on the path can read the requests and withhold answers
     #[arg(long)]
     dangerous_plain_http: bool,
-    /// Keep what no signature was verified of: a service can then spoil the memory of this store
+    /// Store documents without verifying signatures: a service can then corrupt the rollback memory of this
+    /// store
     #[arg(long)]
     dangerous_skip_signatures: bool,
 }
@@ -61,56 +61,52 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         None => Roots::production(),
         Some(path) => Roots::from_der(&read_file(path, ROOT_BYTES_MAX)?),
     };
-    let mut services = services(&args.service, args.dangerous_plain_http)?;
+    let mut services = parse_services(&args.service, args.dangerous_plain_http)?;
     if let Some(path) = &args.tls_root {
         services.tls_roots.push(read_file(path, ROOT_BYTES_MAX)?);
     }
     let deadline = Duration::from_secs(args.deadline_s);
     services.deadline = Some(deadline);
     let roots = Some(&roots).filter(|_| !args.dangerous_skip_signatures);
-    let mut options = options(services, args.store.as_deref(), roots)?;
+    let mut options = source_options(services, args.store.as_deref(), roots)?;
     options.evaluation = args.platform.evaluation()?;
     let source = Source::start(options).map_err(CliError::new)?;
-    eprintln!("asking {} for the endorsements of {platform}", args.service);
-    let set = source.ensure_blocking(&platform, deadline).map_err(|error| refusal(&args, error))?;
+    eprintln!("fetching the endorsements of {platform} from {}", args.service);
+    let set =
+        source.ensure_blocking(&platform, deadline).map_err(|error| explain_error(&args, error))?;
     if let Some(path) = &args.out {
-        std::fs::write(path, set.json())
-            .map_err(|error| CliError::new(format!("cannot write {}: {error}", path.display())))?;
+        write_file(path, set.json())?;
     }
     let documents: Vec<_> = set.documents().cloned().collect();
     let (from, until) = set.life();
     let counts = source.counts();
-    if args.json {
-        let requests: u64 = counts.hosts.values().map(|host| host.requests).sum();
-        let line = json!({
-            "platform": platform.to_string(),
-            "service": args.service,
-            "signatures_verified": roots.is_some(),
-            "holds_from": from,
-            "holds_until": until,
-            "requests": requests,
-            "documents": rows(&documents, unix_now()),
-        });
-        println!("{line}");
-    } else {
-        print!("{}", table(&documents, unix_now()));
-    }
+    let requests: u64 = counts.hosts.values().map(|host| host.requests).sum();
+    let json = json!({
+        "platform": platform.to_string(),
+        "service": args.service,
+        "signatures_verified": roots.is_some(),
+        "holds_from": from,
+        "holds_until": until,
+        "requests": requests,
+        "documents": rows(&documents, unix_now()),
+    });
+    let status = Answer::new(table(&documents, unix_now()), json).print(args.json)?;
     // The end of the source waits for what is still being written.
     drop(source);
     if counts.store_failures > 0 {
-        return Err(CliError::new("the endorsements came but could not be kept")
+        return Err(CliError::new("the endorsements were fetched but could not be stored")
             .hint("the log says why: is the disk full?"));
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(status)
 }
 
-fn refusal(args: &Args, error: CollateralError) -> CliError {
+fn explain_error(args: &Args, error: CollateralError) -> CliError {
     let hint = match &error {
         CollateralError::Refused { .. } if args.root.is_none() => {
             "simulated endorsements need --root with the root.der of their attester"
         }
         CollateralError::RolledBack { .. } => {
-            "the service gives an older document than it or another gave before: ask another one"
+            "the service supplies an older document than was seen before: use another service"
         }
         CollateralError::NotHolding { .. } => "is this machine's clock right?",
         CollateralError::Transport { .. } => "does the service run there?",

@@ -1,11 +1,11 @@
-//! Which platform is meant: by evidence, or by name.
+//! The arguments that name a platform: by its evidence, or by its identifiers.
 
 use std::path::PathBuf;
 
 use confide_collateral::{AmdKey, Ca, Evaluation, Platform, Product, Signer, product_of};
 use confide_evidence::quote::{QUOTE_LENGTH_MAX, Tee};
 
-use crate::error::{CliError, read_file};
+use crate::{error::CliError, files::read_file};
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -22,13 +22,13 @@ pub(crate) struct PlatformArgs {
     /// Intel: sgx or tdx
     #[arg(long, value_name = "TEE", default_value = "tdx")]
     tee: String,
-    /// AMD: milan, genoa or turin; also for reports before version 3, which do not say it
+    /// AMD: milan, genoa or turin; also needed for reports before version 3, which do not name it
     #[arg(long, value_name = "NAME")]
     product: Option<String>,
     /// AMD: the chip's identifier in hexadecimal
     #[arg(long, value_name = "HEX", requires = "product", requires = "tcb")]
     chip_id: Option<String>,
-    /// AMD: the reported TCB, 16 hexadecimal digits as the report has them
+    /// AMD: the reported TCB, 16 hexadecimal digits as in the report
     #[arg(long, value_name = "HEX")]
     tcb: Option<String>,
     /// Intel: which TCB recovery: standard, early, or its number
@@ -37,26 +37,27 @@ pub(crate) struct PlatformArgs {
 }
 
 impl PlatformArgs {
+    /// The platform that is named.
     pub(crate) fn platform(&self) -> Result<Platform, CliError> {
         let product = self.product.as_deref().map(product_of).transpose();
         let product = product.map_err(CliError::new)?;
         match (&self.evidence, &self.fmspc, &self.chip_id) {
             (Some(path), ..) => {
                 let evidence = read_file(path, QUOTE_LENGTH_MAX as u64)?;
-                Platform::of_evidence(&evidence, product)
-                    .map_err(|error| CliError::new(format!("{}: {error}", path.display())))
+                Platform::of_evidence(&evidence, product).map_err(CliError::in_file(path))
             }
             (_, Some(fmspc), _) => Ok(Platform::Dcap {
-                fmspc: bytes("--fmspc", fmspc)?,
+                fmspc: parse_hex("--fmspc", fmspc)?,
                 ca: self.ca.parse::<Ca>().map_err(CliError::new)?,
-                tee: tee(&self.tee)?,
+                tee: parse_tee(&self.tee)?,
             }),
             (.., Some(chip)) => self.chip(product, chip),
-            _ => Err(CliError::new("no platform is named")
+            _ => Err(CliError::new("no platform is given")
                 .hint("give a quote or report, or --fmspc, or --product with --chip-id and --tcb")),
         }
     }
 
+    /// The TCB evaluation data that is named.
     pub(crate) fn evaluation(&self) -> Result<Evaluation, CliError> {
         self.update.parse().map_err(CliError::new)
     }
@@ -68,12 +69,12 @@ impl PlatformArgs {
             let digits = 2 * length;
             CliError::new(format!("--chip-id of {product}: wanted {digits} hexadecimal digits"))
         })?;
-        let tcb = bytes("--tcb", self.tcb.as_deref().unwrap_or_default())?;
+        let tcb = parse_hex("--tcb", self.tcb.as_deref().unwrap_or_default())?;
         Ok(Platform::Snp(AmdKey { product, signer: Signer::Vcek(id), tcb }))
     }
 }
 
-fn tee(name: &str) -> Result<Tee, CliError> {
+fn parse_tee(name: &str) -> Result<Tee, CliError> {
     match name {
         "sgx" => Ok(Tee::Sgx),
         "tdx" => Ok(Tee::Tdx),
@@ -81,7 +82,7 @@ fn tee(name: &str) -> Result<Tee, CliError> {
     }
 }
 
-fn bytes<const N: usize>(name: &str, text: &str) -> Result<[u8; N], CliError> {
+fn parse_hex<const N: usize>(name: &str, text: &str) -> Result<[u8; N], CliError> {
     let mut bytes = [0; N];
     hex::decode_to_slice(text, &mut bytes)
         .map_err(|_| CliError::new(format!("{name}: wanted {} hexadecimal digits", 2 * N)))?;

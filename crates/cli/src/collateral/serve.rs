@@ -1,4 +1,4 @@
-//! `confide collateral serve`.
+//! `confide collateral serve`: endorsements for a fleet over the vendors' routes.
 
 use std::{net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc};
 
@@ -8,25 +8,21 @@ use confide_pccs::{
     Database, DatabaseError, DocumentSource, DocumentStore, PccsLimits, PccsOptions, Service,
     Upstream, Vendors, WriteOutcome, open,
 };
-use serde_json::{Map, Value};
+use serde_json::{Value, json};
 
 use super::service;
 #[cfg(feature = "simulate")]
 use super::simulation::{FaultArgs, simulated_source};
-use crate::{
-    address::listen_address,
-    error::{CliError, read_file},
-    process,
-};
+use crate::{address::parse_listen_address, error::CliError, files::read_file, process};
 
-/// A PCCS: it gives out what the vendors signed and judges nothing. It speaks plain HTTP.
+/// A PCCS: it serves what the vendors signed, unverified, over plain HTTP.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Address to listen at; port 0 takes any free one
-    #[arg(long, value_name = "ADDR:PORT", value_parser = listen_address,
+    #[arg(long, value_name = "ADDR:PORT", value_parser = parse_listen_address,
           default_value = "127.0.0.1:0")]
     listen: SocketAddr,
-    /// Where documents are kept: a file (SQLite), or postgres://user:password@host/database
+    /// Where documents are stored: a file (SQLite), or postgres://user:password@host/database
     #[arg(
         long,
         value_name = "FILE|URL",
@@ -34,21 +30,21 @@ pub(crate) struct Args {
         conflicts_with = "simulate"
     )]
     database: Option<String>,
-    /// Feed it from files: QuoteCollateralV3 or SNP endorsements, as `confide collateral export`
-    /// writes them; older editions than those that are kept are refused
+    /// Import these files: QuoteCollateralV3 or SNP endorsements, as `confide collateral export` writes
+    /// them; editions older than the stored ones are refused
     #[arg(long, value_name = "FILE", num_args = 1.., requires = "database")]
     import: Vec<PathBuf>,
-    /// Fetch what is missing or has aged from this PCCS, which also speaks for AMD and NVIDIA;
-    /// `vendors` asks the vendors themselves
+    /// Fetch missing or aged documents from this PCCS, those of AMD and NVIDIA too; `vendors` fetches them
+    /// from the vendors themselves
     #[arg(long, value_name = "URL|vendors", requires = "database")]
     upstream: Option<String>,
-    /// AMD's documents from another service than the rest
+    /// Another service for AMD's documents
     #[arg(long, value_name = "URL", requires = "upstream")]
     upstream_kds: Option<String>,
-    /// NVIDIA's documents from another service than the rest
+    /// Another service for NVIDIA's documents
     #[arg(long, value_name = "URL", requires = "upstream")]
     upstream_rim: Option<String>,
-    /// Ask them in the clear beyond this machine: whoever is between can hold revocations back
+    /// Allow plain HTTP to another machine: anyone on the path can withhold revocations
     #[arg(long)]
     dangerous_plain_http: bool,
     /// Serve the endorsements of the simulated attester in DIR instead; they endorse nothing
@@ -60,47 +56,44 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
-    process::run_to_end(serve(args))??;
-    Ok(ExitCode::SUCCESS)
+    process::block_on(serve(args))?
 }
 
-async fn serve(args: Args) -> Result<(), CliError> {
-    let stop = process::asked_to_stop();
-    let limits = PccsLimits::default();
-    let mut more = Map::new();
-    let source = match (&args.simulate, &args.database) {
+async fn serve(args: Args) -> Result<ExitCode, CliError> {
+    let stop = process::stop_signal();
+    let limits = Limits::default();
+    let (source, fields) = match (&args.simulate, &args.database) {
         #[cfg(feature = "simulate")]
-        (Some(dir), _) => {
-            more.insert("simulated".into(), true.into());
-            simulated_source(dir, &args.faults)?
-        }
+        (Some(dir), _) => (simulated_source(dir, &args.faults)?, json!({ "simulated": true })),
         #[cfg(not(feature = "simulate"))]
         (Some(_), _) => return Err(crate::features::no_simulator()),
         (None, Some(url)) => {
-            let database = open(url).await.map_err(|error| cannot_open(&error))?;
-            let imported = import(&*database, &args.import).await?;
-            more.insert("simulated".into(), false.into());
-            more.insert("database".into(), database.name().into());
-            more.insert("imported".into(), imported);
+            let database = open(url).await.map_err(|error| explain_error(&error))?;
+            let imported = import_files(&*database, &args.import).await?;
             let vendors = vendors(&args)?;
-            more.insert("upstream".into(), vendors.is_some().into());
-            DocumentSource::Store(Arc::new(DocumentStore::new(database, vendors, &limits)))
+            let fields = json!({
+                "simulated": false,
+                "database": database.name(),
+                "imported": imported,
+                "upstream": vendors.is_some(),
+            });
+            (Source::Kept(Arc::new(Kept::new(database, vendors, &limits))), fields)
         }
         (None, None) => return Err(CliError::new("--database is missing")),
     };
     let (listener, address) = process::listen(args.listen).await?;
-    process::print_ready(address, "none", more);
-    let service = Service::new(PccsOptions { source, limits, clock: process::unix_now });
+    process::print_ready(address, "none", fields);
+    let service = Service::new(Options { source, limits, clock: process::unix_now });
     if let Err(error) = confide_pccs::serve(listener, Arc::new(service), stop).await {
-        // As the other long-running commands: it was asked to stop, and it stopped.
+        // It was asked to stop and it stopped, so this is no failure.
         tracing::warn!(%error, "cut after the drain deadline");
     }
-    Ok(())
+    Ok(ExitCode::SUCCESS)
 }
 
 fn vendors(args: &Args) -> Result<Option<Arc<dyn Upstream>>, CliError> {
     let Some(url) = &args.upstream else { return Ok(None) };
-    let mut services = service::services(url, args.dangerous_plain_http)?;
+    let mut services = service::parse_services(url, args.dangerous_plain_http)?;
     for (base, url) in
         [(&mut services.kds, &args.upstream_kds), (&mut services.rim, &args.upstream_rim)]
     {
@@ -112,8 +105,8 @@ fn vendors(args: &Args) -> Result<Option<Arc<dyn Upstream>>, CliError> {
     Ok(Some(Arc::new(Vendors::new(client))))
 }
 
-/// How many documents were kept, and how many were older than those that are.
-async fn import(database: &dyn Database, files: &[PathBuf]) -> Result<Value, CliError> {
+/// Imports files; gives the numbers of documents that were stored, and that were older than the stored ones.
+async fn import_files(database: &dyn Database, files: &[PathBuf]) -> Result<Value, CliError> {
     let (mut kept, mut older) = (0, 0);
     for path in files {
         let shown = path.display();
@@ -133,11 +126,11 @@ async fn import(database: &dyn Database, files: &[PathBuf]) -> Result<Value, Cli
             }
         }
     }
-    Ok(serde_json::json!({ "kept": kept, "older_refused": older }))
+    Ok(json!({ "kept": kept, "older_refused": older }))
 }
 
-/// The URL is not shown: it may hold a password.
-fn cannot_open(error: &DatabaseError) -> CliError {
+/// Explains why a database cannot be opened. Its URL is not shown: it may hold a password.
+fn explain_error(error: &DatabaseError) -> CliError {
     let failure = CliError::new(format!("cannot open the database: {error}"));
     match error {
         DatabaseError::Schema { .. } => failure.hint(

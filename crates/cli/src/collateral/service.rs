@@ -1,4 +1,4 @@
-//! A source of endorsements as every command starts it.
+//! A source of endorsements, and the arguments that name it.
 
 use std::{
     path::{Path, PathBuf},
@@ -6,38 +6,56 @@ use std::{
     time::Duration,
 };
 
-use confide_collateral::{
-    BaseUrl, Check, Platform, Services, Source, SourceOptions, Store, StoreLimits,
-};
-use confide_evidence::ParseError;
-use confide_verifier::{AwsLc, Endorsements, Roots, UnixTime, snp};
+use confide_client::PolicyAppraiser;
+use confide_collateral::{Base, Check, Options, Platform, Services, Source, Store, StoreLimits};
+use confide_evidence::{ParseError, collateral::COLLATERAL_LENGTH_MAX};
+use confide_verifier::{AwsLc, Endorsements, Policy, Roots, UnixTime, snp};
 
-use crate::{error::CliError, process};
+use crate::{error::CliError, files::read_optional_file, process};
 
 /// Arguments.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct ServiceArgs {
-    /// Fetch endorsements from this PCCS, which also speaks for AMD and NVIDIA; `vendors` asks the
+    /// Fetch endorsements from this PCCS, those of AMD and NVIDIA too; `vendors` fetches them from the
     /// vendors themselves
     #[arg(long, value_name = "URL")]
     pub(crate) collateral_service: Option<String>,
-    /// Keep fetched endorsements in this folder
+    /// Store fetched endorsements in this folder
     #[arg(long, value_name = "DIR", requires = "collateral_service")]
     pub(crate) collateral_store: Option<PathBuf>,
 }
 
 impl ServiceArgs {
-    /// The source that the arguments name, if they name one.
+    /// Starts the source that the arguments name; `None` where they name none.
     pub(crate) fn start(&self, roots: &Roots) -> Result<Option<Arc<Source>>, CliError> {
         let Some(url) = &self.collateral_service else { return Ok(None) };
-        let services = services(url, false)?;
-        let options = options(services, self.collateral_store.as_deref(), Some(roots))?;
+        let services = parse_services(url, false)?;
+        let options = source_options(services, self.collateral_store.as_deref(), Some(roots))?;
         Source::start(options).map(Arc::new).map(Some).map_err(CliError::new)
+    }
+
+    /// The appraiser of a policy, with endorsements from the named service, from a file, or stapled by the peer.
+    pub(crate) fn appraiser(
+        &self,
+        policy: Policy,
+        collateral: Option<&Path>,
+    ) -> Result<PolicyAppraiser, CliError> {
+        if let Some(source) = self.start(&policy.roots)? {
+            return Ok(PolicyAppraiser::with_source(policy, source, process::unix_now));
+        }
+        let json = read_optional_file(collateral, COLLATERAL_LENGTH_MAX as u64)?;
+        PolicyAppraiser::new(policy, json.as_deref(), process::unix_now).map_err(|error| {
+            match collateral {
+                Some(path) => CliError::in_file(path)(error)
+                    .hint("wanted collateral as JSON, such as the attester's collateral.json"),
+                None => CliError::new(error),
+            }
+        })
     }
 }
 
-/// `vendors`, or one address for all of them.
-pub(crate) fn services(url: &str, dangerous_plain_http: bool) -> Result<Services, CliError> {
+/// Reads `vendors`, or one URL for all vendors.
+pub(crate) fn parse_services(url: &str, dangerous_plain_http: bool) -> Result<Services, CliError> {
     if url == "vendors" {
         return Services::vendors().map_err(CliError::new);
     }
@@ -48,24 +66,25 @@ pub(crate) fn services(url: &str, dangerous_plain_http: bool) -> Result<Services
     Ok(Services::from_base(&base))
 }
 
-/// With `roots`, only sets are kept whose signatures hold under one of them.
-pub(crate) fn options(
+/// The options of a source. With `roots`, only sets are stored whose signatures verify under one of them.
+pub(crate) fn source_options(
     services: Services,
     store: Option<&Path>,
     roots: Option<&Roots>,
-) -> Result<SourceOptions, CliError> {
-    let mut options = SourceOptions::new(services, Arc::new(process::unix_now));
-    options.store = store.map(open).transpose()?;
-    options.check = roots.cloned().map(check);
+) -> Result<Options, CliError> {
+    let mut options = Options::new(services, Arc::new(process::unix_now));
+    options.store = store.map(open_store).transpose()?;
+    options.check = roots.cloned().map(check_under);
     Ok(options)
 }
 
-pub(crate) fn open(folder: &Path) -> Result<Store, CliError> {
+/// Opens the store in a folder, which is made if it does not exist.
+pub(crate) fn open_store(folder: &Path) -> Result<Store, CliError> {
     Store::open(folder, StoreLimits::default()).map_err(CliError::new)
 }
 
-/// Verifies what `confide verify` would verify without evidence.
-fn check(roots: Roots) -> Check {
+/// Verifies endorsements as `confide verify` would, without evidence.
+fn check_under(roots: Roots) -> Check {
     Arc::new(move |platform, json, now| {
         let now = UnixTime::since_unix_epoch(Duration::from_secs(now));
         let unreadable = |error: ParseError| error.to_string();

@@ -2,21 +2,21 @@
 
 use std::{fmt::Write, path::PathBuf, process::ExitCode};
 
-use confide_collateral::Document;
+use confide_collateral::{Document, StoredFault};
 use confide_evidence::UnixSeconds;
 use serde_json::{Value, json};
 
-use super::service::open;
-use crate::{error::CliError, process::unix_now, time::time};
+use super::service::open_store;
+use crate::{answer::Answer, error::CliError, process::unix_now, time::parse_time};
 
 /// Arguments.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The folder
+    /// The folder of the store
     #[arg(long, value_name = "DIR")]
     store: PathBuf,
-    /// The time to judge at: `now`, an RFC 3339 date or Unix seconds; without it, now
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    /// The time to judge at: `now` (the default), an RFC 3339 date or Unix seconds
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
     at: Option<u64>,
     /// Print one JSON object
     #[arg(long)]
@@ -25,26 +25,22 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     if !args.store.is_dir() {
-        return Err(CliError::new(format!("{} is no folder", args.store.display()))
+        return Err(CliError::new(format!("{} is not a folder", args.store.display()))
             .hint("`confide collateral fetch --store DIR` makes one"));
     }
-    let (documents, faults) = open(&args.store)?.list().map_err(CliError::new)?;
+    let (documents, faults) = open_store(&args.store)?.list().map_err(CliError::new)?;
     let now = args.at.unwrap_or_else(unix_now);
-    if args.json {
-        let faults: Vec<Value> = faults
-            .iter()
-            .map(|fault| json!({ "file": fault.name, "reason": fault.reason }))
-            .collect();
-        println!("{}", json!({ "documents": rows(&documents, now), "not_whole": faults }));
-    } else if documents.is_empty() && faults.is_empty() {
-        println!("{} holds no endorsements", args.store.display());
-    } else {
-        print!("{}", table(&documents, now));
-        for fault in &faults {
-            println!("not whole: {}: {}", fault.name, fault.reason);
-        }
+    let mut text = table(&documents, now);
+    for fault in &faults {
+        let _ = writeln!(text, "damaged: {}: {}", fault.name, fault.reason);
     }
-    Ok(ExitCode::SUCCESS)
+    if documents.is_empty() && faults.is_empty() {
+        text = format!("{} holds no endorsements\n", args.store.display());
+    }
+    let fault = |fault: &StoredFault| json!({ "file": fault.name, "reason": fault.reason });
+    let faults: Vec<Value> = faults.iter().map(fault).collect();
+    let json = json!({ "documents": rows(&documents, now), "not_whole": faults });
+    Answer::new(text, json).print(args.json)
 }
 
 /// One object for each document.
@@ -77,7 +73,7 @@ pub(super) fn table(documents: &[Document], now: u64) -> String {
         let holds = if now < *issued {
             "not yet".to_owned()
         } else if now > *until {
-            "no more".to_owned()
+            "expired".to_owned()
         } else {
             format!("{} days", (until - now) / 86_400)
         };

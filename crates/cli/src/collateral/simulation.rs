@@ -1,20 +1,20 @@
-//! `confide collateral serve --simulate`: a service over a fake root, and what it does wrong.
+//! `confide collateral serve --simulate`: a service over a fake root, with faults on demand.
 
 use std::{path::Path, sync::Arc};
 
 use confide_fake_attester::FakeAttester;
 use confide_pccs::{DocumentSource, Edition, Faults, Latency, RequestLimit, Simulation};
 
-use super::simulated::Simulated;
+use super::simulated_documents::SimulatedDocuments;
 use crate::error::CliError;
 
-/// What a simulated service does wrong; POST the same to /simulate while it runs.
+/// The faults of a simulated service; POST the same to /simulate while it runs.
 ///
 /// They conflict with `--database`: clap waives a requirement that conflicts with what is given.
 #[derive(clap::Args)]
 pub(super) struct FaultArgs {
     /// Delay of each answer in milliseconds, or `real`: 225 to 300 ms, as Intel's service
-    #[arg(long, conflicts_with = "database", value_name = "MS|real", value_parser = latency)]
+    #[arg(long, conflicts_with = "database", value_name = "MS|real", value_parser = parse_latency)]
     latency: Option<Latency>,
     /// Share of requests that are answered with status 500, 0 to 1
     #[arg(long, conflicts_with = "database", value_name = "SHARE")]
@@ -25,26 +25,26 @@ pub(super) struct FaultArgs {
     /// Share of requests that are never answered, 0 to 1
     #[arg(long, conflicts_with = "database", value_name = "SHARE")]
     hanging_rate: Option<f64>,
-    /// Where the draws come from: the same seed fails the same requests
+    /// Seed of the random faults: the same seed fails the same requests
     #[arg(long, conflicts_with = "database", value_name = "N")]
     fault_seed: Option<u64>,
-    /// Requests in a window that are answered; the others get status 429
-    #[arg(long, conflicts_with = "database", value_name = "N/SECONDS", value_parser = limit)]
+    /// Requests that are answered in a window; the others get status 429
+    #[arg(long, conflicts_with = "database", value_name = "N/SECONDS", value_parser = parse_limit)]
     request_limit: Option<RequestLimit>,
-    /// Which edition is served
+    /// The edition that is served
     #[arg(long, conflicts_with = "database", value_enum)]
     edition: Option<EditionName>,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum EditionName {
-    /// Good ones
+    /// Valid documents
     Current,
     /// Revocation lists past their nextUpdate
     LateCrls,
     /// Revocation lists older than before
     RolledBackCrls,
-    /// Everything past its time
+    /// Everything expired
     Expired,
     /// The next TCB evaluation data number
     NextEvaluation,
@@ -55,8 +55,8 @@ pub(super) fn simulated_source(dir: &Path, faults: &FaultArgs) -> Result<Documen
     let attester = FakeAttester::load(dir).map_err(|error| {
         CliError::new(error).hint("`confide attest --simulate tdx --out DIR` makes such a folder")
     })?;
-    let documents = Arc::new(Simulated::of(&attester));
-    Ok(DocumentSource::Simulated(Arc::new(Simulation::new(documents, faults.faults()?))))
+    let documents = Arc::new(SimulatedDocuments::new(&attester));
+    Ok(Source::Simulated(Arc::new(Simulation::new(documents, faults.faults()?))))
 }
 
 impl FaultArgs {
@@ -81,14 +81,14 @@ impl FaultArgs {
     }
 }
 
-fn latency(text: &str) -> Result<Latency, String> {
+fn parse_latency(text: &str) -> Result<Latency, String> {
     match text {
         "real" => Ok(Latency::Real),
         _ => text.parse().map(Latency::Ms).map_err(|_| "wanted milliseconds or `real`".into()),
     }
 }
 
-fn limit(text: &str) -> Result<RequestLimit, String> {
+fn parse_limit(text: &str) -> Result<RequestLimit, String> {
     let parts = text.split_once('/').and_then(|(requests, window)| {
         Some(RequestLimit { requests: requests.parse().ok()?, window_s: window.parse().ok()? })
     });
@@ -101,10 +101,10 @@ mod tests {
 
     #[test]
     fn faults_are_read_from_their_flags() {
-        assert_eq!(latency("real"), Ok(Latency::Real));
-        assert_eq!(latency("250"), Ok(Latency::Ms(250)));
-        assert!(latency("fast").is_err());
-        assert_eq!(limit("10/60"), Ok(RequestLimit { requests: 10, window_s: 60 }));
-        assert!(limit("10").is_err() && limit("/60").is_err());
+        assert_eq!(parse_latency("real"), Ok(Latency::Real));
+        assert_eq!(parse_latency("250"), Ok(Latency::Ms(250)));
+        assert!(parse_latency("fast").is_err());
+        assert_eq!(parse_limit("10/60"), Ok(RequestLimit { requests: 10, window_s: 60 }));
+        assert!(parse_limit("10").is_err() && parse_limit("/60").is_err());
     }
 }

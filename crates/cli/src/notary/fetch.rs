@@ -1,4 +1,4 @@
-//! `confide notary fetch`: one request through a verified notary, and what it signed kept.
+//! `confide notary fetch`: one request through a verified notary, whose signed statement is saved.
 
 use std::{
     io::{Read, Write},
@@ -8,36 +8,34 @@ use std::{
     time::Instant,
 };
 
-use clap::ValueEnum;
-use confide_channel::Binding;
 use confide_disclosure::NotarisedSession;
 use confide_notary::{FetchRequest, limits::REQUEST_BYTES_CEILING};
 use serde_json::json;
 
-use super::{
-    serve::CLOCK,
-    verified::{BoundKey, NotaryArgs, STATUS_REFUSED, Verified},
-};
+use super::verified::{BoundKey, NotaryArgs, VerifiedNotary};
 use crate::{
-    error::{CliError, read_file},
+    error::CliError,
+    files::{read_file, read_text},
     new_file::NewFile,
     process,
+    refusal::STATUS_REFUSED,
+    time::NOTARY_CLOCK,
 };
 
-/// A file of request fields.
+/// Longest file of request fields.
 const HEADER_FILE_BYTES_MAX: u64 = 64 * 1024;
 
-/// Clocks that differ by more are worth a word.
+/// Clocks that differ by more than this are reported.
 const CLOCK_DIFFERENCE_S: u64 = 120;
 
-/// Sent unless the caller names them.
+/// Fields that are sent unless the caller gives them.
 const DEFAULT_FIELDS: [(&str, &str); 3] =
     [("accept", "*/*"), ("accept-encoding", "gzip"), ("user-agent", "confide")];
 
 /// Arguments.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// What to fetch: https://HOST[:PORT][/PATH][?QUERY]
+    /// URL to fetch: https://HOST[:PORT][/PATH][?QUERY]
     #[arg(value_name = "URL")]
     url: String,
     #[command(flatten)]
@@ -45,82 +43,64 @@ pub(crate) struct Args {
     /// A field of the request, `name: value`; may be given several times
     #[arg(long, value_name = "FIELD")]
     header: Vec<String>,
-    /// Fields of the request, one a line: keeps secrets out of the list of processes
+    /// Fields of the request, one per line: this keeps secrets out of the process list
     #[arg(long, value_name = "FILE")]
     header_file: Option<PathBuf>,
     /// The body of the request; `-` is standard input
     #[arg(long, value_name = "FILE")]
     data: Option<PathBuf>,
-    /// The method; GET, and POST with --data
+    /// The method; by default GET, or POST with --data
     #[arg(long, value_name = "METHOD")]
     method: Option<String>,
-    /// Write the body of the answer to standard output as it comes. It is not signed before its
-    /// end
+    /// Write the body of the answer to standard output as it arrives, before it is signed
     #[arg(long)]
     print: bool,
-    /// The holder's file, which is not there yet: a statement cannot be had again. It holds
-    /// everything, secrets too: `confide disclose` makes from it what others may see
+    /// The holder's file, which must not exist: a statement cannot be obtained again. It contains
+    /// everything, secrets included; `confide disclose` makes from it what others may see
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-pub(crate) enum BindingName {
-    /// Evidence in the certificate, over the TLS key
-    Key,
-    /// Evidence after the handshake, over this very session
-    Session,
-}
-
-impl From<BindingName> for Binding {
-    fn from(name: BindingName) -> Self {
-        match name {
-            BindingName::Key => Binding::Key,
-            BindingName::Session => Binding::Session,
-        }
-    }
-}
-
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
-    let request = request(&args)?;
-    // What cannot be kept is found out before anything is asked.
+    let request = build_request(&args)?;
+    // A file that cannot be written fails before anything is requested.
     let out = NewFile::only_copy(&args.out)?;
-    process::run_to_end(async {
-        let stop = pin!(process::asked_to_stop());
+    process::block_on(async {
+        let stop = pin!(process::stop_signal());
         tokio::select! {
             biased;
             () = stop => Err(CliError::new("interrupted: nothing was saved")),
-            done = fetch(&args, request, out) => done,
+            outcome = fetch(&args, request, out) => outcome,
         }
     })?
 }
 
 async fn fetch(args: &Args, request: FetchRequest, out: NewFile) -> Result<ExitCode, CliError> {
     let began = Instant::now();
-    let mut notary = Verified::open(&args.notary).await?;
+    let mut notary = VerifiedNotary::open(&args.notary).await?;
     let connect_ms = began.elapsed().as_secs_f64() * 1000.0;
     let began = Instant::now();
-    let (request, received) = notary.fetch(request, |piece| printed(args.print, piece)).await?;
+    let (request, received) = notary.fetch(request, |piece| write_body(args.print, piece)).await?;
     let key = notary.key();
-    let notarised =
-        received.check(&request, key.bound.clone(), &key.validity).map_err(|error| {
-            CliError::new(format!("what was signed is refused: {error}"))
-                .hint("nothing was saved")
-                .status(STATUS_REFUSED)
-        })?;
+    let notarised = received.check(&request, key.bound.clone(), key.validity).map_err(|error| {
+        CliError::new(format!("the notary's answer is refused: {error}"))
+            .hint("nothing was saved")
+            .status(STATUS_REFUSED)
+    })?;
     let fetch_ms = began.elapsed().as_secs_f64() * 1000.0;
     out.save(&notarised.encode())?;
     warn_of_clock(notarised.statement.time);
     let summary = summary(args, key, &notarised, [connect_ms, fetch_ms]);
-    match args.print {
-        false => println!("{summary}"),
-        true => eprintln!("{summary}"),
+    if args.print {
+        eprintln!("{summary}");
+    } else {
+        println!("{summary}");
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn printed(wanted: bool, piece: &[u8]) -> Result<(), CliError> {
-    if !wanted {
+fn write_body(is_wanted: bool, piece: &[u8]) -> Result<(), CliError> {
+    if !is_wanted {
         return Ok(());
     }
     let mut out = std::io::stdout().lock();
@@ -129,7 +109,7 @@ fn printed(wanted: bool, piece: &[u8]) -> Result<(), CliError> {
         .map_err(|error| CliError::new(format!("cannot write the answer: {error}")))
 }
 
-fn request(args: &Args) -> Result<FetchRequest, CliError> {
+fn build_request(args: &Args) -> Result<FetchRequest, CliError> {
     let body = match &args.data {
         None => Vec::new(),
         Some(path) if path == Path::new("-") => {
@@ -141,29 +121,26 @@ fn request(args: &Args) -> Result<FetchRequest, CliError> {
         }
         Some(path) => read_file(path, REQUEST_BYTES_CEILING as u64)?,
     };
-    let method = args.method.as_deref().unwrap_or(match args.data {
-        Some(_) => "POST",
-        None => "GET",
-    });
-    let fields = fields(args)?;
-    // The key is named when it was verified.
+    let default_method = if args.data.is_some() { "POST" } else { "GET" };
+    let method = args.method.as_deref().unwrap_or(default_method);
+    let fields = read_fields(args)?;
+    // The signing key is set once it is verified.
     FetchRequest::new(method, &args.url, fields, body, [0; 32])
         .map_err(|error| CliError::new(error).hint("docs/notary.md says what a request may hold"))
 }
 
-fn fields(args: &Args) -> Result<Vec<(String, String)>, CliError> {
+fn read_fields(args: &Args) -> Result<Vec<(String, String)>, CliError> {
     let mut lines = args.header.clone();
     if let Some(path) = &args.header_file {
-        let shown = path.display();
-        let text = String::from_utf8(read_file(path, HEADER_FILE_BYTES_MAX)?)
-            .map_err(|_| CliError::new(format!("{shown} is not text: wanted fields in UTF-8")))?;
+        let text = read_text(path, HEADER_FILE_BYTES_MAX, "fields")?;
         lines.extend(text.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned));
     }
     let mut fields = Vec::new();
     for line in &lines {
-        // The line itself may be a secret: it is not repeated.
+        // The line may be a secret, so it is not repeated.
         let (name, value) = line.split_once(':').ok_or_else(|| {
-            CliError::new("a field has no colon").hint("for instance --header 'accept: */*'")
+            CliError::new("a request field has no colon")
+                .hint("for instance --header 'accept: */*'")
         })?;
         fields.push((name.trim().to_ascii_lowercase(), value.trim().to_owned()));
     }
@@ -179,7 +156,7 @@ fn fields(args: &Args) -> Result<Vec<(String, String)>, CliError> {
 fn warn_of_clock(time: u64) {
     let differs = time.abs_diff(process::unix_now());
     if differs > CLOCK_DIFFERENCE_S {
-        tracing::warn!(differs_s = differs, "the notary's clock is not that of this machine");
+        tracing::warn!(differs_s = differs, "the notary's clock differs from that of this machine");
     }
 }
 
@@ -203,7 +180,7 @@ fn summary(
         "cipher_suite": statement.tls.suite().as_str(),
         "certificate_chain_hash": hex::encode(statement.certificate_chain_hash),
         "time": statement.time,
-        "time_from": CLOCK,
+        "time_from": NOTARY_CLOCK,
         "request_fields_from": statement.request_view.as_str(),
         "response_fields_from": statement.response_view.as_str(),
         "request_bytes": notarised.sent.len(),

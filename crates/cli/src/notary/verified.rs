@@ -9,10 +9,9 @@ use std::{
 
 use confide_channel::{Binding, ChannelError};
 use confide_client::{
-    AppraisalError, Blame, ClientError, ClientLimits, Connector, Endpoint, HttpClient,
-    PolicyAppraiser, RequestBody, SharedAppraisal, no_body, whole_body, with_causes,
+    AppraisalError, Appraised, ClientError, Connector, Endpoint, HttpClient, Limits,
+    PolicyAppraiser, RequestBody, no_body, whole_body, with_causes,
 };
-use confide_evidence::collateral::COLLATERAL_LENGTH_MAX;
 use confide_notary::{
     AnswerReader, FETCH_PATH, FetchRequest, GUARANTEE, HolderError, KEY_EVIDENCE_BYTES_MAX,
     KEY_PATH, KeyEvidence, MEDIA_TYPE, Received, Refusal,
@@ -25,37 +24,32 @@ use http::{
 use http_body_util::{BodyExt, Limited};
 use zeroize::Zeroizing;
 
-use super::fetch::BindingName;
 use crate::{
-    attest::chosen::{AttesterArgs, client_evidence},
-    connect,
-    error::{CliError, read_file},
+    attest::arguments::{AttesterArgs, client_evidence},
+    binding::EvidenceBinding,
+    error::CliError,
     features::NO_ATTESTER_HINT,
+    files::read_credential,
     policy, process,
+    refusal::{PeerHints, explain_client_error, hint_for_check, refuse_check},
 };
 
-/// The evidence was judged and refused, or what was signed is not what was sent and received.
-pub(super) const STATUS_REFUSED: u8 = 1;
-
-/// A credential is at most 64 bytes; a line end after it is no part of it.
-const CREDENTIAL_BYTES_MAX: u64 = 66;
-
-/// Said of itself by a client that attests.
+/// The claim of a client that attests.
 const CLIENT_CLAIM: &str = "client of a notary";
 
-/// A refusal in place of an answer.
+/// Longest refusal.
 const REFUSAL_BYTES_MAX: usize = 16 * 1024;
 
-/// Whom to ask, and what is demanded of it.
+/// The notary, and what is demanded of it.
 #[derive(clap::Args)]
 pub(super) struct NotaryArgs {
     /// The notary: https://HOST[:PORT]
     #[arg(long, value_name = "URL")]
     via: String,
-    /// What is demanded of it, as TOML
+    /// The policy that the notary has to satisfy, TOML
     #[arg(long, value_name = "FILE")]
     policy: PathBuf,
-    /// Trust this root certificate (DER) beside the policy's
+    /// Trust this root certificate (DER) in addition to the policy's
     #[arg(long, value_name = "FILE")]
     root: Option<PathBuf>,
     /// Use these endorsements instead of what the notary staples
@@ -63,21 +57,21 @@ pub(super) struct NotaryArgs {
     collateral: Option<PathBuf>,
     #[command(flatten, next_help_heading = "Evidence of this end, for a notary that demands it")]
     attester: AttesterArgs,
-    /// What a notary that serves listed clients knows this one by: a file with its credential
+    /// File with this client's credential, for a notary that serves listed clients
     #[arg(long, value_name = "FILE")]
     credential: Option<PathBuf>,
-    /// How the notary ties evidence to connections; else as the policy says, and `session` where
-    /// this end attests
+    /// How the notary binds evidence to connections; by default as the policy says, or `session` if this
+    /// end attests
     #[arg(long, value_enum)]
-    binding: Option<BindingName>,
-    /// Milliseconds that TCP, and after it handshake and evidence, may take
+    binding: Option<EvidenceBinding>,
+    /// Milliseconds for TCP, and again for handshake and evidence
     #[arg(long, value_name = "N", default_value_t = 10_000,
           value_parser = clap::value_parser!(u64).range(1..=600_000))]
     deadline_ms: u64,
 }
 
 /// A verified notary: the connection is kept for several fetches.
-pub(super) struct Verified {
+pub(super) struct VerifiedNotary {
     via: String,
     client: HttpClient,
     /// `Bearer` and the credential, for a notary that serves listed clients.
@@ -97,19 +91,21 @@ pub(super) struct BoundKey {
     pub(super) validity: RangeInclusive<u64>,
 }
 
-impl Verified {
-    /// Opens the channel and verifies both keys. Nothing of a request has left before.
+impl VerifiedNotary {
+    /// Opens the channel and verifies both keys, before anything of a request is sent.
     pub(super) async fn open(args: &NotaryArgs) -> Result<Self, CliError> {
         let authorization = args.credential.as_deref().map(authorization).transpose()?;
         let endpoint = Endpoint::parse(&args.via)
             .map_err(|error| CliError::new(error).hint("for instance https://127.0.0.1:8443"))?;
         let policy = policy::file::read_notary(&args.policy)?;
-        let policy = connect::with_root(policy, args.root.as_deref())?;
-        // It comes over the channel, but a third party judges it without one.
-        let of_key = appraiser(args, Policy { binding: None, ..policy.clone() })?;
+        let policy = policy::file::add_root(policy, args.root.as_deref())?;
+        let (service, collateral) = (&args.attester.service, args.collateral.as_deref());
+        // The key's evidence arrives over the channel, but a third party judges it without one.
+        let unbound = Policy { binding: None, ..policy.clone() };
+        let appraiser = service.appraiser(unbound, collateral)?;
         let own = args.attester.open(None)?;
         let demands_session = policy.binding == Some(BindingLevel::Session) || own.is_some();
-        let of_channel = Arc::new(appraiser(args, policy)?);
+        let channel_appraiser = Arc::new(service.appraiser(policy, collateral)?);
         let deadline = Duration::from_millis(args.deadline_ms);
         let limits = ClientLimits { dial: deadline, channel: deadline, ..ClientLimits::default() };
         let binding = match (args.binding, demands_session) {
@@ -117,21 +113,22 @@ impl Verified {
             (None, true) => Binding::Session,
             (None, false) => Binding::Key,
         };
-        let connector = Connector::with_appraiser(endpoint, None, binding, of_channel, limits)
+        let connector = Connector::attested(endpoint, None, binding, channel_appraiser, limits)
             .and_then(|connector| match own {
                 None => Ok(connector),
                 Some(own) => connector.with_evidence(client_evidence(own, CLIENT_CLAIM)),
             })
             .map_err(|error| CliError::new(with_causes(&error)))?;
         let client = HttpClient::new(connector, limits, process::unix_now);
-        let opened = client.open().await.map_err(|error| channel_refused(&args.via, &error))?;
+        let opened =
+            client.open().await.map_err(|error| explain_channel_error(&args.via, &error))?;
         let claimed = opened.0.as_ref().and_then(|by| by.claimed_guarantee().map(str::to_owned));
         if claimed.as_deref() != Some(GUARANTEE) {
-            return Err(not_a_notary(&args.via, claimed.as_deref()));
+            return Err(refuse_guarantee(&args.via, claimed.as_deref()));
         }
         let via = args.via.clone();
-        let key = bound_key(&via, &client, &of_key).await?;
-        Ok(Self { via, client, authorization, appraiser: of_key, key })
+        let key = fetch_key(&via, &client, &appraiser).await?;
+        Ok(Self { via, client, authorization, appraiser, key })
     }
 
     /// The key that will sign.
@@ -139,12 +136,12 @@ impl Verified {
         &self.key
     }
 
-    /// Sends one request and reads the whole answer; `seen` gets each piece of the body as it
-    /// comes. A key that was renewed meanwhile is verified like the first one.
+    /// Sends one request and reads the whole answer; `on_piece` gets each piece of the body as it
+    /// arrives. A key that was renewed in the meantime is verified like the first one.
     pub(super) async fn fetch(
         &mut self,
         request: FetchRequest,
-        mut seen: impl FnMut(&[u8]) -> Result<(), CliError>,
+        mut on_piece: impl FnMut(&[u8]) -> Result<(), CliError>,
     ) -> Result<(FetchRequest, Received), CliError> {
         let mut request = request.signed_by(self.key.hash);
         let mut is_first = true;
@@ -155,24 +152,27 @@ impl Verified {
             let answer = self.post(whole_body(body)).await?;
             if answer.status() == StatusCode::CONFLICT && is_first {
                 is_first = false;
-                self.key = bound_key(&self.via, &self.client, &self.appraiser).await?;
+                self.key = fetch_key(&self.via, &self.client, &self.appraiser).await?;
                 request = request.signed_by(self.key.hash);
                 continue;
             }
             if answer.status() != StatusCode::OK {
-                return Err(refused(&self.via, answer.into_body()).await);
+                return Err(read_refusal(&self.via, answer.into_body()).await);
             }
             let mut body = answer.into_body();
             let mut reader = AnswerReader::default();
             while let Some(frame) = body.frame().await {
-                let broken = |error| CliError::new(format!("{}: {error}", self.via));
-                let Ok(piece) = frame.map_err(|error| broken(with_causes(&error)))?.into_data()
+                let explain = |error| CliError::new(format!("{}: {error}", self.via));
+                let Ok(piece) = frame.map_err(|error| explain(with_causes(&error)))?.into_data()
                 else {
                     continue;
                 };
-                seen(reader.push(&piece).map_err(|error| no_statement(&self.via, &error))?)?;
+                on_piece(
+                    reader.push(&piece).map_err(|error| explain_answer_error(&self.via, &error))?,
+                )?;
             }
-            let received = reader.finish().map_err(|error| no_statement(&self.via, &error))?;
+            let received =
+                reader.finish().map_err(|error| explain_answer_error(&self.via, &error))?;
             return Ok((request, received));
         }
     }
@@ -189,14 +189,13 @@ impl Verified {
     }
 }
 
-/// It leaves only once the notary is verified, and reaches no other host.
+/// The field `authorization`. It is sent only once the notary is verified, and to no other host.
 fn authorization(path: &Path) -> Result<HeaderValue, CliError> {
-    let credential = Zeroizing::new(read_file(path, CREDENTIAL_BYTES_MAX)?);
-    let field = Zeroizing::new([b"Bearer ", credential.trim_ascii_end()].concat());
+    let credential = read_credential(path)?;
+    let field = Zeroizing::new([b"Bearer ", &credential[..]].concat());
     let value = HeaderValue::from_bytes(&field).ok().filter(|_| field.is_ascii());
-    let mut value = value.ok_or_else(|| {
-        CliError::new(format!("{}: wanted one line of visible ASCII", path.display()))
-    })?;
+    let wanted = "wanted one line of visible ASCII";
+    let mut value = value.ok_or_else(|| CliError::in_file(path)(wanted))?;
     value.set_sensitive(true);
     Ok(value)
 }
@@ -209,30 +208,20 @@ async fn send(
 ) -> Result<http::Response<confide_client::AnswerBody>, CliError> {
     let request = request.header(CONTENT_TYPE, MEDIA_TYPE).body(body);
     let request = request.map_err(|error| CliError::new(format!("{via}: {error}")))?;
-    let answer = client.request(request).await.map_err(|error| channel_refused(via, &error))?;
+    let answer =
+        client.request(request).await.map_err(|error| explain_channel_error(via, &error))?;
     Ok(answer.response)
 }
 
-fn appraiser(args: &NotaryArgs, policy: Policy) -> Result<PolicyAppraiser, CliError> {
-    if let Some(source) = args.attester.service.start(&policy.roots)? {
-        return Ok(PolicyAppraiser::with_source(policy, source, process::unix_now));
-    }
-    let own = match &args.collateral {
-        None => None,
-        Some(path) => Some(read_file(path, COLLATERAL_LENGTH_MAX as u64)?),
-    };
-    PolicyAppraiser::new(policy, own.as_deref(), process::unix_now).map_err(CliError::new)
-}
-
 /// Asks for the signing key and judges its evidence as a third party will.
-async fn bound_key(
+async fn fetch_key(
     via: &str,
     client: &HttpClient,
     appraiser: &PolicyAppraiser,
 ) -> Result<BoundKey, CliError> {
     let answer = send(via, client, Request::get(KEY_PATH), no_body()).await?;
     if answer.status() != StatusCode::OK {
-        return Err(refused(via, answer.into_body()).await);
+        return Err(read_refusal(via, answer.into_body()).await);
     }
     let read = Limited::new(answer.into_body(), KEY_EVIDENCE_BYTES_MAX).collect().await;
     let bytes = read.map_err(|error| CliError::new(format!("{via}: {error}")))?.to_bytes();
@@ -245,99 +234,86 @@ async fn bound_key(
     };
     let stapled = Some(bound.evidence.endorsements.as_slice()).filter(|bytes| !bytes.is_empty());
     let appraised =
-        appraiser.judge(&evidence, stapled).map_err(|error| key_refused(via, &error))?;
+        appraiser.judge(&evidence, stapled).map_err(|error| explain_key_error(via, &error))?;
     let hash = bound.spki_hash();
     let claims = appraised.verdict().claims();
     let Some(claims) = claims.filter(|claims| claims.pubkey_hash == hash) else {
-        let text = format!("{via} is not accepted: its evidence is over another signing key");
-        return Err(CliError::new(text).hint("nothing was sent to it").status(STATUS_REFUSED));
+        let reason = "its evidence is over another signing key";
+        return Err(refuse_check(via, reason, "nothing was sent to it"));
     };
     if claims.guarantee != GUARANTEE {
-        return Err(not_a_notary(via, Some(&claims.guarantee)));
+        return Err(refuse_guarantee(via, Some(&claims.guarantee)));
     }
     let validity = claims.not_before..=claims.not_after;
     Ok(BoundKey { bound, appraised, hash, validity })
 }
 
-fn channel_refused(via: &str, error: &ClientError) -> CliError {
-    let text = error.rejection().map_or_else(|| with_causes(error), ToString::to_string);
-    match (error.blame(), error.failed_check(), error) {
-        (Blame::Evidence, check, _) => {
-            let check = check.unwrap_or("evidence");
-            CliError::new(format!("{via} is not accepted: check `{check}` failed: {text}"))
-                .hint(hint_for(check))
-                .status(STATUS_REFUSED)
-        }
-        (_, _, ClientError::Channel { source: ChannelError::Tls(_), .. }) => {
-            CliError::new(format!("{via} could not be judged: {text}"))
-                .hint("is that a confide notary, and with the same --binding?")
-        }
-        (_, _, ClientError::Channel { source: ChannelError::NoAttester { .. }, .. }) => {
-            CliError::new(format!("{via} demands evidence of this end, which has none"))
-                .hint(NO_ATTESTER_HINT)
-        }
-        (Blame::Local, ..) => CliError::new(text),
-        _ => CliError::new(format!("{via} could not be judged: {text}"))
-            .hint("is the notary running there? its ready line names the address"),
-    }
+fn explain_channel_error(via: &str, error: &ClientError) -> CliError {
+    let network = |error: &ClientError| {
+        let hint = match error {
+            ClientError::Channel { source: ChannelError::Tls(_), .. } => {
+                "is that a confide notary, and with the same --binding?"
+            }
+            _ => "is the notary running there? its ready line names the address",
+        };
+        hint.to_owned()
+    };
+    let hints = PeerHints { check: hint_for, attester: NO_ATTESTER_HINT, network: &network };
+    explain_client_error(via, error, &hints)
 }
 
-fn key_refused(via: &str, error: &AppraisalError) -> CliError {
+fn explain_key_error(via: &str, error: &AppraisalError) -> CliError {
     let check = error.failed_check();
-    let text = format!(
-        "{via} is not accepted: check `{check}` of its signing key's evidence failed: {error}"
-    );
-    CliError::new(text).hint(hint_for(check)).status(STATUS_REFUSED)
+    let reason = format!("check `{check}` of its signing key's evidence failed: {error}");
+    refuse_check(via, &reason, hint_for(check))
 }
 
 fn hint_for(check: &str) -> &'static str {
     match check {
-        "scope" | "binding" => connect::hint_for(check),
+        "scope" | "binding" => hint_for_check(check),
         _ => "nothing was sent to it",
     }
 }
 
-fn not_a_notary(via: &str, claimed: Option<&str>) -> CliError {
+fn refuse_guarantee(via: &str, claimed: Option<&str>) -> CliError {
     let got = claimed.unwrap_or("nothing");
-    let text = format!(
-        "{via} is not accepted: check `guarantee` failed: wanted `{GUARANTEE}`, got `{got}`"
-    );
-    CliError::new(text).hint("is that a confide notary?").status(STATUS_REFUSED)
+    let reason = format!("check `guarantee` failed: wanted `{GUARANTEE}`, got `{got}`");
+    refuse_check(via, &reason, "is that a confide notary?")
 }
 
-async fn refused(via: &str, body: confide_client::AnswerBody) -> CliError {
+async fn read_refusal(via: &str, body: confide_client::AnswerBody) -> CliError {
     let read = Limited::new(body, REFUSAL_BYTES_MAX).collect().await.map(|body| body.to_bytes());
     let refusal = read.ok().and_then(|bytes| serde_json::from_slice::<Refusal>(&bytes).ok());
     match refusal {
-        Some(refusal) => no_statement(via, &HolderError::Refused(refusal)),
-        None => CliError::new(format!("{via} gave neither an answer nor a refusal"))
+        Some(refusal) => explain_answer_error(via, &HolderError::Refused(refusal)),
+        None => CliError::new(format!("{via} sent neither an answer nor a refusal"))
             .hint("is that a confide notary of this version?"),
     }
 }
 
-fn no_statement(via: &str, error: &HolderError) -> CliError {
-    let failure = CliError::new(format!("{via}: {}", shown(error)));
+fn explain_answer_error(via: &str, error: &HolderError) -> CliError {
+    let failure = CliError::new(format!("{via}: {}", printable(error)));
     let HolderError::Refused(refusal) = error else { return failure };
-    match refusal.code.as_str() {
-        "host_refused" => failure.hint("its operator lists the hosts in the notary's policy"),
-        "address_refused" => {
-            failure.hint("its operator names private addresses in the notary's policy")
-        }
+    let hint = match refusal.code.as_str() {
+        "host_refused" => "its operator lists the hosts in the notary's policy",
+        "address_refused" => "its operator lists private addresses in the notary's policy",
         "certificate_refused" => {
-            failure.hint("the host's certificate does not end in a root of the notary's policy")
+            "the host's certificate does not lead to a root of the notary's policy"
         }
-        "busy" => failure.hint("try again later"),
-        "client_busy" => failure.hint(
+        "busy" => "try again later",
+        "client_busy" => {
             "other fetches of this client are running; its operator sets \
-             limits.exchanges_per_client in the notary's policy",
-        ),
-        "client_unknown" => failure
-            .hint("--credential FILE; its operator lists the clients (notary serve --clients)"),
-        _ => failure,
-    }
+             limits.exchanges_per_client in the notary's policy"
+        }
+        "client_unknown" => {
+            "--credential FILE; its operator lists the clients (notary serve --clients)"
+        }
+        _ => return failure,
+    };
+    failure.hint(hint)
 }
 
-/// A peer's words on a terminal, where a control character is a command.
-fn shown(error: &HolderError) -> String {
+/// A peer's text without control characters, which are commands to a terminal.
+fn printable(error: &HolderError) -> String {
     error.to_string().chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

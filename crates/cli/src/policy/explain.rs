@@ -1,4 +1,4 @@
-//! `confide policy explain`.
+//! `confide policy explain`: a policy in words.
 
 use std::{fmt::Write as _, path::PathBuf, process::ExitCode};
 
@@ -6,7 +6,7 @@ use confide_verifier::{Sentence, Stance};
 use serde_json::{Value, json};
 
 use super::file;
-use crate::{error::CliError, process::print_whole};
+use crate::{answer::Answer, error::CliError};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -20,17 +20,16 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<ExitCode, CliError> {
     let policy = file::read(&args.file)?;
     let sentences = policy.explain();
-    print_whole(&if args.json { as_json(&sentences) } else { as_text(&sentences) })?;
-    Ok(ExitCode::SUCCESS)
+    Answer::new(to_text(&sentences), to_json(&sentences)).print(args.json)
 }
 
 const GROUPS: [(Stance, &str, &str); 3] = [
     (Stance::Checked, "checked", "Evidence is refused unless:"),
     (Stance::Unchecked, "unchecked", "Not checked:"),
-    (Stance::Dangerous, "dangerous", "DANGEROUS, lifted by this policy in so many words:"),
+    (Stance::Dangerous, "dangerous", "DANGEROUS, disabled explicitly by this policy:"),
 ];
 
-fn as_text(sentences: &[Sentence]) -> String {
+fn to_text(sentences: &[Sentence]) -> String {
     let mut text = String::new();
     let width = sentences.iter().map(|sentence| sentence.field.len()).max().unwrap_or(0);
     for (stance, _, heading) in GROUPS {
@@ -48,7 +47,7 @@ fn as_text(sentences: &[Sentence]) -> String {
             rules that docs/policy.md lists under \"What no policy can change\".\n"
 }
 
-fn as_json(sentences: &[Sentence]) -> String {
+fn to_json(sentences: &[Sentence]) -> Value {
     let mut object = json!({});
     for (stance, name, _) in GROUPS {
         let group = sentences.iter().filter(|sentence| sentence.stance == stance);
@@ -57,7 +56,7 @@ fn as_json(sentences: &[Sentence]) -> String {
             .collect();
         object[name] = fields.into();
     }
-    format!("{object}\n")
+    object
 }
 
 #[cfg(test)]
@@ -70,11 +69,10 @@ mod tests {
     fn a_weakening_stands_in_a_group_of_its_own() {
         let text = "tcb_status = \"dangerous-any\"\n";
         let sentences = Policy::from_toml(text).unwrap().explain();
-        let text = as_text(&sentences);
+        let text = to_text(&sentences);
         let (before, after) = text.split_once("DANGEROUS").expect("a group");
         assert!(after.contains("tcb_status") && !before.contains("tcb_status"), "{text}");
-        let json: Value = serde_json::from_str(&as_json(&sentences)).unwrap();
-        assert_eq!(json["dangerous"].as_array().unwrap().len(), 1);
-        assert!(as_text(&Policy::default().explain()).lines().all(|line| !line.contains("DANGER")));
+        assert_eq!(to_json(&sentences)["dangerous"].as_array().unwrap().len(), 1);
+        assert!(to_text(&Policy::default().explain()).lines().all(|line| !line.contains("DANGER")));
     }
 }

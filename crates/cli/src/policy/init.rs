@@ -1,4 +1,4 @@
-//! `confide policy init`: a strict policy, from evidence of a machine that is as it should be.
+//! `confide policy init`: a strict policy from the evidence of a machine in its proper state.
 
 use std::{
     fmt::Write as _,
@@ -21,27 +21,23 @@ use confide_evidence::{
 use confide_verifier::Policy;
 
 use super::pin;
-use crate::{
-    error::{CliError, read_file},
-    process::print_whole,
-};
+use crate::{error::CliError, files::read_file, process::print_whole};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Evidence: a quote or report, binary.
     #[arg(long, value_name = "EVIDENCE")]
     from: PathBuf,
-    /// The digest of the attested end's configuration, as its ready line and
-    /// `--print-config-digest` say it.
-    #[arg(long, value_name = "HEX", value_parser = pin::digest)]
+    /// The digest of the server's configuration, from its ready line or `--print-config-digest`.
+    #[arg(long, value_name = "HEX", value_parser = pin::parse_digest)]
     config_digest: Option<String>,
     /// Take the digest from these claims (CBOR) that came with the evidence.
     #[arg(long, value_name = "FILE", conflicts_with = "config_digest")]
     claims: Option<PathBuf>,
-    /// Name no configuration, and let clients talk to an end of which only the platform is known.
+    /// Pin no configuration, and let clients use a server of which only the platform is known.
     #[arg(long, conflicts_with_all = ["config_digest", "claims"])]
     dangerous_platform_scope: bool,
-    /// Where to write it; an existing file is kept. Without it, standard output.
+    /// Where to write the policy; an existing file is kept. By default, standard output.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
@@ -50,39 +46,36 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, CliError> {
     let evidence = read_file(&args.from, QUOTE_LENGTH_MAX as u64)?;
     let configuration = configuration(args)?;
     let text = policy_from(&evidence, &configuration).map_err(|error| {
-        CliError::new(format!("{}: {error}", args.from.display()))
-            .hint("wanted a DCAP quote or an SNP report, binary")
+        CliError::in_file(&args.from)(error).hint("wanted a DCAP quote or an SNP report, binary")
     })?;
-    // What was written has to be a policy, whatever the evidence held.
+    // Whatever the evidence held, the text has to be a valid policy.
     Policy::from_toml(&text).map_err(CliError::new)?;
     match &args.out {
         None => print_whole(&text)?,
         Some(path) => write_new(path, &text)?,
     }
     eprintln!(
-        "confide: the values were read from {} and not verified: run `confide verify evidence` on \
-         it with this policy before you trust them",
+        "confide: the values from {} were not verified: run `confide verify evidence` on it with this \
+         policy before you trust them",
         args.from.display()
     );
     Ok(ExitCode::SUCCESS)
 }
 
-/// The policy's lines on the attested end's configuration.
+/// The policy's lines on the server's configuration.
 fn configuration(args: &Args) -> Result<String, CliError> {
     let digest = match (&args.config_digest, &args.claims) {
         (Some(digest), _) => digest.clone(),
         (None, Some(path)) => {
             let claims = read_file(path, CLAIMS_BYTES_MAX as u64)?;
             let claims = Claims::decode(&claims).map_err(|error| {
-                CliError::new(format!("{}: {error}", path.display()))
-                    .hint("wanted the claims of an attested end, CBOR")
+                CliError::in_file(path)(error).hint("wanted the claims of an attested server, CBOR")
             })?;
             hex::encode(claims.config_digest)
         }
         (None, None) if args.dangerous_platform_scope => return Ok(ANY_CONFIGURATION.into()),
         (None, None) => {
-            let text =
-                "a policy names a configuration, and none was given: clients would refuse it";
+            let text = "no configuration is given: clients would refuse a policy without one";
             return Err(CliError::new(text).hint(
                 "--config-digest HEX is what `confide gateway … --print-config-digest` prints; \
                  --dangerous-platform-scope writes a policy that accepts any configuration",
@@ -97,7 +90,7 @@ fn write_new(path: &Path, text: &str) -> Result<(), CliError> {
     let cannot = |error: std::io::Error| {
         let failure = CliError::new(format!("cannot write {shown}: {error}"));
         match error.kind() {
-            std::io::ErrorKind::AlreadyExists => failure.hint("remove it, or give another name"),
+            std::io::ErrorKind::AlreadyExists => failure.hint("remove it, or choose another name"),
             _ => failure,
         }
     };
@@ -109,31 +102,31 @@ fn policy_from(evidence: &[u8], configuration: &str) -> Result<String, String> {
     let mut text = format!("{HEAD}{configuration}{BINDING}");
     if detect(evidence) == Some(Kind::SnpReport) {
         let report = Report::parse(evidence).map_err(|error| error.to_string())?;
-        guest(&mut text, &report);
+        write_guest(&mut text, &report);
         return Ok(text);
     }
     let quote = Quote::parse(evidence).map_err(|error| error.to_string())?;
-    intel_platform(&mut text, &quote);
+    write_intel_platform(&mut text, &quote);
     match quote.body {
-        Body::Tdx(report) => trust_domain(&mut text, report),
-        Body::Sgx(report) => enclave(&mut text, report),
+        Body::Tdx(report) => write_trust_domain(&mut text, report),
+        Body::Sgx(report) => write_enclave(&mut text, report),
     }
     Ok(text)
 }
 
 const HEAD: &str = "\
-# What evidence has to be. docs/policy.md documents every key; `confide policy explain` says it in words.
+# The policy for evidence. docs/policy.md documents every key; `confide policy explain` describes it in words.
 
 # A key that is bound in evidence lives a day at most.
 key_validity_s_max = 86400
 ";
 
 const CONFIGURATION: &str = "
-# SHA-256 of the attested end's configuration; `confide policy pin` names another.
+# SHA-256 of the server's configuration; `confide policy pin` sets another.
 ";
 
 const ANY_CONFIGURATION: &str = "
-# DANGEROUS: any configuration passes, and clients talk to an end of which only the platform is known.
+# DANGEROUS: any configuration passes, and clients use a server of which only the platform is known.
 # `confide policy pin` ends both.
 config_digest = \"dangerous-any\"
 dangerous_scope = \"platform\"
@@ -159,25 +152,25 @@ roots = [\"amd-production\"]
 formats = [\"snp\"]
 ";
 
-fn intel_platform(text: &mut String, quote: &Quote<'_>) {
+fn write_intel_platform(text: &mut String, quote: &Quote<'_>) {
     *text += INTEL;
     let _ = writeln!(text, "formats = [\"{}\"]", quote.tee().as_str());
     if let Some(ppid) = ppid(quote) {
         *text += "
 # The one machine that this evidence is of. Remove the line to accept any.
 ";
-        value_line(text, "ppids", &ppid);
+        write_value(text, "ppids", &ppid);
     }
 }
 
-/// Who the platform is, where its certificate says so.
+/// The platform's identifier, where its certificate has one.
 fn ppid(quote: &Quote<'_>) -> Option<[u8; 16]> {
     let chain = pem::decode_chain("PCK chain", quote.pck_chain).ok()?;
     let leaf = Certificate::parse("PCK certificate", chain.first()?).ok()?;
     PckExtension::parse(leaf.sgx_extension?).ok().map(|extension| extension.ppid)
 }
 
-fn guest(text: &mut String, report: &Report<'_>) {
+fn write_guest(text: &mut String, report: &Report<'_>) {
     *text += AMD;
     *text += "
 # The platform. AMD publishes no verdict on security versions: these are the least.
@@ -201,26 +194,30 @@ fn guest(text: &mut String, report: &Report<'_>) {
     if *report.chip_id() != [0; 64] {
         *text += "# The one machine that this evidence is of. Remove the line to accept any.
 ";
-        value_line(text, "chip_ids", report.chip_id());
+        write_value(text, "chip_ids", report.chip_id());
     }
     *text += "
 # The guest.
 [workload.snp]
 ";
-    value_line(text, "measurement", report.measurement());
-    value_line(text, "host_data", report.host_data());
-    value_line(text, "family_id", report.family_id());
-    value_line(text, "image_id", report.image_id());
-    value_line(text, "id_key_digest", report.id_key_digest());
-    value_line(text, "author_key_digest", report.author_key_digest());
+    for (name, value) in [
+        ("measurement", &report.measurement()[..]),
+        ("host_data", report.host_data()),
+        ("family_id", report.family_id()),
+        ("image_id", report.image_id()),
+        ("id_key_digest", report.id_key_digest()),
+        ("author_key_digest", report.author_key_digest()),
+    ] {
+        write_value(text, name, value);
+    }
     let _ = writeln!(text, "guest_svn_min = {}", report.guest_svn());
     let _ = writeln!(text, "vmpl_max = {}", report.vmpl().min(3));
-    let _ = writeln!(text, "# Remove what this guest needs not be allowed.");
+    let _ = writeln!(text, "# Remove what this guest does not need.");
     let _ = writeln!(text, "smt = {}", report.policy().allows_smt());
     let _ = writeln!(text, "migrate_ma = {}", report.policy().allows_migration_agent());
 }
 
-fn trust_domain(text: &mut String, report: TdReport<'_>) {
+fn write_trust_domain(text: &mut String, report: TdReport<'_>) {
     *text += "\n# The trust domain: what it started from, and what it has loaded since.\n[workload.tdx]\n";
     let [rtmr0, rtmr1, rtmr2, rtmr3] = report.rtmrs();
     for (name, value) in [
@@ -234,23 +231,23 @@ fn trust_domain(text: &mut String, report: TdReport<'_>) {
         ("mrownerconfig", report.mr_owner_config()),
         ("mrseam", report.mr_seam()),
     ] {
-        value_line(text, name, value);
+        write_value(text, name, value);
     }
     if let Some(service_td) = report.mr_service_td() {
-        value_line(text, "mr_service_td", service_td);
+        write_value(text, "mr_service_td", service_td);
     }
 }
 
-fn enclave(text: &mut String, report: EnclaveReport<'_>) {
+fn write_enclave(text: &mut String, report: EnclaveReport<'_>) {
     *text += "\n# The enclave.\n[workload.sgx]\n";
-    value_line(text, "mrenclave", report.mr_enclave());
-    value_line(text, "mrsigner", report.mr_signer());
+    write_value(text, "mrenclave", report.mr_enclave());
+    write_value(text, "mrsigner", report.mr_signer());
     let _ = writeln!(text, "isv_prod_id = \"{}\"", report.isv_prod_id());
     let _ = writeln!(text, "isv_svn_min = {}", report.isv_svn());
-    value_line(text, "config_id", report.config_id());
+    write_value(text, "config_id", report.config_id());
 }
 
-fn value_line(text: &mut String, name: &str, value: &[u8]) {
+fn write_value(text: &mut String, name: &str, value: &[u8]) {
     let _ = writeln!(text, "{name} = \"{}\"", hex::encode(value));
 }
 

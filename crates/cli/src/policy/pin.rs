@@ -1,4 +1,4 @@
-//! `confide policy pin`: names the configuration that clients demand.
+//! `confide policy pin`: pins the configuration that clients demand.
 
 use std::{
     path::{Path, PathBuf},
@@ -12,23 +12,27 @@ use crate::{error::CliError, new_file::NewFile};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The policy, TOML; it is changed in its place, and its comments stay.
+    /// The policy, TOML; it is edited in place, and its comments stay.
     file: PathBuf,
-    /// The digest of the attested end's configuration, as its ready line and
-    /// `--print-config-digest` say it; several may be given, of which each passes.
-    #[arg(long, value_name = "HEX", required = true, value_parser = digest)]
+    /// The digest of the server's configuration, from its ready line or `--print-config-digest`; several
+    /// may be given, any of which is accepted.
+    #[arg(long, value_name = "HEX", required = true, value_parser = parse_digest)]
     digest: Vec<String>,
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, CliError> {
     let path = &args.file;
-    let text = file::text(path)?;
-    let before = file::without_disclosure(&text).map_err(|error| file::cannot_use(path, &error))?;
-    let pinned = pin(&text, &args.digest);
-    let wanted =
-        Policy { config_digest: Some(expected(&args.digest)), dangerous_scope: None, ..before };
-    // Whatever the lines were, what is written says this and nothing else.
-    if file::without_disclosure(&pinned).ok().as_ref() != Some(&wanted) {
+    let text = file::read_policy_text(path)?;
+    let before =
+        file::parse_without_disclosure(&text).map_err(|error| file::explain_error(path, &error))?;
+    let pinned = pin_text(&text, &args.digest);
+    let wanted = Policy {
+        config_digest: Some(digests_policy(&args.digest)),
+        dangerous_scope: None,
+        ..before
+    };
+    // Whatever the lines were, the result must differ in these two keys only.
+    if file::parse_without_disclosure(&pinned).ok().as_ref() != Some(&wanted) {
         let text = format!("{}: its line config_digest cannot be replaced", path.display());
         return Err(CliError::new(text)
             .hint("write config_digest = \"HEX\" before the first [table] by hand"));
@@ -42,12 +46,12 @@ fn replace(path: &Path, text: &str) -> Result<(), CliError> {
     let cannot = |error| CliError::new(format!("{} cannot be changed: {error}", path.display()));
     let file = path.canonicalize().map_err(cannot)?;
     let permissions = file.metadata().map_err(cannot)?.permissions();
-    NewFile::beside(&file)?.save(text.as_bytes())?;
+    NewFile::next_to(&file)?.save(text.as_bytes())?;
     std::fs::set_permissions(&file, permissions).map_err(cannot)
 }
 
 /// The text with `config_digest` set and `dangerous_scope` gone; every other line as it was.
-fn pin(text: &str, digests: &[String]) -> String {
+fn pin_text(text: &str, digests: &[String]) -> String {
     let value = match digests {
         [one] => format!("\"{one}\""),
         several => format!("[\"{}\"]", several.join("\", \"")),
@@ -79,7 +83,7 @@ fn pin(text: &str, digests: &[String]) -> String {
     lines.join("\n") + "\n"
 }
 
-fn expected(digests: &[String]) -> Expect<[u8; 32]> {
+fn digests_policy(digests: &[String]) -> Expect<[u8; 32]> {
     let mut values: Vec<[u8; 32]> = digests.iter().filter_map(|digest| decode(digest)).collect();
     match values.len() {
         1 => Expect::Exactly(values.remove(0)),
@@ -93,19 +97,17 @@ fn decode(text: &str) -> Option<[u8; 32]> {
 }
 
 /// Reads a digest, for `clap`.
-pub(super) fn digest(text: &str) -> Result<String, String> {
-    match decode(text) {
-        Some(bytes) => Ok(hex::encode(bytes)),
-        None => Err(format!("wanted 64 hexadecimal digits, got {} characters", text.len())),
-    }
+pub(super) fn parse_digest(text: &str) -> Result<String, String> {
+    let wanted = || format!("wanted 64 hexadecimal digits, got {} characters", text.len());
+    decode(text).map(hex::encode).ok_or_else(wanted)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn judged(text: &str, digests: &[String]) -> Policy {
-        file::without_disclosure(&pin(text, digests)).unwrap()
+    fn parse_pinned(text: &str, digests: &[String]) -> Policy {
+        file::parse_without_disclosure(&pin_text(text, digests)).unwrap()
     }
 
     #[test]
@@ -138,16 +140,16 @@ mod tests {
             format!("dangerous_scope = \"platform\"\n{workload}"),
             format!("binding = \"key\"\n{workload}[disclosure]\nhosts = [\"a\"]\n"),
         ] {
-            let before = file::without_disclosure(&text).unwrap();
+            let before = file::parse_without_disclosure(&text).unwrap();
             let wanted =
                 Policy { config_digest: Some(pinned.clone()), dangerous_scope: None, ..before };
-            assert_eq!(judged(&text, &digests), wanted, "{text}");
+            assert_eq!(parse_pinned(&text, &digests), wanted, "{text}");
             let kept = |text: &str| text.lines().filter(|line| line.starts_with('#')).count();
-            assert_eq!(kept(&pin(&text, &digests)), kept(&text));
+            assert_eq!(kept(&pin_text(&text, &digests)), kept(&text));
         }
         let two = ["ab".repeat(32), "cd".repeat(32)];
         let wanted = Some(Expect::AnyOf(vec![[0xab; 32], [0xcd; 32]]));
-        assert_eq!(judged("", &two).config_digest, wanted);
+        assert_eq!(parse_pinned("", &two).config_digest, wanted);
     }
 
     #[test]
@@ -163,9 +165,9 @@ mod tests {
 
     #[test]
     fn a_digest_is_64_hexadecimal_digits() {
-        assert_eq!(digest(&"AB".repeat(32)), Ok("ab".repeat(32)));
+        assert_eq!(parse_digest(&"AB".repeat(32)), Ok("ab".repeat(32)));
         for bad in ["", "ab", &"zz".repeat(32), &"ab".repeat(33)] {
-            assert!(digest(bad).is_err(), "{bad}");
+            assert!(parse_digest(bad).is_err(), "{bad}");
         }
     }
 }

@@ -10,12 +10,8 @@ use confide_prover::DcapParts;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Order, input};
-use crate::{
-    error::{CliError, read_file},
-    process::unix_now,
-    time::time,
-};
+use super::{input, options::ProveOptions};
+use crate::{error::CliError, files::read_file, process::unix_now, time::parse_time};
 
 /// The input: JSON, or the files that `confide verify quote` takes.
 #[derive(clap::Args)]
@@ -29,27 +25,27 @@ pub(super) struct Args {
     /// Its endorsements: QuoteCollateralV3, JSON.
     #[arg(long, value_name = "FILE", requires = "quote")]
     collateral: Option<PathBuf>,
-    /// A time at which they hold: `now`, an RFC 3339 date or Unix seconds; without it, now. The
-    /// statement names the whole period.
-    #[arg(long, value_name = "TIME", requires = "quote", value_parser = time)]
+    /// A time at which the endorsements are valid: `now` (the default), an RFC 3339 date or Unix seconds.
+    /// The statement names the whole period.
+    #[arg(long, value_name = "TIME", requires = "quote", value_parser = parse_time)]
     at: Option<u64>,
-    /// The statement says nothing of instants before this one.
-    #[arg(long, value_name = "TIME", requires = "quote", value_parser = time)]
+    /// First instant that the statement covers.
+    #[arg(long, value_name = "TIME", requires = "quote", value_parser = parse_time)]
     not_before: Option<u64>,
-    /// The statement says nothing of instants after this one.
-    #[arg(long, value_name = "TIME", requires = "quote", value_parser = time)]
+    /// Last instant that the statement covers.
+    #[arg(long, value_name = "TIME", requires = "quote", value_parser = parse_time)]
     not_after: Option<u64>,
     #[command(flatten)]
-    pub(super) order: Order,
+    pub(super) options: ProveOptions,
 }
 
-/// The same in one file.
+/// The input in one file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Input {
     /// Hexadecimal.
     quote: String,
-    /// QuoteCollateralV3: what is signed in it stands in texts.
+    /// QuoteCollateralV3, whose signed parts are strings.
     collateral: Value,
     at: u64,
     #[serde(default)]
@@ -59,47 +55,45 @@ struct Input {
 }
 
 impl Args {
+    /// The guest's encoded input.
     pub(super) fn input(&self) -> Result<Vec<u8>, CliError> {
         match (&self.input, &self.quote, &self.collateral) {
             (Some(path), ..) => {
                 let text = read_file(path, input::JSON_BYTES_MAX)?;
-                let wrong = |reason: String| {
-                    CliError::new(format!(
-                        "{}: input of dcap is malformed: {reason}",
-                        path.display()
-                    ))
-                    .hint("docs/prove.md shows the input of each guest")
+                let explain = |reason: String| {
+                    CliError::in_file(path)(format!("input of dcap is malformed: {reason}"))
+                        .hint("docs/prove.md shows the input of each guest")
                 };
                 let all: Input =
-                    serde_json::from_slice(&text).map_err(|error| wrong(error.to_string()))?;
-                let quote = hex::decode(&all.quote).map_err(|error| wrong(error.to_string()))?;
-                let within = (all.not_before, all.not_after);
-                encoded(&quote, all.collateral.to_string().as_bytes(), all.at, within)
-                    .map_err(wrong)
+                    serde_json::from_slice(&text).map_err(|error| explain(error.to_string()))?;
+                let quote = hex::decode(&all.quote).map_err(|error| explain(error.to_string()))?;
+                let times = Times { at: all.at, first: all.not_before, last: all.not_after };
+                encode(&quote, all.collateral.to_string().as_bytes(), times).map_err(explain)
             }
             (None, Some(quote), Some(collateral)) => {
                 let at = self.at.unwrap_or_else(unix_now);
-                let shown = collateral.display();
                 let quote = read_file(quote, QUOTE_LENGTH_MAX as u64)?;
                 let json = read_file(collateral, COLLATERAL_LENGTH_MAX as u64)?;
-                encoded(&quote, &json, at, (self.not_before, self.not_after))
-                    .map_err(|reason| CliError::new(format!("{shown}: {reason}")))
+                let times = Times { at, first: self.not_before, last: self.not_after };
+                encode(&quote, &json, times).map_err(CliError::in_file(collateral))
             }
             _ => Err(CliError::new("wanted --input, or --quote and --collateral")),
         }
     }
 }
 
-fn encoded(
-    quote: &[u8],
-    collateral: &[u8],
+/// The time to judge at, and the first and last instants that the statement covers, in Unix seconds.
+struct Times {
     at: u64,
-    (first, last): (Option<u64>, Option<u64>),
-) -> Result<Vec<u8>, String> {
+    first: Option<u64>,
+    last: Option<u64>,
+}
+
+fn encode(quote: &[u8], collateral: &[u8], times: Times) -> Result<Vec<u8>, String> {
     let it = Collateral::parse(collateral).map_err(|error| error.to_string())?;
     let parts = DcapParts {
-        at,
-        within: (first.unwrap_or(0), last.unwrap_or(u64::MAX)),
+        at: times.at,
+        within: (times.first.unwrap_or(0), times.last.unwrap_or(u64::MAX)),
         quote,
         pck_crl_issuer_chain: &it.pck_crl_issuer_chain,
         root_ca_crl: &it.root_ca_crl,

@@ -1,11 +1,11 @@
-//! Inputs of the guests: JSON in, the guest's own encoding out.
+//! Inputs of the guests, from JSON to each guest's own encoding.
 
 use std::path::Path;
 
 use confide_guest_programs::host::input_from_json;
 use confide_prover::INPUT_BYTES_MAX;
 
-use crate::error::{CliError, read_file};
+use crate::{error::CliError, files::read_file};
 
 /// Longest input as JSON: hexadecimal doubles the bytes, and numbers of a list take up to 12 characters.
 pub(super) const JSON_BYTES_MAX: u64 = 4 * INPUT_BYTES_MAX as u64;
@@ -13,11 +13,11 @@ pub(super) const JSON_BYTES_MAX: u64 = 4 * INPUT_BYTES_MAX as u64;
 /// Reads a guest's input.
 pub(crate) fn read(guest: &str, path: &Path) -> Result<Vec<u8>, CliError> {
     let json = read_file(path, JSON_BYTES_MAX)?;
-    encoded(guest, &json, &path.display().to_string())
+    encode(guest, &json, &path.display().to_string())
 }
 
-/// The encoding of an input that was read or made; `from` is its source, for errors.
-pub(super) fn encoded(guest: &str, json: &[u8], from: &str) -> Result<Vec<u8>, CliError> {
+/// Encodes an input; `from` is its source, for errors.
+pub(super) fn encode(guest: &str, json: &[u8], from: &str) -> Result<Vec<u8>, CliError> {
     input_from_json(guest, json).map_err(|error| {
         CliError::new(format!("{from}: {error}"))
             .hint("docs/prove.md shows the input of each guest")

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use confide_sigma::PublicKey;
 use serde_json::json;
 
-use super::{Order, input};
-use crate::error::{CliError, read_file};
+use super::{input, options::ProveOptions};
+use crate::{error::CliError, files::read_file};
 
 /// Longest file: a message of 64 KiB, which is the guest's limit; keys and signatures are shorter.
 const FILE_BYTES_MAX: u64 = 64 * 1024;
@@ -17,7 +17,7 @@ pub(super) struct Args {
     /// The guest's input, JSON.
     #[arg(long, value_name = "FILE", required_unless_present = "key")]
     input: Option<PathBuf>,
-    /// The signer: a certificate or a public key, PEM or DER. Nothing judges it here.
+    /// The signer: a certificate or a public key, PEM or DER, which is not judged.
     #[arg(
         long,
         value_name = "FILE",
@@ -32,32 +32,33 @@ pub(super) struct Args {
     #[arg(long, value_name = "FILE", requires = "key")]
     signature: Option<PathBuf>,
     #[command(flatten)]
-    pub(super) order: Order,
+    pub(super) options: ProveOptions,
 }
 
 impl Args {
+    /// The guest's encoded input.
     pub(super) fn input(&self) -> Result<Vec<u8>, CliError> {
         let (key, message, signature) = match (&self.input, &self.key) {
             (Some(path), _) => return input::read("rsa2048", path),
             (None, Some(key)) => (key, self.message.as_ref(), self.signature.as_ref()),
             (None, None) => return Err(CliError::new("wanted --input or --key")),
         };
-        let modulus = modulus(key)?;
+        let modulus = read_modulus(key)?;
         let read = |path: Option<&PathBuf>| match path {
             Some(path) => read_file(path, FILE_BYTES_MAX),
-            None => Err(CliError::new("wanted --message and --signature beside --key")),
+            None => Err(CliError::new("wanted --message and --signature with --key")),
         };
         let json = json!({
             "message_hex": hex::encode(read(message)?),
             "modulus": hex::encode(modulus),
             "signature": hex::encode(read(signature)?),
         });
-        input::encoded("rsa2048", json.to_string().as_bytes(), &key.display().to_string())
+        input::encode("rsa2048", json.to_string().as_bytes(), &key.display().to_string())
     }
 }
 
 /// The modulus of an RSA-2048 key with the exponent 65537.
-fn modulus(path: &std::path::Path) -> Result<Vec<u8>, CliError> {
+fn read_modulus(path: &std::path::Path) -> Result<Vec<u8>, CliError> {
     let bytes = read_file(path, FILE_BYTES_MAX)?;
     let shown = path.display();
     let key = PublicKey::from_certificate(&bytes).or_else(|_| PublicKey::from_spki(&bytes));

@@ -16,7 +16,7 @@ pub(super) fn parse(text: &str) -> Result<u64, String> {
 }
 
 /// A number of bytes for people, in the largest unit that gives at least one.
-pub(crate) fn shown(bytes: u64) -> String {
+pub(crate) fn format_bytes(bytes: u64) -> String {
     let power = (0..UNITS.len()).rev().find(|power| bytes >> (10 * power) > 0).unwrap_or(0);
     match power {
         0 => format!("{bytes} B"),
@@ -40,7 +40,7 @@ mod tests {
         ] {
             assert_eq!(parse(text), Ok(bytes), "{text}");
         }
-        // GB and GiB differ by 7 %: the one that is not meant is refused.
+        // GB and GiB differ by 7 %: the ambiguous one is refused.
         for text in ["", "6GB", "GiB", "-1", "0", "1e9", "0.1", "99999TiB", "1.2.3MiB"] {
             assert!(parse(text).is_err(), "{text}");
         }
@@ -48,8 +48,8 @@ mod tests {
 
     #[test]
     fn sizes_are_shown_in_the_unit_that_fits() {
-        assert_eq!(shown(999), "999 B");
-        assert_eq!(shown(1536), "1.50 KiB");
-        assert_eq!(shown(3_865_470_566), "3.60 GiB");
+        assert_eq!(format_bytes(999), "999 B");
+        assert_eq!(format_bytes(1536), "1.50 KiB");
+        assert_eq!(format_bytes(3_865_470_566), "3.60 GiB");
     }
 }

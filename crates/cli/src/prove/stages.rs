@@ -9,62 +9,58 @@ use confide_prover::{
 use confide_statement::Statement;
 
 use super::{
-    Order,
-    prover::{self, Shown, WorkFolder},
-    shown::{self, Proved},
+    facts::{self, ProvedRun},
+    options::ProveOptions,
+    prover::{self, StageProgress, WorkFolder},
 };
-use crate::{error::CliError, new_file::NewFile, process::print_whole};
+use crate::{error::CliError, new_file::NewFile};
 
-pub(super) fn run(guest: &str, input: &[u8], order: &Order) -> Result<ExitCode, CliError> {
-    let program = prover::find(order.prover.as_deref())?;
+pub(super) fn run(guest: &str, input: &[u8], options: &ProveOptions) -> Result<ExitCode, CliError> {
+    let program = prover::find(options.prover.as_deref())?;
     let (work, stop) = (WorkFolder::new()?, prover::stop_at_signal()?);
-    // Minutes of proving are not for a place that cannot be written to.
-    let out = NewFile::beside(&order.out)?;
-    let progress = Shown::new();
-    let told = |stage, step| progress.show(stage, step);
-    let back = prover::back_end(program, &work, stop.clone(), &told);
-    let proved = prove(&back, guest, input, order, &progress);
+    // A place that cannot be written to fails before minutes of proving.
+    let out = NewFile::next_to(&options.out)?;
+    let progress = StageProgress::new();
+    let on_progress = |stage, step| progress.show(stage, step);
+    let back = prover::back_end(program, &work, stop.clone(), &on_progress);
+    let proved = prove(&back, guest, input, options, &progress);
     progress.end();
     let proved = proved?;
     if stop.is_asked() {
-        return Err(prover::explained(&ProverError::Interrupted { stage: "prove" }));
+        return Err(prover::explain_error(&ProverError::Interrupted { stage: "prove" }));
     }
     out.save(&proved.file)?;
-    let text = match order.json {
-        true => format!("{}\n", shown::json(&proved, &order.out)),
-        false => shown::text(&proved, &order.out),
-    };
-    print_whole(&text).map(|()| ExitCode::SUCCESS)
+    facts::answer(&proved, &options.out).print(options.json)
 }
 
 fn prove(
     back: &External<'_>,
     guest: &str,
     input: &[u8],
-    order: &Order,
-    progress: &Shown,
-) -> Result<Proved, CliError> {
-    let explained = |error: ProverError| prover::explained(&error);
-    let prover_sha256 = back.sha256().map_err(explained)?;
-    let plan = Plan { mode: order.mode, memory_bytes: order.memory };
-    let description = back.describe().map_err(explained)?;
+    options: &ProveOptions,
+    progress: &StageProgress,
+) -> Result<ProvedRun, CliError> {
+    let explain = |error: ProverError| prover::explain_error(&error);
+    let prover_sha256 = back.sha256().map_err(explain)?;
+    let plan = Plan { mode: options.mode, memory_bytes: options.memory };
+    let description = back.describe().map_err(explain)?;
     progress.start(Stage::Native);
-    let native = back.native(guest, input).map_err(explained)?;
+    let native = back.native(guest, input).map_err(explain)?;
     let statement = statement_of(guest, &native)?;
     progress.start(Stage::Emulate);
-    let emulate = back.emulate(guest, input, plan).map_err(explained)?;
-    same(&statement, &description, &emulate.done)?;
+    let emulate = back.emulate(guest, input, plan).map_err(explain)?;
+    check_same(&statement, &description, &emulate.done)?;
     progress.start(Stage::Prove);
-    let prove = back.prove(guest, input, plan).map_err(explained)?;
-    same(&statement, &description, &prove.done)?;
-    let header = header(&statement, &description, order, &prove.done, &emulate.done)?;
+    let prove = back.prove(guest, input, plan).map_err(explain)?;
+    check_same(&statement, &description, &prove.done)?;
+    let header = header(&statement, &description, options, &prove.done, &emulate.done)?;
     progress.start(Stage::Check);
-    // What cannot be checked here is no proof, whoever made it.
-    let check = back.check(guest, order.mode, &prove.output).map_err(explained)?;
-    same(&statement, &description, &check.done)?;
+    // A proof that cannot be checked here is not written.
+    let check = back.check(guest, options.mode, &prove.output).map_err(explain)?;
+    check_same(&statement, &description, &check.done)?;
     let file = ProofFile { header, body: prove.output };
     let bytes = file.encode().map_err(|error| CliError::new(error).hint(too_long()))?;
-    Ok(Proved {
+    Ok(ProvedRun {
         statement,
         header: file.header,
         body_bytes: file.body.len(),
@@ -91,14 +87,14 @@ fn statement_of(guest: &str, native: &StageRun<Vec<u8>>) -> Result<Statement, Cl
         return Err(fault(format!("wanted a statement of {guest}, got {}", statement.claim())));
     }
     let (wanted, got) = (Digest(statement.digest()), native.done.public_values);
-    match wanted == got {
-        true => Ok(statement),
-        false => Err(fault(format!("the native stage says {got}, its statement is {wanted}"))),
+    if wanted != got {
+        return Err(fault(format!("the native stage says {got}, its statement is {wanted}")));
     }
+    Ok(statement)
 }
 
-/// Every stage has to say the same of the same program.
-fn same(statement: &Statement, known: &Description, done: &StageResult) -> Result<(), CliError> {
+/// Checks that a stage gives the same public values, of a known program.
+fn check_same(statement: &Statement, known: &Description, done: &Done) -> Result<(), CliError> {
     let (stage, claim) = (done.stage, statement.claim());
     let wanted = Digest(statement.digest());
     if done.public_values != wanted {
@@ -106,26 +102,27 @@ fn same(statement: &Statement, known: &Description, done: &StageResult) -> Resul
         return Err(fault(format!("{stage} gave {got}, the native stage {wanted}")));
     }
     let mut programs = known.programs.iter().filter(|program| program.claim == claim);
-    match programs.any(|program| program.program_digest == done.program_digest) {
-        true => Ok(()),
-        false => Err(fault(format!("{stage} ran a program {} of no {claim}", done.program_digest))),
+    if !programs.any(|program| program.program_digest == done.program_digest) {
+        let digest = done.program_digest;
+        return Err(fault(format!("{stage} ran a program {digest}, which is not a {claim}")));
     }
+    Ok(())
 }
 
 fn header(
     statement: &Statement,
     description: &Description,
-    order: &Order,
-    done: &StageResult,
-    emulated: &StageResult,
+    options: &ProveOptions,
+    done: &Done,
+    emulated: &Done,
 ) -> Result<Header, CliError> {
     let lacks = |what| fault(format!("the back end does not say {what} of its proof"));
     let strength: Strength = done.strength.ok_or_else(|| lacks("the bits"))?;
-    if done.mode != Some(order.mode) {
-        return Err(fault(format!("wanted a proof of mode {}, got another", order.mode)));
+    if done.mode != Some(options.mode) {
+        return Err(fault(format!("wanted a proof of mode {}, got another", options.mode)));
     }
     if done.cycles.is_some() && done.cycles != emulated.cycles {
-        return Err(fault("the executor counted other cycles when it proved".to_string()));
+        return Err(fault("the executor counted different cycles while proving".to_string()));
     }
     Ok(Header {
         statement: statement.encode(),
@@ -133,7 +130,7 @@ fn header(
         program_digest: done.program_digest,
         backend: description.backend.clone(),
         backend_version: description.version.clone(),
-        mode: order.mode,
+        mode: options.mode,
         strength,
         segments: done.segments.ok_or_else(|| lacks("the segments"))?,
         cycles: emulated.cycles.ok_or_else(|| lacks("the cycles"))?,

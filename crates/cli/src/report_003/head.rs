@@ -39,15 +39,15 @@ impl Head for ModelHead {
         prompt_tokens: u32,
         context_tokens: u32,
     ) -> Box<dyn Complete + 'a> {
-        Box::new(Completing(self.0.completion(request, prompt_tokens, context_tokens)))
+        Box::new(HeadCompletion(self.0.completion(request, prompt_tokens, context_tokens)))
     }
 }
 
-struct Completing<'a>(Completion<'a>);
+struct HeadCompletion<'a>(Completion<'a>);
 
-impl Complete for Completing<'_> {
-    fn finish_reason(&self) -> Option<FinishReason> {
-        self.0.ended()
+impl Complete for HeadCompletion<'_> {
+    fn ended(&self) -> Option<FinishReason> {
+        self.0.finish_reason()
     }
 
     fn choose(&mut self, logits: &[f32]) -> Result<Option<Token>, EngineError> {

@@ -7,16 +7,16 @@
 mod noise;
 mod remote;
 
-use std::{io::Write, path::PathBuf, process::ExitCode};
+use std::{path::PathBuf, process::ExitCode};
 
 use confide_engine::{EngineError, Message, Prompt, Request, Role, Sampling};
 use confide_report_003::split_mode::{Completion, Head, Read, Step, converse};
 use serde_json::{Value, json};
 
 use super::head::ModelHead;
-use crate::error::CliError;
+use crate::{error::CliError, process::print_whole};
 use noise::{Noise, NoiseArgs};
-use remote::{Remote, Sent};
+use remote::{Remote, TokenInput};
 
 /// Generates with the transformer of a server (`WS /api/v1/split/stream`) and the LM head of a
 /// model's folder here.
@@ -28,13 +28,13 @@ pub(crate) struct Args {
     /// Folder of the model: its tokenizer, embeddings and output matrix are read.
     #[arg(long, value_name = "DIR")]
     model: PathBuf,
-    /// The adapter at the server; the base model answers where none is given.
+    /// The adapter at the server; by default the base model.
     #[arg(long, value_name = "NAME")]
     adapter: Option<String>,
     /// Longest answer, in tokens.
     #[arg(long, value_name = "N", default_value_t = 64)]
     max_tokens: u32,
-    /// 0 takes the likeliest token.
+    /// Sampling temperature; 0 takes the likeliest token.
     #[arg(long, value_name = "X", default_value_t = 0.0)]
     temperature: f32,
     /// Choose among the likeliest tokens whose probabilities first reach this sum.
@@ -43,20 +43,20 @@ pub(crate) struct Args {
     /// The same seed gives the same answer.
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
-    /// Send embeddings in place of token numbers. The server finds the tokens in either.
+    /// Send embeddings instead of token numbers. The server can find the tokens in either.
     #[arg(long)]
     embeddings: bool,
     #[command(flatten)]
     noise: NoiseArgs,
-    /// Print a JSON line for each token and one at the end, in place of the text.
+    /// Print a JSON line for each token and one at the end, instead of the text.
     #[arg(long)]
     json: bool,
-    /// What is asked.
+    /// The prompt.
     prompt: String,
 }
 
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
-    crate::threads::settle(std::thread::available_parallelism().map_or(1, usize::from));
+    crate::threads::set_counts(std::thread::available_parallelism().map_or(1, usize::from));
     crate::model_folder::check(&args.model)?;
     let head = ModelHead::load(&args.model).map_err(|error| {
         let dir = args.model.display();
@@ -65,27 +65,26 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let mut remote = Remote::connect(&args.server, args.adapter.as_deref())?;
     remote.check_width(head.width())?;
     if !args.noise.table.is_empty() {
-        let asked = asked(&args);
-        return noise::table(&args.noise, &head, &mut remote, &asked);
+        return noise::print_table(&args.noise, &head, &mut remote, &build_request(&args));
     }
     let mut noise = args.noise.mechanism(&head)?;
     eprintln!("guarantee: {}", guarantee(noise.as_ref()));
     let ended = generate(&args, &head, &mut remote, &mut noise)?;
-    say_end(&args, &ended, &remote, noise.as_ref())?;
-    // A label that says that the base model answered is no success.
-    let lost = remote.label.as_ref().is_some_and(|label| !label["adapter_lost"].is_null());
-    Ok(if lost { ExitCode::from(LOST_STATUS) } else { ExitCode::SUCCESS })
+    print_end(&args, &ended, &remote, noise.as_ref())?;
+    // An answer that the base model gave in part is not a success.
+    let status = if is_adapter_lost(remote.label.as_ref()) { LOST_STATUS } else { 0 };
+    Ok(status.into())
 }
 
 /// The answer came, and a part of it is the base model's.
 const LOST_STATUS: u8 = 3;
 
-fn asked(args: &Args) -> Request {
-    let said = Message { role: Role::User, content: args.prompt.clone() };
+fn build_request(args: &Args) -> Request {
+    let message = Message { role: Role::User, content: args.prompt.clone() };
     Request {
         max_tokens: Some(args.max_tokens),
         sampling: Sampling { temperature: args.temperature, top_p: args.top_p, seed: args.seed },
-        ..Request::new("", Prompt::Chat(vec![said]))
+        ..Request::new("", Prompt::Chat(vec![message]))
     }
 }
 
@@ -96,17 +95,17 @@ fn generate(
     noise: &mut Option<Noise>,
 ) -> Result<Completion, CliError> {
     let context_tokens = remote.context_tokens;
-    // Both closures tell and read how far the account is; they never run at the same time.
+    // Both closures use the account; they never run at the same time.
     let account = std::cell::Cell::new(noise.as_ref().map(Noise::spent));
     let mut written = Ok(());
-    let mut told_loss = false;
+    let mut is_loss_reported = false;
     let mut index = 0u64;
     let label = std::cell::RefCell::new(None::<Value>);
     let mut forward = |ids: &[u32]| {
         let sent = match noise.as_mut() {
-            None if !args.embeddings => Sent::Ids(ids.to_vec()),
-            None => Sent::Rows(head.embed(ids)?),
-            Some(noise) => Sent::Rows(noise.hide(head.embed(ids)?)?),
+            None if !args.embeddings => TokenInput::Ids(ids.to_vec()),
+            None => TokenInput::Rows(head.embed(ids)?),
+            Some(noise) => TokenInput::Rows(noise.hide(head.embed(ids)?)?),
         };
         account.set(noise.as_ref().map(Noise::spent));
         let hidden = remote.forward(sent)?;
@@ -114,45 +113,43 @@ fn generate(
         Ok(Read { hidden, adapter: None })
     };
     let mut each = |step: Step| {
-        let lost = label.borrow().as_ref().is_some_and(|label| !label["adapter_lost"].is_null());
-        if lost && !told_loss {
-            told_loss = true;
-            eprintln!("the adapter is lost: from here on the base model answers");
+        let lost = is_adapter_lost(label.borrow().as_ref());
+        if lost && !std::mem::replace(&mut is_loss_reported, true) {
+            eprintln!("the adapter is lost: the base model answers from here on");
         }
         let spent = account.get();
-        let line = match args.json {
-            false => step.token.text.to_string(),
-            true => {
-                let token = json!({
-                    "index": index,
-                    "token": step.token.text,
-                    "token_id": step.token.id,
-                    "forward_ms": step.forward_ms,
-                    "lm_head_ms": step.head_ms,
-                    "sample_ms": step.choose_ms,
-                    "adapter_lost": lost,
-                    "epsilon": spent.map(|spent| spent.epsilon),
-                    "delta": spent.map(|spent| spent.delta),
-                });
-                format!("{token}\n")
-            }
+        let line = if args.json {
+            let token = json!({
+                "index": index,
+                "token": step.token.text,
+                "token_id": step.token.id,
+                "forward_ms": step.forward_ms,
+                "lm_head_ms": step.head_ms,
+                "sample_ms": step.choose_ms,
+                "adapter_lost": lost,
+                "epsilon": spent.map(|spent| spent.epsilon),
+                "delta": spent.map(|spent| spent.delta),
+            });
+            format!("{token}\n")
+        } else {
+            step.token.text.to_string()
         };
         index += 1;
         if let (Some(spent), false) = (spent, args.json) {
             eprintln!("epsilon {:.3} at delta {:e}", spent.epsilon, spent.delta);
         }
-        written = print(&line);
+        written = print_whole(&line);
         written.is_ok()
     };
-    let ended = converse(head, &asked(args), context_tokens, &mut forward, &mut each);
+    let ended = converse(head, &build_request(args), context_tokens, &mut forward, &mut each);
     written?;
     match ended.map_err(|error: EngineError| remote.explain(&error))? {
         Some(ended) => Ok(ended),
-        None => Err(CliError::new("the answer was broken off")),
+        None => Err(CliError::new("the answer was cut off")),
     }
 }
 
-fn say_end(
+fn print_end(
     args: &Args,
     ended: &Completion,
     remote: &Remote,
@@ -169,27 +166,23 @@ fn say_end(
         "vectors_sent": spent.map(|spent| spent.released),
         "confide": remote.label,
     });
-    match args.json {
-        true => print(&format!("{end}\n")),
-        false => {
-            print(&format!("{}\n", ended.tail))?;
-            eprintln!("{end}");
-            Ok(())
-        }
+    if args.json {
+        return print_whole(&format!("{end}\n"));
     }
+    print_whole(&format!("{}\n", ended.tail))?;
+    eprintln!("{end}");
+    Ok(())
 }
 
-/// What the server learns of the text.
+/// Whether the server's label says that the adapter was lost.
+fn is_adapter_lost(label: Option<&Value>) -> bool {
+    label.is_some_and(|label| !label["adapter_lost"].is_null())
+}
+
+/// The guarantee: what the server learns of the text.
 fn guarantee(noise: Option<&Noise>) -> String {
     match noise {
         None => "none: the server reads token numbers, or embeddings that determine them".into(),
         Some(noise) => noise.guarantee(),
     }
-}
-
-fn print(text: &str) -> Result<(), CliError> {
-    let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes())
-        .and_then(|()| out.flush())
-        .map_err(|error| CliError::new(format!("cannot write the answer: {error}")))
 }

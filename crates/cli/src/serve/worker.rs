@@ -1,4 +1,4 @@
-//! The torch worker of `confide serve --engine worker`: how it is found, started and named.
+//! The torch worker of `confide serve --engine worker`: how it is found and started.
 
 use std::{
     env,
@@ -10,38 +10,38 @@ use std::{
 };
 
 use clap::ValueEnum;
-use confide_worker::{Deadlines, Launch, Options, Program, Worker, WorkerError};
-use serde_json::{Map, Value, json};
+use confide_worker::{Deadlines, Launch, Options, Program, Welcome, Worker, WorkerError};
+use serde_json::{Value, json};
 
 use crate::error::CliError;
 
-/// How the worker is started.
+/// The arguments of the worker.
 #[derive(clap::Args)]
 #[command(next_help_heading = "Worker")]
 pub(crate) struct WorkerArgs {
-    /// The Python that has torch; `python3` where none is given
+    /// The Python that has torch; by default `python3`
     #[arg(long, value_name = "PATH", conflicts_with = "worker_socket")]
     worker_python: Option<PathBuf>,
-    /// Use the worker that listens at this socket, and start none
+    /// Use the worker that listens at this socket instead of starting one
     #[arg(long, value_name = "PATH")]
     worker_socket: Option<PathBuf>,
-    /// Where the model runs, `cpu` or `cuda:N`; `cuda:0` where none is given
+    /// Device of the model, `cpu` or `cuda:N`; by default `cuda:0`
     #[arg(long, value_name = "DEVICE", conflicts_with = "worker_socket")]
     worker_device: Option<String>,
-    /// Type of the weights; `f32` on the CPU and `bf16` elsewhere where none is given
+    /// Type of the weights; by default `f32` on the CPU and `bf16` elsewhere
     #[arg(long, value_enum, value_name = "TYPE", conflicts_with = "worker_socket")]
     worker_dtype: Option<DtypeName>,
     /// Generations made at once; more wait
     #[arg(long, value_name = "N", conflicts_with = "worker_socket")]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=4096))]
     worker_slots: Option<u16>,
-    /// Longest start, the loading of the model included
+    /// Longest start in seconds, including the loading of the model
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     worker_start_seconds: Option<u32>,
-    /// Draw the weights from this seed on the device, for a folder that holds none
+    /// Draw the weights from this seed on the device, for a folder without weights
     #[arg(long, value_name = "SEED", conflicts_with = "worker_socket")]
     random_weights: Option<u64>,
-    /// What the worker is told besides, as `python3 -m confide.worker --help` has it
+    /// A further argument of the worker, see `python3 -m confide.worker --help`
     /// (`--worker-arg=--context=8192`); may be given several times
     #[arg(long, value_name = "ARG", conflicts_with = "worker_socket", allow_hyphen_values = true)]
     worker_arg: Vec<OsString>,
@@ -63,8 +63,8 @@ impl DtypeName {
 }
 
 impl WorkerArgs {
-    /// For the engines that have no worker.
-    pub(crate) fn refuse_any(&self) -> Result<(), CliError> {
+    /// Refuses the arguments, for engines without a worker.
+    pub(crate) fn refuse(&self) -> Result<(), CliError> {
         let given = [
             ("--worker-python", self.worker_python.is_some()),
             ("--worker-socket", self.worker_socket.is_some()),
@@ -111,40 +111,37 @@ pub(crate) fn start(
         deadlines.start = Duration::from_secs(seconds.into());
     }
     let options = Options { model: model.into(), model_name, launch: args.launch(), deadlines };
-    Worker::start(options).map_err(|error| not_started(&error))
+    Worker::start(options).map_err(|error| explain_error(&error))
 }
 
 const INSTALL: &str = "the worker needs Python 3.11 or later with `pip install 'confide[gpu]'`; \
                        --worker-python names the Python that has it";
 
-fn not_started(error: &WorkerError) -> CliError {
+fn explain_error(error: &WorkerError) -> CliError {
     let failure = CliError::new(error);
     match error {
         WorkerError::Program { .. } => failure.hint(INSTALL),
         WorkerError::Died { ending } if ending.contains("No module named") => failure.hint(INSTALL),
-        WorkerError::Died { .. } => failure.hint("CONFIDE_LOG=info shows all that the worker says"),
-        WorkerError::Late { what: "ready line", .. } => {
-            failure.hint("a large model takes long: --worker-start-seconds gives it more")
-        }
+        WorkerError::Died { .. } => failure.hint("CONFIDE_LOG=info shows all output of the worker"),
+        WorkerError::Late { what: "ready line", .. } => failure.hint(
+            "a large model takes long to load: allow it more time with --worker-start-seconds",
+        ),
         _ => failure,
     }
 }
 
-/// What the ready line says of the worker.
-pub(crate) fn shown(worker: &Worker) -> Map<String, Value> {
-    let welcome = worker.welcome();
-    Map::from_iter([
-        ("device".into(), json!(welcome.device)),
-        ("dtype".into(), json!(welcome.dtype)),
-        ("weights".into(), json!(welcome.weights)),
-        ("slots".into(), json!(welcome.slots)),
-        ("versions".into(), json!(welcome.versions)),
-    ])
+/// The fields of the ready line about the worker.
+pub(crate) fn ready_fields(worker: &Worker) -> Value {
+    let Welcome { device, dtype, weights, slots, versions, .. } = worker.welcome();
+    json!({
+        "device": device, "dtype": dtype, "weights": weights, "slots": slots,
+        "versions": versions,
+    })
 }
 
-/// The package of the checkout that this program was built in, before what the environment names. An
-/// installed package needs neither. One that belongs to somebody else than the program is passed over:
-/// a folder above may be anybody's to write to.
+/// `PYTHONPATH` for the worker: the package of the checkout that this program was built in, then the environment's. An
+/// installed package needs neither. A package that belongs to another user than the program is skipped, since a folder
+/// above may be writable by anyone.
 fn python_path() -> Option<OsString> {
     let program = env::current_exe().ok()?;
     let owner = fs::metadata(&program).ok()?.uid();

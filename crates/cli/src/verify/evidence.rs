@@ -1,4 +1,4 @@
-//! `confide verify evidence`: what a file holds is found out from its bytes.
+//! `confide verify evidence`, also called `verify quote`: the bytes of the file tell the kind of the evidence.
 
 use std::{path::PathBuf, process::ExitCode, time::Duration};
 
@@ -13,23 +13,31 @@ use confide_evidence::{
     snp_endorsements::{ENDORSEMENT_KEY_LENGTH_MAX, SNP_CRL_LENGTH_MAX, SnpEndorsements},
 };
 use confide_verifier::{
-    Appraised, AwsLc, Endorsements, Evidence, Expect, GpuAppraised, Policy, Reason, Rejection,
-    Roots, TcbMinimum, UnixTime, appraise, snp,
+    Appraised, AwsLc, Check, Endorsements, Evidence, Expect, GpuAppraised, Outcome, Policy, Reason,
+    Rejection, RootKind, Scope, TcbMinimum, UnixTime, appraise, snp,
 };
+use serde_json::json;
 
 use super::{
-    NOT_JUDGED, Unreadable,
     gpu::{self, GpuArgs},
-    line, no, print, read, read_policy, read_root, refusal, report_data, table, yes,
+    inputs::{NOT_JUDGED, REJECTED, parse_report_data, read_policy},
 };
-use crate::{error::CliError, process::unix_now, time::time};
+use crate::{
+    answer::Answer,
+    error::CliError,
+    files::{read_file, read_optional_file, read_text},
+    process::unix_now,
+    time::parse_time,
+    verdict_lines::{check_line, verdict_line},
+};
 
 /// Arguments.
 #[derive(clap::Args)]
 pub(crate) struct EvidenceArgs {
-    /// The evidence: a quote, an SEV-SNP report, a GPU's report (binary or hexadecimal) or container.
+    /// The evidence: a quote (SGX version 3, TDX version 4 or 5), an SEV-SNP report, or a GPU's report
+    /// (binary or hexadecimal) or container.
     file: PathBuf,
-    /// Quotes: QuoteCollateralV3. SEV-SNP: endorsements in one object. JSON.
+    /// Endorsements, JSON. Quotes: QuoteCollateralV3. SEV-SNP: one object with all of them.
     #[arg(long, value_name = "FILE")]
     collateral: Option<PathBuf>,
     /// SEV-SNP: the certificate of the chip key (VCEK or VLEK), DER.
@@ -43,14 +51,14 @@ pub(crate) struct EvidenceArgs {
     crl: Option<PathBuf>,
     #[command(flatten)]
     gpu: GpuArgs,
-    /// The time to judge at: `now`, an RFC 3339 date or Unix seconds; without it, now.
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    /// The time to judge at: `now` (the default), an RFC 3339 date or Unix seconds.
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
     at: Option<u64>,
-    /// What the evidence has to be, TOML.
+    /// The policy for the evidence, TOML; by default, any program on an up-to-date platform.
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
     /// The 64 bytes that a quote or SEV-SNP report must hold, in hexadecimal.
-    #[arg(long, value_name = "HEX", value_parser = report_data)]
+    #[arg(long, value_name = "HEX", value_parser = parse_report_data)]
     report_data: Option<ReportData>,
     /// CBOR claims: the report data has to be their SHA-256 and 32 zero bytes (key binding).
     #[arg(long, value_name = "FILE", conflicts_with = "report_data")]
@@ -58,13 +66,13 @@ pub(crate) struct EvidenceArgs {
     /// A root certificate to trust instead of the policy's, DER or PEM.
     #[arg(long, value_name = "FILE")]
     root: Option<PathBuf>,
-    /// Accept whatever TCB status, advisories (`Revoked` excepted) and security versions.
+    /// Accept any TCB status except `Revoked`, any advisories and any security versions.
     #[arg(long)]
     dangerous_accept_any_tcb_status: bool,
     /// Accept a quote or SEV-SNP report of a machine whose memory the host can read.
     #[arg(long)]
     dangerous_accept_debug: bool,
-    /// SEV-SNP: leave revocation unevaluated where no revocation list is given.
+    /// SEV-SNP: skip revocation if no revocation list is given.
     #[arg(long)]
     dangerous_skip_revocation: bool,
     /// Print one JSON object.
@@ -72,56 +80,107 @@ pub(crate) struct EvidenceArgs {
     json: bool,
 }
 
-pub(super) fn run(args: EvidenceArgs) -> Result<ExitCode, CliError> {
-    let (text, status) = match judge(&args) {
-        Ok(Ok(yes)) => (yes.shown(args.json), ExitCode::SUCCESS),
-        Ok(Err(rejection)) if args.json => (line(&rejection.to_json()), refusal(&rejection)),
-        Ok(Err(rejection)) => (no(&rejection), refusal(&rejection)),
-        Err(unreadable) if args.json => (line(&unreadable.to_json()), NOT_JUDGED.into()),
-        Err(unreadable) => return Err(unreadable.error()),
+pub(super) fn run(args: &EvidenceArgs) -> Result<ExitCode, CliError> {
+    let answer = match judge(args) {
+        Ok(Ok(accepted)) => accepted.answer(),
+        Ok(Err(rejection)) => refuse(&rejection),
+        Err(error) if args.json => explain_unreadable(&error),
+        Err(error) => return Err(error),
     };
-    print(&text).map(|()| status)
+    answer.print(args.json)
 }
 
-/// A yes to evidence of a CPU, or of a GPU alone.
+fn refuse(rejection: &Rejection) -> Answer {
+    let (verdict, status) = if rejection.reason().is_unjudged() {
+        ("not judged", NOT_JUDGED)
+    } else {
+        ("no", REJECTED)
+    };
+    let text = table(rejection.checks(), verdict, &rejection.reason().to_string());
+    Answer { text, json: rejection.to_json(), status }
+}
+
+/// The answer for programs where an input could not be read; people get the error itself.
+fn explain_unreadable(error: &CliError) -> Answer {
+    let json = json!({
+        "outcome": "error",
+        "scope": "platform",
+        "root": null,
+        "tcb_status": null,
+        "advisories": [],
+        "claims": {},
+        "checks": [],
+        "reason": error.message(),
+    });
+    Answer { text: String::new(), json, status: NOT_JUDGED }
+}
+
+/// Evidence that was accepted: of a CPU, or of a GPU alone.
 #[derive(Debug)]
-enum Yes {
+enum AcceptedEvidence {
     Cpu(Appraised),
     Gpu(GpuAppraised),
 }
 
-impl Yes {
-    fn shown(&self, json: bool) -> String {
+impl AcceptedEvidence {
+    fn answer(&self) -> Answer {
         match self {
-            Yes::Cpu(appraised) if json => line(&appraised.to_json()),
-            Yes::Cpu(appraised) => yes(appraised),
-            Yes::Gpu(appraised) if json => line(&appraised.to_json()),
-            Yes::Gpu(appraised) => {
-                let why = "a genuine GPU signed this nonce; where it is was not checked";
-                table(appraised.checks(), "yes", why)
+            Self::Cpu(appraised) => Answer::new(describe(appraised), appraised.to_json()),
+            Self::Gpu(appraised) => {
+                let reason = "a genuine GPU signed this nonce; where it is was not checked";
+                Answer::new(table(appraised.checks(), "yes", reason), appraised.to_json())
             }
         }
     }
 }
 
-fn judge(args: &EvidenceArgs) -> Result<Result<Yes, Rejection>, Unreadable> {
+/// The checks, and what the acceptance covers.
+fn describe(appraised: &Appraised) -> String {
+    let is_passed = |name| {
+        let mut checks = appraised.checks().iter();
+        checks.any(|check| check.name == name && check.outcome == Outcome::Passed)
+    };
+    let (has_measurements, has_report_data) = (is_passed("measurements"), is_passed("report_data"));
+    let reason = match appraised.scope() {
+        Scope::Workload => "platform and program",
+        _ if appraised.is_debug() => "the host can change the program at will",
+        _ if !has_measurements => "which program runs there was not checked",
+        _ if !has_report_data => "whether that program made this evidence for you was not checked",
+        _ => "program or configuration were not checked as a whole",
+    };
+    let verdict = if appraised.scope() == Scope::Workload { "yes" } else { PLATFORM_ONLY };
+    let root = match appraised.root().kind {
+        RootKind::Production => "",
+        RootKind::Custom => "; the root is not a vendor's",
+    };
+    table(appraised.checks(), verdict, &format!("{reason}{root}"))
+}
+
+/// The verdict where nothing is known of the program.
+const PLATFORM_ONLY: &str = "platform only";
+
+fn table(checks: &[Check], verdict: &str, reason: &str) -> String {
+    let lines = checks
+        .iter()
+        .map(|Check { name, outcome, detail }| check_line(name, outcome.as_str(), detail));
+    lines.collect::<String>() + &verdict_line(verdict, reason)
+}
+
+fn judge(args: &EvidenceArgs) -> Result<Result<AcceptedEvidence, Rejection>, CliError> {
     let policy = args.policy()?;
     let longest = GPU_EVIDENCE_BYTES_MAX.max(QUOTE_LENGTH_MAX);
-    let file = read(&args.file, longest as u64)?;
+    let file = read_file(&args.file, longest as u64)?;
     let Some(kind) = detect(&file) else {
-        return Err(Unreadable {
-            reason: format!("{}: no kind of evidence that is known here", args.file.display()),
-            hint: Some("wanted a quote of version 3 to 5, an SEV-SNP report or GPU evidence"),
-        });
+        return Err(CliError::in_file(&args.file)("not a known kind of evidence")
+            .hint("wanted a quote of version 3 to 5, an SEV-SNP report or GPU evidence"));
     };
-    args.fits(kind)?;
+    args.check_options(kind)?;
     let now = UnixTime::since_unix_epoch(Duration::from_secs(args.at.unwrap_or_else(unix_now)));
     if kind == Kind::GpuEvidence {
-        let judged = gpu::judge(&file, args.chain.as_ref(), &args.gpu, &policy, now)?;
-        return Ok(judged.map(Yes::Gpu));
+        let judged = gpu::judge(&file, args.chain.as_deref(), &args.gpu, &policy, now)?;
+        return Ok(judged.map(AcceptedEvidence::Gpu));
     }
-    let claims =
-        args.claims.as_ref().map(|path| read(path, CLAIMS_BYTES_MAX as u64)).transpose()?;
+    let claims = read_optional_file(args.claims.as_deref(), CLAIMS_BYTES_MAX as u64)?;
     let (claims, report_data) = (claims.as_deref(), args.report_data);
     let evidence = Evidence { quote: &file, claims, report_data, ..Evidence::default() };
     let judged = match kind {
@@ -134,18 +193,12 @@ fn judge(args: &EvidenceArgs) -> Result<Result<Yes, Rejection>, Unreadable> {
             Err(rejection) => Err(rejection),
         },
     };
-    Ok(judged.map(Yes::Cpu))
+    Ok(judged.map(AcceptedEvidence::Cpu))
 }
 
 impl EvidenceArgs {
-    fn policy(&self) -> Result<Policy, Unreadable> {
-        let mut policy = match &self.policy {
-            None => Policy::default(),
-            Some(path) => read_policy(path)?,
-        };
-        if let Some(path) = &self.root {
-            policy.roots = Roots::from_der(&read_root(path)?);
-        }
+    fn policy(&self) -> Result<Policy, CliError> {
+        let mut policy = read_policy(self.policy.as_deref(), self.root.as_deref())?;
         if self.dangerous_accept_any_tcb_status {
             policy.tcb_status = Expect::DangerousAny;
             policy.advisories = Expect::DangerousAny;
@@ -156,9 +209,8 @@ impl EvidenceArgs {
         Ok(policy)
     }
 
-    /// An option that another kind of evidence has would be ignored: whoever gives it expects
-    /// something else to be judged.
-    fn fits(&self, kind: Kind) -> Result<(), Unreadable> {
+    /// Refuses an option of another kind of evidence: it would be ignored, while the caller relies on it.
+    fn check_options(&self, kind: Kind) -> Result<(), CliError> {
         let (snp, gpu) = (kind == Kind::SnpReport, kind == Kind::GpuEvidence);
         let options = [
             ("--collateral", self.collateral.is_some(), !gpu),
@@ -172,59 +224,48 @@ impl EvidenceArgs {
             ("--claims", self.claims.is_some(), !gpu),
             ("--nonce, --rim and --ocsp", self.gpu.is_given(), gpu),
         ];
-        match options.into_iter().find(|(_, given, known)| *given && !*known) {
-            None => Ok(()),
-            Some((option, ..)) => Err(Unreadable {
-                reason: format!("{} holds {kind}, which has no {option}", self.file.display()),
-                hint: Some(match kind {
-                    Kind::GpuEvidence => "GPU evidence is judged with --nonce HEX and --chain PEM",
-                    Kind::SnpReport => {
-                        "an SEV-SNP report is judged with --endorsement-key DER, --chain PEM and \
-                         --crl DER"
-                    }
-                    Kind::SgxQuote | Kind::TdxQuote => "a quote is judged with --collateral JSON",
-                }),
-            }),
-        }
+        let Some((option, ..)) = options.into_iter().find(|(_, given, known)| *given && !*known)
+        else {
+            return Ok(());
+        };
+        let text = format!("{} holds {kind}, which has no {option}", self.file.display());
+        Err(CliError::new(text).hint(match kind {
+            Kind::GpuEvidence => "GPU evidence is judged with --nonce HEX and --chain PEM",
+            Kind::SnpReport => {
+                "an SEV-SNP report is judged with --endorsement-key DER, --chain PEM and --crl DER"
+            }
+            Kind::SgxQuote | Kind::TdxQuote => "a quote is judged with --collateral JSON",
+        }))
     }
 
-    fn collateral(&self) -> Result<Result<Endorsements, Rejection>, Unreadable> {
+    fn collateral(&self) -> Result<Result<Endorsements, Rejection>, CliError> {
         let Some(path) = &self.collateral else {
-            return Err(Unreadable {
-                reason: "a quote comes with collateral, and none was given".into(),
-                hint: Some("--collateral FILE is a QuoteCollateralV3, JSON"),
-            });
+            return Err(CliError::new("a quote needs collateral, and none was given")
+                .hint("--collateral FILE is a QuoteCollateralV3, JSON"));
         };
-        let collateral = read(path, COLLATERAL_LENGTH_MAX as u64)?;
+        let collateral = read_file(path, COLLATERAL_LENGTH_MAX as u64)?;
         Ok(Endorsements::parse(&collateral)
             .map_err(|error| Rejection::before_checks(Reason::Malformed(error))))
     }
 
-    fn snp_endorsements(&self) -> Result<Result<snp::Endorsements, Rejection>, Unreadable> {
+    fn snp_endorsements(&self) -> Result<Result<snp::Endorsements, Rejection>, CliError> {
         let read_parts = match (&self.collateral, &self.endorsement_key, &self.chain) {
             (Some(path), ..) => {
-                let document = read(path, COLLATERAL_LENGTH_MAX as u64)?;
+                let document = read_file(path, COLLATERAL_LENGTH_MAX as u64)?;
                 snp::Endorsements::parse(&document)
             }
             (None, Some(key), Some(chain)) => {
-                let key = read(key, ENDORSEMENT_KEY_LENGTH_MAX as u64)?;
-                let chain = read(chain, CHAIN_LENGTH_MAX as u64)?;
-                let Ok(chain) = String::from_utf8(chain) else {
-                    return Err(Unreadable::new("--chain: wanted PEM certificates".into()));
-                };
-                let crl = self.crl.as_ref().map(|path| read(path, SNP_CRL_LENGTH_MAX as u64));
-                SnpEndorsements::new(key, chain, crl.transpose()?)
-                    .and_then(snp::Endorsements::from_parts)
+                let key = read_file(key, ENDORSEMENT_KEY_LENGTH_MAX as u64)?;
+                let chain = read_text(chain, CHAIN_LENGTH_MAX as u64, "PEM certificates")?;
+                let crl = read_optional_file(self.crl.as_deref(), SNP_CRL_LENGTH_MAX as u64)?;
+                SnpEndorsements::new(key, chain, crl).and_then(snp::Endorsements::from_parts)
             }
             _ => {
-                return Err(Unreadable {
-                    reason: "an SEV-SNP report comes with certificates, and not all were given"
-                        .into(),
-                    hint: Some(
-                        "--endorsement-key DER is the VCEK or VLEK, --chain PEM the ASK or ASVK \
-                         and the ARK",
-                    ),
-                });
+                let text = "an SEV-SNP report needs certificates, and not all were given";
+                return Err(CliError::new(text).hint(
+                    "--endorsement-key DER is the VCEK or VLEK, --chain PEM the ASK or ASVK and \
+                     the ARK",
+                ));
             }
         };
         Ok(read_parts.map_err(snp::unreadable))

@@ -1,10 +1,11 @@
+//! Evidence of every kind at the command line: accepted, refused, or not readable.
+
 use std::fs;
 
 use clap::Parser;
-use confide_fake_attester::{
-    FakeAttester, FakeAttesterOptions, FakeGpu, Fault, GpuOptions, Mode, Tee,
-};
-use confide_verifier::Outcome;
+use confide_evidence::claims::Claims;
+use confide_fake_attester::{FakeAttester, FakeGpu, Fault, GpuOptions, Mode, Options, Tee};
+use confide_verifier::{Outcome, POLICY_LENGTH_MAX};
 
 use super::*;
 
@@ -12,10 +13,11 @@ use super::*;
 fn a_quote_of_each_version_and_a_report_are_found_out_and_judged() {
     for tee in [Tee::Sgx, Tee::Tdx, Tee::TdxV5, Tee::Snp] {
         let case = Case::new(&format!("each-{tee:?}"), tee, None);
-        let Yes::Cpu(yes) = case.judge(&[]).unwrap().unwrap() else { panic!("no CPU") };
-        assert!(yes.to_json()["claims"]["tee"].is_string());
-        let json = Yes::Cpu(yes).shown(true);
-        assert!(json.starts_with('{') && !json.trim_end().contains('\n'));
+        let AcceptedEvidence::Cpu(accepted) = case.judge(&[]).unwrap().unwrap() else {
+            panic!("no CPU")
+        };
+        assert!(accepted.to_json()["claims"]["tee"].is_string());
+        assert!(describe(&accepted).contains("accepted"));
     }
 }
 
@@ -25,7 +27,7 @@ fn a_self_made_chain_is_refused_without_its_root() {
         let case = Case::new(&format!("self-made-{tee:?}"), tee, None);
         let rejection = case.run(&case.options()).unwrap().unwrap_err();
         assert!(matches!(rejection.reason(), Reason::UntrustedRoot { .. }), "{rejection}");
-        assert_eq!(refusal(&rejection), ExitCode::from(1));
+        assert_eq!(refuse(&rejection).status, REJECTED);
         assert_eq!(rejection.to_json()["outcome"], "rejected");
     }
 }
@@ -43,7 +45,7 @@ fn a_root_may_come_as_pem() {
     };
     with_root("ark.pem").unwrap().unwrap();
     // A whole chain is not one root.
-    assert!(with_root("chain.pem").unwrap_err().reason.contains("too many"));
+    assert!(with_root("chain.pem").unwrap_err().message().contains("too many"));
 }
 
 #[test]
@@ -51,19 +53,23 @@ fn an_option_of_another_kind_is_refused_with_a_hint() {
     let snp = Case::new("options-snp", Tee::Snp, None);
     let nonce = "00".repeat(32);
     let error = snp.judge(&["--nonce", &nonce]).unwrap_err();
-    assert!(error.reason.contains("an SEV-SNP report"), "{}", error.reason);
+    assert!(error.message().contains("an SEV-SNP report"), "{}", error.message());
     let quote = Case::new("options-quote", Tee::Tdx, None);
     let error = quote.judge(&["--dangerous-skip-revocation"]).unwrap_err();
-    assert!(error.reason.contains("a TDX quote") && error.hint.is_some(), "{}", error.reason);
+    assert!(
+        error.message().contains("a TDX quote") && error.hint_text().is_some(),
+        "{}",
+        error.message()
+    );
     let bare = [snp.path("evidence.bin"), "--at".into(), NOW.to_string()];
     let error = snp.run(&bare).unwrap_err();
-    assert!(error.hint.unwrap().contains("--endorsement-key"));
+    assert!(error.hint_text().unwrap().contains("--endorsement-key"));
     fs::write(snp.dir.join("evidence.bin"), b"neither").unwrap();
-    assert!(snp.judge(&[]).unwrap_err().reason.contains("no kind of evidence"));
+    assert!(snp.judge(&[]).unwrap_err().message().contains("not a known kind"));
 }
 
 #[test]
-fn a_missing_revocation_list_is_refused_unless_it_is_skipped_in_so_many_words() {
+fn a_missing_revocation_list_is_refused_unless_it_is_skipped_explicitly() {
     let case = Case::new("no-crl", Tee::Snp, None);
     let without: Vec<String> = case.options().into_iter().take(7).collect();
     assert!(!without.contains(&"--crl".to_string()));
@@ -75,8 +81,11 @@ fn a_missing_revocation_list_is_refused_unless_it_is_skipped_in_so_many_words() 
     };
     let any = "--dangerous-accept-any-tcb-status";
     assert_eq!(*ask(&[any]).unwrap_err().reason(), Reason::NoRevocationList);
-    let Yes::Cpu(yes) = ask(&[any, "--dangerous-skip-revocation"]).unwrap() else { panic!() };
-    let check = yes.checks().iter().find(|check| check.name == "revocation").unwrap();
+    let AcceptedEvidence::Cpu(accepted) = ask(&[any, "--dangerous-skip-revocation"]).unwrap()
+    else {
+        panic!()
+    };
+    let check = accepted.checks().iter().find(|check| check.name == "revocation").unwrap();
     assert_eq!(check.outcome, Outcome::NotEvaluated);
 }
 
@@ -86,7 +95,7 @@ fn evidence_that_cannot_be_read_fails_the_first_check_of_its_own_kind() {
     let refused = case.judge(&[]).unwrap().unwrap_err();
     let first = &refused.checks()[0];
     assert_eq!((first.name, first.outcome), ("quote_format", Outcome::Failed));
-    assert_eq!(refusal(&refused), ExitCode::from(1));
+    assert_eq!(refuse(&refused).status, REJECTED);
     let case = Case::new("unreadable-gpu", Tee::Tdx, None);
     let gpu = FakeGpu::new(GpuOptions::new([3; 32], NOW)).unwrap().evidence(&[0; 32]);
     fs::write(case.dir.join("chain.pem"), "-----BEGIN CERTIFICATE-----").unwrap();
@@ -97,18 +106,103 @@ fn evidence_that_cannot_be_read_fails_the_first_check_of_its_own_kind() {
         options.extend(["--nonce".into(), nonce.clone()]);
         options.extend(chain.iter().flat_map(|chain| ["--chain".into(), chain.to_string()]));
         let refused = case.run(&options).unwrap().unwrap_err();
-        assert_eq!(refusal(&refused), ExitCode::from(2));
+        assert_eq!(refuse(&refused).status, NOT_JUDGED);
         let first = &refused.checks()[0];
         assert_eq!((first.name, first.outcome), ("gpu_report_format", Outcome::Failed));
     }
 }
 
 #[test]
-fn debug_is_accepted_only_in_so_many_words() {
+fn debug_is_accepted_only_explicitly() {
     let case = Case::new("debug", Tee::Snp, Some(Fault::Debug));
     let refused = case.judge(&[]).unwrap().unwrap_err();
     assert!(matches!(refused.reason(), Reason::Debug(_)), "{refused}");
     case.judge(&["--dangerous-accept-debug"]).unwrap().unwrap();
+}
+
+#[test]
+fn claims_beside_a_report_data_of_ones_own_are_not_taken_for_signed() {
+    let case = Case::new("claims", Tee::Tdx, None);
+    let signed = claims(7).encode();
+    let bound = ReportData::from_digest(confide_verifier::Crypto::sha256(&AwsLc, &[&signed]));
+    case.write("claims", &signed);
+    case.write("evidence.bin", &case.attester.quote(&bound));
+    let path = case.path("claims");
+    let accepted = case.judge(&["--claims", &path]).unwrap().unwrap();
+    let AcceptedEvidence::Cpu(accepted) = accepted else { panic!("no CPU") };
+    assert!(accepted.claims().is_some());
+    // Claims that the quote does not cover, and the report data that it does hold.
+    case.write("claims", &claims(8).encode());
+    let rejection = case.judge(&["--claims", &path]).unwrap().unwrap_err();
+    assert!(matches!(rejection.reason(), Reason::Value { .. }));
+    let both = ["t", "f", "--claims", &path, "--report-data", &bound.to_string()];
+    assert!(Test::try_parse_from(both).is_err());
+}
+
+#[test]
+fn what_cannot_be_read_is_named_and_not_judged() {
+    let case = Case::new("unreadable", Tee::Tdx, None);
+    case.write("pem", b"-----BEGIN CERTIFICATE-----");
+    case.write("long", &vec![0; POLICY_LENGTH_MAX + 1]);
+    for (option, file, wanted) in [
+        ("--root", "absent", "absent: No such file"),
+        ("--root", "pem", "root certificate is malformed"),
+        ("--policy", "absent", "absent: No such file"),
+        ("--policy", "long", "wanted at most 65536 bytes"),
+        ("--policy", "pem", "policy is not valid"),
+        ("--claims", ".", "cannot read"),
+        ("--claims", "long", "wanted at most 1024 bytes"),
+    ] {
+        let mut options = case.options();
+        options.extend([option.to_string(), case.path(file)]);
+        if option != "--root" {
+            options.extend(["--root".into(), case.path("root.der")]);
+        }
+        let error = case.run(&options).unwrap_err();
+        assert!(error.message().contains(wanted), "{option} {file}: {error:?}");
+        let answer = explain_unreadable(&error);
+        assert_eq!((answer.status, &answer.json["outcome"]), (NOT_JUDGED, &json!("error")));
+        assert!(!answer.json.to_string().contains('\n'));
+    }
+}
+
+#[test]
+fn empty_evidence_and_empty_collateral_are_not_judged() {
+    let case = Case::new("empty", Tee::Tdx, None);
+    let longest = GPU_EVIDENCE_BYTES_MAX.max(QUOTE_LENGTH_MAX);
+    case.write("evidence.bin", &vec![0; longest + 1]);
+    assert!(case.judge(&[]).unwrap_err().message().contains("wanted at most"));
+    case.write("evidence.bin", b"");
+    assert!(case.judge(&[]).unwrap_err().message().contains("not a known kind"));
+    case.write("evidence.bin", &case.attester.quote(&ReportData::ZERO));
+    case.write("collateral.json", b"");
+    let rejection = case.judge(&[]).unwrap().unwrap_err();
+    assert!(rejection.reason().is_unjudged(), "{rejection}");
+    assert_eq!(rejection.to_json()["outcome"], "error");
+}
+
+#[test]
+fn report_data_is_64_bytes_in_hexadecimal_and_a_time_is_a_number() {
+    let parse = |option: &str, value: &str| Test::try_parse_from(["t", "file", option, value]);
+    for bad in ["", "00", &"0".repeat(127), &"0".repeat(130), &"g".repeat(128)] {
+        assert!(parse("--report-data", bad).is_err(), "{bad}");
+    }
+    parse("--report-data", &"aB".repeat(64)).unwrap();
+    for bad in ["-1", "1.5", "", "today", "18446744073709551616"] {
+        assert!(parse("--at", bad).is_err(), "{bad}");
+    }
+}
+
+fn claims(config: u8) -> Claims {
+    Claims {
+        config_digest: [config; 32],
+        gpu_evidence_hash: None,
+        guarantee: "operator is outside the TEE".into(),
+        nonce: None,
+        not_after: NOW + 60,
+        not_before: NOW,
+        pubkey_hash: [1; 32],
+    }
 }
 
 struct Case {
@@ -161,16 +255,20 @@ impl Case {
         options
     }
 
-    fn judge(&self, more: &[&str]) -> Result<Result<Yes, Rejection>, Unreadable> {
+    fn judge(&self, more: &[&str]) -> Result<Result<AcceptedEvidence, Rejection>, CliError> {
         let mut options = self.options();
         options.extend(["--root".into(), self.path("root.der")]);
         options.extend(more.iter().map(ToString::to_string));
         self.run(&options)
     }
 
-    fn run(&self, options: &[String]) -> Result<Result<Yes, Rejection>, Unreadable> {
+    fn run(&self, options: &[String]) -> Result<Result<AcceptedEvidence, Rejection>, CliError> {
         let all = [&["t".to_string()], options].concat();
         judge(&Test::try_parse_from(all).unwrap().args)
+    }
+
+    fn write(&self, name: &str, bytes: &[u8]) {
+        fs::write(self.dir.join(name), bytes).unwrap();
     }
 
     fn path(&self, name: &str) -> String {

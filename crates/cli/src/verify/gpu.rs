@@ -1,19 +1,23 @@
-//! `confide verify evidence` for a GPU: a report with its chain beside it, or a container.
+//! `confide verify evidence` for a GPU: a report with a separate chain, or a container.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use confide_evidence::gpu::{
     CHAIN_BYTES_MAX, GpuEvidence, OCSP_BYTES_MAX, OCSP_MAX, RIM_BYTES_MAX, RIMS_MAX,
 };
 use confide_verifier::{AwsLc, GpuAppraised, GpuCase, Policy, Rejection, UnixTime};
 
-use super::{Unreadable, read};
+use super::inputs::parse_hex;
+use crate::{
+    error::CliError,
+    files::{read_file, read_optional_file},
+};
 
-/// What a GPU's evidence is judged with.
+/// The arguments for the evidence of a GPU.
 #[derive(clap::Args)]
 pub(super) struct GpuArgs {
-    /// GPU: the nonce that the report has to hold, 32 bytes in hexadecimal.
-    #[arg(long, value_name = "HEX", value_parser = nonce)]
+    /// GPU: the nonce that the report must contain, 32 bytes in hexadecimal.
+    #[arg(long, value_name = "HEX", value_parser = parse_hex::<32>)]
     nonce: Option<[u8; 32]>,
     /// GPU: a reference manifest (RIM) of the driver or the VBIOS; may be given twice.
     #[arg(long, value_name = "FILE")]
@@ -30,36 +34,31 @@ impl GpuArgs {
     }
 }
 
-/// Judges a report or a container; `chain` is the PEM file beside a bare report.
+/// Judges a report or a container; `chain` is the PEM file of a bare report.
 pub(super) fn judge(
     file: &[u8],
-    chain: Option<&PathBuf>,
+    chain: Option<&Path>,
     args: &GpuArgs,
     policy: &Policy,
     now: UnixTime,
-) -> Result<Result<GpuAppraised, Rejection>, Unreadable> {
+) -> Result<Result<GpuAppraised, Rejection>, CliError> {
     let Some(nonce) = args.nonce else {
-        return Err(Unreadable {
-            reason: "evidence of a GPU is judged over a nonce, and none was given".into(),
-            hint: Some("--nonce HEX is what the GPU was asked to sign"),
-        });
+        return Err(CliError::new("evidence of a GPU needs a nonce, and none was given")
+            .hint("--nonce HEX is the nonce that the GPU was asked to sign"));
     };
-    let chain = chain.map(|path| read(path, CHAIN_BYTES_MAX as u64)).transpose()?;
-    let rims = files(&args.rim, RIMS_MAX, RIM_BYTES_MAX, "--rim")?;
-    let ocsp = files(&args.ocsp, OCSP_MAX, OCSP_BYTES_MAX, "--ocsp")?;
+    let chain = read_optional_file(chain, CHAIN_BYTES_MAX as u64)?;
+    let rims = read_files(&args.rim, RIMS_MAX, RIM_BYTES_MAX, "--rim")?;
+    let ocsp = read_files(&args.ocsp, OCSP_MAX, OCSP_BYTES_MAX, "--ocsp")?;
     let case = match (GpuEvidence::is_container(file), &chain) {
         (true, None) => GpuCase::from_container(file, nonce),
         (true, Some(_)) => {
-            return Err(Unreadable::new(
-                "the file holds its chain; --chain is for a report".into(),
-            ));
+            return Err(CliError::new("the file holds its chain; --chain is for a report"));
         }
         (false, Some(chain)) => GpuCase::from_report(file, chain, nonce),
         (false, None) => {
-            return Err(Unreadable {
-                reason: "a GPU's report comes with its certificates, and none were given".into(),
-                hint: Some("--chain PEM holds the certificates, attestation key first"),
-            });
+            let text = "a GPU's report needs its certificates, and none were given";
+            return Err(CliError::new(text)
+                .hint("--chain PEM holds the certificates, attestation key first"));
         }
     };
     let mut case = match case {
@@ -71,22 +70,15 @@ pub(super) fn judge(
     Ok(case.appraise(policy, now, &AwsLc))
 }
 
-fn files(
+fn read_files(
     paths: &[PathBuf],
     count_max: usize,
     bytes_max: usize,
     option: &str,
-) -> Result<Vec<Vec<u8>>, Unreadable> {
+) -> Result<Vec<Vec<u8>>, CliError> {
     if paths.len() > count_max {
         let got = paths.len();
-        return Err(Unreadable::new(format!("{option}: wanted at most {count_max}, got {got}")));
+        return Err(CliError::new(format!("{option}: wanted at most {count_max}, got {got}")));
     }
-    paths.iter().map(|path| read(path, bytes_max as u64)).collect()
-}
-
-fn nonce(text: &str) -> Result<[u8; 32], String> {
-    let mut bytes = [0; 32];
-    hex::decode_to_slice(text, &mut bytes)
-        .map_err(|error| format!("wanted 64 hexadecimal digits, got {}: {error}", text.len()))?;
-    Ok(bytes)
+    paths.iter().map(|path| read_file(path, bytes_max as u64)).collect()
 }

@@ -1,4 +1,4 @@
-//! `confide verify serve`: appraisal over HTTP.
+//! `confide verify serve`: appraisal over HTTP, with signed results.
 
 use std::{
     net::SocketAddr,
@@ -15,14 +15,15 @@ use confide_attestation_service::{
 };
 use confide_evidence::collateral::COLLATERAL_LENGTH_MAX;
 use confide_verifier::Policy;
-use serde_json::{Map, Value};
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
 use crate::{
-    address::listen_address,
-    attest::chosen::AttesterArgs,
-    error::{CliError, read_file},
+    address::parse_listen_address,
+    attest::arguments::AttesterArgs,
+    error::CliError,
+    files::{read_file, read_optional_file},
     policy, process,
 };
 
@@ -33,7 +34,7 @@ const KEY_BYTES_MAX: u64 = 4 * 1024;
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Address to listen at; port 0 takes any free one.
-    #[arg(long, value_name = "ADDR:PORT", value_parser = listen_address,
+    #[arg(long, value_name = "ADDR:PORT", value_parser = parse_listen_address,
           default_value = "127.0.0.1:0")]
     listen: SocketAddr,
     /// A policy and the name that callers use for it; may be given several times.
@@ -42,17 +43,17 @@ pub(crate) struct Args {
     /// Endorsements for requests that bring none: QuoteCollateralV3, JSON.
     #[arg(long, value_name = "FILE")]
     collateral: Option<PathBuf>,
-    /// `aud` of every result: who the results are for.
+    /// `aud` of every result: the audience of the results.
     #[arg(long, value_name = "TEXT")]
     audience: String,
     /// `iss` of every result.
     #[arg(long, value_name = "TEXT", default_value = "confide")]
     issuer: String,
-    /// How long a result holds, in seconds.
+    /// Lifetime of a result, in seconds.
     #[arg(long, value_name = "N", default_value_t = RESULT_LIFETIME_MAX.as_secs(),
           value_parser = clap::value_parser!(u64).range(1..=RESULT_LIFETIME_MAX.as_secs()))]
     lifetime_s: u64,
-    /// The signing key: P-256, PKCS#8, DER; without it one is made that dies with the process.
+    /// The signing key: P-256, PKCS#8, DER; by default a new one that exists only in this process.
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
     #[command(flatten)]
@@ -61,25 +62,25 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let options = options(&args)?;
-    process::run_to_end(serve(&args, options))??;
+    process::block_on(serve(&args, options))??;
     Ok(ExitCode::SUCCESS)
 }
 
-async fn serve(args: &Args, options: ServiceOptions) -> Result<(), CliError> {
-    let stop = process::asked_to_stop();
+async fn serve(args: &Args, options: Options) -> Result<(), CliError> {
+    let stop = process::stop_signal();
     let (listener, address) = process::listen(args.listen).await?;
     if !address.ip().is_loopback() {
-        tracing::warn!("{address} is not loopback: evidence and results travel in the clear there");
+        tracing::warn!("{address} is not loopback: evidence and results travel in the clear");
     }
-    process::print_ready(address, guarantee(&options), more(args, &options));
+    process::print_ready(address, guarantee(&options), ready_fields(args, &options));
     if let Err(error) = confide_attestation_service::serve(listener, options, stop).await {
         tracing::warn!(%error, "cut after the drain deadline");
     }
     Ok(())
 }
 
-/// Requests and results travel in the clear; what evidence can show is where the key lives.
-fn guarantee(options: &ServiceOptions) -> &'static str {
+/// The guarantee: requests and results travel in the clear, and evidence can show only where the key lives.
+fn guarantee(options: &Options) -> &'static str {
     match &options.own_evidence {
         None => "none",
         Some(evidence) if evidence.is_simulated() => "none (simulated)",
@@ -87,37 +88,34 @@ fn guarantee(options: &ServiceOptions) -> &'static str {
     }
 }
 
-fn more(args: &Args, options: &ServiceOptions) -> Map<String, Value> {
+fn ready_fields(args: &Args, options: &Options) -> Value {
     let names = args.policy.iter().filter_map(|given| given.split_once('='));
-    let names: Vec<Value> = names.map(|(name, _)| name.into()).collect();
-    let mut fields = Map::new();
-    fields.insert("policies".into(), names.into());
-    fields.insert("kid".into(), options.key.kid().into());
-    // Whose evidence is simulated stands beside it: the service's own says nothing of its callers'.
-    let own = match &options.own_evidence {
+    let names: Vec<&str> = names.map(|(name, _)| name).collect();
+    // Whether the service's own evidence is simulated says nothing about that of its callers.
+    let own_evidence = match &options.own_evidence {
         None => "none",
         Some(evidence) if evidence.is_simulated() => "simulated",
         Some(_) => "device",
     };
-    fields.insert("own_evidence".into(), own.into());
-    fields.insert("never_affirming".into(), options.policies.never_affirming().into());
-    fields
+    json!({
+        "policies": names,
+        "kid": options.key.kid(),
+        "own_evidence": own_evidence,
+        "never_affirming": options.policies.never_affirming(),
+    })
 }
 
-fn options(args: &Args) -> Result<ServiceOptions, CliError> {
-    let collateral = match &args.collateral {
-        None => None,
-        Some(path) => Some(read_file(path, COLLATERAL_LENGTH_MAX as u64)?),
-    };
+fn options(args: &Args) -> Result<Options, CliError> {
+    let collateral = read_optional_file(args.collateral.as_deref(), COLLATERAL_LENGTH_MAX as u64)?;
     let entries: Result<Vec<_>, CliError> =
-        args.policy.iter().map(|given| entry(given, collateral.as_deref())).collect();
+        args.policy.iter().map(|given| read_entry(given, collateral.as_deref())).collect();
     let entries = entries?;
     let configuration = configuration_digest(args, &entries);
     let policies = Policies::new(entries)
         .map_err(|error| CliError::new(error).hint("for instance --policy fleet=policy.toml"))?;
     Ok(ServiceOptions {
         policies,
-        key: key(args.key.as_deref())?,
+        key: open_key(args.key.as_deref())?,
         issuer: args.issuer.clone(),
         audience: args.audience.clone(),
         lifetime: Duration::from_secs(args.lifetime_s),
@@ -127,34 +125,33 @@ fn options(args: &Args) -> Result<ServiceOptions, CliError> {
     })
 }
 
-fn entry(given: &str, collateral: Option<&[u8]>) -> Result<(String, PolicyEntry), CliError> {
+fn read_entry(given: &str, collateral: Option<&[u8]>) -> Result<(String, PolicyEntry), CliError> {
     let Some((name, path)) = given.split_once('=') else {
         return Err(CliError::new(format!("--policy {given}: wanted NAME=FILE"))
-            .hint("callers name policies; the file is the server's"));
+            .hint("callers use the name; the file is the server's"));
     };
     let path = Path::new(path);
-    let text = policy::file::text(path)?;
+    let text = policy::file::read_policy_text(path)?;
     let sha256 = Sha256::digest(&text).into();
     let policy =
-        Policy::from_toml(&text).map_err(|error| policy::file::cannot_use(path, &error))?;
+        Policy::from_toml(&text).map_err(|error| policy::file::explain_error(path, &error))?;
     let appraiser = PolicyAppraiser::new(policy, collateral, process::unix_now)
         .map_err(|error| CliError::new(error).hint("--collateral takes QuoteCollateralV3 JSON"))?;
     Ok((name.to_owned(), PolicyEntry { appraiser: Arc::new(appraiser), sha256 }))
 }
 
-fn key(path: Option<&Path>) -> Result<SigningKey, CliError> {
+fn open_key(path: Option<&Path>) -> Result<SigningKey, CliError> {
     let Some(path) = path else { return SigningKey::generate().map_err(CliError::new) };
     let der = Zeroizing::new(read_file(path, KEY_BYTES_MAX)?);
     SigningKey::from_pkcs8(&der).map_err(|error| {
-        CliError::new(format!("{}: {error}", path.display())).hint(
+        CliError::in_file(path)(error).hint(
             "openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -outform der -out FILE \
              makes one",
         )
     })
 }
 
-/// SHA-256 of what this service is set up to do: who issues results, for whom, for how long, and by
-/// which policies.
+/// SHA-256 of the configuration of the service: issuer, audience, lifetime and policies.
 fn configuration_digest(args: &Args, entries: &[(String, PolicyEntry)]) -> [u8; 32] {
     let mut digest = Sha256::new().chain_update(b"confide attestation service v1\0");
     for text in [&args.issuer, &args.audience] {

@@ -165,7 +165,7 @@ fn a_host_killed_at_work_is_lost_by_name_and_its_masks_with_it() {
     drop(deltas);
     let again = folder.host_at(&address, &dir, &["--binding", "none"]);
     assert_ne!(again.ready["epoch"].as_str().unwrap(), hex::encode(epoch));
-    let after = retried(|| query(&remote, &x));
+    let after = retry(|| query(&remote, &x));
     assert_eq!(after, before, "new masks, the same adapter");
     assert_eq!(again.ready["epoch"].as_str().unwrap(), hex::encode(remote.epoch()));
 }
@@ -250,11 +250,11 @@ fn neither_the_wire_nor_the_hosts_memory_ever_holds_the_activation_or_its_masks(
     let remote = remote(&relay.address);
     let x = activation();
     query(&remote, &x).unwrap();
-    let (up, down) = relay.recorded();
+    let (up, down) = relay.recording();
     let adapter = confide_lora::Adapter::load(&dir).unwrap();
     let terms = spy::terms_of(&down);
     let integers = quantise_vector(&x, terms.norm_limit).unwrap().values;
-    let masked = applied(&up, terms.bits);
+    let masked = find_applied_vector(&up, terms.bits);
     let low = u64::MAX >> (64 - terms.bits);
     let words = |values: &[u64]| -> Vec<u8> {
         values[8..16].iter().flat_map(|word| word.to_le_bytes()).collect()
@@ -292,7 +292,7 @@ fn neither_the_wire_nor_the_hosts_memory_ever_holds_the_activation_or_its_masks(
 }
 
 /// The one masked vector on its way up.
-fn applied(up: &[u8], bits: u32) -> Vec<u64> {
+fn find_applied_vector(up: &[u8], bits: u32) -> Vec<u64> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     for start in spy::connections(up) {
         let mut reader = FrameReader::new(&up[start.clone()], Side::Host);
@@ -308,7 +308,7 @@ fn applied(up: &[u8], bits: u32) -> Vec<u64> {
 }
 
 /// A host that was just started may refuse for a moment what the preparers ask.
-fn retried<T>(mut ask: impl FnMut() -> Result<T, AdaptError>) -> T {
+fn retry<T>(mut ask: impl FnMut() -> Result<T, AdaptError>) -> T {
     for _ in 0..20 {
         match ask() {
             Ok(answer) => return answer,

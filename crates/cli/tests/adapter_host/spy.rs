@@ -42,7 +42,7 @@ impl Relay {
     }
 
     /// What went up and what came down until now.
-    pub(crate) fn recorded(&self) -> (Vec<u8>, Vec<u8>) {
+    pub(crate) fn recording(&self) -> (Vec<u8>, Vec<u8>) {
         // What was answered was passed on before; what is still prepared may go on.
         (self.up.lock().unwrap().concat(), self.down.lock().unwrap().concat())
     }

@@ -30,14 +30,14 @@ pub(crate) struct Place {
 }
 
 /// What is made once: the model, and what each adapter says in the clear.
-struct Made {
+struct Models {
     folder: PathBuf,
     plainly: [String; 2],
 }
 
 impl Place {
     pub(crate) fn new(name: &str) -> Self {
-        let made = made();
+        let made = models();
         let folder = Folder::new(name);
         copy(&made.folder, folder.path());
         Self { folder }
@@ -57,12 +57,12 @@ impl Place {
 
     /// What plain LoRA says to the question with this number, by the adapter with this number.
     pub(crate) fn plainly(&self, index: usize) -> &str {
-        &made().plainly[index]
+        &models().plainly[index]
     }
 }
 
-fn made() -> &'static Made {
-    static MADE: OnceLock<Made> = OnceLock::new();
+fn models() -> &'static Models {
+    static MADE: OnceLock<Models> = OnceLock::new();
     MADE.get_or_init(|| {
         // Nothing removes it at the end, so the next run does.
         let folder =
@@ -81,7 +81,7 @@ fn made() -> &'static Made {
             native.load_adapter(name, plain, OnLoss::Fail).unwrap();
             answer(&native, name, super::QUESTIONS[index])
         });
-        Made { folder, plainly }
+        Models { folder, plainly }
     })
 }
 
@@ -97,7 +97,7 @@ fn adapter(folder: &Path, model: &Path, index: usize) -> Adapter {
         steps: Some(2),
         seed: 7,
     };
-    let trained = make::adapter(&order, &mut |_| std::ops::ControlFlow::Continue(())).unwrap();
+    let trained = make::make_adapter(&order, &mut |_| std::ops::ControlFlow::Continue(())).unwrap();
     std::fs::remove_dir_all(dir).unwrap();
     let mut adapter = trained.adapter;
     for pair in adapter.modules.values_mut() {
@@ -147,7 +147,7 @@ pub(crate) struct Answer {
 pub(crate) fn chat(address: &str, model: &str, question: &str) -> Answer {
     let body = json!({ "model": model, "stream": true, "temperature": 0,
         "max_tokens": ANSWER_TOKENS, "messages": [{ "role": "user", "content": question }] });
-    let mut lines = streamed(address, &body);
+    let mut lines = stream_lines(address, &body);
     let (mut text, mut label, mut whole, mut line) =
         (String::new(), Value::Null, String::new(), String::new());
     while lines.read_line(&mut line).unwrap() > 0 {
@@ -167,7 +167,7 @@ pub(crate) fn chat(address: &str, model: &str, question: &str) -> Answer {
 }
 
 /// The lines of a streamed chat, chunk sizes among them.
-pub(crate) fn streamed(address: &str, body: &Value) -> BufReader<TcpStream> {
+pub(crate) fn stream_lines(address: &str, body: &Value) -> BufReader<TcpStream> {
     BufReader::new(ask(address, "POST", "/v1/chat/completions", &body.to_string()))
 }
 

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::{
     QUESTIONS, package, python, serve,
-    served::{CONFIDE, Place, chat, post, streamed},
+    served::{CONFIDE, Place, chat, post, stream_lines},
 };
 
 /// A worker imports torch first, on a machine that has other work.
@@ -44,7 +44,7 @@ fn long(model: &str) -> Value {
 
 /// A stream of which some text has come.
 fn begun(address: &str, body: &Value) -> BufReader<TcpStream> {
-    let mut lines = streamed(address, body);
+    let mut lines = stream_lines(address, body);
     let mut line = String::new();
     // The first event has a role and no text.
     while content(&line).is_none_or(|text| text.is_empty()) {
@@ -55,7 +55,7 @@ fn begun(address: &str, body: &Value) -> BufReader<TcpStream> {
 }
 
 /// The text that is still to come, to the end of the stream.
-fn rest(lines: BufReader<TcpStream>) -> String {
+fn read_rest(lines: BufReader<TcpStream>) -> String {
     let lines: Vec<String> = lines.lines().map_while(Result::ok).collect();
     assert!(lines.iter().any(|line| line.contains("[DONE]")), "{lines:?}");
     lines.iter().filter_map(|line| content(line)).collect()
@@ -171,12 +171,12 @@ fn a_client_that_goes_away_gives_its_slot_back_and_no_other_stream_is_touched() 
     let serve = serve(python, &place.model(), &["--worker-slots", "2"]);
     assert_eq!(serve.ready["slots"], 2);
     let address = serve.address();
-    let wanted = rest(begun(&address, &long("model")));
+    let wanted = read_rest(begun(&address, &long("model")));
     let (gone, stays) = (begun(&address, &long("model")), begun(&address, &long("model")));
     drop(gone);
     // Both slots were taken.
     assert!(!chat(&address, "model", QUESTIONS[1]).text.is_empty());
-    assert_eq!(rest(stays), wanted);
+    assert_eq!(read_rest(stays), wanted);
     let worker = worker_of(&serve);
     assert!(serve.terminate().success());
     assert!(!Path::new(&format!("/proc/{worker}")).exists(), "the worker outlives its server");
@@ -189,7 +189,7 @@ fn a_prompt_for_which_there_is_too_little_memory_fails_alone() {
     // The worker's own bound of what reading a prompt may take: a question fits, a page does not.
     let serve = serve(python, &place.model(), &["--worker-arg=--prefill-bytes=1000000"]);
     let address = serve.address();
-    let wanted = rest(begun(&address, &long("model")));
+    let wanted = read_rest(begun(&address, &long("model")));
     let stays = begun(&address, &long("model"));
     let page = json!({ "model": "model", "max_tokens": 4,
         "messages": [{ "role": "user", "content": "What does protection cost? ".repeat(40) }] });
@@ -200,7 +200,7 @@ fn a_prompt_for_which_there_is_too_little_memory_fails_alone() {
         assert_eq!(error["error"]["code"], "out_of_memory", "{said}");
         assert!(error["error"]["message"].as_str().unwrap().contains("wanted"), "{said}");
     }
-    assert_eq!(rest(stays), wanted);
+    assert_eq!(read_rest(stays), wanted);
     assert!(!chat(&address, "model", QUESTIONS[1]).text.is_empty());
     assert!(serve.terminate().success());
 }

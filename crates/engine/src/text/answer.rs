@@ -1,4 +1,6 @@
-use std::{borrow::Cow, fmt::Display, ops::Deref};
+//! One answer on its way from token numbers to text.
+
+use std::{borrow::Cow, ops::Deref};
 
 use crate::{
     error::EngineError,
@@ -33,12 +35,11 @@ impl<T: Deref<Target = Text>> Answer<T> {
     }
 
     /// Why no further token is wanted, where none is.
-    pub fn ended(&self) -> Option<FinishReason> {
-        match (self.stop.stopped(), self.usage.completion_tokens == self.most) {
-            (true, _) => Some(FinishReason::Stop),
-            (false, true) => Some(FinishReason::Length),
-            (false, false) => None,
+    pub fn finish_reason(&self) -> Option<FinishReason> {
+        if self.stop.is_stopped() {
+            return Some(FinishReason::Stop);
         }
+        (self.usage.completion_tokens == self.most).then_some(FinishReason::Length)
     }
 
     /// Takes the next token.
@@ -48,7 +49,7 @@ impl<T: Deref<Target = Text>> Answer<T> {
     pub fn push(&mut self, id: u32) -> Result<Token, EngineError> {
         self.usage.completion_tokens += 1;
         let piece = self.detokeniser.push(self.text.tokenizer(), id);
-        let piece = piece.map_err(|error| failed(&error))?;
+        let piece = piece.map_err(EngineError::failure)?;
         Ok(Token { id, text: Cow::Owned(self.stop.push(&piece)) })
     }
 
@@ -61,12 +62,8 @@ impl<T: Deref<Target = Text>> Answer<T> {
         reason: FinishReason,
     ) -> Result<(FinishReason, String, Usage), EngineError> {
         let rest = self.detokeniser.finish(self.text.tokenizer());
-        let tail = self.stop.push(&rest.map_err(|error| failed(&error))?) + &self.stop.finish();
-        let reason = if self.stop.stopped() { FinishReason::Stop } else { reason };
+        let tail = self.stop.push(&rest.map_err(EngineError::failure)?) + &self.stop.finish();
+        let reason = if self.stop.is_stopped() { FinishReason::Stop } else { reason };
         Ok((reason, tail, self.usage))
     }
-}
-
-fn failed(error: &dyn Display) -> EngineError {
-    EngineError::Failed { reason: error.to_string() }
 }

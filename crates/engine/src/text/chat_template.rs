@@ -1,3 +1,5 @@
+//! Chat templates in the dialect of Hugging Face's models.
+
 use crate::{error::EngineError, request::Message};
 use minijinja::{Environment, Error, ErrorKind, State, Value, context};
 

@@ -1,3 +1,5 @@
+//! Tokens to text, one at a time.
+
 use tokenizers::Tokenizer;
 
 /// Turns tokens into text as they come. A character whose bytes are spread over several tokens comes

@@ -1,10 +1,12 @@
+//! The errors of reading a model's folder.
+
 use std::path::{Path, PathBuf};
 
-/// Why a model's folder gives no text.
+/// Why a model's folder cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum TextError {
-    /// A file could not be read.
+pub enum FolderError {
+    /// A file could not be read or written.
     #[error("{path}: {source}")]
     File {
         /// The file.
@@ -40,12 +42,14 @@ pub enum TextError {
     },
 }
 
-impl TextError {
-    pub(crate) fn file(path: &Path) -> impl FnOnce(std::io::Error) -> Self + '_ {
-        move |source| TextError::File { path: path.into(), source }
+impl FolderError {
+    /// Names the file that could not be read or written, for `map_err`.
+    pub fn file(path: &Path) -> impl FnOnce(std::io::Error) -> Self + '_ {
+        move |source| FolderError::File { path: path.into(), source }
     }
 
-    pub(crate) fn malformed(path: &Path, reason: impl std::fmt::Display) -> Self {
-        TextError::Malformed { path: path.into(), reason: reason.to_string() }
+    /// A file that does not hold what its name says.
+    pub fn malformed_file(path: &Path, reason: impl std::fmt::Display) -> Self {
+        FolderError::Malformed { path: path.into(), reason: reason.to_string() }
     }
 }

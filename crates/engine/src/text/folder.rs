@@ -1,3 +1,5 @@
+//! Tokenizer, chat template and end-of-text tokens of a model's folder.
+
 use std::{collections::HashSet, path::Path};
 
 use crate::{error::EngineError, request::Prompt};
@@ -7,7 +9,7 @@ use tokenizers::Tokenizer;
 
 use super::{
     chat_template::{CHATML, ChatTemplate},
-    error::TextError,
+    error::FolderError,
     manifest::read_limited,
 };
 
@@ -26,17 +28,17 @@ impl Text {
     /// Reads tokenizer, chat template and end-of-text tokens of the model in this folder.
     ///
     /// # Errors
-    /// Whatever is wrong with a file, see [`TextError`].
-    pub fn load(dir: &Path) -> Result<Self, TextError> {
+    /// Whatever is wrong with a file, see [`FolderError`].
+    pub fn load(dir: &Path) -> Result<Self, FolderError> {
         let path = dir.join("tokenizer.json");
         let tokenizer = Tokenizer::from_bytes(read_limited(&path, TOKENIZER_BYTES_MAX)?)
-            .map_err(|error| TextError::malformed(&path, error))?;
+            .map_err(|error| FolderError::malformed_file(&path, error))?;
         let mut end_of_text = HashSet::new();
         for name in ["config.json", "generation_config.json"] {
-            let ends: Ends = read_json(&dir.join(name))?;
+            let ends: EndTokens = read_json(&dir.join(name))?;
             end_of_text.extend(ends.eos_token_id.map_or(Vec::new(), Ids::into_vec));
         }
-        Ok(Self { tokenizer, template: template(dir)?, end_of_text })
+        Ok(Self { tokenizer, template: load_template(dir)?, end_of_text })
     }
 
     /// The tokenizer itself.
@@ -52,12 +54,12 @@ impl Text {
     }
 
     /// Whether the model ends its answer with this token.
-    pub fn ends(&self, id: u32) -> bool {
+    pub fn is_end_of_text(&self, id: u32) -> bool {
         self.end_of_text.contains(&id)
     }
 
     /// Every token that is not text, the end of it included.
-    pub fn special(&self) -> HashSet<u32> {
+    pub fn special_tokens(&self) -> HashSet<u32> {
         let added = self.tokenizer.get_added_tokens_decoder();
         let special = added.iter().filter(|(_, token)| token.special).map(|(id, _)| *id);
         special.chain(self.end_of_text.iter().copied()).collect()
@@ -80,32 +82,32 @@ impl Text {
             Prompt::Text(text) => self.tokenizer.encode(text.as_str(), true),
         };
         let ids = encoding.map_err(|error| failed(error.to_string()))?.get_ids().to_vec();
-        match ids.is_empty() {
-            true => Err(failed("it has no token".into())),
-            false => Ok(ids),
+        if ids.is_empty() {
+            return Err(failed("it has no token".into()));
         }
+        Ok(ids)
     }
 }
 
-/// What `config.json` and `generation_config.json` say alike.
+/// The field that `config.json` and `generation_config.json` share.
 #[derive(Default, Deserialize)]
-struct Ends {
+struct EndTokens {
     eos_token_id: Option<Ids>,
 }
 
-/// One token id, or several.
+/// Single token id, or several.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Ids {
-    One(u32),
-    Many(Vec<u32>),
+    Single(u32),
+    Several(Vec<u32>),
 }
 
 impl Ids {
     fn into_vec(self) -> Vec<u32> {
         match self {
-            Ids::One(id) => vec![id],
-            Ids::Many(ids) => ids,
+            Ids::Single(id) => vec![id],
+            Ids::Several(ids) => ids,
         }
     }
 }
@@ -117,19 +119,18 @@ struct TokenizerConfig {
     eos_token: Option<Value>,
 }
 
-fn template(dir: &Path) -> Result<ChatTemplate, TextError> {
+fn load_template(dir: &Path) -> Result<ChatTemplate, FolderError> {
     let path = dir.join("tokenizer_config.json");
     let config: TokenizerConfig = read_json(&path)?;
     let own = dir.join("chat_template.jinja");
-    let source = match own.exists() {
-        true => {
-            let bytes = read_limited(&own, SMALL_BYTES_MAX)?;
-            String::from_utf8(bytes).map_err(|error| TextError::malformed(&own, error))?
-        }
-        false => named_template(config.chat_template).unwrap_or_else(|| CHATML.into()),
+    let source = if own.exists() {
+        let bytes = read_limited(&own, SMALL_BYTES_MAX)?;
+        String::from_utf8(bytes).map_err(|error| FolderError::malformed_file(&own, error))?
+    } else {
+        named_template(config.chat_template).unwrap_or_else(|| CHATML.into())
     };
-    ChatTemplate::new(&source, word(config.bos_token), word(config.eos_token))
-        .map_err(|error| TextError::malformed(&path, format!("chat template: {error}")))
+    ChatTemplate::new(&source, token_text(config.bos_token), token_text(config.eos_token))
+        .map_err(|error| FolderError::malformed_file(&path, format!("chat template: {error}")))
 }
 
 /// A template, or the one called `default` in a list of them.
@@ -145,7 +146,7 @@ fn named_template(value: Option<Value>) -> Option<String> {
 }
 
 /// A special token, given as text or as an object.
-fn word(value: Option<Value>) -> String {
+fn token_text(value: Option<Value>) -> String {
     match value {
         Some(Value::String(text)) => text,
         Some(object) => object["content"].as_str().unwrap_or_default().to_owned(),
@@ -153,11 +154,17 @@ fn word(value: Option<Value>) -> String {
     }
 }
 
+/// The name of a model that is called after its folder: the last part of the folder's own path.
+pub fn folder_name(dir: &Path) -> String {
+    let absolute = dir.canonicalize().unwrap_or_else(|_| dir.into());
+    absolute.file_name().map_or_else(|| "model".into(), |name| name.to_string_lossy().into_owned())
+}
+
 /// Reads a small JSON file; one that is not there is empty.
-fn read_json<T: Default + serde::de::DeserializeOwned>(path: &Path) -> Result<T, TextError> {
+fn read_json<T: Default + serde::de::DeserializeOwned>(path: &Path) -> Result<T, FolderError> {
     if !path.exists() {
         return Ok(T::default());
     }
     let bytes = read_limited(path, SMALL_BYTES_MAX)?;
-    serde_json::from_slice(&bytes).map_err(|error| TextError::malformed(path, error))
+    serde_json::from_slice(&bytes).map_err(|error| FolderError::malformed_file(path, error))
 }

@@ -5,7 +5,7 @@ use std::{fs::File, io::Read, path::Path};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::error::TextError;
+use super::error::FolderError;
 
 /// Name of the manifest in a model's folder.
 pub const FILE_NAME: &str = "manifest.json";
@@ -48,18 +48,18 @@ impl Manifest {
     /// Reads the folder's manifest and its SHA-256 in hex; `None` where there is none.
     ///
     /// # Errors
-    /// [`TextError::File`], [`TextError::TooLong`], [`TextError::Malformed`].
-    pub fn read(dir: &Path) -> Result<Option<(Manifest, String)>, TextError> {
+    /// [`FolderError::File`], [`FolderError::TooLong`], [`FolderError::Malformed`].
+    pub fn read(dir: &Path) -> Result<Option<(Manifest, String)>, FolderError> {
         let path = dir.join(FILE_NAME);
         if !path.exists() {
             return Ok(None);
         }
         let bytes = read_limited(&path, MANIFEST_BYTES_MAX)?;
-        let manifest: Manifest =
-            serde_json::from_slice(&bytes).map_err(|error| TextError::malformed(&path, error))?;
+        let manifest: Manifest = serde_json::from_slice(&bytes)
+            .map_err(|error| FolderError::malformed_file(&path, error))?;
         if manifest.version != 1 {
             let reason = format!("wanted version 1, got {}", manifest.version);
-            return Err(TextError::malformed(&path, reason));
+            return Err(FolderError::malformed_file(&path, reason));
         }
         Ok(Some((manifest, hex::encode(Sha256::digest(&bytes)))))
     }
@@ -67,17 +67,17 @@ impl Manifest {
     /// Checks that the folder holds exactly these files.
     ///
     /// # Errors
-    /// [`TextError::Manifest`] for the first difference, [`TextError::File`].
-    pub fn check(&self, dir: &Path) -> Result<(), TextError> {
+    /// [`FolderError::Manifest`] for the first difference, [`FolderError::File`].
+    pub fn check(&self, dir: &Path) -> Result<(), FolderError> {
         for entry in &self.files {
             if Path::new(&entry.name).file_name() != Some(entry.name.as_ref()) {
                 let wanted = "a plain file name".into();
                 let got = entry.name.clone();
-                return Err(TextError::Manifest { file: entry.name.clone(), wanted, got });
+                return Err(FolderError::Manifest { file: entry.name.clone(), wanted, got });
             }
             let (bytes, sha256) = digest_file(&dir.join(&entry.name))?;
             let differs = |wanted: String, got: String| {
-                Err(TextError::Manifest { file: entry.name.clone(), wanted, got })
+                Err(FolderError::Manifest { file: entry.name.clone(), wanted, got })
             };
             if bytes != entry.bytes {
                 return differs(format!("{} bytes", entry.bytes), format!("{bytes} bytes"));
@@ -90,39 +90,50 @@ impl Manifest {
     }
 
     /// A file that the manifest does not name could change what is loaded.
-    fn check_no_more(&self, dir: &Path) -> Result<(), TextError> {
-        for found in dir.read_dir().map_err(TextError::file(dir))? {
-            let name = found.map_err(TextError::file(dir))?.file_name();
+    fn check_no_more(&self, dir: &Path) -> Result<(), FolderError> {
+        for found in dir.read_dir().map_err(FolderError::file(dir))? {
+            let name = found.map_err(FolderError::file(dir))?.file_name();
             let name = name.to_string_lossy();
             if name != FILE_NAME && !self.files.iter().any(|entry| entry.name == name) {
                 let (wanted, got) = ("no such file".into(), "a file".into());
-                return Err(TextError::Manifest { file: name.into_owned(), wanted, got });
+                return Err(FolderError::Manifest { file: name.into_owned(), wanted, got });
             }
         }
         Ok(())
     }
 }
 
+/// Checks the files of a model's folder against its manifest; gives the manifest's SHA-256 in lower-case hex, or `None`
+/// where the folder has none.
+///
+/// # Errors
+/// Those of [`Manifest::read`] and [`Manifest::check`].
+pub fn check_folder(dir: &Path) -> Result<Option<String>, FolderError> {
+    let Some((manifest, sha256)) = Manifest::read(dir)? else { return Ok(None) };
+    manifest.check(dir)?;
+    Ok(Some(sha256))
+}
+
 /// Reads a whole file of at most `limit` bytes.
 ///
 /// # Errors
-/// [`TextError::File`], [`TextError::TooLong`].
-pub fn read_limited(path: &Path, limit: u64) -> Result<Vec<u8>, TextError> {
-    let file = File::open(path).map_err(TextError::file(path))?;
+/// [`FolderError::File`], [`FolderError::TooLong`].
+pub fn read_limited(path: &Path, limit: u64) -> Result<Vec<u8>, FolderError> {
+    let file = File::open(path).map_err(FolderError::file(path))?;
     let mut bytes = Vec::new();
-    file.take(limit + 1).read_to_end(&mut bytes).map_err(TextError::file(path))?;
+    file.take(limit + 1).read_to_end(&mut bytes).map_err(FolderError::file(path))?;
     if bytes.len() as u64 > limit {
-        return Err(TextError::TooLong { path: path.into(), limit });
+        return Err(FolderError::TooLong { path: path.into(), limit });
     }
     Ok(bytes)
 }
 
-fn digest_file(path: &Path) -> Result<(u64, String), TextError> {
-    let mut file = File::open(path).map_err(TextError::file(path))?;
+fn digest_file(path: &Path) -> Result<(u64, String), FolderError> {
+    let mut file = File::open(path).map_err(FolderError::file(path))?;
     let mut block = vec![0u8; 1 << 20];
     let (mut bytes, mut hash) = (0u64, Sha256::new());
     loop {
-        let count = file.read(&mut block).map_err(TextError::file(path))?;
+        let count = file.read(&mut block).map_err(FolderError::file(path))?;
         if count == 0 {
             return Ok((bytes, hex::encode(hash.finalize())));
         }

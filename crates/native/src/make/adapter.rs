@@ -3,26 +3,31 @@
 use std::{
     collections::BTreeMap,
     fs,
-    ops::ControlFlow,
     path::{Path, PathBuf},
 };
 
 use candle_core::{Device, Tensor, Var, backprop::GradStore};
 use candle_nn::{AdamW, Optimizer, ParamsAdamW};
-use confide_engine::text::{Text, manifest::Manifest, read_limited};
+use confide_engine::text::{
+    FolderError, Text, folder_name,
+    manifest::{Manifest, check_folder},
+    read_limited,
+};
 use confide_lora::{Adapter, Matrix, Pair, Projection, Site};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use super::{
-    Progress, corpus, made_whole,
-    train::{Batches, Schedule, loss_of},
+    corpus,
+    new_folder::fill_new_folder,
+    progress::OnProgress,
+    train::{Batches, Schedule, answer_loss, run_steps},
 };
 use crate::{
     config::Config,
-    engine::{SMALL_PARAMETERS, folder_name, read_config, thread_pool},
+    engine::{SMALL_PARAMETERS, read_config},
     error::NativeError,
-    model::{Change, Model, Operations},
+    model::{AdapterHook, BatchShape, Model, Operations},
     random::Random,
     weights,
 };
@@ -82,8 +87,8 @@ const SCHEDULE: Schedule = Schedule { warm_up_steps: 10, rate_max: 2e-2, rate_mi
 /// Longest exchange in tokens; the end of a longer one is not learned. The tokenizer was trained on
 /// other words, so there are more tokens in a word than in the project's own text.
 const LENGTH: usize = 128;
-/// Exchanges per step: a few, because there are some thirty in all, and steps count more.
-const BATCH: usize = 6;
+/// The exchanges of one step: a few, because there are some thirty in all, and steps count more.
+const BATCH: BatchShape = BatchShape { sequences: 6, tokens: LENGTH };
 const CORPUS_BYTES_MAX: u64 = 1 << 20;
 const RANK_MAX: usize = 256;
 /// The loss that is told is a mean over so many steps: one batch alone varies.
@@ -123,17 +128,18 @@ impl Corpus {
             Corpus::File(path) => path,
         };
         let bytes = read_limited(path, CORPUS_BYTES_MAX)?;
-        let text = String::from_utf8(bytes).map_err(|error| NativeError::malformed(path, error))?;
+        let text =
+            String::from_utf8(bytes).map_err(|error| FolderError::malformed_file(path, error))?;
         // Editors of other systems end lines with two characters.
         let text = text.replace("\r\n", "\n");
-        if let Some(block) = corpus::misfit(&text) {
+        if let Some(block) = corpus::find_malformed_block(&text) {
             let begin: String = block.chars().take(60).collect();
             let reason =
                 format!("wanted `? ` lines and one `! ` line in each block, got {begin:?}");
-            return Err(NativeError::malformed(path, reason));
+            return Err(FolderError::malformed_file(path, reason).into());
         }
         if corpus::exchanges(&text).next().is_none() {
-            return Err(NativeError::malformed(path, "no question and answer in it"));
+            return Err(FolderError::malformed_file(path, "no question and answer in it").into());
         }
         Ok(text)
     }
@@ -145,14 +151,14 @@ impl Corpus {
 /// # Errors
 /// [`NativeError::Exists`], [`NativeError::Cancelled`], [`NativeError::TooLarge`] for a model that
 /// takes more than seconds, and whatever is wrong with the model's folder or the corpus.
-pub fn adapter(
+pub fn make_adapter(
     order: &AdapterOrder,
-    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+    progress: &mut OnProgress<'_>,
 ) -> Result<TrainedAdapter, NativeError> {
-    made_whole(&order.dir, |partial| {
+    fill_new_folder(&order.dir, |partial| {
         let trained = train(order, progress)?;
         let saved = trained.adapter.save(partial);
-        saved.map_err(|error| NativeError::malformed(partial, error))?;
+        saved.map_err(|error| FolderError::malformed_file(partial, error))?;
         write_record(order, &trained, &partial.join(TRAINING_FILE))?;
         Ok(trained)
     })
@@ -160,7 +166,7 @@ pub fn adapter(
 
 fn train(
     order: &AdapterOrder,
-    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+    progress: &mut OnProgress<'_>,
 ) -> Result<TrainedAdapter, NativeError> {
     let corpus = order.corpus.read()?;
     let (config, model, text) = base(&order.model)?;
@@ -169,45 +175,35 @@ fn train(
         let wanted = format!("rank 1 to {RANK_MAX}, alpha above 0");
         return Err(NativeError::Config { field: "adapter", wanted, got });
     }
-    let mut low_rank = LowRank::initial(&config, order.rank, order.alpha, order.seed)?;
+    let mut low_rank = LowRank::initialise(&config, order.rank, order.alpha, order.seed)?;
     let parameters = ParamsAdamW { beta2: 0.98, weight_decay: 0.0, ..ParamsAdamW::default() };
     let mut optimizer = AdamW::new(low_rank.variables(), parameters)?;
     let exchanges = corpus::exchanges(&corpus);
-    let mut batches = Batches::new(text.tokenizer(), exchanges, (BATCH, LENGTH), order.seed)?;
+    let mut batches = Batches::new(text.tokenizer(), exchanges, BATCH, order.seed)?;
     let steps = order.steps.unwrap_or(STEPS);
-    let mut losses = Vec::new();
-    let pool = thread_pool(1)?;
-    for step in 0..steps {
-        optimizer.set_learning_rate(SCHEDULE.rate(step, steps));
-        let batch = batches.next()?;
-        let loss = pool.install(|| {
-            let loss = loss_of(&model, &batch, Some(&mut low_rank))?;
-            let gradients = loss.backward()?;
-            if step == 0 {
-                low_rank.check(&gradients)?;
-            }
-            optimizer.step(&gradients)?;
-            Ok::<_, NativeError>(loss.to_scalar::<f32>()?)
-        })?;
-        losses.push(f64::from(loss));
-        if progress(Progress::Training { step: step + 1, steps, loss }).is_break() {
-            return Err(NativeError::Cancelled);
+    let mut is_checked = false;
+    let losses = run_steps(steps, &SCHEDULE, progress, &mut batches, |rate, batch| {
+        optimizer.set_learning_rate(rate);
+        let loss = answer_loss(&model, batch, Some(&mut low_rank))?;
+        let gradients = loss.backward()?;
+        if !std::mem::replace(&mut is_checked, true) {
+            low_rank.check(&gradients)?;
         }
-    }
+        optimizer.step(&gradients)?;
+        Ok(loss.to_scalar::<f32>()?)
+    })?;
     let last = &losses[losses.len().saturating_sub(LOSS_STEPS)..];
     Ok(TrainedAdapter {
         adapter: low_rank.into_adapter(order.corpus.name(), folder_name(&order.model))?,
         steps,
-        loss: last.iter().sum::<f64>() / last.len().max(1) as f64,
+        loss: last.iter().map(|loss| f64::from(*loss)).sum::<f64>() / last.len().max(1) as f64,
         corpus_sha256: hex::encode(Sha256::digest(corpus.as_bytes())),
     })
 }
 
 /// The base model, frozen, with operations that keep gradients.
 fn base(dir: &Path) -> Result<(Config, Model, Text), NativeError> {
-    if let Some((manifest, _)) = Manifest::read(dir)? {
-        manifest.check(dir)?;
-    }
+    check_folder(dir)?;
     let config = read_config(dir)?;
     if config.parameters() > SMALL_PARAMETERS {
         let (parameters, limit) = (config.parameters(), SMALL_PARAMETERS);
@@ -235,7 +231,7 @@ fn write_record(
         "loss": trained.loss,
         "made_by": concat!("confide ", env!("CARGO_PKG_VERSION")),
     });
-    fs::write(path, format!("{record:#}\n")).map_err(NativeError::file(path))
+    Ok(fs::write(path, format!("{record:#}\n")).map_err(FolderError::file(path))?)
 }
 
 /// An adapter being trained: `A` is `rank × input`, `B` is `output × rank`.
@@ -246,7 +242,12 @@ struct LowRank {
 
 impl LowRank {
     /// As PEFT begins: A uniform by its width, B zero, so that the model is unchanged at first.
-    fn initial(config: &Config, rank: usize, alpha: f64, seed: u64) -> Result<Self, NativeError> {
+    fn initialise(
+        config: &Config,
+        rank: usize,
+        alpha: f64,
+        seed: u64,
+    ) -> Result<Self, NativeError> {
         let layers = 0..config.layers as u32;
         let sites = layers.flat_map(|layer| {
             Projection::ALL.into_iter().map(move |projection| Site { layer, projection })
@@ -274,17 +275,10 @@ impl LowRank {
 
     /// A fused operation on the way would drop gradients without a word.
     fn check(&self, gradients: &GradStore) -> Result<(), NativeError> {
-        let without = self
-            .pairs
-            .iter()
-            .find(|(_, (a, b))| gradients.get(a).is_none() || gradients.get(b).is_none());
-        match without {
+        let lacks = |(a, b): &(Var, Var)| gradients.get(a).is_none() || gradients.get(b).is_none();
+        match self.pairs.iter().find(|(_, pair)| lacks(pair)) {
             None => Ok(()),
-            Some((site, _)) => Err(NativeError::Tensor {
-                name: site.to_string(),
-                wanted: "a gradient".into(),
-                got: "none".into(),
-            }),
+            Some((site, _)) => Err(NativeError::missing_tensor(site, "a gradient")),
         }
     }
 
@@ -298,8 +292,8 @@ impl LowRank {
     }
 }
 
-impl Change for LowRank {
-    fn change(
+impl AdapterHook for LowRank {
+    fn add(
         &mut self,
         layer: u32,
         rows: &Tensor,
@@ -323,7 +317,7 @@ fn matrix(of: &Tensor) -> Result<Matrix, NativeError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{make::train_tokenizer, specimen};
+    use crate::{make::tokenizer::train_tokenizer, specimen};
 
     fn tiny() -> Config {
         let config = crate::make::Shape::Tiny.config(2).to_string();
@@ -336,15 +330,15 @@ mod tests {
         let model = specimen::weights(&config);
         let model = Model::new(&config, model, LENGTH, Operations::Differentiable);
         let model = model.expect("a model");
-        let mut low_rank = LowRank::initial(&config, 4, 8.0, 1).expect("matrices");
+        let mut low_rank = LowRank::initialise(&config, 4, 8.0, 1).expect("matrices");
         assert_eq!(low_rank.pairs.len(), 14);
         for (_, b) in low_rank.pairs.values() {
             // At zero, as B begins, A has a gradient and it is zero.
             b.set(&b.ones_like().and_then(|b| b * 0.01).expect("a matrix")).expect("it is set");
         }
-        let batches = Batches::new(&tokenizer, corpus::exchanges(corpus::TRAVEL), (4, LENGTH), 1);
+        let batches = Batches::new(&tokenizer, corpus::exchanges(corpus::TRAVEL), BATCH, 1);
         let batch = batches.and_then(|mut batches| batches.next()).expect("a batch");
-        let loss = loss_of(&model, &batch, Some(&mut low_rank)).expect("a loss");
+        let loss = answer_loss(&model, &batch, Some(&mut low_rank)).expect("a loss");
         let gradients = loss.backward().expect("gradients");
         low_rank.check(&gradients).expect("all of them");
         for (site, (a, b)) in &low_rank.pairs {

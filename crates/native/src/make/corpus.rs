@@ -26,7 +26,7 @@ pub(crate) fn exchanges(text: &str) -> impl Iterator<Item = Exchange<'_>> {
 }
 
 /// The first block that is not some questions and one answer.
-pub(crate) fn misfit(text: &str) -> Option<&str> {
+pub(crate) fn find_malformed_block(text: &str) -> Option<&str> {
     text.split("\n\n").find(|block| {
         let lines = || block.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
         let answers = lines().filter(|line| line.starts_with("! ")).count();
@@ -44,7 +44,7 @@ mod tests {
     fn every_line_of_the_texts_is_used() {
         for (text, least) in [(PROJECT, 15_000), (BANKING, 1_500), (TRAVEL, 1_500), (HEALTH, 1_500)]
         {
-            assert_eq!(misfit(text), None);
+            assert_eq!(find_malformed_block(text), None);
             let bytes: usize = exchanges(text).map(|it| it.question.len() + it.answer.len()).sum();
             assert!((least..80_000).contains(&bytes), "{bytes} bytes to learn from");
         }
@@ -54,9 +54,9 @@ mod tests {
     #[test]
     fn a_block_without_an_answer_or_with_a_stray_line_is_found() {
         for text in ["? a\n! b\n\n? c", "! b", "? a\n! b\n! c", "? a\n! b\nmore"] {
-            assert!(misfit(text).is_some(), "{text:?}");
+            assert!(find_malformed_block(text).is_some(), "{text:?}");
         }
-        assert_eq!(misfit("# a note\n\n? a\n? b\n! c\n\n\n"), None);
+        assert_eq!(find_malformed_block("# a note\n\n? a\n? b\n! c\n\n\n"), None);
     }
 
     #[test]

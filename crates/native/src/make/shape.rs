@@ -1,3 +1,5 @@
+//! The shapes of models that can be made.
+
 use serde_json::{Value, json};
 
 /// The models that can be made.
@@ -47,72 +49,63 @@ impl Shape {
         config
     }
 
-    /// What one shape has and others do not.
+    /// The sizes of the shape and the constants of its family.
     fn sizes(self) -> Value {
         match self {
-            Shape::Tiny => json!({
-                "architectures": ["Qwen2ForCausalLM"],
-                "model_type": "qwen2",
-                "hidden_size": 128,
-                "intermediate_size": 384,
-                "num_attention_heads": 4,
-                "num_hidden_layers": 2,
-                "num_key_value_heads": 2,
-                "rms_norm_eps": 1e-6,
-                "rope_theta": 10_000.0,
-                "tie_word_embeddings": true,
-                "vocab_size": super::tokenizer::VOCABULARY,
-            }),
-            Shape::Qwen25_1_5B => json!({
-                "architectures": ["Qwen2ForCausalLM"],
-                "model_type": "qwen2",
-                "hidden_size": 1536,
-                "intermediate_size": 8960,
-                "num_attention_heads": 12,
-                "num_hidden_layers": 28,
-                "num_key_value_heads": 2,
-                "rms_norm_eps": 1e-6,
-                "rope_theta": 1_000_000.0,
-                "tie_word_embeddings": true,
-                "vocab_size": 151_936,
-            }),
-            Shape::Llama31_8B => json!({
-                "architectures": ["LlamaForCausalLM"],
-                "model_type": "llama",
-                "attention_bias": false,
-                "mlp_bias": false,
-                "hidden_size": 4096,
-                "intermediate_size": 14_336,
-                "num_attention_heads": 32,
-                "num_hidden_layers": 32,
-                "num_key_value_heads": 8,
-                "rms_norm_eps": 1e-5,
-                "rope_theta": 500_000.0,
-                "rope_scaling": {
+            Shape::Tiny => {
+                let mut config = qwen2([128, 384, 4, 2, 2, super::tokenizer::VOCABULARY]);
+                config["rope_theta"] = json!(10_000.0);
+                config
+            }
+            Shape::Qwen25_1_5B => qwen2([1536, 8960, 12, 28, 2, 151_936]),
+            Shape::Llama31_8B => {
+                let sizes = [4096, 14_336, 32, 32, 8, 128_256];
+                let mut config = family("llama", "LlamaForCausalLM", 500_000.0, sizes);
+                config["attention_bias"] = json!(false);
+                config["mlp_bias"] = json!(false);
+                config["rope_scaling"] = json!({
                     "rope_type": "llama3",
                     "factor": 8.0,
                     "low_freq_factor": 1.0,
                     "high_freq_factor": 4.0,
                     "original_max_position_embeddings": 8192,
-                },
-                "tie_word_embeddings": false,
-                "vocab_size": 128_256,
-            }),
-            Shape::Qwen25_14B => json!({
-                "architectures": ["Qwen2ForCausalLM"],
-                "model_type": "qwen2",
-                "hidden_size": 5120,
-                "intermediate_size": 13_824,
-                "num_attention_heads": 40,
-                "num_hidden_layers": 48,
-                "num_key_value_heads": 8,
-                "rms_norm_eps": 1e-5,
-                "rope_theta": 1_000_000.0,
-                "tie_word_embeddings": false,
-                "vocab_size": 152_064,
-            }),
+                });
+                config
+            }
+            Shape::Qwen25_14B => {
+                let mut config = qwen2([5120, 13_824, 40, 48, 8, 152_064]);
+                config["rms_norm_eps"] = json!(1e-5);
+                config["tie_word_embeddings"] = json!(false);
+                config
+            }
         }
     }
+}
+
+/// The small models of the Qwen2 family: their output matrix is the embedding.
+fn qwen2(sizes: [usize; 6]) -> Value {
+    let mut config = family("qwen2", "Qwen2ForCausalLM", 1_000_000.0, sizes);
+    config["rms_norm_eps"] = json!(1e-6);
+    config["tie_word_embeddings"] = json!(true);
+    config
+}
+
+/// The sizes are hidden width, feed-forward width, heads, layers, key heads and vocabulary.
+fn family(model_type: &str, architecture: &str, rope_theta: f64, sizes: [usize; 6]) -> Value {
+    let [hidden, feed_forward, heads, layers, kv_heads, vocabulary] = sizes;
+    json!({
+        "architectures": [architecture],
+        "model_type": model_type,
+        "hidden_size": hidden,
+        "intermediate_size": feed_forward,
+        "num_attention_heads": heads,
+        "num_hidden_layers": layers,
+        "num_key_value_heads": kv_heads,
+        "rms_norm_eps": 1e-5,
+        "rope_theta": rope_theta,
+        "tie_word_embeddings": false,
+        "vocab_size": vocabulary,
+    })
 }
 
 #[cfg(test)]

@@ -1,3 +1,5 @@
+//! The byte-level BPE tokenizer of the models that are made here.
+
 use tokenizers::{
     AddedToken, Tokenizer,
     models::TrainerWrapper,
@@ -42,7 +44,7 @@ pub(crate) fn train_tokenizer() -> Result<Tokenizer, NativeError> {
 }
 
 /// The number of a token that must be there.
-pub(crate) fn id(tokenizer: &Tokenizer, token: &str) -> Result<u32, NativeError> {
+pub(crate) fn token_id(tokenizer: &Tokenizer, token: &str) -> Result<u32, NativeError> {
     let found = tokenizer.token_to_id(token);
     found.ok_or_else(|| NativeError::Tokenizer { reason: format!("no token {token}") })
 }

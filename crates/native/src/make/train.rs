@@ -1,34 +1,37 @@
-use std::{collections::HashMap, ops::ControlFlow};
+//! Training of the tiny model.
+
+use std::collections::HashMap;
 
 use candle_core::{Device, Tensor, Var};
 use candle_nn::{AdamW, Optimizer, ParamsAdamW, loss};
 use tokenizers::Tokenizer;
 
 use super::{
-    Progress, corpus,
+    corpus,
+    progress::{OnProgress, Progress},
     tokenizer::{TURN_END, TURN_START},
 };
 use crate::{
     config::Config,
     engine::thread_pool,
     error::NativeError,
-    model::{Change, Model, Operations},
+    model::{AdapterHook, BatchShape, Model, Operations},
     random::Random,
 };
 
 /// Steps of a whole training: some seven seconds on one core in a release build. The answers are
 /// known by heart then; more steps teach nothing else.
 pub(crate) const STEPS: u32 = 180;
-/// Exchanges per step.
-const BATCH: usize = 12;
 /// Longest exchange in tokens; the end of a longer one is not learned.
 const LENGTH: usize = 64;
+/// The exchanges of one step.
+const BATCH: BatchShape = BatchShape { sequences: 12, tokens: LENGTH };
 const SCHEDULE: Schedule = Schedule { warm_up_steps: 20, rate_max: 6e-3, rate_min: 3e-4 };
 
 /// The variables of a model being trained, by tensor name.
-pub(crate) struct Trained(HashMap<String, Var>);
+pub(crate) struct TrainedModel(HashMap<String, Var>);
 
-impl Trained {
+impl TrainedModel {
     pub(crate) fn tensor(&self, name: &str) -> Option<&Tensor> {
         self.0.get(name).map(Var::as_tensor)
     }
@@ -40,9 +43,9 @@ pub(crate) fn train(
     tokenizer: &Tokenizer,
     seed: u64,
     steps: u32,
-    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
-) -> Result<Trained, NativeError> {
-    let variables = initial(config, seed)?;
+    progress: &mut OnProgress<'_>,
+) -> Result<TrainedModel, NativeError> {
+    let variables = initialise(config, seed)?;
     let model = model(config, &variables)?;
     // The order of a hash map differs from run to run; the order of the sums must not.
     let mut names: Vec<&String> = variables.keys().collect();
@@ -51,22 +54,36 @@ pub(crate) fn train(
     let parameters = ParamsAdamW { beta2: 0.98, weight_decay: 0.01, ..ParamsAdamW::default() };
     let mut optimizer = AdamW::new(ordered, parameters)?;
     let exchanges = corpus::exchanges(corpus::PROJECT);
-    let mut batches = Batches::new(tokenizer, exchanges, (BATCH, LENGTH), seed)?;
+    let mut batches = Batches::new(tokenizer, exchanges, BATCH, seed)?;
+    run_steps(steps, &SCHEDULE, progress, &mut batches, |rate, batch| {
+        optimizer.set_learning_rate(rate);
+        let loss = answer_loss(&model, batch, None)?;
+        optimizer.backward_step(&loss)?;
+        Ok(loss.to_scalar::<f32>()?)
+    })?;
+    Ok(TrainedModel(variables))
+}
+
+/// Runs the steps of a training on one thread, so that the seed decides the outcome: `learn` gets the learning rate and a
+/// batch and gives the loss, in nats per token. Gives the losses of all steps.
+pub(crate) fn run_steps(
+    steps: u32,
+    schedule: &Schedule,
+    progress: &mut OnProgress<'_>,
+    batches: &mut Batches,
+    mut learn: impl FnMut(f64, &Batch) -> Result<f32, NativeError> + Send,
+) -> Result<Vec<f32>, NativeError> {
     let pool = thread_pool(1)?;
+    let mut losses = Vec::new();
     for step in 0..steps {
-        optimizer.set_learning_rate(SCHEDULE.rate(step, steps));
         let batch = batches.next()?;
-        let loss = pool.install(|| {
-            let loss = loss_of(&model, &batch, None)?;
-            optimizer.backward_step(&loss)?;
-            loss.to_scalar::<f32>()
-        })?;
-        let report = Progress::Training { step: step + 1, steps, loss };
-        if progress(report).is_break() {
+        let loss = pool.install(|| learn(schedule.rate(step, steps), &batch))?;
+        losses.push(loss);
+        if progress(Progress::Training { step: step + 1, steps, loss }).is_break() {
             return Err(NativeError::Cancelled);
         }
     }
-    Ok(Trained(variables))
+    Ok(losses)
 }
 
 fn model(config: &Config, variables: &HashMap<String, Var>) -> Result<Model, NativeError> {
@@ -76,19 +93,20 @@ fn model(config: &Config, variables: &HashMap<String, Var>) -> Result<Model, Nat
 
 /// Mean cross-entropy of the answers' tokens, in nats. A question is there to be answered, not to be
 /// learned, so no logits are computed for it.
-pub(crate) fn loss_of(
+pub(crate) fn answer_loss(
     model: &Model,
     batch: &Batch,
-    change: Option<&mut (dyn Change + '_)>,
+    hook: Option<&mut (dyn AdapterHook + '_)>,
 ) -> candle_core::Result<Tensor> {
     let embedded = model.embed(&batch.inputs)?;
-    let hidden = model.forward(embedded, batch.inputs.dims2()?, None, change)?;
+    let (sequences, tokens) = batch.inputs.dims2()?;
+    let hidden = model.forward(embedded, BatchShape { sequences, tokens }, None, hook)?;
     let hidden = hidden.index_select(&batch.rows, 0)?;
     loss::cross_entropy(&model.logits(&hidden)?, &batch.targets)
 }
 
 /// Normal weights, ones for the norms, zeros for the biases.
-fn initial(config: &Config, seed: u64) -> Result<HashMap<String, Var>, NativeError> {
+fn initialise(config: &Config, seed: u64) -> Result<HashMap<String, Var>, NativeError> {
     const EMBEDDING_DEVIATION: f64 = 0.05;
     let mut variables = HashMap::new();
     for (name, shape) in config.tensors() {
@@ -141,26 +159,25 @@ pub(crate) struct Batch {
 
 /// Exchanges in random order, one per row: as a chat begins.
 pub(crate) struct Batches {
-    exchanges: Vec<Encoded>,
-    batch: usize,
-    length: usize,
+    exchanges: Vec<EncodedExchange>,
+    shape: BatchShape,
     /// What is left of this pass over the exchanges.
     order: Vec<usize>,
     random: Random,
 }
 
-struct Encoded {
+struct EncodedExchange {
     ids: Vec<u32>,
     /// Where the answer begins.
     answer_at: usize,
 }
 
 impl Batches {
-    /// Batches of so many exchanges of at most so many tokens.
+    /// Batches of `shape.sequences` exchanges, each of at most `shape.tokens` tokens.
     pub(crate) fn new<'a>(
         tokenizer: &Tokenizer,
         exchanges: impl Iterator<Item = corpus::Exchange<'a>>,
-        (batch, length): (usize, usize),
+        shape: BatchShape,
         seed: u64,
     ) -> Result<Self, NativeError> {
         let exchanges = exchanges
@@ -171,20 +188,22 @@ impl Batches {
                 let answer_at = ids.len();
                 let answered = tokenizer.encode(format!("{answer}{TURN_END}"), false)?;
                 ids.extend_from_slice(answered.get_ids());
-                Ok(Encoded { ids, answer_at })
+                Ok(EncodedExchange { ids, answer_at })
             })
             .collect::<Result<_, NativeError>>()?;
         let random = Random::new(seed, "batches");
-        Ok(Self { exchanges, batch, length, order: Vec::new(), random })
+        Ok(Self { exchanges, shape, order: Vec::new(), random })
     }
 
     pub(crate) fn next(&mut self) -> Result<Batch, NativeError> {
-        let drawn: Vec<usize> = (0..self.batch).map(|_| self.draw()).collect();
-        let drawn: Vec<&Encoded> = drawn.iter().map(|index| &self.exchanges[*index]).collect();
+        let drawn: Vec<usize> = (0..self.shape.sequences).map(|_| self.draw()).collect();
+        let drawn: Vec<&EncodedExchange> =
+            drawn.iter().map(|index| &self.exchanges[*index]).collect();
         // The last token is only told, not read.
-        let length = drawn.iter().map(|it| it.ids.len() - 1).max().unwrap_or(1).min(self.length);
+        let length = drawn.iter().map(|it| it.ids.len() - 1).max().unwrap_or(1);
+        let length = length.min(self.shape.tokens);
         let (mut inputs, mut rows, mut targets) = (Vec::new(), Vec::new(), Vec::new());
-        for (row, Encoded { ids, answer_at }) in drawn.into_iter().enumerate() {
+        for (row, EncodedExchange { ids, answer_at }) in drawn.into_iter().enumerate() {
             inputs.extend((0..length).map(|at| ids.get(at).copied().unwrap_or(0)));
             // A question that is longer than the batch leaves no room for its answer.
             for at in answer_at - 1..length.min(ids.len() - 1) {
@@ -192,11 +211,11 @@ impl Batches {
                 targets.push(ids[at + 1]);
             }
         }
-        let told = targets.len();
+        let count = targets.len();
         Ok(Batch {
-            inputs: Tensor::from_vec(inputs, (self.batch, length), &Device::Cpu)?,
-            rows: Tensor::from_vec(rows, told, &Device::Cpu)?,
-            targets: Tensor::from_vec(targets, told, &Device::Cpu)?,
+            inputs: Tensor::from_vec(inputs, (self.shape.sequences, length), &Device::Cpu)?,
+            rows: Tensor::from_vec(rows, count, &Device::Cpu)?,
+            targets: Tensor::from_vec(targets, count, &Device::Cpu)?,
         })
     }
 
@@ -205,7 +224,7 @@ impl Batches {
         if self.order.is_empty() {
             self.order = (0..self.exchanges.len()).collect();
         }
-        let at = self.random.below(self.order.len());
+        let at = self.random.uniform_below(self.order.len());
         self.order.swap_remove(at)
     }
 }
@@ -213,7 +232,8 @@ impl Batches {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::make::{Shape, train_tokenizer};
+    use crate::make::{Shape, tokenizer::train_tokenizer};
+    use std::ops::ControlFlow;
 
     fn tiny() -> Config {
         Config::parse(Shape::Tiny.config(2).to_string().as_bytes()).expect("a configuration")
@@ -222,12 +242,12 @@ mod tests {
     #[test]
     fn every_variable_has_a_gradient() {
         let (config, tokenizer) = (tiny(), train_tokenizer().expect("a tokenizer"));
-        let variables = initial(&config, 1).expect("variables");
+        let variables = initialise(&config, 1).expect("variables");
         let model = model(&config, &variables).expect("a model");
         let exchanges = corpus::exchanges(corpus::PROJECT);
-        let batches = Batches::new(&tokenizer, exchanges, (BATCH, LENGTH), 1);
+        let batches = Batches::new(&tokenizer, exchanges, BATCH, 1);
         let batch = batches.and_then(|mut batches| batches.next()).expect("a batch");
-        let loss = loss_of(&model, &batch, None).expect("a loss");
+        let loss = answer_loss(&model, &batch, None).expect("a loss");
         let gradients = loss.backward().expect("gradients");
         for (name, variable) in &variables {
             let gradient = gradients.get(variable).unwrap_or_else(|| panic!("none for {name}"));

@@ -1,16 +1,20 @@
+//! Safetensors and the other files of a model's folder, written with their digests.
+
 use std::{
     fs::File,
     io::{BufWriter, Write},
-    ops::ControlFlow,
     path::{Path, PathBuf},
 };
 
-use confide_engine::text::manifest::Entry;
+use confide_engine::text::{FolderError, manifest::Entry};
 use half::bf16;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
-use super::{Progress, train::Trained};
+use super::{
+    progress::{OnProgress, Progress},
+    train::TrainedModel,
+};
 use crate::{config::Config, error::NativeError, random::Random};
 
 /// A folder being filled; it keeps the digest of everything written.
@@ -30,7 +34,7 @@ impl Folder {
 
     pub(crate) fn write(&mut self, name: &str, bytes: &[u8]) -> Result<(), NativeError> {
         let mut file = self.create(name)?;
-        file.put(bytes)?;
+        file.append(bytes)?;
         self.close(file)
     }
 
@@ -38,22 +42,22 @@ impl Folder {
         self.write(name, format!("{value:#}\n").as_bytes())
     }
 
-    fn create(&self, name: &str) -> Result<Hashed, NativeError> {
+    fn create(&self, name: &str) -> Result<HashedFile, NativeError> {
         let path = self.dir.join(name);
-        let file = File::create_new(&path).map_err(NativeError::file(&path))?;
+        let file = File::create_new(&path).map_err(FolderError::file(&path))?;
         let file = BufWriter::with_capacity(1 << 20, file);
-        Ok(Hashed { name: name.into(), path, file, bytes: 0, hash: Sha256::new() })
+        Ok(HashedFile { name: name.into(), path, file, bytes: 0, hash: Sha256::new() })
     }
 
-    fn close(&mut self, mut file: Hashed) -> Result<(), NativeError> {
-        file.file.flush().map_err(NativeError::file(&file.path))?;
+    fn close(&mut self, mut file: HashedFile) -> Result<(), NativeError> {
+        file.file.flush().map_err(FolderError::file(&file.path))?;
         let sha256 = hex::encode(file.hash.finalize());
         self.entries.push(Entry { name: file.name, bytes: file.bytes, sha256 });
         Ok(())
     }
 }
 
-struct Hashed {
+struct HashedFile {
     name: String,
     path: PathBuf,
     file: BufWriter<File>,
@@ -61,9 +65,9 @@ struct Hashed {
     hash: Sha256,
 }
 
-impl Hashed {
-    fn put(&mut self, bytes: &[u8]) -> Result<(), NativeError> {
-        self.file.write_all(bytes).map_err(NativeError::file(&self.path))?;
+impl HashedFile {
+    fn append(&mut self, bytes: &[u8]) -> Result<(), NativeError> {
+        self.file.write_all(bytes).map_err(FolderError::file(&self.path))?;
         self.hash.update(bytes);
         self.bytes += bytes.len() as u64;
         Ok(())
@@ -74,15 +78,12 @@ impl Hashed {
 pub(crate) fn write_trained(
     folder: &mut Folder,
     config: &Config,
-    trained: &Trained,
-    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+    trained: &TrainedModel,
+    progress: &mut OnProgress<'_>,
 ) -> Result<(), NativeError> {
     write_tensors(folder, config, progress, |name, _count, put| {
-        let tensor = trained.tensor(name).ok_or_else(|| NativeError::Tensor {
-            name: name.into(),
-            wanted: "a trained tensor".into(),
-            got: "none".into(),
-        })?;
+        let tensor = trained.tensor(name);
+        let tensor = tensor.ok_or_else(|| NativeError::missing_tensor(name, "a trained tensor"))?;
         let values: Vec<f32> = tensor.flatten_all()?.to_vec1()?;
         put(&values.iter().flat_map(|it| bf16::from_f32(*it).to_le_bytes()).collect::<Vec<u8>>())
     })
@@ -95,7 +96,7 @@ pub(crate) fn write_random(
     folder: &mut Folder,
     config: &Config,
     seed: u64,
-    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+    progress: &mut OnProgress<'_>,
 ) -> Result<(), NativeError> {
     const DEVIATION: f64 = 0.02;
     const BLOCK_VALUES: usize = 1 << 18;
@@ -139,7 +140,7 @@ type Put<'a> = dyn FnMut(&[u8]) -> Result<(), NativeError> + 'a;
 fn write_tensors(
     folder: &mut Folder,
     config: &Config,
-    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+    progress: &mut OnProgress<'_>,
     mut fill: impl FnMut(&str, usize, &mut Put<'_>) -> Result<(), NativeError>,
 ) -> Result<(), NativeError> {
     let shards = shards(config.tensors());
@@ -152,16 +153,16 @@ fn write_tensors(
             count => format!("model-{:05}-of-{count:05}.safetensors", index + 1),
         };
         let mut file = folder.create(&name)?;
-        file.put(&header(shard))?;
+        file.append(&header(shard))?;
         for (tensor, shape) in shard {
             weight_map.insert(tensor.clone(), name.clone().into());
             fill(tensor, shape.iter().product(), &mut |bytes| {
-                file.put(bytes)?;
+                file.append(bytes)?;
                 done += bytes.len() as u64;
-                match progress(Progress::Writing { done, total }) {
-                    ControlFlow::Continue(()) => Ok(()),
-                    ControlFlow::Break(()) => Err(NativeError::Cancelled),
+                if progress(Progress::Writing { done, total }).is_break() {
+                    return Err(NativeError::Cancelled);
                 }
+                Ok(())
             })?;
         }
         folder.close(file)?;
@@ -175,7 +176,7 @@ fn write_tensors(
 
 type Tensors = Vec<(String, Vec<usize>)>;
 
-fn bytes_of(shape: &[usize]) -> u64 {
+fn tensor_bytes(shape: &[usize]) -> u64 {
     shape.iter().product::<usize>() as u64 * BYTES_PER_WEIGHT
 }
 
@@ -183,7 +184,7 @@ fn shards(tensors: Tensors) -> Vec<Tensors> {
     let mut shards: Vec<Tensors> = vec![Vec::new()];
     let mut filled = 0;
     for (name, shape) in tensors {
-        let bytes = bytes_of(&shape);
+        let bytes = tensor_bytes(&shape);
         if filled > 0 && filled + bytes > SHARD_BYTES_MAX {
             shards.push(Vec::new());
             filled = 0;
@@ -202,7 +203,7 @@ fn header(tensors: &Tensors) -> Vec<u8> {
     fields.insert("__metadata__".into(), json!({ "format": "pt" }));
     let mut at = 0;
     for (name, shape) in tensors {
-        let end = at + bytes_of(shape);
+        let end = at + tensor_bytes(shape);
         let entry = json!({ "dtype": "BF16", "shape": shape, "data_offsets": [at, end] });
         fields.insert(name.clone(), entry);
         at = end;

@@ -7,7 +7,7 @@ use std::{
 
 use axum::{body::Body, extract::State, response::Response};
 use confide_engine::{AdapterReport, EngineError, Prompt, Split, SplitSession};
-use confide_serve::{ApiError, Counters, Fields, drop_apart, json_response, label, read_body};
+use confide_serve::{ApiError, Counters, Fields, drop_detached, json_response, label, read_body};
 use serde_json::{Value, json};
 
 use super::layer::Layer;
@@ -36,9 +36,9 @@ impl Drop for Reading {
     fn drop(&mut self) {
         let Some(session) = self.session.take() else { return };
         if let Some(report) = session.adapter() {
-            self.counters.adapted(&report);
+            self.counters.add_report(&report);
         }
-        drop_apart(session);
+        drop_detached(session);
     }
 }
 

@@ -15,7 +15,7 @@ use confide_engine::{
 };
 use confide_lora::{Adapt, AdaptError, Deltas, Guarantee, Input, Projection, Report, Site, Width};
 use confide_serve::{
-    AdapterSource, Adapters, AskedBy, BaseCheck, Opened, Options, ServeError, SourceError, serve,
+    AdapterSource, Adapters, AskedBy, BaseCheck, Drained, Opened, Options, SourceError, serve,
 };
 use serde_json::Value;
 use tokio::{
@@ -313,12 +313,12 @@ pub(crate) struct Server {
     pub address: SocketAddr,
     pub engine: Double,
     stop: oneshot::Sender<()>,
-    task: JoinHandle<Result<(), ServeError>>,
+    task: JoinHandle<Drained>,
 }
 
 impl Server {
     /// A server with these adapters, each `(name, path)`, after `change` of its options.
-    pub(crate) async fn with(
+    pub(crate) async fn start_with(
         adapters: &[(&str, &str)],
         on_loss: OnLoss,
         runtime: bool,
@@ -343,7 +343,7 @@ impl Server {
     }
 
     /// Asks it to stop, and waits until it has.
-    pub(crate) async fn end(self) -> Result<(), ServeError> {
+    pub(crate) async fn end(self) -> Drained {
         let _ = self.stop.send(());
         self.task.await.expect("the server ends")
     }

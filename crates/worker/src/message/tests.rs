@@ -1,3 +1,5 @@
+//! Frames that a worker may send, and those that are refused.
+
 use super::*;
 
 fn parse(kind: u8, payload: &[u8]) -> Result<FromWorker, FrameError> {
@@ -59,7 +61,7 @@ fn an_end_is_failed_exactly_where_it_has_an_error() {
     let end = |value: Value| parse_json(kind::ENDED, &value);
     let failed = end(json!({ "id": 3, "reason": "failed", "usage": {},
         "error": { "kind": "out_of_memory", "message": "80 GiB\nare not enough" } }));
-    let Ok(FromWorker::Ended(failed)) = failed else { panic!("{failed:?}") };
+    let Ok(FromWorker::End(failed)) = failed else { panic!("{failed:?}") };
     let Reason::Failed(fault) = failed.reason else { panic!("it did not fail") };
     assert_eq!(fault.message, "80 GiB are not enough");
     assert!(end(json!({ "id": 3, "reason": "length", "error": null })).is_ok());

@@ -171,11 +171,11 @@ impl Peer {
     }
 
     /// The next order's id.
-    pub(crate) fn ordered(&mut self) -> u32 {
+    pub(crate) fn next_order(&mut self) -> u32 {
         self.json(kind::GENERATE)["id"].as_u64().expect("an id") as u32
     }
 
-    pub(crate) fn cancelled(&mut self) -> u32 {
+    pub(crate) fn next_cancel(&mut self) -> u32 {
         let (kind, payload) = self.frame();
         assert_eq!(kind, kind::CANCEL);
         u32::from_le_bytes(payload.try_into().expect("an id"))
@@ -206,11 +206,11 @@ impl Peer {
         self.say_bytes(kind::TOKENS, &payload);
     }
 
-    pub(crate) fn ended(&mut self, id: u32, reason: &str) {
+    pub(crate) fn send_end(&mut self, id: u32, reason: &str) {
         self.say(kind::ENDED, &json!({ "id": id, "reason": reason, "usage": {} }));
     }
 
-    pub(crate) fn failed(&mut self, id: u32, kind: &str, message: &str) {
+    pub(crate) fn send_failure(&mut self, id: u32, kind: &str, message: &str) {
         let error = json!({ "kind": kind, "message": message });
         let value = json!({ "id": id, "reason": "failed", "error": error, "usage": {} });
         self.say(kind::ENDED, &value);

@@ -1,4 +1,4 @@
-//! Who is let in, and an end that lets those finish who were.
+//! The accept loop of an adapter host, and its drain.
 
 use std::{
     pin::{Pin, pin},
@@ -6,21 +6,22 @@ use std::{
     time::Duration,
 };
 
-use confide_http::{Admission, Drained, Occupancy, Peer, PeerStream, TurnWatch, accept_until};
+use confide_http::{Admission, Occupancy, Peer, PeerStream, TurnWatch, accept_until};
 use confide_lora::host::{AdapterHost, PeerPrefix};
 use tokio::net::TcpListener;
 
-use super::evidence::Door;
+use super::entrance::Entrance;
+use crate::process::warn_if_cut;
 
-/// How long running requests may go on after the signal to stop. A batch takes seconds.
+/// How long running requests may continue after the signal to stop. A batch takes seconds.
 const DRAIN_DEADLINE: Duration = Duration::from_secs(5);
-/// How often sessions without connections are looked for.
+/// Interval between checks for sessions without connections.
 const EXPIRY_EVERY: Duration = Duration::from_secs(10);
 
-/// Serves until `stop`, then lets requests end that have begun.
+/// Serves until `stop`, then lets running requests end.
 pub(super) async fn serve(
     listener: TcpListener,
-    door: Arc<Door>,
+    entrance: Arc<Entrance>,
     host: Arc<AdapterHost>,
     admission: Admission,
     stop: Pin<&mut impl Future<Output = ()>>,
@@ -31,7 +32,8 @@ pub(super) async fn serve(
             stop.await;
             stopping.stop();
         };
-        let serve = move |stream, place, _| one(stream, place, door.clone(), host.clone());
+        let serve =
+            move |stream, place, _| serve_connection(stream, place, entrance.clone(), host.clone());
         accept_until(listener, admission, DRAIN_DEADLINE, stop, serve)
     };
     let mut serving = pin!(serving);
@@ -42,15 +44,18 @@ pub(super) async fn serve(
             _ = expiry.tick() => host.expire(),
         }
     };
-    if let Drained::Cut(connections) = drained {
-        tracing::warn!(connections, "cut after the drain deadline");
-    }
+    warn_if_cut(drained);
     host.close();
 }
 
-/// A key holder has one connection for each generation that runs, and one for preparations.
-async fn one(stream: PeerStream, place: Occupancy, door: Arc<Door>, host: Arc<AdapterHost>) {
-    let Some((stream, peer)) = door.pass(stream, Some(prefix_of(place.peer()))).await else {
+/// Serves one connection. A key holder has one for each generation that runs, and one for preparations.
+async fn serve_connection(
+    stream: PeerStream,
+    place: Occupancy,
+    entrance: Arc<Entrance>,
+    host: Arc<AdapterHost>,
+) {
+    let Some((stream, peer)) = entrance.admit(stream, Some(peer_prefix(place.peer()))).await else {
         return;
     };
     let stream = TurnWatch::new(stream, place);
@@ -59,8 +64,8 @@ async fn one(stream: PeerStream, place: Occupancy, door: Arc<Door>, host: Arc<Ad
     }
 }
 
-/// The same peer in the words of the sessions.
-fn prefix_of(peer: Peer) -> PeerPrefix {
+/// The peer as the sessions count it.
+fn peer_prefix(peer: Peer) -> PeerPrefix {
     match peer {
         Peer::V4(address) => PeerPrefix::V4(address),
         Peer::V6(groups) => {

@@ -1,4 +1,4 @@
-//! Where the counts of answers are kept.
+//! The file that keeps the counts of answers.
 
 use std::{env, ffi::OsString, io::ErrorKind, path::PathBuf};
 
@@ -6,27 +6,27 @@ use confide_lora::host::HostError;
 
 use crate::error::CliError;
 
-/// The file's name in the folder for state.
+/// Name of the file in the folder for state.
 const FILE_NAME: &str = "adapter-budgets.jsonl";
 
-/// Where counts of answers outlive the host.
+/// The arguments that say where counts of answers are kept.
 #[derive(clap::Args)]
 pub(super) struct BudgetArgs {
     /// Keep the counts of answers in this file
     #[arg(long, value_name = "FILE", conflicts_with = "state")]
     budget_file: Option<PathBuf>,
-    /// Keep the counts of answers in this folder, so that a restart does not make budgets new; else
-    /// in $XDG_STATE_HOME/confide, or ~/.local/state/confide. Two hosts cannot share one
+    /// Keep the counts of answers in this folder, so that a restart does not reset budgets; by default in
+    /// $XDG_STATE_HOME/confide or ~/.local/state/confide. Two hosts cannot share a folder
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
-    /// Keep the counts of answers in memory only: every restart makes all budgets new
+    /// Keep the counts of answers in memory only: every restart resets all budgets
     #[arg(long, conflicts_with_all = ["budget_file", "state"])]
     dangerous_forget_budgets: bool,
 }
 
 impl BudgetArgs {
-    /// The file of the counts; `None` where nothing outlives the process: by the operator's word, or
-    /// because every key holder has to be attested and none has a budget.
+    /// The file of the counts; `None` where nothing outlives the process: on the operator's explicit request, or because
+    /// every key holder is attested and has no budget.
     pub(super) fn file(&self, attested_only: bool) -> Result<Option<PathBuf>, CliError> {
         if self.dangerous_forget_budgets {
             return Ok(None);
@@ -51,7 +51,7 @@ impl BudgetArgs {
     }
 }
 
-/// As the XDG Base Directory Specification has it: a relative path there is ignored.
+/// The folder for state by the XDG Base Directory Specification, which ignores relative paths.
 fn state_folder(state_home: Option<OsString>, home: Option<OsString>) -> Option<PathBuf> {
     let absolute = |path: OsString| Some(PathBuf::from(path)).filter(|path| path.is_absolute());
     let state = state_home.and_then(absolute);
@@ -59,17 +59,17 @@ fn state_folder(state_home: Option<OsString>, home: Option<OsString>) -> Option<
     Some(state.join("confide"))
 }
 
-/// Why there is no host, with what to try.
-pub(super) fn explained(error: HostError) -> CliError {
+/// Explains why an adapter host cannot start, and what to try.
+pub(super) fn explain_error(error: HostError) -> CliError {
     let HostError::BudgetFile { source, .. } = &error else { return CliError::new(error) };
     let hint = match source.kind() {
         ErrorKind::InvalidData => {
-            "the file says what was answered already: restore it, or move it away and start with a \
-             --budget that is smaller by what was answered"
+            "the file counts the answers already given: restore it, or move it away and start with a \
+             --budget that is smaller by those answers"
         }
         _ => {
             "--state DIR names another folder; --dangerous-forget-budgets keeps the counts in \
-             memory, so that a restart makes all budgets new"
+             memory, so that a restart resets all budgets"
         }
     };
     CliError::new(&error).hint(hint)

@@ -1,3 +1,5 @@
+//! Noise on the embeddings that leave, and a table of what it costs.
+
 use std::process::ExitCode;
 
 use confide_engine::{EngineError, Request};
@@ -7,28 +9,24 @@ use confide_report_003::{
 };
 use serde_json::json;
 
-use super::{
-    print,
-    remote::{Remote, Sent},
-};
-use crate::{error::CliError, report_003::head::ModelHead};
+use super::remote::{Remote, TokenInput};
+use crate::{error::CliError, process::print_whole, report_003::head::ModelHead};
 
-/// Noise on the embeddings that leave; off where no epsilon is given, because it costs the answer's
-/// quality.
+/// The arguments of the noise on embeddings, which is off by default because it costs quality.
 #[derive(clap::Args)]
 pub(super) struct NoiseArgs {
-    /// Gaussian noise on each embedding that is sent, so that one alone is private with this
-    /// epsilon. Those of a text add up; the sum is shown after each token
+    /// Add Gaussian noise to each embedding that is sent, so that one alone is private with this epsilon.
+    /// The epsilons of a text add up; the sum is shown after each token
     #[arg(long, value_name = "E")]
     dp_epsilon_per_token: Option<f64>,
     /// The delta that goes with every epsilon
     #[arg(long, value_name = "D", default_value_t = 1e-6)]
     dp_delta: f64,
-    /// Embeddings are clipped to this length; the longest of the first 256 of the model's table,
-    /// which is public, where none is given
+    /// Clip embeddings to this length; by default the longest of the first 256 rows of the model's table,
+    /// which is public
     #[arg(long, value_name = "C")]
     dp_clip: Option<f64>,
-    /// Answer nothing: show what noise of these epsilons per token costs, as JSON lines
+    /// Generate no answer: show the cost of noise with these epsilons per token, as JSON lines
     #[arg(long = "dp-table", value_name = "E,E,...", value_delimiter = ',')]
     pub(super) table: Vec<f64>,
 }
@@ -44,10 +42,10 @@ const CLIP_ROWS: u32 = 256;
 
 impl NoiseArgs {
     pub(super) fn mechanism(&self, head: &ModelHead) -> Result<Option<Noise>, CliError> {
-        self.dp_epsilon_per_token.map(|epsilon| self.noise(epsilon, head)).transpose()
+        self.dp_epsilon_per_token.map(|epsilon| self.with_epsilon(epsilon, head)).transpose()
     }
 
-    fn noise(&self, epsilon: f64, head: &ModelHead) -> Result<Noise, CliError> {
+    fn with_epsilon(&self, epsilon: f64, head: &ModelHead) -> Result<Noise, CliError> {
         let clip = match self.dp_clip {
             Some(clip) => clip,
             None => longest_row(head)?,
@@ -71,8 +69,8 @@ impl Noise {
             self.mechanism.release(row, &mut random);
         }
         match failure {
-            // Without noise nothing may leave.
-            Some(error) => Err(EngineError::Failed { reason: format!("randomness: {error}") }),
+            // Without noise nothing may be sent.
+            Some(error) => Err(EngineError::failure(format!("randomness: {error}"))),
             None => Ok(rows),
         }
     }
@@ -92,19 +90,19 @@ impl Noise {
     }
 }
 
-/// What noise costs: the tokens of an answer without noise are read again with it, and the logits
-/// are compared at each.
-pub(super) fn table(
+/// Prints what noise costs: the tokens of an answer without noise are read again with noise, and the logits of each are
+/// compared.
+pub(super) fn print_table(
     args: &NoiseArgs,
     head: &ModelHead,
     remote: &mut Remote,
-    asked: &Request,
+    request: &Request,
 ) -> Result<ExitCode, CliError> {
     let explain = |error: EngineError| CliError::new(error).status(1);
-    let plain = undisturbed(head, remote, asked).map_err(explain)?;
+    let plain = generate_plain(head, remote, request).map_err(explain)?;
     for epsilon in &args.table {
-        let mut noise = args.noise(*epsilon, head)?;
-        let cost = disturbed(head, remote, &plain, &mut noise).map_err(explain)?;
+        let mut noise = args.with_epsilon(*epsilon, head)?;
+        let cost = measure_cost(head, remote, &plain, &mut noise).map_err(explain)?;
         let spent = noise.spent();
         let line = json!({
             "epsilon_per_token": epsilon,
@@ -116,13 +114,13 @@ pub(super) fn table(
             "epsilon_of_the_text": spent.epsilon,
             "vectors_sent": spent.released,
         });
-        print(&format!("{line}\n"))?;
+        print_whole(&format!("{line}\n"))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// Greedy tokens without noise, and the logits that led to each.
-struct Plain {
+struct PlainRun {
     prompt: Vec<u32>,
     chosen: Vec<u32>,
     logits: Vec<Vec<f32>>,
@@ -134,29 +132,29 @@ struct Cost {
     error: f64,
 }
 
-fn undisturbed(
+fn generate_plain(
     head: &ModelHead,
     remote: &mut Remote,
-    asked: &Request,
-) -> Result<Plain, EngineError> {
-    let prompt = head.encode(&asked.prompt)?;
+    request: &Request,
+) -> Result<PlainRun, EngineError> {
+    let prompt = head.encode(&request.prompt)?;
     let (mut chosen, mut logits) = (Vec::new(), Vec::new());
     let mut next = prompt.clone();
     remote.restart();
-    for _ in 0..asked.max_tokens.unwrap_or_default().max(1) {
-        let row = head.logits(&remote.forward(Sent::Ids(next))?)?;
+    for _ in 0..request.max_tokens.unwrap_or_default().max(1) {
+        let row = head.logits(&remote.forward(TokenInput::Ids(next))?)?;
         let best = likeliest(&row);
         logits.push(row);
         chosen.push(best);
         next = vec![best];
     }
-    Ok(Plain { prompt, chosen, logits })
+    Ok(PlainRun { prompt, chosen, logits })
 }
 
-fn disturbed(
+fn measure_cost(
     head: &ModelHead,
     remote: &mut Remote,
-    plain: &Plain,
+    plain: &PlainRun,
     noise: &mut Noise,
 ) -> Result<Cost, EngineError> {
     let (mut same, mut error) = (0usize, 0.0);
@@ -167,7 +165,7 @@ fn disturbed(
             _ => &plain.chosen[index - 1..index],
         };
         let rows = noise.hide(head.embed(next)?)?;
-        let got = head.logits(&remote.forward(Sent::Rows(rows))?)?;
+        let got = head.logits(&remote.forward(TokenInput::Rows(rows))?)?;
         same += usize::from(likeliest(&got) == plain.chosen[index]);
         error += relative_error(&got, wanted);
     }

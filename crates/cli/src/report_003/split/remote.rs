@@ -1,3 +1,5 @@
+//! The transformer of a server, over its `WS /api/v1/split/stream`.
+
 use std::{net::ToSocketAddrs, time::Duration};
 
 use confide_engine::EngineError;
@@ -10,7 +12,7 @@ use tokio_tungstenite::{
     tungstenite::{Error as WsError, Message, protocol::WebSocketConfig},
 };
 
-use crate::error::CliError;
+use crate::{error::CliError, process::local_runtime};
 
 /// The transformer of a server, over its `WS /api/v1/split/stream`.
 pub(super) struct Remote {
@@ -20,12 +22,12 @@ pub(super) struct Remote {
     width: usize,
     begun: bool,
     pub(super) context_tokens: u32,
-    /// What the last answer said of its adapter.
+    /// The last answer's label about its adapter.
     pub(super) label: Option<Value>,
 }
 
-/// Tokens as they leave.
-pub(super) enum Sent {
+/// Tokens as they are sent: their numbers, or their embeddings.
+pub(super) enum TokenInput {
     Ids(Vec<u32>),
     Rows(Vec<f32>),
 }
@@ -38,12 +40,10 @@ const ANSWER_DEADLINE: Duration = Duration::from_secs(660);
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 
 impl Remote {
-    /// Connects, and asks what the server has.
+    /// Connects, and asks for the server's configuration.
     pub(super) fn connect(url: &str, adapter: Option<&str>) -> Result<Self, CliError> {
-        let authority = authority(url)?;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime
-            .map_err(|error| CliError::new(format!("cannot start the event loop: {error}")))?;
+        let authority = parse_authority(url)?;
+        let runtime = local_runtime()?;
         let opening = async { tokio::time::timeout(CONNECT_DEADLINE, open(&authority)).await };
         let late = || format!("nothing answered within {} s", CONNECT_DEADLINE.as_secs());
         let opened = runtime.block_on(opening).unwrap_or_else(|_| Err(late()));
@@ -60,20 +60,18 @@ impl Remote {
         Ok(remote)
     }
 
-    /// The model here and the model there are the same, as far as this can be seen.
+    /// Checks the width of the server's model against the one here.
     pub(super) fn check_width(&self, width: usize) -> Result<(), CliError> {
-        match self.width == width {
-            true => Ok(()),
-            false => Err(CliError::new(format!(
-                "the server's hidden states are {} wide, the model here is {width} wide",
-                self.width
-            ))
-            .hint("take the folder of the model that is served")),
+        if self.width == width {
+            return Ok(());
         }
+        let wide = self.width;
+        let text = format!("the server's hidden states have width {wide}, the model here {width}");
+        Err(CliError::new(text).hint("give the folder of the model that is served"))
     }
 
     /// Sends tokens that follow those already sent; gives the last one's hidden state.
-    pub(super) fn forward(&mut self, sent: Sent) -> Result<Vec<f32>, EngineError> {
+    pub(super) fn forward(&mut self, sent: TokenInput) -> Result<Vec<f32>, EngineError> {
         let mut head = json!({
             "type": "forward",
             "use_he": self.adapter.is_some(),
@@ -81,11 +79,11 @@ impl Remote {
             "incremental": self.begun,
         });
         let rows = match sent {
-            Sent::Ids(ids) => {
+            TokenInput::Ids(ids) => {
                 head["token_ids"] = ids.into();
                 Vec::new()
             }
-            Sent::Rows(rows) => {
+            TokenInput::Rows(rows) => {
                 head["seq_len"] = (rows.len() / self.width.max(1)).into();
                 head["hidden_dim"] = self.width.into();
                 rows
@@ -93,12 +91,14 @@ impl Remote {
         };
         let message = Message::binary(frame::write_binary(&head, &rows));
         let Message::Binary(bytes) = self.ask(message)? else {
-            return Err(failed(&"wanted a binary answer"));
+            return Err(EngineError::failure("wanted a binary answer"));
         };
-        let (mut head, hidden) = frame::parse_answer(&bytes).map_err(|error| failed(&error))?;
+        let (mut head, hidden) = frame::parse_answer(&bytes).map_err(EngineError::failure)?;
         if hidden.len() != self.width {
             let (wanted, got) = (self.width, hidden.len());
-            return Err(failed(&format!("hidden state: wanted {wanted} numbers, got {got}")));
+            return Err(EngineError::failure(format!(
+                "hidden state: wanted {wanted} numbers, got {got}"
+            )));
         }
         self.begun = true;
         self.label = Some(head["confide"].take()).filter(|label| !label.is_null());
@@ -116,11 +116,14 @@ impl Remote {
     }
 
     fn configure(&mut self) -> Result<(), EngineError> {
-        let asked = Message::text(json!({ "type": "config" }).to_string());
-        let Message::Text(text) = self.ask(asked)? else { return Err(failed(&"wanted text")) };
-        let config: Value = serde_json::from_str(&text).map_err(|error| failed(&error))?;
+        let question = Message::text(json!({ "type": "config" }).to_string());
+        let Message::Text(text) = self.ask(question)? else {
+            return Err(EngineError::failure("wanted text"));
+        };
+        let config: Value = serde_json::from_str(&text).map_err(EngineError::failure)?;
         let number = |name: &str| config[name].as_u64().and_then(|n| u32::try_from(n).ok());
-        let missing = || failed(&"the server's config has no hidden_dim or context_tokens");
+        let missing =
+            || EngineError::failure("the server's config has no hidden_dim or context_tokens");
         self.width = number("hidden_dim").ok_or_else(missing)? as usize;
         self.context_tokens = number("context_tokens").ok_or_else(missing)?;
         Ok(())
@@ -142,13 +145,19 @@ impl Remote {
         let answered =
             self.runtime.block_on(async { tokio::time::timeout(ANSWER_DEADLINE, asking).await });
         let message = answered
-            .map_err(|_| failed(&format!("no answer within {} s", ANSWER_DEADLINE.as_secs())))?
-            .map_err(|error| failed(&format!("the server broke off: {error}")))?;
+            .map_err(|_| {
+                EngineError::failure(format!("no answer within {} s", ANSWER_DEADLINE.as_secs()))
+            })?
+            .map_err(|error| {
+                EngineError::failure(format!("the server closed the connection: {error}"))
+            })?;
         if let Message::Text(text) = &message
             && let Ok(event) = serde_json::from_str::<Value>(text)
             && event["type"] == "error"
         {
-            return Err(failed(&event["message"].as_str().unwrap_or("the server failed")));
+            return Err(EngineError::failure(
+                event["message"].as_str().unwrap_or("the server failed"),
+            ));
         }
         Ok(message)
     }
@@ -167,16 +176,12 @@ async fn open(authority: &str) -> Result<WebSocketStream<TcpStream>, String> {
 }
 
 /// `HOST:PORT` of an `http://` address without a path.
-fn authority(url: &str) -> Result<String, CliError> {
+fn parse_authority(url: &str) -> Result<String, CliError> {
     let bad = || CliError::new(format!("--server {url}: wanted http://HOST:PORT"));
     let rest = url.strip_prefix("http://").ok_or_else(bad)?;
     let authority = rest.strip_suffix('/').unwrap_or(rest);
-    match !authority.contains('/') && authority.to_socket_addrs().is_ok() {
-        true => Ok(authority.into()),
-        false => Err(bad()),
+    if authority.contains('/') || authority.to_socket_addrs().is_err() {
+        return Err(bad());
     }
-}
-
-fn failed(reason: &dyn std::fmt::Display) -> EngineError {
-    EngineError::Failed { reason: reason.to_string() }
+    Ok(authority.into())
 }

@@ -8,22 +8,22 @@ use std::{collections::BTreeSet, path::Path};
 use confide_serve::BaseCheck;
 use serde_json::Value;
 
-use crate::error::read_file;
+use crate::files::read_file;
 
-/// What a refusal begins with.
+/// The beginning of a refusal.
 pub(super) const SUBJECT: &str = "base model: ";
 
-/// What to try after one.
-pub(super) const HINT: &str = "serve the model that it was trained for; where this is that model \
-    under another name, --model-name gives it its name, or --dangerous-other-base takes the adapter \
-    all the same";
+/// The hint of a refusal.
+pub(super) const HINT: &str = "serve the model that it was trained for; if this is that model \
+    under another name, set the name with --model-name, or load the adapter anyway with \
+    --dangerous-other-base";
 
 const CONFIG_BYTES_MAX: u64 = 1 << 20;
 
-/// What the served model is called.
+/// The names of the served model.
 #[derive(Debug)]
 pub(super) struct BaseNames {
-    /// As they are shown.
+    /// The names as they are shown.
     shown: Vec<String>,
     /// Their last parts, in lower case.
     known: BTreeSet<String>,
@@ -31,7 +31,7 @@ pub(super) struct BaseNames {
 
 impl BaseNames {
     /// The name of its folder, what its `config.json` calls it, and the name that requests use.
-    pub(super) fn of(model: Option<&Path>, served: &str) -> Self {
+    pub(super) fn new(model: Option<&Path>, served: &str) -> Self {
         let folder = model.map(|dir| dir.canonicalize().unwrap_or_else(|_| dir.into()));
         let folder = folder.map(|dir| dir.to_string_lossy().into_owned());
         let recorded = model.and_then(recorded_name);
@@ -44,16 +44,12 @@ impl BaseNames {
 
     /// Whether an adapter whose configuration names `base` is for this model.
     pub(super) fn check(&self, base: Option<&str>, take_other: bool) -> Result<BaseCheck, String> {
-        let Some(base) = base.filter(|base| !base.trim().is_empty()) else {
-            return Ok(BaseCheck::NotEvaluated);
-        };
-        if self.known.is_empty() {
-            return Ok(BaseCheck::NotEvaluated);
-        }
+        let base = base.filter(|base| !base.trim().is_empty() && !self.known.is_empty());
+        let Some(base) = base else { return Ok(BaseCheck::NotEvaluated) };
         match last_part(base) {
             None => Ok(BaseCheck::NotEvaluated),
             Some(name) if self.known.contains(&name.to_lowercase()) => Ok(BaseCheck::Confirmed),
-            Some(_) if take_other => Ok(BaseCheck::Other),
+            Some(_) if take_other => Ok(BaseCheck::OtherModel),
             Some(_) => Err(format!("{SUBJECT}wanted {}, got {base}", self.shown.join(" or "))),
         }
     }
@@ -81,7 +77,7 @@ mod tests {
 
     #[test]
     fn an_adapter_of_another_base_is_refused_with_both_names() {
-        let names = BaseNames::of(None, "Qwen2.5-0.5B-Instruct");
+        let names = BaseNames::new(None, "Qwen2.5-0.5B-Instruct");
         for base in [
             "Qwen/Qwen2.5-0.5B-Instruct",
             "qwen2.5-0.5b-instruct",
@@ -92,16 +88,19 @@ mod tests {
         }
         let refused = names.check(Some("Qwen/Qwen2.5-7B"), false).expect_err("another base");
         assert_eq!(refused, "base model: wanted Qwen2.5-0.5B-Instruct, got Qwen/Qwen2.5-7B");
-        assert_eq!(names.check(Some("Qwen/Qwen2.5-7B"), true), Ok(BaseCheck::Other));
+        assert_eq!(names.check(Some("Qwen/Qwen2.5-7B"), true), Ok(BaseCheck::OtherModel));
     }
 
     #[test]
-    fn what_is_not_known_is_no_yes() {
-        let names = BaseNames::of(None, "tiny");
+    fn what_is_not_known_is_not_confirmed() {
+        let names = BaseNames::new(None, "tiny");
         for base in [None, Some(""), Some("/")] {
             assert_eq!(names.check(base, false), Ok(BaseCheck::NotEvaluated), "{base:?}");
         }
-        assert_eq!(BaseNames::of(None, "").check(Some("tiny"), false), Ok(BaseCheck::NotEvaluated));
+        assert_eq!(
+            BaseNames::new(None, "").check(Some("tiny"), false),
+            Ok(BaseCheck::NotEvaluated)
+        );
     }
 
     #[test]
@@ -111,7 +110,7 @@ mod tests {
         std::fs::create_dir_all(&model).unwrap();
         let config = r#"{"_name_or_path":"Qwen/Qwen2.5-7B"}"#;
         std::fs::write(model.join("config.json"), config).unwrap();
-        let names = BaseNames::of(Some(&model), "chat");
+        let names = BaseNames::new(Some(&model), "chat");
         for base in ["Qwen/Qwen2.5-7B", "my-copy", "./chat"] {
             assert_eq!(names.check(Some(base), false), Ok(BaseCheck::Confirmed), "{base}");
         }

@@ -7,12 +7,16 @@ use confide_serve::{BaseCheck, Opened};
 use confide_worker::Worker;
 use serde_json::{Map, Value, json};
 
-use super::{AdapterArgs, AtName, KindName, ModeName, OnLossName, ProtectName, SchemeName, remote};
-use crate::{adapter::dial, error::CliError};
+use super::arguments::{AdapterArgs, AdapterPlace, KindName, ModeName, OnLossName, SchemeName};
+use crate::{
+    adapter::{dial, parameters::ProtectName},
+    error::CliError,
+    files::read_credential,
+};
 
-/// Refuses what a worker cannot do, before it is asked.
-pub(super) fn check(args: &AdapterArgs, has_worker: bool) -> Result<(), CliError> {
-    if args.adapter_at == AtName::Serve {
+/// Refuses combinations that do not work, before an engine is started.
+pub(crate) fn check(args: &AdapterArgs, has_worker: bool) -> Result<(), CliError> {
+    if args.adapter_at == AdapterPlace::Serve {
         return match args.adapter_kind {
             Some(_) => Err(CliError::new("--adapter-kind is for --adapter-at worker only")),
             None => Ok(()),
@@ -34,13 +38,13 @@ pub(super) fn check(args: &AdapterArgs, has_worker: bool) -> Result<(), CliError
     ];
     match refused.into_iter().find(|(_, is_given)| *is_given) {
         None => Ok(()),
-        Some((flag, _)) => Err(CliError::new(format!("{flag}: the worker does not know it"))
-            .hint("leave --adapter-at worker out: this program then reaches the adapters itself")),
+        Some((flag, _)) => Err(CliError::new(format!("{flag} is not supported by the worker"))
+            .hint("remove --adapter-at worker: this program then reaches the adapters itself")),
     }
 }
 
 /// Has the worker load the adapter of a folder.
-pub(super) fn folder(
+pub(super) fn load_folder(
     args: &AdapterArgs,
     worker: &Worker,
     name: &str,
@@ -63,7 +67,7 @@ pub(super) fn folder(
 }
 
 /// Has the worker open a session with an adapter host.
-pub(super) fn host(
+pub(super) fn open_host(
     args: &AdapterArgs,
     worker: &Worker,
     name: &str,
@@ -74,15 +78,15 @@ pub(super) fn host(
         return Err("it is at a host: wanted a folder for --adapter-kind".into());
     }
     if !dial::is_loopback(address) && !args.dangerous_adapter_plain {
-        return Err("it is not loopback, and the worker asks for no evidence: who answers there \
-                    would not be known"
+        return Err("it is not loopback, and the worker demands no evidence: nothing would \
+                    authenticate it"
             .into());
     }
     let mut spec =
         Map::from_iter([("address".into(), json!(address)), ("name".into(), json!(there))]);
     add_terms(args, &mut spec);
-    let credential = remote::credential(args)?;
-    if !credential.is_empty() {
+    if let Some(path) = &args.adapter_credential {
+        let credential = read_credential(path).map_err(|error| error.message().to_owned())?;
         spec.insert("credential_hex".into(), json!(hex::encode(credential)));
     }
     let root = format!("{address}/{there}");
@@ -112,7 +116,7 @@ fn open(
 ) -> Result<Opened, String> {
     let adapter = worker.load_in_worker(name, kind, Value::Object(spec));
     let adapter = adapter.map_err(|error| match error {
-        // No generation has failed: these are the worker's own words.
+        // No generation has failed: the reason is the worker's own text.
         EngineError::Failed { reason } => reason,
         other => other.to_string(),
     })?;

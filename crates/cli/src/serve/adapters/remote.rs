@@ -1,10 +1,9 @@
-//! Adapters at hosts.
+//! Adapters at adapter hosts, reached by this program.
 
 use std::sync::Arc;
 
 use confide_evidence::Attest;
 use confide_lora::{
-    Protect,
     holder::{HolderOptions, RemoteAdapter},
     host::PARAMETERS_DEFAULT,
     protocol::Scheme,
@@ -12,25 +11,12 @@ use confide_lora::{
 use confide_rlwe::ParameterSet;
 use confide_serve::{BaseCheck, Opened};
 
-use super::{AdapterArgs, ModeName, ProtectName, SchemeName};
+use super::arguments::{AdapterArgs, ModeName, SchemeName};
 use crate::{
     adapter::dial::{self, Dial},
-    error::read_file,
+    error::CliError,
+    files::read_credential,
 };
-
-/// A credential is at most 64 bytes; a line end after it is no part of it.
-const CREDENTIAL_BYTES_MAX: u64 = 66;
-
-/// What this end is known by; empty where it is a stranger.
-pub(super) fn credential(args: &AdapterArgs) -> Result<Vec<u8>, String> {
-    let Some(path) = &args.adapter_credential else { return Ok(Vec::new()) };
-    let bytes = read_file(path, CREDENTIAL_BYTES_MAX);
-    let bytes = bytes.map_err(|error| error.message().to_owned())?.trim_ascii_end().to_vec();
-    match bytes.is_empty() {
-        true => Err(format!("{}: wanted a credential, got an empty file", path.display())),
-        false => Ok(bytes),
-    }
-}
 
 /// Opens a session with the host at `address` about its adapter `name`.
 pub(super) fn open(
@@ -51,7 +37,11 @@ pub(super) fn open(
     if args.adapter_mode == ModeName::FinalHidden {
         return Err("it is at a host: wanted a folder for --adapter-mode final-hidden".into());
     }
-    let credential = credential(args)?;
+    let message = |error: CliError| error.message().to_owned();
+    let credential = match &args.adapter_credential {
+        None => Vec::new(),
+        Some(path) => read_credential(path).map_err(message)?.to_vec(),
+    };
     let connect = dial::connect(&Dial {
         host: address.into(),
         policy: args.adapter_policy.clone(),
@@ -60,15 +50,12 @@ pub(super) fn open(
         certificate: args.adapter_certificate.clone(),
         dangerous_plain: args.dangerous_adapter_plain,
     });
-    let connect = connect.map_err(|error| error.message().to_owned())?;
+    let connect = connect.map_err(message)?;
     let set = args.adapter_parameters.as_deref().unwrap_or(PARAMETERS_DEFAULT);
-    let parameters = ParameterSet::from_name(set).map_err(|error| error.to_string())?;
-    let protect = args.adapter_protect.map(|protect| match protect {
-        ProtectName::A => Protect::A,
-        ProtectName::Ba => Protect::Ba,
-    });
-    let plain = HolderOptions::new(name, parameters);
-    let options = HolderOptions { scheme, protect, credential, ..plain };
+    let parameters = ParameterSet::named(set).map_err(|error| error.to_string())?;
+    let protect = args.adapter_protect.map(Into::into);
+    let defaults = HolderOptions::new(name, parameters);
+    let options = HolderOptions { scheme, protect, credential, ..defaults };
     let adapter = RemoteAdapter::connect(connect, options).map_err(|error| error.to_string())?;
     let root = format!("{address}/{name}");
     // The protocol has no place for the name of the base model; widths are checked.

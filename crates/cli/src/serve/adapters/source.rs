@@ -1,3 +1,5 @@
+//! Where `confide serve` finds an adapter: in a folder or at a host, as the command line or a request names it.
+
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
@@ -12,10 +14,14 @@ use confide_lora::{
 use confide_serve::{AdapterSource, AskedBy, Opened, SourceError};
 use confide_worker::Worker;
 
-use super::{AdapterArgs, AtName, ModeName, SchemeName, base::BaseNames, in_worker, remote};
+use super::{
+    arguments::{AdapterArgs, AdapterPlace, ModeName, SchemeName},
+    base::BaseNames,
+    in_worker, remote,
+};
 use crate::{error::CliError, report_003::ckks_slots_adapter};
 
-/// Adapters as the command line wants them.
+/// The adapters of the command line and of requests.
 pub(super) struct Source {
     args: AdapterArgs,
     /// This end's evidence, where hosts are to see it.
@@ -24,13 +30,13 @@ pub(super) struct Source {
     model: Option<PathBuf>,
     /// Folders below which requests may name adapters, without links and dots.
     allowed: Vec<PathBuf>,
-    /// What the served model is called.
+    /// The names of the served model.
     names: BaseNames,
-    /// Who holds the adapters, where this program does not.
+    /// The worker that holds the adapters, where this program does not.
     worker: Option<Arc<Worker>>,
 }
 
-/// What a path names.
+/// The place that a path names.
 #[derive(Debug, PartialEq, Eq)]
 enum Place<'a> {
     Folder(&'a Path),
@@ -54,12 +60,12 @@ impl Source {
         };
         let allowed = args.adapter_dir.iter().map(canonical).collect::<Result<_, _>>()?;
         let attester = args.attester.open(None)?;
-        let worker = worker.filter(|_| args.adapter_at == AtName::Worker);
-        let names = BaseNames::of(model.as_deref(), served);
+        let worker = worker.filter(|_| args.adapter_at == AdapterPlace::Worker);
+        let names = BaseNames::new(model.as_deref(), served);
         Ok(Self { args, attester, model, allowed, names, worker })
     }
 
-    fn folder(&self, name: &str, dir: &Path) -> Result<Opened, SourceError> {
+    fn load_folder(&self, name: &str, dir: &Path) -> Result<Opened, SourceError> {
         let unusable = |reason: String| {
             let path = dir.display().to_string();
             SourceError::Unusable { path, reason }
@@ -68,7 +74,7 @@ impl Source {
         let base = self.names.check(config.base_model(), self.args.dangerous_other_base);
         let base = base.map_err(unusable)?;
         if let Some(worker) = &self.worker {
-            return in_worker::folder(&self.args, worker, name, dir, base).map_err(unusable);
+            return in_worker::load_folder(&self.args, worker, name, dir, base).map_err(unusable);
         }
         let loaded = match &self.model {
             None => Adapter::load(dir),
@@ -90,8 +96,8 @@ impl Source {
                 Ok(Opened { adapter, root, reference: Some(plain), base })
             }
             SchemeName::Masked | SchemeName::Direct => Err(unusable(
-                "it is a folder: wanted an adapter host for this scheme, since nobody is protected \
-                 where host and key holder are one process"
+                "it is a folder: wanted an adapter host for this scheme, which protects nobody where \
+                 host and key holder are one process"
                     .into(),
             )),
         }
@@ -99,7 +105,7 @@ impl Source {
 
     /// A request may name folders below those that the operator gave; links and dots are followed
     /// first.
-    fn allowed_folder(&self, dir: &Path) -> Result<PathBuf, SourceError> {
+    fn resolve_allowed(&self, dir: &Path) -> Result<PathBuf, SourceError> {
         let refused = |reason: &str| {
             let path = dir.display().to_string();
             SourceError::Refused { path, reason: reason.into() }
@@ -107,21 +113,23 @@ impl Source {
         if self.allowed.is_empty() {
             return Err(refused("no folder is given by --adapter-dir"));
         }
-        // Whether a path outside is there is none of a request's business.
+        // Whether a path outside exists is not told to a request.
         let outside = || refused("it is not below a folder given by --adapter-dir");
         let whole = dir.canonicalize().map_err(|_| outside())?;
-        match self.allowed.iter().any(|folder| whole.starts_with(folder) && whole != *folder) {
-            true => Ok(whole),
-            false => Err(outside()),
+        if !self.allowed.iter().any(|folder| whole.starts_with(folder) && whole != *folder) {
+            return Err(outside());
         }
+        Ok(whole)
     }
 }
 
 impl AdapterSource for Source {
     fn open(&self, name: &str, path: &str, asked: AskedBy) -> Result<Opened, SourceError> {
-        match (place(path), asked) {
-            (Place::Folder(dir), AskedBy::Operator) => self.folder(name, dir),
-            (Place::Folder(dir), AskedBy::Request) => self.folder(name, &self.allowed_folder(dir)?),
+        match (parse_place(path), asked) {
+            (Place::Folder(dir), AskedBy::Operator) => self.load_folder(name, dir),
+            (Place::Folder(dir), AskedBy::Request) => {
+                self.load_folder(name, &self.resolve_allowed(dir)?)
+            }
             (Place::Host { address, .. }, AskedBy::Request)
                 if !self.args.adapter_host.iter().any(|host| host == address) =>
             {
@@ -131,7 +139,7 @@ impl AdapterSource for Source {
             (Place::Host { address, remote }, _) => {
                 let there = remote.unwrap_or(name);
                 let opened = match &self.worker {
-                    Some(worker) => in_worker::host(&self.args, worker, name, address, there),
+                    Some(worker) => in_worker::open_host(&self.args, worker, name, address, there),
                     None => remote::open(&self.args, self.attester.clone(), address, there),
                 };
                 opened.map_err(|reason| SourceError::Unusable { path: path.into(), reason })
@@ -140,19 +148,19 @@ impl AdapterSource for Source {
     }
 }
 
-/// `HOST:PORT` and `HOST:PORT/NAME` are hosts; what is a folder, or has no port, is a folder.
-fn place(path: &str) -> Place<'_> {
+/// Reads a place: `HOST:PORT` and `HOST:PORT/NAME` are hosts; an existing folder, or a path without a port, is a folder.
+fn parse_place(path: &str) -> Place<'_> {
     let (address, remote) = match path.split_once('/') {
         Some((address, remote)) => (address, Some(remote)),
         None => (path, None),
     };
-    let port = address.rsplit_once(':').is_some_and(|(host, port)| {
+    let has_port = address.rsplit_once(':').is_some_and(|(host, port)| {
         !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port != 0)
     });
-    match port && !Path::new(path).is_dir() {
-        true => Place::Host { address, remote: remote.filter(|name| !name.is_empty()) },
-        false => Place::Folder(Path::new(path)),
+    if !has_port || Path::new(path).is_dir() {
+        return Place::Folder(Path::new(path));
     }
+    Place::Host { address, remote: remote.filter(|name| !name.is_empty()) }
 }
 
 fn load_with_base(dir: &Path, model: &Path) -> Result<Adapter, PeftError> {
@@ -169,11 +177,11 @@ mod tests {
     #[test]
     fn a_path_with_a_port_is_a_host_and_any_other_a_folder() {
         let host = |address, remote| Place::Host { address, remote };
-        assert_eq!(place("127.0.0.1:7000"), host("127.0.0.1:7000", None));
-        assert_eq!(place("[::1]:7000/travel"), host("[::1]:7000", Some("travel")));
-        assert_eq!(place("a.example:7/b/c"), host("a.example:7", Some("b/c")));
+        assert_eq!(parse_place("127.0.0.1:7000"), host("127.0.0.1:7000", None));
+        assert_eq!(parse_place("[::1]:7000/travel"), host("[::1]:7000", Some("travel")));
+        assert_eq!(parse_place("a.example:7/b/c"), host("a.example:7", Some("b/c")));
         for folder in ["adapters/travel", "/a:7/b", "./a:7", "a", "a:b", "a:0", ":7", "a:70000"] {
-            assert_eq!(place(folder), Place::Folder(Path::new(folder)), "{folder}");
+            assert_eq!(parse_place(folder), Place::Folder(Path::new(folder)), "{folder}");
         }
     }
 }

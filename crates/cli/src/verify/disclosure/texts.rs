@@ -32,9 +32,9 @@ impl TextProofs for Circuits {
             (TextStatement::FieldSha256 { digest, sha256 }, TextSecret::Field { salt, value }) => {
                 prove_field_sha256(&FieldValue { salt, value }, digest, sha256, context)
             }
-            _ => return Err("hidden part is of another statement".into()),
+            _ => return Err("hidden part belongs to another statement".into()),
         };
-        proof.map_err(words)
+        proof.map_err(describe)
     }
 
     fn verify(
@@ -54,7 +54,7 @@ impl TextProofs for Circuits {
                 check_field_sha256(proof, digest, sha256, context)
             }
         };
-        let security = checked.map_err(words)?.security;
+        let security = checked.map_err(describe)?.security;
         Ok(Security {
             back_end: BACK_END,
             proven_bits: None,
@@ -65,7 +65,7 @@ impl TextProofs for Circuits {
     }
 }
 
-/// By the circuit that the proof names: one chunk, or two neighbours.
+/// Checks with the circuit that the proof names: one chunk, or two neighbours.
 fn check_bytes(
     proof: &[u8],
     tree: &Tree<'_>,
@@ -88,6 +88,6 @@ fn leaf<'a>(secret: &LeafSecret<'a>) -> Leaf<'a> {
     Leaf { index, salt, chunk, siblings }
 }
 
-fn words(error: CircuitError) -> String {
+fn describe(error: CircuitError) -> String {
     error.to_string()
 }

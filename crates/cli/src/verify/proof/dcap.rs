@@ -1,67 +1,62 @@
-//! What a statement of `dcap` is held against: roots, time, TCB status, the program.
+//! The expectations of a statement of `dcap`: roots, time, TCB status, the program.
 //!
-//! The proof shows that the verifier said what the statement says. A prover may bring a root of its
-//! own, a revoked platform, a quote of last year: all of that is in the statement, and compared here.
+//! The proof shows that the verifier made the statement. A prover may use a root of its own, a revoked platform or an old
+//! quote: all of that is in the statement, and is compared here.
 
 use confide_evidence::{ReportData, UnixSeconds, quote::Tee, tcb_info::TcbStatus};
 use confide_prover::{Check, Outcome};
 use confide_statement::{Dcap, Measurements, SgxMeasurements, TdxMeasurements, Verdict};
 use confide_verifier::{
-    Anchor, Expect, Policy, ReferenceValue, RootKind, Roots, SgxWorkload, TdxWorkload,
+    Anchor, Expect, Policy, ReferenceValue, RootKind, SgxWorkload, TdxWorkload,
 };
 
-use super::{
-    super::{read_policy, read_root},
-    Args, Unjudged,
-};
-use crate::process::unix_now;
+use super::{arguments::Args, unjudged::Unjudged};
+use crate::{process::unix_now, verify::inputs::read_policy};
 
-/// What the checker knows beside the proof.
-pub(super) struct Beyond {
+/// What the verifier expects of the quote behind a proof.
+pub(super) struct EvidenceExpectation {
     policy: Policy,
     report_data: Option<ReportData>,
     now: u64,
-    given: bool,
+    is_given: bool,
 }
 
-/// Why a proved statement is not believed.
+/// Why a proved statement is refused.
 #[derive(Debug)]
-pub(super) struct Refused {
+pub(super) struct RefusedStatement {
     pub(super) name: &'static str,
     pub(super) detail: String,
 }
 
-impl Beyond {
+impl EvidenceExpectation {
     pub(super) fn read(args: &Args) -> Result<Self, Unjudged> {
-        let mut policy = match &args.evidence_policy {
-            None => Policy::default(),
-            Some(path) => read_policy(path)?,
-        };
-        if let Some(path) = &args.root {
-            policy.roots = Roots::from_der(&read_root(path)?);
-        }
-        let given = args.evidence_policy.is_some()
+        let policy = read_policy(args.evidence_policy.as_deref(), args.root.as_deref())
+            .map_err(Unjudged::unreadable)?;
+        let is_given = args.evidence_policy.is_some()
             || args.root.is_some()
             || args.report_data.is_some()
             || args.at.is_some();
         let now = args.at.unwrap_or_else(unix_now);
-        Ok(Self { policy, report_data: args.report_data, now, given })
+        Ok(Self { policy, report_data: args.report_data, now, is_given })
     }
 
-    /// An expectation of a quote that is not compared must not look like one that held.
-    pub(super) fn of_no_quote(&self, checks: &mut Vec<Check>) -> Result<(), Refused> {
-        match self.given {
-            false => Ok(()),
-            true => {
-                let reason = "--at, --root, --report-data and --evidence-policy are about a quote, \
-                              and this proof is about none";
-                Steps(checks).fail("evidence", reason.to_string())
-            }
+    /// Refuses an expectation of a quote for a statement without one: an expectation that is not compared must not look
+    /// like one that was met.
+    pub(super) fn refuse(&self, checks: &mut Vec<Check>) -> Result<(), RefusedStatement> {
+        if !self.is_given {
+            return Ok(());
         }
+        let reason = "--at, --root, --report-data and --evidence-policy are about a quote, and this \
+                      proof is not";
+        Steps(checks).fail("evidence", reason.to_string())
     }
 
-    /// Compares everything that the statement says with what is expected.
-    pub(super) fn compare(&self, claim: &Dcap, checks: &mut Vec<Check>) -> Result<(), Refused> {
+    /// Compares the whole statement with what is expected.
+    pub(super) fn compare(
+        &self,
+        claim: &Dcap,
+        checks: &mut Vec<Check>,
+    ) -> Result<(), RefusedStatement> {
         let mut steps = Steps(checks);
         let verdict = match claim.verdict {
             Verdict::Accepted => "accepted: every signature holds under the root",
@@ -70,23 +65,23 @@ impl Beyond {
             }
         };
         steps.pass("verdict", verdict);
-        self.kind(claim, &mut steps)?;
-        self.root(claim, &mut steps)?;
-        self.validity(claim, &mut steps)?;
-        self.tcb(claim, &mut steps)?;
-        self.freshness(claim, &mut steps)?;
+        self.compare_kind(claim, &mut steps)?;
+        self.compare_root(claim, &mut steps)?;
+        self.compare_validity(claim, &mut steps)?;
+        self.compare_tcb(claim, &mut steps)?;
+        self.compare_freshness(claim, &mut steps)?;
         if claim.debug && !self.policy.dangerous_accept_debug {
             let reason = "the host can read the memory of the attested program".to_string();
             return steps.fail("debug", reason);
         }
         steps.pass("debug", if claim.debug { "on, as the policy allows" } else { "off" });
-        self.report_data(claim, &mut steps)?;
-        self.measurements(claim, &mut steps)?;
-        steps.unproved(&self.policy)
+        self.compare_report_data(claim, &mut steps)?;
+        self.compare_measurements(claim, &mut steps)?;
+        steps.refuse_unproved(&self.policy)
     }
 
-    /// The kinds of evidence that the policy looks at.
-    fn kind(&self, claim: &Dcap, steps: &mut Steps<'_>) -> Result<(), Refused> {
+    /// Compares the kind of the evidence with those that the policy admits.
+    fn compare_kind(&self, claim: &Dcap, steps: &mut Steps<'_>) -> Result<(), RefusedStatement> {
         let got = match claim.measurements {
             Measurements::Tdx(_) => Tee::Tdx.as_str(),
             Measurements::Sgx(_) => Tee::Sgx.as_str(),
@@ -95,15 +90,15 @@ impl Beyond {
         if !wanted.split(" or ").any(|kind| kind == got) {
             return steps.fail("formats", format!("wanted {wanted}, got {got}"));
         }
-        steps.compared("formats", !self.policy.formats.is_all(), got);
+        steps.push("formats", !self.policy.formats.is_all(), got);
         Ok(())
     }
 
-    fn root(&self, claim: &Dcap, steps: &mut Steps<'_>) -> Result<(), Refused> {
+    fn compare_root(&self, claim: &Dcap, steps: &mut Steps<'_>) -> Result<(), RefusedStatement> {
         let sha256 = hex::encode(claim.root_sha256);
         match self.policy.roots.find(Anchor::Intel, &claim.root_sha256) {
             Some(RootKind::Production) => steps.pass("root", &format!("Intel's, {sha256}")),
-            Some(RootKind::Custom) => steps.pass("root", &format!("no vendor's, {sha256}")),
+            Some(RootKind::Custom) => steps.pass("root", &format!("not a vendor's, {sha256}")),
             None => {
                 let reason = format!("wanted a root that the policy trusts, got {sha256}");
                 return steps.fail("root", reason);
@@ -112,43 +107,47 @@ impl Beyond {
         Ok(())
     }
 
-    fn validity(&self, claim: &Dcap, steps: &mut Steps<'_>) -> Result<(), Refused> {
+    fn compare_validity(
+        &self,
+        claim: &Dcap,
+        steps: &mut Steps<'_>,
+    ) -> Result<(), RefusedStatement> {
         let (from, until, now) = (claim.valid_from, claim.valid_until, self.now);
         let [shown_from, shown_until, shown_now] = [from, until, now].map(UnixSeconds);
         let detail = format!("{shown_now} in {shown_from} to {shown_until}");
-        match (from..=until).contains(&now) {
-            true => steps.pass("validity", &detail),
-            false => return steps.fail("validity", format!("wanted a time within, got {detail}")),
+        if !(from..=until).contains(&now) {
+            return steps.fail("validity", format!("wanted a time within, got {detail}"));
         }
+        steps.pass("validity", &detail);
         Ok(())
     }
 
-    fn tcb(&self, claim: &Dcap, steps: &mut Steps<'_>) -> Result<(), Refused> {
+    fn compare_tcb(&self, claim: &Dcap, steps: &mut Steps<'_>) -> Result<(), RefusedStatement> {
         let wanted = &self.policy.tcb_status;
         let known = TcbStatus::from_text(&claim.tcb_status);
-        let accepted = match known {
-            Some(TcbStatus::Revoked) | None => false,
-            Some(status) => wanted.accepts(&status),
-        };
+        let accepted =
+            known.is_some_and(|status| status != TcbStatus::Revoked && wanted.accepts(&status));
         if !accepted {
             let reason = format!("wanted {wanted}, got {}", claim.tcb_status);
             return steps.fail("tcb_status", reason);
         }
-        steps.compared("tcb_status", wanted.is_evaluated(), &claim.tcb_status);
+        steps.push("tcb_status", wanted.is_evaluated(), &claim.tcb_status);
         let allowed = &self.policy.advisories;
         if let Some(other) = claim.advisories.iter().find(|advisory| !allowed.accepts(advisory)) {
             return steps.fail("advisories", format!("wanted {allowed}, got {other}"));
         }
-        let said = match claim.advisories.is_empty() {
-            true => "none".to_string(),
-            false => claim.advisories.join(", "),
-        };
-        steps.compared("advisories", allowed.is_evaluated(), &said);
+        let advisories = claim.advisories.join(", ");
+        let listed = if advisories.is_empty() { "none" } else { &advisories };
+        steps.push("advisories", allowed.is_evaluated(), listed);
         Ok(())
     }
 
-    /// How late a recovery and how late the revocation lists are that the verifier used.
-    fn freshness(&self, claim: &Dcap, steps: &mut Steps<'_>) -> Result<(), Refused> {
+    /// Compares the TCB recovery and the revocation lists that the verifier used with the oldest admitted ones.
+    fn compare_freshness(
+        &self,
+        claim: &Dcap,
+        steps: &mut Steps<'_>,
+    ) -> Result<(), RefusedStatement> {
         let number = u64::from(claim.tcb_evaluation_data_number);
         for (name, least, got) in [
             ("evaluation_number", self.policy.tcb_evaluation_data_number_min.into(), number),
@@ -158,12 +157,16 @@ impl Beyond {
             if got < least {
                 return steps.fail(name, format!("wanted at least {least}, got {got}"));
             }
-            steps.compared(name, least > 0, &got.to_string());
+            steps.push(name, least > 0, &got.to_string());
         }
         Ok(())
     }
 
-    fn report_data(&self, claim: &Dcap, steps: &mut Steps<'_>) -> Result<(), Refused> {
+    fn compare_report_data(
+        &self,
+        claim: &Dcap,
+        steps: &mut Steps<'_>,
+    ) -> Result<(), RefusedStatement> {
         let got = hex::encode(claim.report_data);
         let by_policy = self.policy.report_data.as_ref();
         let given = self.report_data.map(|wanted| Expect::Exactly(wanted.0));
@@ -173,34 +176,45 @@ impl Beyond {
             }
         }
         let compared = given.iter().chain(by_policy).any(Expect::is_evaluated);
-        steps.compared("report_data", compared, &got);
+        steps.push("report_data", compared, &got);
         Ok(())
     }
 
-    fn measurements(&self, claim: &Dcap, steps: &mut Steps<'_>) -> Result<(), Refused> {
+    fn compare_measurements(
+        &self,
+        claim: &Dcap,
+        steps: &mut Steps<'_>,
+    ) -> Result<(), RefusedStatement> {
         const NAME: &str = "measurements";
         let Some(workload) = &self.policy.workload else {
             let open = "no evidence policy: which program it was is not checked";
-            steps.compared(NAME, false, open);
+            steps.push(NAME, false, open);
             return Ok(());
         };
         let named = match &claim.measurements {
-            Measurements::Tdx(got) => workload.tdx.as_ref().map(|wanted| domain(wanted, got)),
-            Measurements::Sgx(got) => workload.sgx.as_ref().map(|wanted| enclave(wanted, got)),
+            Measurements::Tdx(got) => {
+                workload.tdx.as_ref().map(|wanted| compare_domain(wanted, got))
+            }
+            Measurements::Sgx(got) => {
+                workload.sgx.as_ref().map(|wanted| compare_enclave(wanted, got))
+            }
         };
         match named {
-            None => steps.fail(NAME, "the policy has none for this TEE".to_string()),
+            None => steps.fail(NAME, "the policy has no measurements for this TEE".to_string()),
             Some(Err(reason)) => steps.fail(NAME, reason),
             Some(Ok(compared)) => {
-                steps.compared(NAME, !compared.is_empty(), &compared.join(", "));
+                steps.push(NAME, !compared.is_empty(), &compared.join(", "));
                 Ok(())
             }
         }
     }
 }
 
-/// The fields that were compared, or the first that differs.
-fn domain(wanted: &TdxWorkload, got: &TdxMeasurements) -> Result<Vec<&'static str>, String> {
+/// Compares the measurements of a trust domain; gives the fields that were compared, or the first that differs.
+fn compare_domain(
+    wanted: &TdxWorkload,
+    got: &TdxMeasurements,
+) -> Result<Vec<&'static str>, String> {
     let mut compared = Vec::new();
     for (name, wanted, got) in [
         ("mrtd", &wanted.mrtd, &got.mrtd),
@@ -212,17 +226,20 @@ fn domain(wanted: &TdxWorkload, got: &TdxMeasurements) -> Result<Vec<&'static st
         ("mrowner", &wanted.mrowner, &got.mrowner),
         ("mrownerconfig", &wanted.mrownerconfig, &got.mrownerconfig),
     ] {
-        field(name, wanted, got, &mut compared)?;
+        compare_field(name, wanted, got, &mut compared)?;
     }
     Ok(compared)
 }
 
-fn enclave(wanted: &SgxWorkload, got: &SgxMeasurements) -> Result<Vec<&'static str>, String> {
+fn compare_enclave(
+    wanted: &SgxWorkload,
+    got: &SgxMeasurements,
+) -> Result<Vec<&'static str>, String> {
     let mut compared = Vec::new();
-    field("mrenclave", &wanted.mrenclave, &got.mrenclave, &mut compared)?;
-    field("mrsigner", &wanted.mrsigner, &got.mrsigner, &mut compared)?;
-    field("isv_prod_id", &wanted.isv_prod_id, &got.isv_prod_id, &mut compared)?;
-    field("config_id", &wanted.config_id, &got.config_id, &mut compared)?;
+    compare_field("mrenclave", &wanted.mrenclave, &got.mrenclave, &mut compared)?;
+    compare_field("mrsigner", &wanted.mrsigner, &got.mrsigner, &mut compared)?;
+    compare_field("isv_prod_id", &wanted.isv_prod_id, &got.isv_prod_id, &mut compared)?;
+    compare_field("config_id", &wanted.config_id, &got.config_id, &mut compared)?;
     if got.isv_svn < wanted.isv_svn_min {
         let (least, got) = (wanted.isv_svn_min, got.isv_svn);
         return Err(format!("isv_svn: wanted at least {least}, got {got}"));
@@ -231,7 +248,7 @@ fn enclave(wanted: &SgxWorkload, got: &SgxMeasurements) -> Result<Vec<&'static s
     Ok(compared)
 }
 
-fn field<T: ReferenceValue + PartialEq>(
+fn compare_field<T: ReferenceValue + PartialEq>(
     name: &'static str,
     wanted: &Expect<T>,
     got: &T,
@@ -250,25 +267,25 @@ struct Steps<'a>(&'a mut Vec<Check>);
 
 impl Steps<'_> {
     fn pass(&mut self, name: &'static str, detail: &str) {
-        self.compared(name, true, detail);
+        self.push(name, true, detail);
     }
 
-    /// What was looked at passed; what was not is not a yes.
-    fn compared(&mut self, name: &'static str, evaluated: bool, detail: &str) {
+    /// Adds a check that passed, or that was not evaluated, which is not a pass.
+    fn push(&mut self, name: &'static str, evaluated: bool, detail: &str) {
         let outcome = if evaluated { Outcome::Passed } else { Outcome::NotEvaluated };
         self.0.push(Check { name, outcome, detail: detail.to_string() });
     }
 
-    fn fail(&mut self, name: &'static str, detail: String) -> Result<(), Refused> {
+    fn fail(&mut self, name: &'static str, detail: String) -> Result<(), RefusedStatement> {
         let outcome = Outcome::Failed;
         self.0.push(Check { name, outcome, detail: detail.clone() });
-        Err(Refused { name, detail })
+        Err(RefusedStatement { name, detail })
     }
 
-    /// What a policy asks that no statement tells: refused, since a demand must not go unheard.
-    fn unproved(&mut self, policy: &Policy) -> Result<(), Refused> {
-        // Every key is named here: a new one does not compile before somebody has said whether it is
-        // compared, asked for in vain, or about something else.
+    /// Refuses demands of a policy that no statement can prove: a demand must not be ignored.
+    fn refuse_unproved(&mut self, policy: &Policy) -> Result<(), RefusedStatement> {
+        // Every key is named here: a new one does not compile until somebody has decided whether it is
+        // compared, demanded in vain, or about something else.
         let Policy {
             // Compared above.
             roots: _,
@@ -278,12 +295,12 @@ impl Steps<'_> {
             tcb_evaluation_data_number_min: _,
             dangerous_accept_debug: _,
             report_data: _,
-            // A leave, not a demand: no statement tells the date of a level, so that it is not used.
+            // A permission, not a demand: no statement has the date of a TCB level, so it is not used.
             tcb_grace_s: _,
-            // About what is made of a root that was compared, and about peers that are talked to.
+            // About the use of a root that was compared, and about peers.
             operator_roots: _,
             dangerous_scope: _,
-            // About claims, what is remembered, and SEV-SNP: a statement speaks of none.
+            // About claims, memory, and SEV-SNP, none of which is in a statement.
             key_validity_s_max: _,
             cache_lifetime_s: _,
             dangerous_skip_revocation: _,
@@ -298,7 +315,7 @@ impl Steps<'_> {
             workload,
         } = policy;
         let domain = workload.as_ref().and_then(|workload| workload.tdx.as_ref());
-        let asked = [
+        let demanded = [
             ("ppids", ppids.is_some()),
             ("binding", binding.is_some()),
             ("config_digest", config_digest.is_some()),
@@ -310,10 +327,10 @@ impl Steps<'_> {
             // The program itself refuses a trust domain with a service TD.
             ("mr_service_td", domain.is_some_and(|domain| !domain.mr_service_td.accepts(&[0; 48]))),
         ];
-        match asked.iter().find(|(_, asked)| *asked) {
+        match demanded.iter().find(|(_, is_demanded)| *is_demanded) {
             None => Ok(()),
             Some((key, _)) => {
-                self.fail("policy", format!("{key} is asked for, and no statement tells it"))
+                self.fail("policy", format!("{key} is demanded, and no statement proves it"))
             }
         }
     }

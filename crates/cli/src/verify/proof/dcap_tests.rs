@@ -1,4 +1,6 @@
-use confide_verifier::{AMD_ROOTS_SHA256, INTEL_ROOT_SHA256};
+//! Statements of `dcap` against every expectation that a policy can have.
+
+use confide_verifier::{AMD_ROOTS_SHA256, INTEL_ROOT_SHA256, Roots};
 
 use super::*;
 
@@ -14,7 +16,7 @@ const ENCLAVE: &str = "[workload.sgx]\n";
 
 #[test]
 fn a_good_statement_is_accepted_and_what_nobody_compared_is_not_called_passed() {
-    let checks = judged(NONE, None, &claim()).unwrap();
+    let checks = compare(NONE, None, &claim()).unwrap();
     let outcome = |name| checks.iter().find(|check| check.name == name).unwrap().outcome;
     for name in ["verdict", "root", "validity", "tcb_status", "advisories", "debug"] {
         assert_eq!(outcome(name), Outcome::Passed, "{name}");
@@ -26,18 +28,20 @@ fn a_good_statement_is_accepted_and_what_nobody_compared_is_not_called_passed() 
 
 #[test]
 fn another_root_is_refused_whoever_made_it() {
-    refused("root", NONE, |claim| claim.root_sha256[0] ^= 1);
+    check_refusal("root", NONE, |claim| claim.root_sha256[0] ^= 1);
     // A vendor's root counts for what it is for.
-    refused("root", NONE, |claim| claim.root_sha256 = AMD_ROOTS_SHA256[0]);
+    check_refusal("root", NONE, |claim| claim.root_sha256 = AMD_ROOTS_SHA256[0]);
     let own = format!("roots = [\"sha256:{}\"]\n", "ab".repeat(32));
     let mut custom = claim();
-    assert_eq!(judged(&own, None, &custom).unwrap_err().name, "root", "Intel's is not named");
+    assert_eq!(compare(&own, None, &custom).unwrap_err().name, "root", "Intel's is not named");
     custom.root_sha256 = [0xab; 32];
-    judged(&own, None, &custom).unwrap();
-    assert_eq!(judged(NONE, None, &custom).unwrap_err().name, "root");
+    compare(&own, None, &custom).unwrap();
+    assert_eq!(compare(NONE, None, &custom).unwrap_err().name, "root");
     // As --root does it.
-    let beyond =
-        Beyond { policy: Policy { roots: Roots::from_der(b"der"), ..policy(NONE) }, ..at(NOW) };
+    let beyond = EvidenceExpectation {
+        policy: Policy { roots: Roots::custom(b"der"), ..policy(NONE) },
+        ..expectation_at(NOW)
+    };
     assert_eq!(beyond.compare(&claim(), &mut Vec::new()).unwrap_err().name, "root");
 }
 
@@ -51,27 +55,27 @@ fn a_time_outside_the_intersection_is_refused_and_both_ends_are_inside() {
         (0, Some("validity")),
         (u64::MAX, Some("validity")),
     ] {
-        let refused = at(now).compare(&claim(), &mut Vec::new()).err();
+        let refused = expectation_at(now).compare(&claim(), &mut Vec::new()).err();
         assert_eq!(refused.map(|refused| refused.name), wanted, "{now}");
     }
     // A period that is none contains no instant.
-    refused("validity", NONE, |claim| (claim.valid_from, claim.valid_until) = (UNTIL, FROM));
+    check_refusal("validity", NONE, |claim| (claim.valid_from, claim.valid_until) = (UNTIL, FROM));
 }
 
 #[test]
 fn a_status_that_the_policy_does_not_take_is_refused() {
     let other = |status: &'static str| move |claim: &mut Dcap| claim.tcb_status = status.into();
     for status in ["OutOfDate", "SWHardeningNeeded", "Revoked", "uptodate", ""] {
-        refused("tcb_status", NONE, other(status));
+        check_refusal("tcb_status", NONE, other(status));
     }
     let some = "tcb_status = [\"UpToDate\", \"SWHardeningNeeded\"]\n";
-    refused("tcb_status", some, other("OutOfDate"));
-    accepted(some, other("SWHardeningNeeded"));
+    check_refusal("tcb_status", some, other("OutOfDate"));
+    check_acceptance(some, other("SWHardeningNeeded"));
     // Whatever the policy takes: a revoked platform and a word that nobody knows are none of it.
     let any = "tcb_status = \"dangerous-any\"\n";
-    refused("tcb_status", any, other("Revoked"));
-    refused("tcb_status", any, other("Fine"));
-    accepted(any, other("OutOfDate"));
+    check_refusal("tcb_status", any, other("Revoked"));
+    check_refusal("tcb_status", any, other("Fine"));
+    check_acceptance(any, other("OutOfDate"));
 }
 
 #[test]
@@ -80,39 +84,39 @@ fn an_advisory_that_the_policy_does_not_name_is_refused() {
     let having = |names: &'static [&str]| {
         move |claim: &mut Dcap| claim.advisories = names.iter().map(|n| n.to_string()).collect()
     };
-    refused("advisories", NONE, having(&["INTEL-SA-00001"]));
-    refused("advisories", some, having(&["INTEL-SA-00002"]));
-    refused("advisories", some, having(&["INTEL-SA-00001", "INTEL-SA-00002"]));
-    accepted(some, having(&["INTEL-SA-00001"]));
+    check_refusal("advisories", NONE, having(&["INTEL-SA-00001"]));
+    check_refusal("advisories", some, having(&["INTEL-SA-00002"]));
+    check_refusal("advisories", some, having(&["INTEL-SA-00001", "INTEL-SA-00002"]));
+    check_acceptance(some, having(&["INTEL-SA-00001"]));
 }
 
 #[test]
 fn older_endorsements_than_the_policy_wants_are_refused() {
     let number = "tcb_evaluation_data_number_min = 19\n";
-    refused("evaluation_number", number, |claim| claim.tcb_evaluation_data_number = 18);
+    check_refusal("evaluation_number", number, |claim| claim.tcb_evaluation_data_number = 18);
     let root = format!("[root_crl]\nissued_min = {FROM}\n");
-    refused("root_crl", &root, |claim| claim.root_crl_issued = FROM - 1);
+    check_refusal("root_crl", &root, |claim| claim.root_crl_issued = FROM - 1);
     let pck = format!("[pck_crl]\nissued_min = {FROM}\n");
-    refused("pck_crl", &pck, |claim| claim.pck_crl_issued = FROM - 1);
+    check_refusal("pck_crl", &pck, |claim| claim.pck_crl_issued = FROM - 1);
 }
 
 #[test]
 fn debug_is_refused_where_the_policy_does_not_allow_it() {
-    refused("debug", NONE, |claim| claim.debug = true);
-    accepted("dangerous_accept_debug = true\n", |claim| claim.debug = true);
+    check_refusal("debug", NONE, |claim| claim.debug = true);
+    check_acceptance("dangerous_accept_debug = true\n", |claim| claim.debug = true);
 }
 
 #[test]
 fn other_report_data_is_refused_by_the_option_and_by_the_policy() {
     let by_policy = format!("report_data = \"{}\"\n", "07".repeat(64));
-    refused("report_data", &by_policy, |claim| claim.report_data[63] ^= 1);
+    check_refusal("report_data", &by_policy, |claim| claim.report_data[63] ^= 1);
     let option = |byte| Some(ReportData([byte; 64]));
-    judged(NONE, option(7), &claim()).unwrap();
-    assert_eq!(judged(NONE, option(8), &claim()).unwrap_err().name, "report_data");
+    compare(NONE, option(7), &claim()).unwrap();
+    assert_eq!(compare(NONE, option(8), &claim()).unwrap_err().name, "report_data");
     // One that holds does not stand for the other.
-    assert_eq!(judged(&by_policy, option(8), &claim()).unwrap_err().name, "report_data");
+    assert_eq!(compare(&by_policy, option(8), &claim()).unwrap_err().name, "report_data");
     let other = format!("report_data = \"{}\"\n", "08".repeat(64));
-    assert_eq!(judged(&other, option(7), &claim()).unwrap_err().name, "report_data");
+    assert_eq!(compare(&other, option(7), &claim()).unwrap_err().name, "report_data");
 }
 
 #[test]
@@ -138,12 +142,12 @@ fn each_measurement_of_a_trust_domain_is_compared() {
         fields.into_iter().nth(nth).unwrap()[47] ^= 0x80;
     };
     for (nth, name) in names.iter().enumerate() {
-        let refused = refused("measurements", &policy, |claim| field(nth, claim));
+        let refused = check_refusal("measurements", &policy, |claim| field(nth, claim));
         assert!(refused.detail.starts_with(&format!("{name}: ")), "{}", refused.detail);
     }
     // What the policy does not write of the last three has to be zero.
     let short = format!("{DOMAIN}{}", lines[..5].concat());
-    assert_eq!(judged(&short, None, &claim()).unwrap_err().name, "measurements");
+    assert_eq!(compare(&short, None, &claim()).unwrap_err().name, "measurements");
 }
 
 #[test]
@@ -155,7 +159,7 @@ fn each_measurement_of_an_enclave_is_compared() {
         "02".repeat(32),
         "05".repeat(64)
     );
-    judged(&policy, None, &enclave(|_| ())).unwrap();
+    compare(&policy, None, &enclave(|_| ())).unwrap();
     type Change = fn(&mut SgxMeasurements);
     let changes: [(&str, Change); 5] = [
         ("mrenclave", |it| it.mrenclave[0] ^= 1),
@@ -165,21 +169,21 @@ fn each_measurement_of_an_enclave_is_compared() {
         ("config_id", |it| it.config_id[0] ^= 1),
     ];
     for (name, change) in changes {
-        let refused = judged(&policy, None, &enclave(change)).unwrap_err();
+        let refused = compare(&policy, None, &enclave(change)).unwrap_err();
         assert_eq!(refused.name, "measurements");
         assert!(refused.detail.starts_with(&format!("{name}: ")), "{}", refused.detail);
     }
-    judged(&policy, None, &enclave(|it| it.isv_svn += 1)).unwrap();
+    compare(&policy, None, &enclave(|it| it.isv_svn += 1)).unwrap();
     // A policy that speaks of enclaves only says nothing good of a trust domain.
-    assert_eq!(judged(&policy, None, &claim()).unwrap_err().name, "measurements");
+    assert_eq!(compare(&policy, None, &claim()).unwrap_err().name, "measurements");
 }
 
 #[test]
 fn a_kind_of_evidence_that_the_policy_does_not_look_at_is_refused() {
     let domains = "formats = [\"tdx\", \"snp\"]\n";
-    judged(domains, None, &claim()).unwrap();
-    assert_eq!(judged(domains, None, &enclave(|_| ())).unwrap_err().name, "formats");
-    assert_eq!(judged("formats = [\"snp\"]\n", None, &claim()).unwrap_err().name, "formats");
+    compare(domains, None, &claim()).unwrap();
+    assert_eq!(compare(domains, None, &enclave(|_| ())).unwrap_err().name, "formats");
+    assert_eq!(compare("formats = [\"snp\"]\n", None, &claim()).unwrap_err().name, "formats");
 }
 
 #[test]
@@ -193,7 +197,7 @@ fn what_a_policy_asks_and_no_statement_tells_is_refused() {
             .collect();
         format!("[workload.tdx]\n{all}{line}")
     };
-    judged(&domain(""), None, &claim()).unwrap();
+    compare(&domain(""), None, &claim()).unwrap();
     for (key, text) in [
         ("ppids", format!("ppids = [\"{}\"]\n", "ab".repeat(16))),
         ("binding", "binding = \"key\"\n".to_string()),
@@ -205,7 +209,7 @@ fn what_a_policy_asks_and_no_statement_tells_is_refused() {
         ("mrseam", domain(&format!("mrseam = \"{}\"\n", "ab".repeat(48)))),
         ("mr_service_td", domain(&format!("mr_service_td = \"{}\"\n", "ab".repeat(48)))),
     ] {
-        let refused = judged(&text, None, &claim()).unwrap_err();
+        let refused = compare(&text, None, &claim()).unwrap_err();
         assert_eq!(refused.name, "policy", "{text}");
         assert!(refused.detail.starts_with(&format!("{key} ")), "{}", refused.detail);
     }
@@ -213,33 +217,38 @@ fn what_a_policy_asks_and_no_statement_tells_is_refused() {
 
 #[test]
 fn an_expectation_of_a_quote_is_not_dropped_where_there_is_none() {
-    at(NOW).of_no_quote(&mut Vec::new()).unwrap();
-    let given = Beyond { given: true, ..at(NOW) };
-    assert_eq!(given.of_no_quote(&mut Vec::new()).unwrap_err().name, "evidence");
+    expectation_at(NOW).refuse(&mut Vec::new()).unwrap();
+    let given = EvidenceExpectation { is_given: true, ..expectation_at(NOW) };
+    assert_eq!(given.refuse(&mut Vec::new()).unwrap_err().name, "evidence");
 }
 
-/// Refused under `policy` once `change` was made, and accepted without it.
+/// RefusedStatement under `policy` once `change` was made, and accepted without it.
 #[track_caller]
-fn refused(name: &str, policy: &str, change: impl FnOnce(&mut Dcap)) -> Refused {
+fn check_refusal(name: &str, policy: &str, change: impl FnOnce(&mut Dcap)) -> RefusedStatement {
     let mut changed = claim();
-    judged(policy, None, &changed).unwrap();
+    compare(policy, None, &changed).unwrap();
     change(&mut changed);
-    let refused = judged(policy, None, &changed).unwrap_err();
+    let refused = compare(policy, None, &changed).unwrap_err();
     assert_eq!(refused.name, name, "{}", refused.detail);
     refused
 }
 
 #[track_caller]
-fn accepted(policy: &str, change: impl FnOnce(&mut Dcap)) {
+fn check_acceptance(policy: &str, change: impl FnOnce(&mut Dcap)) {
     let mut changed = claim();
     change(&mut changed);
-    judged(policy, None, &changed).unwrap();
+    compare(policy, None, &changed).unwrap();
 }
 
 /// The checks of a yes. The last check of a no is the one that failed, by the refusal's name.
-fn judged(text: &str, data: Option<ReportData>, claim: &Dcap) -> Result<Vec<Check>, Refused> {
+fn compare(
+    text: &str,
+    data: Option<ReportData>,
+    claim: &Dcap,
+) -> Result<Vec<Check>, RefusedStatement> {
     let mut checks = Vec::new();
-    let beyond = Beyond { policy: policy(text), report_data: data, ..at(NOW) };
+    let beyond =
+        EvidenceExpectation { policy: policy(text), report_data: data, ..expectation_at(NOW) };
     let outcome = beyond.compare(claim, &mut checks);
     let failed: Vec<_> = checks.iter().filter(|it| it.outcome == Outcome::Failed).collect();
     match outcome {
@@ -257,8 +266,8 @@ fn policy(text: &str) -> Policy {
     Policy::from_toml(text).unwrap()
 }
 
-fn at(now: u64) -> Beyond {
-    Beyond { policy: Policy::default(), report_data: None, now, given: false }
+fn expectation_at(now: u64) -> EvidenceExpectation {
+    EvidenceExpectation { policy: Policy::default(), report_data: None, now, is_given: false }
 }
 
 fn claim() -> Dcap {

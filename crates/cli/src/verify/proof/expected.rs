@@ -1,4 +1,4 @@
-//! What a proof of a run has to be of: a yes to any statement would be a yes to none.
+//! The statement that a proof of a run has to be about: accepting any statement would be meaningless.
 
 use std::path::Path;
 
@@ -7,34 +7,35 @@ use confide_prover::{Check, Outcome};
 use confide_statement::Statement;
 use sha2::{Digest as _, Sha256};
 
-use super::{super::read, Args, Unjudged, dcap::Refused, other_kind};
-use crate::prove::input;
+use super::{arguments::Args, dcap::RefusedStatement, unjudged::Unjudged};
+use crate::{files::read_file, prove::input};
 
 /// Longest statement that is expected, JSON.
 const STATEMENT_BYTES_MAX: u64 = 64 * 1024;
 
-/// What the verifier brings of the statement: all of it, or its parts.
+/// The statement that the verifier expects, or parts of it.
 #[derive(Default)]
-pub(super) struct Wanted {
-    /// The statement, from its file or made anew from the input.
+pub(super) struct Expectation {
+    /// The statement, from its file or computed from the input.
     pub(super) statement: Option<Statement>,
-    /// Of `rsa2048`: the modulus of the verifier's own key.
+    /// For `rsa2048`: the modulus of the verifier's own key.
     modulus: Option<Vec<u8>>,
-    /// Of `rsa2048` and `sha256`: the verifier's own message.
+    /// For `rsa2048` and `sha256`: the verifier's own message.
     message: Option<Vec<u8>>,
 }
 
-impl Wanted {
-    /// Reads what the options name, for a proof that says to be of `claim`.
+impl Expectation {
+    /// Reads what the options name, for a proof whose file names `claim`.
     pub(super) fn read(args: &Args, claim: &str) -> Result<Self, Unjudged> {
         if let Some(option) = option_of_another_claim(args, claim) {
-            return Err(other_kind(option, &format!("a run of {claim}")));
+            let kind = format!("a run of {claim}");
+            return Err(Unjudged::option_of_another_kind(option, &kind));
         }
         if !is_something_expected(args) && !args.dangerous_any_statement {
-            return Err(nothing_expected(claim));
+            return Err(explain_missing(claim));
         }
         let statement = match (&args.statement, &args.input) {
-            (Some(path), _) => Some(statement(path)?),
+            (Some(path), _) => Some(read_statement(path)?),
             (None, Some(path)) => Some(statement_of_input(claim, path)?),
             (None, None) => None,
         };
@@ -48,8 +49,8 @@ impl Wanted {
         Ok(Self { statement, modulus, message: args.claimed.message()? })
     }
 
-    /// Whether every field of a statement is compared, but for what its claim leaves open.
-    pub(super) fn is_whole(&self, statement: &Statement) -> bool {
+    /// Whether every field of a statement is compared, except those that its claim leaves open.
+    pub(super) fn is_complete(&self, statement: &Statement) -> bool {
         match statement {
             _ if self.statement.is_some() => true,
             Statement::Rsa2048(_) => self.modulus.is_some() && self.message.is_some(),
@@ -63,7 +64,7 @@ impl Wanted {
         &self,
         statement: &Statement,
         checks: &mut Vec<Check>,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), RefusedStatement> {
         let (modulus, digest, length) = match statement {
             Statement::Rsa2048(claim) => (Some(&claim.modulus[..]), claim.message_sha256, None),
             Statement::Sha256(claim) => (None, claim.message_sha256, Some(claim.message_bytes)),
@@ -97,32 +98,33 @@ fn push(
     holds: bool,
     wanted: &str,
     got: &str,
-) -> Result<(), Refused> {
-    let (outcome, detail) = match holds {
-        true => (Outcome::Passed, got.to_string()),
-        false => (Outcome::Failed, format!("wanted {wanted}, got {got}")),
+) -> Result<(), RefusedStatement> {
+    let (outcome, detail) = if holds {
+        (Outcome::Passed, got.to_string())
+    } else {
+        (Outcome::Failed, format!("wanted {wanted}, got {got}"))
     };
     checks.push(Check { name, outcome, detail: detail.clone() });
-    if holds { Ok(()) } else { Err(Refused { name: refusal, detail }) }
+    if holds { Ok(()) } else { Err(RefusedStatement { name: refusal, detail }) }
 }
 
-/// An option that the claim has nothing for: it would be ignored, and somebody relies on it.
+/// An option that does not apply to the claim: it would be ignored, while the caller relies on it.
 fn option_of_another_claim(args: &Args, claim: &str) -> Option<&'static str> {
     let taken: &[&str] = match claim {
         "rsa2048" => &["--certificate", "--key", "--message", "--input"],
         "sha256" => &["--message", "--input"],
-        // A quote is appraised by what the evidence policy says, not run again here.
+        // A quote is appraised under the evidence policy, and not run again here.
         "dcap" => &[],
         _ => &["--input"],
     };
-    let mut given = args.claimed.given();
+    let mut given = args.claimed.given_options();
     given.extend(args.input.as_ref().map(|_| "--input"));
     given.into_iter().find(|option| !taken.contains(option))
 }
 
 fn is_something_expected(args: &Args) -> bool {
-    // A time alone says nothing of what was proved.
-    !args.claimed.given().is_empty()
+    // A time alone says nothing about the statement.
+    !args.claimed.given_options().is_empty()
         || args.input.is_some()
         || args.statement.is_some()
         || args.program.is_some()
@@ -132,20 +134,20 @@ fn is_something_expected(args: &Args) -> bool {
         || args.root.is_some()
 }
 
-fn nothing_expected(claim: &str) -> Unjudged {
+fn explain_missing(claim: &str) -> Unjudged {
     let hint = match claim {
         "rsa2048" => "--key FILE and --message FILE, --statement FILE or --input FILE",
         "sha256" => "--message FILE, --statement FILE or --input FILE",
         "dcap" => "--evidence-policy FILE, --report-data HEX or --statement FILE",
         _ => "--input FILE, which the prover was given, or --statement FILE",
     };
-    let hint = format!("{hint} say what it has to be of; --dangerous-any-statement takes any");
-    let detail = "nothing is expected of this proof: wanted what it has to be of, got no option";
-    Unjudged::new("no_expectation", detail.to_string()).hint(&hint)
+    let hint = format!("{hint} say what it must prove; --dangerous-any-statement accepts anything");
+    let detail = "nothing is expected of this proof: no option says what it must prove";
+    Unjudged::new("no_expectation", detail).hint(&hint)
 }
 
-fn statement(path: &Path) -> Result<Statement, Unjudged> {
-    let bytes = read(path, STATEMENT_BYTES_MAX)?;
+fn read_statement(path: &Path) -> Result<Statement, Unjudged> {
+    let bytes = read_file(path, STATEMENT_BYTES_MAX).map_err(Unjudged::unreadable)?;
     Statement::from_json(&bytes).map_err(|error| {
         Unjudged::new("malformed_statement_file", format!("{}: {error}", path.display()))
             .hint("`confide prove … --json` and `confide verify proof … --json` print statements")
@@ -156,11 +158,12 @@ fn statement(path: &Path) -> Result<Statement, Unjudged> {
 fn statement_of_input(claim: &str, path: &Path) -> Result<Statement, Unjudged> {
     let input = input::read(claim, path)
         .map_err(|error| Unjudged { name: "malformed_input_file", error })?;
-    let wrong = |reason: String| {
+    let explain = |reason: String| {
         Unjudged::new("malformed_input_file", format!("{}: {reason}", path.display()))
     };
-    let ran = host::run(claim, &input).ok_or_else(|| wrong(format!("no program is {claim}")))?;
-    ran.map_err(|error| wrong(format!("{claim} refuses this input: {error}")))
+    let outcome =
+        host::run(claim, &input).ok_or_else(|| explain(format!("there is no program {claim}")))?;
+    outcome.map_err(|error| explain(format!("{claim} refuses this input: {error}")))
 }
 
 #[cfg(test)]
@@ -173,7 +176,7 @@ mod tests {
     fn key_and_message_of_the_verifier_are_compared_with_what_was_proved() {
         let digest: [u8; 32] = Sha256::digest(b"message").into();
         let proved = Statement::Rsa2048(Rsa2048 { modulus: [0xa5; 256], message_sha256: digest });
-        let wanted = |modulus: u8, message: &[u8]| Wanted {
+        let wanted = |modulus: u8, message: &[u8]| Expectation {
             statement: None,
             modulus: Some(vec![modulus; 256]),
             message: Some(message.to_vec()),
@@ -189,14 +192,15 @@ mod tests {
             assert_eq!(refused.map(|refused| refused.name), refusal);
             let failed = checks.iter().filter(|check| check.outcome == Outcome::Failed).count();
             assert_eq!(failed, usize::from(refusal.is_some()));
-            assert!(wanted.is_whole(&proved));
+            assert!(wanted.is_complete(&proved));
         }
-        let key_only = Wanted { modulus: Some(vec![0xa5; 256]), ..Wanted::default() };
-        assert!(!key_only.is_whole(&proved));
+        let key_only = Expectation { modulus: Some(vec![0xa5; 256]), ..Expectation::default() };
+        assert!(!key_only.is_complete(&proved));
         let preimage = Preimage { message_bytes: 7, message_sha256: digest };
         let longer = Preimage { message_bytes: 8, ..preimage.clone() };
         for (claim, holds) in [(preimage, true), (longer, false)] {
-            let message = Wanted { message: Some(b"message".to_vec()), ..Wanted::default() };
+            let message =
+                Expectation { message: Some(b"message".to_vec()), ..Expectation::default() };
             let outcome = message.compare(&Statement::Sha256(claim), &mut Vec::new());
             assert_eq!(outcome.is_ok(), holds);
         }

@@ -1,40 +1,58 @@
-//! Proofs that one holds a signature, without any zkVM.
+//! Proofs of a signature, which need no zkVM.
 
-use std::{fmt::Write as _, process::ExitCode, time::Instant};
+use std::{cmp::Ordering, time::Instant};
 
 use confide_prover::{Check, Outcome};
 use confide_sigma::{PublicKey, Scheme, SigmaError, SignatureProof};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{
-    super::REJECTED,
-    Answered, Args, Unjudged, other_kind,
-    zkvm::{checks_json, table},
+    arguments::Args,
+    checks::{checks_json, reject, table},
+    unjudged::Unjudged,
 };
-use crate::prove::signature;
+use crate::{
+    answer::Answer,
+    process::merge_objects,
+    prove::signature,
+    verdict_lines::{fact_line, verdict_line},
+};
 
-pub(super) fn answer(bytes: &[u8], args: &Args) -> Result<Answered, Unjudged> {
-    no_options_of_the_zkvm(args)?;
+/// Judges a signature proof.
+pub(super) fn judge_proof(bytes: &[u8], args: &Args) -> Result<Answer, Unjudged> {
+    refuse_zkvm_options(args)?;
     let claimed = &args.claimed;
     let missing = |what: &str| {
         Unjudged::new("missing_input", format!("wanted {what}, got none"))
-            .hint("key and message are the verifier's own: what the proof says of them is compared")
+            .hint("give your own key and message, which are compared with those of the proof")
     };
     let key = claimed.key()?.ok_or_else(|| missing("--certificate or --key"))?;
     let message = claimed.message()?.ok_or_else(|| missing("--message"))?;
     let proof = SignatureProof::from_bytes(bytes)
-        .map_err(|error| Unjudged::new("malformed_file", error.to_string()))?;
+        .map_err(|error| Unjudged::new("malformed_file", error))?;
     let started = Instant::now();
     let outcome = proof.verify(&key, &message, claimed.context());
     let check_ms = started.elapsed().as_secs_f64() * 1e3;
     let checks = checks(&key, &proof, &outcome);
-    Ok(match outcome {
-        Ok(()) => yes(&key, &proof, &checks, check_ms, bytes.len(), args.json),
-        Err(error) => no(&error, &checks, args.json),
-    })
+    if let Err(error) = outcome {
+        return Ok(reject(&checks, rejection_code(&error), &error.to_string(), Value::Null));
+    }
+    let size = bytes.len();
+    let mut text = table(&checks) + &signature::facts(&key, &proof);
+    text += &fact_line("proof", format_args!("{size} bytes, checked in {check_ms:.2} ms"));
+    let reason = "its maker knew such a signature; whose the key is was not judged";
+    text += &verdict_line("yes", reason);
+    let more = json!({
+        "outcome": "accepted",
+        "reason": null,
+        "proof_bytes": size,
+        "check_ms": check_ms,
+        "checks": checks_json(&checks),
+    });
+    Ok(Answer::new(text, merge_objects(signature::facts_json(&key, &proof), more)))
 }
 
-fn no_options_of_the_zkvm(args: &Args) -> Result<(), Unjudged> {
+fn refuse_zkvm_options(args: &Args) -> Result<(), Unjudged> {
     let given = [
         ("--statement", args.statement.is_some()),
         ("--input", args.input.is_some()),
@@ -49,11 +67,11 @@ fn no_options_of_the_zkvm(args: &Args) -> Result<(), Unjudged> {
     ];
     match given.into_iter().find(|(_, given)| *given) {
         None => Ok(()),
-        Some((option, _)) => Err(other_kind(option, "a signature")),
+        Some((option, _)) => Err(Unjudged::option_of_another_kind(option, "a signature")),
     }
 }
 
-/// The checks in their order: what follows a failed one was not evaluated.
+/// The checks in their order: those after a failed one were not evaluated.
 fn checks(key: &PublicKey, proof: &SignatureProof, outcome: &Result<(), SigmaError>) -> Vec<Check> {
     let failed_at = match outcome {
         Ok(()) => usize::MAX,
@@ -62,9 +80,10 @@ fn checks(key: &PublicKey, proof: &SignatureProof, outcome: &Result<(), SigmaErr
         Err(SigmaError::OtherContext) => 2,
         Err(_) => 3,
     };
-    let context = match proof.context().is_empty() {
-        true => "none: whoever has the proof can show it on".to_string(),
-        false => hex::encode(proof.context()),
+    let context = if proof.context().is_empty() {
+        "none: anyone who has the proof can pass it on".to_string()
+    } else {
+        hex::encode(proof.context())
     };
     let salt = match proof.scheme() {
         Scheme::Pss { salt } => format!(", a salt of {} bytes", salt.len()),
@@ -80,42 +99,18 @@ fn checks(key: &PublicKey, proof: &SignatureProof, outcome: &Result<(), SigmaErr
     let check = |(index, (name, detail)): (usize, (&'static str, String))| Check {
         name,
         outcome: match index.cmp(&failed_at) {
-            std::cmp::Ordering::Less => Outcome::Passed,
-            std::cmp::Ordering::Equal => Outcome::Failed,
-            std::cmp::Ordering::Greater => Outcome::NotEvaluated,
+            Ordering::Less => Outcome::Passed,
+            Ordering::Equal => Outcome::Failed,
+            Ordering::Greater => Outcome::NotEvaluated,
         },
         detail,
     };
     details.into_iter().enumerate().map(check).collect()
 }
 
-fn yes(
-    key: &PublicKey,
-    proof: &SignatureProof,
-    checks: &[Check],
-    check_ms: f64,
-    bytes: usize,
-    json: bool,
-) -> Answered {
-    if json {
-        let mut object = signature::facts_json(key, proof);
-        object["outcome"] = json!("accepted");
-        object["reason"] = json!(null);
-        object["proof_bytes"] = json!(bytes);
-        object["check_ms"] = json!(check_ms);
-        object["checks"] = checks_json(checks);
-        return (format!("{object}\n"), ExitCode::SUCCESS);
-    }
-    let mut text = table(checks);
-    text.push_str(&signature::facts(key, proof));
-    let _ = writeln!(text, "{:<19}{bytes} bytes, checked in {check_ms:.2} ms", "proof");
-    let worth = "its maker knew such a signature; whose the key is was not judged";
-    let _ = writeln!(text, "{:<19}{:<15}{worth}", "accepted", "yes");
-    (text, ExitCode::SUCCESS)
-}
-
-fn no(error: &SigmaError, checks: &[Check], json: bool) -> Answered {
-    let name = match error {
+/// The code of a rejection, for programs.
+fn rejection_code(error: &SigmaError) -> &'static str {
+    match error {
         SigmaError::OtherKey => "other_key",
         SigmaError::OtherMessage => "other_message",
         SigmaError::OtherContext => "other_context",
@@ -123,17 +118,5 @@ fn no(error: &SigmaError, checks: &[Check], json: bool) -> Answered {
         SigmaError::NotOnCurve { .. } => "not_on_curve",
         SigmaError::Malformed { .. } | SigmaError::TooLong { .. } => "malformed_proof",
         _ => "proof_does_not_hold",
-    };
-    if json {
-        let object = json!({
-            "outcome": "rejected",
-            "reason": name,
-            "detail": error.to_string(),
-            "checks": checks_json(checks),
-        });
-        return (format!("{object}\n"), REJECTED.into());
     }
-    let mut text = table(checks);
-    let _ = writeln!(text, "{:<19}{:<15}{name}: {error}", "accepted", "no");
-    (text, REJECTED.into())
 }

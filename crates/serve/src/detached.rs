@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use confide_lora::{Adapt, AdaptError, Deltas, Guarantee, Reservation, Site, Width};
 
 /// Drops a value where it may block: here, or on a thread of its own where an event loop runs here.
-pub fn drop_apart<T: Send + 'static>(value: T) {
+pub fn drop_detached<T: Send + 'static>(value: T) {
     match tokio::runtime::Handle::try_current() {
         Err(_) => drop(value),
         Ok(_) => drop(std::thread::spawn(move || drop(value))),
@@ -13,16 +13,16 @@ pub fn drop_apart<T: Send + 'static>(value: T) {
 }
 
 /// An adapter that may be dropped anywhere.
-pub(crate) struct Apart(Option<Arc<dyn Adapt>>, Arc<BTreeMap<Site, Width>>);
+pub(crate) struct DetachedAdapter(Option<Arc<dyn Adapt>>, Arc<BTreeMap<Site, Width>>);
 
-impl Apart {
+impl DetachedAdapter {
     pub(crate) fn new(adapter: Arc<dyn Adapt>) -> Self {
         let sites = Arc::new(adapter.sites().clone());
         Self(Some(adapter), sites)
     }
 }
 
-impl Adapt for Apart {
+impl Adapt for DetachedAdapter {
     fn sites(&self) -> &BTreeMap<Site, Width> {
         &self.1
     }
@@ -46,9 +46,9 @@ impl Adapt for Apart {
     }
 }
 
-impl Drop for Apart {
+impl Drop for DetachedAdapter {
     fn drop(&mut self) {
-        drop_apart(self.0.take());
+        drop_detached(self.0.take());
     }
 }
 
@@ -70,8 +70,8 @@ mod tests {
     #[tokio::test]
     async fn a_destructor_that_blocks_runs_beside_the_event_loop() {
         let (sender, dropped) = std::sync::mpsc::channel();
-        drop_apart(Blocking(sender.clone()));
-        let elsewhere = tokio::task::spawn_blocking(move || drop_apart(Blocking(sender)));
+        drop_detached(Blocking(sender.clone()));
+        let elsewhere = tokio::task::spawn_blocking(move || drop_detached(Blocking(sender)));
         elsewhere.await.expect("no panic");
         for _ in 0..2 {
             dropped.recv_timeout(std::time::Duration::from_secs(60)).expect("it is dropped");

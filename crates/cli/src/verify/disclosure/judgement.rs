@@ -1,9 +1,10 @@
-//! The judgement: openings and proofs, host and age, and the notary's evidence.
+//! The judgement of a disclosure: openings and proofs, host and age, and the notary's evidence.
 
 use std::{collections::BTreeSet, time::Duration};
 
 use confide_disclosure::{
-    Disclosure, FormatError, NOTARY_GUARANTEE, NotaryStatement, VerifiedDisclosure, VerifyError,
+    Disclosure, FormatError, NOTARY_GUARANTEE, NotaryStatement, TextProofs, VerifiedDisclosure,
+    VerifyError,
 };
 use confide_evidence::{Kind, UnixSeconds, claims::Claims, detect, pem};
 use confide_verifier::{
@@ -13,16 +14,16 @@ use confide_verifier::{
 use serde::Deserialize;
 use toml::{Table, Value};
 
-/// How far a notary's clock may be ahead.
+/// How far a notary's clock may be ahead, in seconds.
 const CLOCK_AHEAD_S_MAX: u64 = 60;
 
-/// Oldest statement that is accepted unless the policy says otherwise: endorsements live as long.
+/// Default age of the oldest accepted statement, in seconds: endorsements live as long.
 const AGE_DEFAULT_S_MAX: u64 = 30 * 24 * 3600;
 
-/// How a policy spells that any host will do.
+/// The value of `hosts` that admits any host.
 const DANGEROUS_ANY: &str = "dangerous-any";
 
-/// What a notary has to be, and what its statement has to be about.
+/// The policy for a notary's evidence and for its statement.
 pub(super) struct Rules {
     notary: Policy,
     statement: StatementRules,
@@ -45,7 +46,7 @@ struct StatementRules {
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Hosts {
-    One(String),
+    Single(String),
     AnyOf(BTreeSet<String>),
 }
 
@@ -68,7 +69,7 @@ impl Rules {
         let statement: StatementRules =
             statement.try_into().map_err(|error: toml::de::Error| unusable(error.to_string()))?;
         statement.hosts.check().map_err(unusable)?;
-        // What it demands of connections: the key that signs statements has none.
+        // A demand on connections does not apply to the key that signs statements.
         Ok(Self { notary: Policy { binding: None, ..notary }, statement })
     }
 
@@ -79,7 +80,7 @@ impl Rules {
 }
 
 impl Hosts {
-    /// Statements name hosts in lower case: another spelling would match none, and say nothing.
+    /// Checks the spelling: statements name hosts in lower case, so another spelling would never match.
     fn check(&self) -> Result<(), String> {
         match self.names().find(|name| name.chars().any(char::is_uppercase)) {
             Some(got) => Err(format!("hosts: wanted lower case, got {got:?}")),
@@ -87,57 +88,58 @@ impl Hosts {
         }
     }
 
-    fn names(&self) -> Box<dyn Iterator<Item = &String> + '_> {
-        match self {
-            Hosts::One(host) => Box::new(std::iter::once(host)),
-            Hosts::AnyOf(hosts) => Box::new(hosts.iter()),
-        }
+    fn names(&self) -> impl Iterator<Item = &String> {
+        let (single, several) = match self {
+            Hosts::Single(host) => (Some(host), None),
+            Hosts::AnyOf(hosts) => (None, Some(hosts)),
+        };
+        single.into_iter().chain(several.into_iter().flatten())
+    }
+
+    /// Whether the policy admits any host.
+    fn accepts_any(&self) -> bool {
+        matches!(self, Hosts::Single(any) if any == DANGEROUS_ANY)
     }
 
     fn accepts(&self, statement: &NotaryStatement) -> bool {
         let NotaryStatement { host, port, .. } = statement;
         // An address of version 6 has colons of its own.
-        let with_port = match host.contains(':') {
-            true => format!("[{host}]:{port}"),
-            false => format!("{host}:{port}"),
-        };
-        let named = |wanted: &str| wanted == with_port || *port == 443 && wanted == host;
-        match self {
-            Hosts::One(any) if any == DANGEROUS_ANY => true,
-            _ => self.names().any(|host| named(host)),
-        }
+        let with_port =
+            if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
+        let is_named = |wanted: &String| *wanted == with_port || *port == 443 && wanted == host;
+        self.accepts_any() || self.names().any(is_named)
     }
 }
 
-/// A yes, or a no.
-pub(super) enum Judged {
-    Accepted(Box<Accepted>),
-    Rejected(Box<Rejected>),
+/// A disclosure that may be relied on, and on whose word.
+pub(super) struct AcceptedDisclosure {
+    pub(super) verified: VerifiedDisclosure,
+    pub(super) statement: JudgedStatement,
+    /// Another session, with whose numbers some are equal.
+    pub(super) other: Option<Box<AcceptedDisclosure>>,
 }
 
-/// What may be relied on, and on whose word.
-pub(super) struct Accepted {
-    pub(super) verified: VerifiedDisclosure,
+impl AcceptedDisclosure {
+    /// Whether any of the evidence is simulated.
+    pub(super) fn is_simulated(&self) -> bool {
+        self.statement.is_simulated || self.other.as_ref().is_some_and(|other| other.is_simulated())
+    }
+}
+
+/// A statement that is a notary's, and about what the policy names.
+pub(super) struct JudgedStatement {
     pub(super) notary: Appraised,
-    /// Another session, with whose numbers some are equal.
-    pub(super) other: Option<Box<Accepted>>,
     is_simulated: bool,
-    /// Whether the notary's configuration, its roots among it, was compared.
+    /// Whether the notary's configuration, its roots included, was compared.
     pub(super) is_configuration_known: bool,
     pub(super) any_host: bool,
+    /// Age of the statement, in seconds.
     pub(super) age_s: u64,
 }
 
-impl Accepted {
-    /// Whether any of the evidence is.
-    pub(super) fn is_simulated(&self) -> bool {
-        self.is_simulated || self.other.as_ref().is_some_and(|other| other.is_simulated())
-    }
-}
-
-/// Why a disclosure is not believed.
+/// Why a disclosure is rejected.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Rejected {
+pub(super) enum RejectedDisclosure {
     #[error("{0}")]
     Format(#[from] FormatError),
     #[error("{0}")]
@@ -155,7 +157,7 @@ pub(super) enum Rejected {
     Evidence(Box<Rejection>),
     #[error("statement is signed by another key than the notary's evidence names")]
     Key,
-    #[error("evidence is of no notary: it says {got:?}")]
+    #[error("evidence is not a notary's: its guarantee is {got:?}")]
     Guarantee { got: String },
     #[error("statement's time {} is outside the life of the notary's key", UnixSeconds(*time))]
     KeyTime { time: u64 },
@@ -164,66 +166,68 @@ pub(super) enum Rejected {
     #[error("policy does not say which program and configuration the notary has to be")]
     Unpinned,
     #[error("other session: {0}")]
-    Other(Box<Rejected>),
+    OtherSession(Box<RejectedDisclosure>),
 }
 
-impl Rejected {
-    /// One word for programs.
+impl RejectedDisclosure {
+    /// The code for programs.
     pub(super) fn name(&self) -> &'static str {
         match self {
-            Rejected::Format(_) => "format",
-            Rejected::Content(refused) => content_name(refused),
-            Rejected::Host { .. } => "host",
-            Rejected::Old { .. } | Rejected::Early { .. } => "time",
-            Rejected::Evidence(_) => "evidence",
-            Rejected::Key => "key",
-            Rejected::Guarantee { .. } => "guarantee",
-            Rejected::KeyTime { .. } => "key_time",
-            Rejected::NotShown { .. } => "not_shown",
-            Rejected::Unpinned => "notary_unpinned",
-            Rejected::Other(rejected) => rejected.name(),
+            RejectedDisclosure::Format(_) => "format",
+            RejectedDisclosure::Content(error) => content_name(error),
+            RejectedDisclosure::Host { .. } => "host",
+            RejectedDisclosure::Old { .. } | RejectedDisclosure::Early { .. } => "time",
+            RejectedDisclosure::Evidence(_) => "evidence",
+            RejectedDisclosure::Key => "key",
+            RejectedDisclosure::Guarantee { .. } => "guarantee",
+            RejectedDisclosure::KeyTime { .. } => "key_time",
+            RejectedDisclosure::NotShown { .. } => "not_shown",
+            RejectedDisclosure::Unpinned => "notary_unpinned",
+            RejectedDisclosure::OtherSession(rejected) => rejected.name(),
         }
     }
 
-    /// Whether it could not be judged at all, rather than judged and refused.
+    /// Whether it could not be judged, rather than judged and rejected.
     pub(super) fn is_unjudged(&self) -> bool {
         match self {
-            Rejected::Format(_) => true,
-            Rejected::Content(refused) => content_name(refused) == NO_CIRCUITS,
-            Rejected::Other(rejected) => rejected.is_unjudged(),
-            Rejected::Evidence(rejection) => rejection.reason().is_unreadable(),
+            RejectedDisclosure::Format(_) => true,
+            RejectedDisclosure::Content(error) => content_name(error) == NO_CIRCUITS,
+            RejectedDisclosure::OtherSession(rejected) => rejected.is_unjudged(),
+            RejectedDisclosure::Evidence(rejection) => rejection.reason().is_unjudged(),
             _ => false,
         }
     }
 
-    /// What to do about it, where something can be done.
+    /// What to try, where something can be done.
     pub(super) fn hint(&self) -> Option<&'static str> {
         match self {
-            Rejected::Unpinned => Some(
+            RejectedDisclosure::Unpinned => Some(
                 "a policy needs the notary's [workload] and its config_digest: its operator \
                  chooses the roots by which hosts are judged. `dangerous_any_configuration = true` \
-                 in [disclosure] goes without",
+                 in [disclosure] accepts any",
             ),
-            Rejected::Host { .. } => Some("hosts = [\"HOST\", \"HOST:PORT\"] in [disclosure]"),
-            Rejected::Format(FormatError::Magic { .. }) => Some(
-                "wanted the file that `confide disclose --out` wrote; that of `confide notary \
-                 fetch` holds secrets and is its holder's",
-            ),
-            Rejected::Old { .. } => Some("age_s_max in [disclosure], or --at"),
-            Rejected::Evidence(_) => {
-                Some("evidence is judged as of the statement's time, under the policy's roots")
+            RejectedDisclosure::Host { .. } => {
+                Some("hosts = [\"HOST\", \"HOST:PORT\"] in [disclosure]")
             }
-            Rejected::Other(rejected) => rejected.hint(),
+            RejectedDisclosure::Format(FormatError::Magic { .. }) => Some(
+                "wanted the file that `confide disclose --out` wrote; the file of `confide notary \
+                 fetch` holds secrets and is for its holder only",
+            ),
+            RejectedDisclosure::Old { .. } => Some("age_s_max in [disclosure], or --at"),
+            RejectedDisclosure::Evidence(_) => {
+                Some("evidence is judged at the statement's time, under the policy's roots")
+            }
+            RejectedDisclosure::OtherSession(rejected) => rejected.hint(),
             _ => None,
         }
     }
 }
 
-/// How it is said that a proof cannot be judged by this program.
+/// The code where this program cannot judge a proof.
 const NO_CIRCUITS: &str = "no_circuits";
 
-fn content_name(refused: &VerifyError) -> &'static str {
-    match refused {
+fn content_name(error: &VerifyError) -> &'static str {
+    match error {
         VerifyError::Signature(_) => "signature",
         VerifyError::Opening(_) => "opening",
         VerifyError::SameSession { .. } => "same_session",
@@ -231,80 +235,69 @@ fn content_name(refused: &VerifyError) -> &'static str {
         VerifyError::SameField { .. } => "same_field",
         VerifyError::Empty => "empty",
         VerifyError::NoCircuits { .. } => NO_CIRCUITS,
-        VerifyError::OtherSession(refused) => content_name(refused),
+        VerifyError::Other(error) => content_name(error),
         VerifyError::Subject { .. } | VerifyError::Proof { .. } => "proof",
     }
 }
 
-/// Judges a file by rules; its age counts from `at`.
-pub(super) fn judge(file: &[u8], rules: &Rules, at: u64) -> Judged {
-    match accept(file, rules, at) {
-        Ok(accepted) => Judged::Accepted(Box::new(accepted)),
-        Err(rejected) => Judged::Rejected(Box::new(rejected)),
-    }
-}
-
-fn accept(file: &[u8], rules: &Rules, at: u64) -> Result<Accepted, Rejected> {
+/// Judges a disclosure by rules; its age is measured at `at`.
+pub(super) fn judge(
+    file: &[u8],
+    rules: &Rules,
+    texts: Option<&dyn TextProofs>,
+    at: u64,
+) -> Result<AcceptedDisclosure, RejectedDisclosure> {
     let disclosure = Disclosure::decode(file)?;
-    let signed = believed(&disclosure, rules, at)?;
-    let other = disclosure.other_session().map(|other| believed(other, rules, at)).transpose();
-    let other = other.map_err(|rejected| Rejected::Other(Box::new(rejected)))?;
-    let verified = disclosure.verify(super::text_proofs())?;
+    let statement = judge_statement(&disclosure, rules, at)?;
+    let other = disclosure.other().map(|other| judge_statement(other, rules, at)).transpose();
+    let other = other.map_err(|rejected| RejectedDisclosure::OtherSession(Box::new(rejected)))?;
+    let verified = disclosure.verify(texts)?;
     let is_shown = |name: &&String| verified.fields().iter().any(|field| field.path == **name);
     if let Some(name) = rules.statement.must_show.iter().find(|name| !is_shown(name)) {
-        return Err(Rejected::NotShown { name: name.clone() });
+        return Err(RejectedDisclosure::NotShown { name: name.clone() });
     }
-    let other = other.zip(verified.other_session().cloned());
-    let other = other.map(|(believed, verified)| Box::new(believed.accepted(verified, None)));
-    Ok(signed.accepted(verified, other))
+    let other = other.zip(verified.other().cloned()).map(|(statement, verified)| {
+        Box::new(AcceptedDisclosure { verified, statement, other: None })
+    });
+    Ok(AcceptedDisclosure { verified, statement, other })
 }
 
-/// A statement that is believed to be a notary's and about what the policy names.
-struct Believed {
-    notary: Appraised,
-    is_simulated: bool,
-    is_configuration_known: bool,
-    any_host: bool,
-    age_s: u64,
-}
-
-impl Believed {
-    fn accepted(self, verified: VerifiedDisclosure, other: Option<Box<Accepted>>) -> Accepted {
-        let Self { notary, is_simulated, is_configuration_known, any_host, age_s } = self;
-        Accepted { verified, notary, other, is_simulated, is_configuration_known, any_host, age_s }
-    }
-}
-
-fn believed(disclosure: &Disclosure, rules: &Rules, at: u64) -> Result<Believed, Rejected> {
+fn judge_statement(
+    disclosure: &Disclosure,
+    rules: &Rules,
+    at: u64,
+) -> Result<JudgedStatement, RejectedDisclosure> {
     let statement = &disclosure.statement;
-    // Who signed comes first: what is said of an unsigned statement helps nobody.
+    // The signature comes first: nothing in an unsigned statement is of use.
     statement.verify(&disclosure.signature).map_err(VerifyError::Signature)?;
     if !rules.statement.hosts.accepts(statement) {
-        return Err(Rejected::Host { got: format!("{}:{}", statement.host, statement.port) });
+        let got = format!("{}:{}", statement.host, statement.port);
+        return Err(RejectedDisclosure::Host { got });
     }
     let time = statement.time;
     if time > at.saturating_add(CLOCK_AHEAD_S_MAX) {
-        return Err(Rejected::Early { time, at });
+        return Err(RejectedDisclosure::Early { time, at });
     }
     let (wanted, age_s) = (rules.statement.age_s_max, at.saturating_sub(time));
     if age_s > wanted {
-        return Err(Rejected::Old { wanted, got: age_s });
+        return Err(RejectedDisclosure::Old { wanted, got: age_s });
     }
-    let notary = appraised(disclosure, rules).map_err(|no| Rejected::Evidence(Box::new(no)))?;
+    let notary = appraise_notary(disclosure, rules)
+        .map_err(|rejection| RejectedDisclosure::Evidence(Box::new(rejection)))?;
     let is_configuration_known = check_key(&notary, statement, rules)?;
     let is_custom = notary.root().kind == RootKind::Custom;
-    Ok(Believed {
-        is_simulated: is_custom && says_simulated(&disclosure.evidence.endorsements),
+    Ok(JudgedStatement {
+        is_simulated: is_custom && is_labelled_simulated(&disclosure.evidence.endorsements),
         notary,
         is_configuration_known,
-        any_host: matches!(&rules.statement.hosts, Hosts::One(any) if any == DANGEROUS_ANY),
+        any_host: rules.statement.hosts.accepts_any(),
         age_s,
     })
 }
 
-/// The notary's evidence as of the time that it states: its key lived then. How far that may lie
-/// back, the policy's `age_s_max` bounds.
-fn appraised(disclosure: &Disclosure, rules: &Rules) -> Result<Appraised, Rejection> {
+/// Appraises the notary's evidence at the time of its statement, when its key was valid; the policy's `age_s_max` bounds
+/// how long ago that may be.
+fn appraise_notary(disclosure: &Disclosure, rules: &Rules) -> Result<Appraised, Rejection> {
     let parts = &disclosure.evidence;
     let now = UnixTime::since_unix_epoch(Duration::from_secs(disclosure.statement.time));
     let evidence =
@@ -316,7 +309,7 @@ fn appraised(disclosure: &Disclosure, rules: &Rules) -> Result<Appraised, Reject
                 snp::Endorsements::parse(&parts.endorsements).map_err(snp::unreadable)?;
             snp::appraise(&evidence, &endorsements, &rules.notary, now, &AwsLc)
         }
-        // Bytes of no known kind go the way of a quote, whose parser says what is wrong.
+        // Bytes of an unknown kind are parsed as a quote, whose parser says what is wrong.
         _ => {
             let endorsements = Endorsements::parse(&parts.endorsements).map_err(malformed)?;
             appraise(&evidence, &endorsements, &rules.notary, now, &AwsLc)
@@ -324,38 +317,38 @@ fn appraised(disclosure: &Disclosure, rules: &Rules) -> Result<Appraised, Reject
     }
 }
 
-/// Whether the evidence is of a notary, and of the key that signed; gives whether its
-/// configuration was compared.
+/// Checks that the evidence is a notary's, and for the key that signed; gives whether the notary's configuration was
+/// compared.
 fn check_key(
     notary: &Appraised,
     statement: &NotaryStatement,
     rules: &Rules,
-) -> Result<bool, Rejected> {
+) -> Result<bool, RejectedDisclosure> {
     let Some(Claims { guarantee, not_after, not_before, pubkey_hash, .. }) = notary.claims() else {
-        return Err(Rejected::Key);
+        return Err(RejectedDisclosure::Key);
     };
     if *pubkey_hash != statement.spki_hash() {
-        return Err(Rejected::Key);
+        return Err(RejectedDisclosure::Key);
     }
     if guarantee != NOTARY_GUARANTEE {
-        return Err(Rejected::Guarantee { got: guarantee.clone() });
+        return Err(RejectedDisclosure::Guarantee { got: guarantee.clone() });
     }
     if !(*not_before..=*not_after).contains(&statement.time) {
-        return Err(Rejected::KeyTime { time: statement.time });
+        return Err(RejectedDisclosure::KeyTime { time: statement.time });
     }
-    let passed = |name| {
+    let is_passed = |name| {
         let mut checks = notary.checks().iter();
         checks.any(|check| check.name == name && check.outcome == Outcome::Passed)
     };
     match notary.scope() {
         Scope::Workload => Ok(true),
-        _ if rules.statement.dangerous_any_configuration && passed("measurements") => Ok(false),
-        _ => Err(Rejected::Unpinned),
+        _ if rules.statement.dangerous_any_configuration && is_passed("measurements") => Ok(false),
+        _ => Err(RejectedDisclosure::Unpinned),
     }
 }
 
-/// Whether a certificate among the endorsements says of itself that it is simulated: a label only.
-fn says_simulated(endorsements: &[u8]) -> bool {
+/// Whether a certificate among the endorsements is labelled as simulated.
+fn is_labelled_simulated(endorsements: &[u8]) -> bool {
     const SIMULATED: &[u8] = b"SIMULATED";
     let Ok(serde_json::Value::Object(parts)) = serde_json::from_slice(endorsements) else {
         return false;

@@ -1,4 +1,4 @@
-//! Whom a long-running command attests with: arguments that `gateway` and `verify serve` share.
+//! The arguments that name an attester, shared by every command that attests.
 
 use std::{
     path::{Path, PathBuf},
@@ -10,22 +10,21 @@ use clap::ValueEnum;
 use confide_attester::{GpuAttester, NVML_LIBRARY, Nvml};
 use confide_channel::ClientEvidence;
 use confide_client::with_causes;
-use confide_evidence::{Attest, AttestError, ReportData, collateral::COLLATERAL_LENGTH_MAX};
+use confide_evidence::{Attest, collateral::COLLATERAL_LENGTH_MAX};
 use confide_verifier::Roots;
 
-use super::device::DeviceArgs;
 #[cfg(feature = "simulate")]
-use super::simulate::{load_simulated, no_folder};
+use super::simulate::{load_simulated, missing_folder};
+use super::{device::DeviceArgs, stapling::StaplingAttester};
 #[cfg(not(feature = "simulate"))]
-use crate::features::{load_simulated, no_simulator as no_folder};
+use crate::features::{load_simulated, no_simulator as missing_folder};
 use crate::{
-    collateral::{fetching::FetchingAttester, service::ServiceArgs},
-    error::{CliError, read_file},
+    collateral::service::ServiceArgs,
+    error::CliError,
+    features::NO_ATTESTER_HINT,
+    files::{ROOT_BYTES_MAX, read_file},
     process,
 };
-
-/// A root certificate is about 700 bytes.
-const ROOT_BYTES_MAX: u64 = 16 * 1024;
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -42,18 +41,17 @@ pub(crate) struct AttesterArgs {
     attester: Option<AttesterName>,
     #[command(flatten)]
     device: DeviceArgs,
-    /// Beside the device's evidence show that of the NVIDIA GPU with this index (from 0); it
-    /// travels with session binding only
+    /// Also show the evidence of the NVIDIA GPU with this index (from 0), which needs session binding
     #[arg(long, value_name = "N", conflicts_with = "simulate")]
     pub(crate) gpu_index: Option<u32>,
     #[command(flatten)]
     pub(crate) service: ServiceArgs,
 }
 
-/// How long a key that attests a client is good: as long as a session of it may last.
+/// Life of a key that attests a client: as long as a session may last.
 const CLIENT_KEY_VALIDITY: Duration = Duration::from_secs(24 * 3600);
 
-/// The evidence of a client, which has no configuration; `guarantee` is what it says of itself.
+/// The evidence of a client, which has no configuration; `guarantee` is its own claim.
 pub(crate) fn client_evidence(attester: Arc<dyn Attest>, guarantee: &str) -> ClientEvidence {
     ClientEvidence {
         attester,
@@ -61,6 +59,40 @@ pub(crate) fn client_evidence(attester: Arc<dyn Attest>, guarantee: &str) -> Cli
         config_digest: [0; 32],
         guarantee: guarantee.into(),
         key_validity: CLIENT_KEY_VALIDITY,
+    }
+}
+
+/// The evidence of an attested server, and the life of the key that it binds.
+#[derive(clap::Args)]
+pub(crate) struct ServerEvidenceArgs {
+    #[command(flatten)]
+    pub(crate) attester: AttesterArgs,
+    /// Staple this collateral instead of the attester's own
+    #[arg(long, value_name = "FILE")]
+    collateral: Option<PathBuf>,
+    /// Seconds until a key is replaced by a new one
+    #[arg(long, value_name = "N", default_value_t = 3600,
+          value_parser = clap::value_parser!(u64).range(60..=604_800))]
+    key_validity_s: u64,
+}
+
+impl ServerEvidenceArgs {
+    /// Opens the attester that the arguments name. `server` is the subject of the refusal where they name none, and
+    /// `alternative` what else would do.
+    pub(crate) fn open(
+        &self,
+        server: &str,
+        alternative: &str,
+    ) -> Result<Arc<dyn Attest>, CliError> {
+        self.attester.open(self.collateral.as_deref())?.ok_or_else(|| {
+            CliError::new(format!("{server} has no attester"))
+                .hint(format!("{NO_ATTESTER_HINT}{alternative}"))
+        })
+    }
+
+    /// The life of a key.
+    pub(crate) fn key_validity(&self) -> Duration {
+        Duration::from_secs(self.key_validity_s)
     }
 }
 
@@ -74,41 +106,41 @@ enum AttesterName {
 }
 
 impl AttesterArgs {
-    /// The attester that the arguments name; `None` where they name none. It staples
-    /// `collateral` where that is given, else what the named service has, else its own.
+    /// Opens the attester that the arguments name; `None` where they name none. It staples `collateral`
+    /// where that is given, else the endorsements of the named service, else its own.
     pub(crate) fn open(
         &self,
         collateral: Option<&Path>,
     ) -> Result<Option<Arc<dyn Attest>>, CliError> {
         let attester = match (&self.simulate, self.attester) {
             (Some(folder), None | Some(AttesterName::Simulated)) => load_simulated(folder)?,
-            (None, Some(AttesterName::Device)) => self.device()?,
-            (None, None) if self.device.any() || self.gpu_index.is_some() => self.device()?,
+            (None, Some(AttesterName::Device)) => self.open_device()?,
+            (None, None) if self.device.is_given() || self.gpu_index.is_some() => {
+                self.open_device()?
+            }
             (Some(_), Some(AttesterName::Device)) => {
                 let text = "wanted one attester, got --attester device and --simulate";
                 return Err(CliError::new(text).hint("leave one of them out"));
             }
-            (None, Some(AttesterName::Simulated)) => {
-                return Err(no_folder());
-            }
+            (None, Some(AttesterName::Simulated)) => return Err(missing_folder()),
             (None, None) => return Ok(None),
         };
         if let Some(path) = collateral {
             let collateral = read_file(path, COLLATERAL_LENGTH_MAX as u64)?;
-            return Ok(Some(Arc::new(Stapling { attester, collateral })));
+            return Ok(Some(Arc::new(StaplingAttester::with_collateral(attester, collateral))));
         }
         match self.service.start(&self.endorsement_roots()?)? {
             None => Ok(Some(attester)),
-            Some(source) => Ok(Some(Arc::new(FetchingAttester::new(attester, source)?))),
+            Some(source) => Ok(Some(Arc::new(StaplingAttester::with_source(attester, source)?))),
         }
     }
 
-    /// The CPU's device, and the GPU beside it where one was named.
-    fn device(&self) -> Result<Arc<dyn Attest>, CliError> {
+    /// Opens the CPU's device, and the GPU where one is named.
+    fn open_device(&self) -> Result<Arc<dyn Attest>, CliError> {
         let cpu = self.device.open()?.attester;
         let Some(index) = self.gpu_index else { return Ok(cpu) };
         let gpu = Nvml::new(NVML_LIBRARY, index);
-        // A GPU that cannot attest is found out here, and not by the first client.
+        // A GPU that cannot attest fails here, and not at the first client.
         gpu.evidence(&[0; 32]).map_err(|error| {
             CliError::new(with_causes(&error))
                 .hint("`confide attest --detect` says whether this machine has an NVIDIA GPU")
@@ -116,8 +148,8 @@ impl AttesterArgs {
         Ok(Arc::new(GpuAttester::new(cpu, gpu)))
     }
 
-    /// The roots under which fetched endorsements must verify before they are kept. Whether they
-    /// are believed is for the peers to judge.
+    /// The roots under which fetched endorsements must verify before they are kept; whether to trust them
+    /// is for the peers to judge.
     fn endorsement_roots(&self) -> Result<Roots, CliError> {
         match &self.simulate {
             None => Ok(Roots::production()),
@@ -125,29 +157,5 @@ impl AttesterArgs {
                 Ok(Roots::from_der(&read_file(&folder.join("root.der"), ROOT_BYTES_MAX)?))
             }
         }
-    }
-}
-
-/// An attester whose collateral was given by the operator.
-struct Stapling {
-    attester: Arc<dyn Attest>,
-    collateral: Vec<u8>,
-}
-
-impl Attest for Stapling {
-    fn attest(&self, report_data: &ReportData) -> Result<Vec<u8>, AttestError> {
-        self.attester.attest(report_data)
-    }
-
-    fn collateral(&self) -> Option<Vec<u8>> {
-        Some(self.collateral.clone())
-    }
-
-    fn gpu(&self, nonce: &[u8; 32]) -> Result<Option<Vec<u8>>, AttestError> {
-        self.attester.gpu(nonce)
-    }
-
-    fn is_simulated(&self) -> bool {
-        self.attester.is_simulated()
     }
 }

@@ -1,6 +1,6 @@
 //! Makes a model, asks it some questions and tells how fast it answers.
 //!
-//! `cargo run --release -p confide-native --example made -- DIR [SEED [SHAPE]]`
+//! `cargo run --release -p confide-native --example make_model -- DIR [SEED [SHAPE]]`
 
 use std::{error::Error, ops::ControlFlow, path::PathBuf, time::Instant};
 

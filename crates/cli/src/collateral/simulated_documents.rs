@@ -1,4 +1,4 @@
-//! What a simulated PCCS gives out: the endorsements of a fake root, in editions.
+//! The documents of a simulated PCCS: the endorsements of a fake root, in editions.
 
 use confide_collateral::{Ca, Evaluation, Product};
 use confide_evidence::quote::Tee;
@@ -6,15 +6,15 @@ use confide_fake_attester::{FakeAttester, FakeEndorsements, PckCa, SnpTcb, Varia
 use confide_pccs::{Document, DocumentRequest, Documents, Edition, EndorsementKey, Kind};
 
 /// The endorsements behind one simulated attester. *Simulated*: they endorse nothing.
-pub(crate) struct Simulated {
+pub(crate) struct SimulatedDocuments {
     vendors: FakeEndorsements,
     variant: Variant,
     issued_at: u64,
 }
 
-impl Simulated {
-    /// Those of the attester's vendors.
-    pub(crate) fn of(attester: &FakeAttester) -> Self {
+impl SimulatedDocuments {
+    /// The endorsements of the attester's vendors.
+    pub(crate) fn new(attester: &FakeAttester) -> Self {
         let (variant, issued_at) = (attester.variant(), attester.issued_at());
         Self { vendors: attester.endorsements(), variant, issued_at }
     }
@@ -53,8 +53,8 @@ impl Simulated {
         &self,
         wanted: &DocumentRequest,
         edition: &confide_fake_attester::Edition,
-    ) -> Result<Option<Given>, String> {
-        let given = self.vendors.intel(edition).map_err(shown)?;
+    ) -> Result<Option<Body>, String> {
+        let given = self.vendors.intel(edition).map_err(|error| error.to_string())?;
         let kind = wanted.kind();
         let signing_chain = Some(given.tcb_signing_chain);
         let signed = |document: confide_fake_attester::SignedDocument| {
@@ -79,32 +79,30 @@ impl Simulated {
         edition: &confide_fake_attester::Edition,
     ) -> Option<Vec<u8>> {
         Some(match wanted {
-            DocumentRequest::AmdChain { key: EndorsementKey::Vcek, product } => {
-                self.vendors.amd(made_by(*product), edition).vcek_chain.into_bytes()
+            Wanted::AmdChain { key: EndorsementKey::Vcek, product } => {
+                self.vendors.amd(fake_product(*product), edition).vcek_chain.into_bytes()
             }
-            DocumentRequest::AmdChain { key: EndorsementKey::Vlek, product } => {
-                self.vendors.amd(made_by(*product), edition).vlek_chain.into_bytes()
+            Wanted::AmdChain { key: EndorsementKey::Vlek, product } => {
+                self.vendors.amd(fake_product(*product), edition).vlek_chain.into_bytes()
             }
-            DocumentRequest::AmdCrl { product, .. } => {
-                self.vendors.amd(made_by(*product), edition).crl
-            }
-            DocumentRequest::Vcek { product, hwid, tcb } => {
+            Wanted::AmdCrl { product, .. } => self.vendors.amd(fake_product(*product), edition).crl,
+            Wanted::Vcek { product, hwid, tcb } => {
                 let mut chip_id = [0; 64];
                 hex::decode_to_slice(hwid, chip_id.get_mut(..hwid.len() / 2)?).ok()?;
                 let [bootloader, tee, snp, microcode, fmc] = *tcb;
                 let tcb = SnpTcb { fmc, bootloader, tee, snp, microcode };
-                self.vendors.vcek(made_by(*product), &chip_id, tcb)
+                self.vendors.vcek(fake_product(*product), &chip_id, tcb)
             }
             _ => return None,
         })
     }
 
-    /// Whoever asks gets the certificate of the simulated machine.
-    fn pck_certificate(&self, wanted: &DocumentRequest, now: u64) -> Result<Document, String> {
-        let pck = self.vendors.pck_certificate(&self.variant).map_err(shown)?;
+    /// Every request gets the certificate of the simulated machine.
+    fn pck_certificate(&self, wanted: &Wanted, now: u64) -> Result<Document, String> {
+        let pck = self.vendors.pck_certificate(&self.variant).map_err(|error| error.to_string())?;
         let body = pck.pem.into_bytes();
-        let mut document =
-            Document::new(wanted, Some(&pck.issuer_chain), body, now).map_err(shown)?;
+        let mut document = Document::new(wanted, Some(&pck.issuer_chain), body, now)
+            .map_err(|error| error.to_string())?;
         let ca = match self.variant.pck_ca {
             PckCa::Platform => "platform",
             PckCa::Processor => "processor",
@@ -119,7 +117,7 @@ impl Simulated {
 }
 
 /// A body, and its issuers in PEM where the format has a place for them.
-type Given = (Vec<u8>, Option<String>);
+type Body = (Vec<u8>, Option<String>);
 
 /// Seconds.
 const DAY: u64 = 86_400;
@@ -127,7 +125,7 @@ const DAY: u64 = 86_400;
 /// How far the lists go back: well within the 30 days for which they hold.
 const ROLLBACK_DAYS: u64 = 10;
 
-impl Documents for Simulated {
+impl Documents for SimulatedDocuments {
     fn document(
         &self,
         wanted: &DocumentRequest,
@@ -149,28 +147,26 @@ impl Documents for Simulated {
             _ => self.intel(wanted, &made)?,
         };
         let Some((body, chain)) = given else { return Ok(None) };
-        let document = Document::new(wanted, chain.as_deref(), body, now).map_err(shown)?;
-        Ok(self.is_about(wanted)?.then_some(document))
+        let document = Document::new(wanted, chain.as_deref(), body, now)
+            .map_err(|error| error.to_string())?;
+        Ok(self.is_platform_of(wanted)?.then_some(document))
     }
 }
 
-impl Simulated {
-    /// TCB info exists for one platform family.
-    fn is_about(&self, wanted: &DocumentRequest) -> Result<bool, String> {
-        let DocumentRequest::Tcb { fmspc, .. } = wanted else { return Ok(true) };
-        let made = self.vendors.pck_certificate(&self.variant).map_err(shown)?.fmspc;
+impl SimulatedDocuments {
+    /// Whether a document exists: TCB info does for one platform family.
+    fn is_platform_of(&self, wanted: &Wanted) -> Result<bool, String> {
+        let Wanted::Tcb { fmspc, .. } = wanted else { return Ok(true) };
+        let made =
+            self.vendors.pck_certificate(&self.variant).map_err(|error| error.to_string())?.fmspc;
         Ok(made.eq_ignore_ascii_case(&hex::encode(fmspc)))
     }
 }
 
-fn made_by(product: Product) -> confide_fake_attester::Product {
+fn fake_product(product: Product) -> confide_fake_attester::Product {
     match product {
         Product::Milan => confide_fake_attester::Product::Milan,
         Product::Genoa => confide_fake_attester::Product::Genoa,
         Product::Turin => confide_fake_attester::Product::Turin,
     }
-}
-
-fn shown(error: impl std::fmt::Display) -> String {
-    error.to_string()
 }

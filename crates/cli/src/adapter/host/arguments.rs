@@ -1,0 +1,104 @@
+//! The arguments of `confide adapter host`.
+
+use std::{net::SocketAddr, path::PathBuf};
+
+use confide_lora::host::HostLimits;
+
+use super::budgets::BudgetArgs;
+use crate::{
+    adapter::parameters::{ParameterArgs, ProtectName},
+    address::parse_listen_address,
+    attest::arguments::ServerEvidenceArgs,
+    binding::BindingName,
+    connections::ConnectionArgs,
+};
+
+/// Arguments.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Folders of adapters as PEFT writes them; an adapter has the name of its folder
+    #[arg(value_name = "DIR", required = true)]
+    pub(super) adapters: Vec<PathBuf>,
+    /// Address for key holders; port 0 takes any free one
+    #[arg(long, value_name = "ADDR:PORT", value_parser = parse_listen_address)]
+    pub(super) listen: SocketAddr,
+    /// How evidence is bound to connections; `none` is plain TCP
+    #[arg(long, value_enum, default_value_t = BindingName::Key)]
+    pub(super) binding: BindingName,
+    #[command(flatten)]
+    pub(super) evidence: ServerEvidenceArgs,
+    /// Demand evidence of key holders under this policy; those that it accepts have no budget. Needs
+    /// --binding session or none
+    #[arg(long, value_name = "FILE")]
+    pub(super) client_policy: Option<PathBuf>,
+    /// Write the certificate (DER), for key holders that attest to a host without evidence
+    #[arg(long, value_name = "FILE", requires = "client_policy")]
+    pub(super) certificate_out: Option<PathBuf>,
+    /// The clients that are served, each with a budget of its own: lines of a name and the SHA-256 of its
+    /// credential. Without this, all clients share one budget for each adapter. Clients that collude have
+    /// the sum of their budgets
+    #[arg(long, value_name = "FILE")]
+    pub(super) clients: Option<PathBuf>,
+    /// Answers for each client, adapter and input; by default one fewer than the input's width. No budget
+    /// prevents the adapter from being learned, see LIMITATIONS.md
+    #[arg(long, value_name = "N")]
+    pub(super) budget: Option<u64>,
+    #[command(flatten)]
+    pub(super) budgets: BudgetArgs,
+    /// What never leaves the host: A alone, while B goes to the key holder, or both
+    #[arg(long, value_enum, default_value_t = ProtectName::A)]
+    pub(super) protect: ProtectName,
+    /// Standard deviation of the noise that is added to each answer, in units of its integers
+    #[arg(long, value_name = "S", default_value_t = 0.0)]
+    pub(super) noise_sigma: f64,
+    #[command(flatten)]
+    pub(super) parameters: ParameterArgs,
+    /// Append the numbers of answers for each client to this file; by default the last lines are kept in
+    /// memory
+    #[arg(long, value_name = "FILE")]
+    pub(super) audit_log: Option<PathBuf>,
+    /// Largest rank of an adapter
+    #[arg(long, value_name = "N", default_value_t = 256)]
+    pub(super) max_rank: usize,
+    #[command(flatten)]
+    pub(super) connections: ConnectionArgs,
+    /// Print the digest of the configuration, for a key holder's policy, and exit
+    #[arg(long)]
+    pub(super) print_config_digest: bool,
+    /// Sessions of key holders at once; the longest idle ones are evicted for new ones
+    #[arg(long, value_name = "N", default_value_t = HostLimits::default().sessions,
+          value_parser = parse_count)]
+    pub(super) max_sessions: usize,
+    /// Sessions of one peer: an IPv4 address, or the /64 network of an IPv6 address
+    #[arg(long, value_name = "N", default_value_t = HostLimits::default().sessions_per_peer,
+          value_parser = parse_count)]
+    pub(super) sessions_per_peer: usize,
+    /// Batches of masks that are prepared at once for one peer, of four in all
+    #[arg(long, value_name = "N", default_value_t = HostLimits::default().preparations_per_peer,
+          value_parser = parse_count)]
+    pub(super) preparations_per_peer: usize,
+    /// Listen beyond loopback without an attested channel: nothing authenticates the host to key holders
+    #[arg(long)]
+    pub(super) dangerous_listen_beyond_loopback: bool,
+    /// Serve key holders beyond loopback without evidence or a credential: any of them can learn the
+    /// adapter
+    #[arg(long)]
+    pub(super) dangerous_answer_strangers: bool,
+}
+
+fn parse_count(text: &str) -> Result<usize, String> {
+    let count = text.parse().ok().filter(|count| (1..=65_536).contains(count));
+    count.ok_or_else(|| "wanted a number from 1 to 65536".into())
+}
+
+impl Args {
+    /// The binding as it stands in the ready line and in the configuration's digest.
+    pub(super) fn binding_word(&self) -> &'static str {
+        match self.binding {
+            BindingName::None if self.client_policy.is_some() => "session, without evidence",
+            BindingName::None => "none",
+            BindingName::Key => "key",
+            BindingName::Session => "session",
+        }
+    }
+}

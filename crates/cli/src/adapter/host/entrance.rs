@@ -1,0 +1,105 @@
+//! What admits a connection before the blind protocol begins: an attested channel, or nothing.
+
+use std::time::Duration;
+
+use confide_channel::{Binding, Server, ServerOptions};
+use confide_client::{PolicyAppraiser, with_causes};
+use confide_http::PeerStream;
+use confide_lora::{
+    holder::Stream,
+    host::{Peer, PeerPrefix},
+};
+use tokio::io::BufReader;
+
+use super::arguments::Args;
+use crate::{binding::BindingName, error::CliError, files::write_file, policy, process};
+
+/// Handshake and evidence of one connection.
+const CHANNEL_DEADLINE: Duration = Duration::from_secs(15);
+/// Ciphertexts come by the megabyte, and TLS asks for 4 KiB at a time.
+const READ_BUFFER_BYTES: usize = 64 * 1024;
+/// The guarantee in the host's claims.
+const CLAIM: &str = "adapter host";
+
+/// The entrance of an adapter host.
+pub(super) enum Entrance {
+    /// Plain TCP.
+    Plain,
+    /// An attested channel; the key holder's evidence may be demanded too.
+    Channel { server: Box<Server>, appraiser: Option<Box<PolicyAppraiser>>, simulated: bool },
+}
+
+impl Entrance {
+    /// Makes the channel's key and, with key binding, the evidence.
+    pub(super) fn open(args: &Args, config_digest: [u8; 32]) -> Result<Self, CliError> {
+        let appraiser = args.client_policy.as_deref().map(policy::file::read_appraiser);
+        let appraiser = appraiser.transpose()?.map(Box::new);
+        let (attester, binding) = match (args.binding, &appraiser) {
+            (BindingName::None, None) => return Ok(Self::Plain),
+            (BindingName::None, Some(_)) => (None, Binding::Session),
+            (BindingName::Key, Some(_)) => {
+                let text = "evidence of key holders is demanded with session binding only";
+                return Err(CliError::new(text).hint("add --binding session"));
+            }
+            (binding, _) => {
+                let alternative = ", or give --binding none for plain TCP";
+                (Some(args.evidence.open("this adapter host", alternative)?), binding.into())
+            }
+        };
+        let simulated = attester.as_ref().is_some_and(|attester| attester.simulated());
+        let options = options(args, binding, config_digest);
+        let server = match attester {
+            None => Server::without_evidence(options, process::unix_now),
+            Some(attester) => Server::new(options, Some(attester), process::unix_now),
+        };
+        let server = server.map_err(|error| CliError::new(with_causes(&error)))?;
+        if let Some(path) = &args.certificate_out {
+            write_file(path, server.certificate_der())?;
+        }
+        Ok(Self::Channel { server: Box::new(server), appraiser, simulated })
+    }
+
+    /// Whether the evidence that this end shows is simulated.
+    pub(super) fn is_simulated(&self) -> bool {
+        matches!(self, Entrance::Channel { simulated: true, .. })
+    }
+
+    /// Admits a connection; `None` where it was refused, which is logged.
+    pub(super) async fn admit(
+        &self,
+        stream: PeerStream,
+        prefix: Option<PeerPrefix>,
+    ) -> Option<(Box<dyn Stream>, Peer)> {
+        let stream = BufReader::with_capacity(READ_BUFFER_BYTES, stream);
+        let Entrance::Channel { server, appraiser, simulated } = self else {
+            return Some((Box::new(stream), Peer { prefix, ..Peer::default() }));
+        };
+        let admitted = match appraiser {
+            None => server.accept(stream).await.map(|accepted| {
+                let peer = Peer { attested: false, simulated: *simulated, prefix };
+                (Box::new(accepted.stream) as Box<dyn Stream>, peer)
+            }),
+            Some(appraiser) => server.accept_attested(&**appraiser, stream).await.map(|attested| {
+                let (stream, appraised, _) = attested.into_parts();
+                let simulated = *simulated || appraised.is_simulated();
+                (Box::new(stream) as Box<dyn Stream>, Peer { attested: true, simulated, prefix })
+            }),
+        };
+        admitted
+            .inspect_err(|error| {
+                tracing::info!(error = %with_causes(error), "a key holder was not admitted");
+            })
+            .ok()
+    }
+}
+
+fn options(args: &Args, binding: Binding, config_digest: [u8; 32]) -> ServerOptions {
+    ServerOptions {
+        binding,
+        config_digest,
+        guarantee: CLAIM.into(),
+        key_validity: args.evidence.key_validity(),
+        deadline: CHANNEL_DEADLINE,
+        names: process::certificate_names(args.listen, &[]),
+    }
+}

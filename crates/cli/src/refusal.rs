@@ -1,0 +1,76 @@
+//! Refusals of peers: by their evidence, by the network, or by the arguments of this end.
+
+use confide_channel::ChannelError;
+use confide_client::{Blame, ClientError, with_causes};
+
+use crate::error::CliError;
+
+/// Exit status where evidence was judged and refused.
+pub(crate) const STATUS_REFUSED: u8 = 1;
+
+/// The hints that a command gives where its peer is not used.
+pub(crate) struct PeerHints<'a> {
+    /// After a failed check of the evidence.
+    pub(crate) check: fn(&str) -> &'static str,
+    /// Where the peer demands evidence of this end.
+    pub(crate) attester: &'a str,
+    /// Where the peer could not be reached or judged.
+    pub(crate) network: &'a dyn Fn(&ClientError) -> String,
+}
+
+/// Explains why the peer at `url` is not used.
+pub(crate) fn explain_client_error(
+    url: &str,
+    error: &ClientError,
+    hints: &PeerHints<'_>,
+) -> CliError {
+    let text = error.rejection().map_or_else(|| with_causes(error), ToString::to_string);
+    let is_unattested =
+        matches!(error, ClientError::Channel { source: ChannelError::NoAttester { .. }, .. });
+    match error.blame() {
+        Blame::Evidence => {
+            let check = error.failed_check().unwrap_or("evidence");
+            refuse_check(url, &format!("check `{check}` failed: {text}"), (hints.check)(check))
+        }
+        Blame::Network => {
+            CliError::new(format!("{url} could not be judged: {text}")).hint((hints.network)(error))
+        }
+        Blame::Local if is_unattested => {
+            CliError::new(format!("{url} demands evidence of this end, which has none"))
+                .hint(hints.attester)
+        }
+        Blame::Local => CliError::new(text),
+    }
+}
+
+/// The refusal of a peer whose evidence was judged.
+pub(crate) fn refuse_check(url: &str, reason: &str, hint: &str) -> CliError {
+    CliError::new(format!("{url} is not accepted: {reason}")).hint(hint).status(STATUS_REFUSED)
+}
+
+/// What to do after a failed check of a server's evidence.
+pub(crate) fn hint_for_check(check: &str) -> &'static str {
+    match check {
+        "root" => {
+            "the evidence was not made under a root of the policy; simulated evidence never is, \
+             unless its own policy.toml or --root is given"
+        }
+        "config_digest" => {
+            "the server is configured differently from what the policy demands: it may send prompts \
+             elsewhere"
+        }
+        "scope" => {
+            "pin what the server has to be: `confide policy pin FILE --digest HEX` with its \
+             config_digest, and [workload] as `confide policy init` writes it; \
+             dangerous_scope = \"platform\" in the policy accepts any program"
+        }
+        "binding" => {
+            "the policy demands session binding: start the server with --binding session, and \
+             leave --binding out here"
+        }
+        "debug" => "the host can read the memory of a TEE in debug mode",
+        "collateral" => "give --collateral FILE, or let the gateway staple it",
+        "evidence" => "the server shows no readable evidence: is it an attested one?",
+        _ => "nothing was sent to it",
+    }
+}

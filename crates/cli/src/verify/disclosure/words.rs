@@ -1,0 +1,55 @@
+//! Names, claims and foreign texts, as they may be printed on a terminal.
+
+use confide_disclosure::{Direction, Fact, ProvenClaim, ShownBytes};
+
+/// The path that a claim is about, and its predicate.
+pub(crate) fn describe_claim(claim: &ProvenClaim) -> (String, String) {
+    let contains = |text: &str| format!("\"{}\"", printable(text));
+    match &claim.fact {
+        Fact::Compare { path, kind, comparison } => (path.clone(), comparison.describe(*kind)),
+        Fact::BytesContain { direction, text } => {
+            let path = format!("{}.bytes", direction.as_str());
+            (path, format!("contains {}", contains(text)))
+        }
+        Fact::FieldContains { path, text } => {
+            (path.clone(), format!("contains {}", contains(text)))
+        }
+        Fact::FieldSha256 { path, sha256 } => {
+            (format!("sha256({path})"), format!("== {}", hex::encode(sha256)))
+        }
+        Fact::Equal { path, other, in_other_session } => {
+            let whose = if *in_other_session { "other." } else { "" };
+            (path.clone(), format!("== {whose}{}", format_name(other)))
+        }
+    }
+}
+
+/// The name of shown bytes: their direction and range.
+pub(crate) fn piece_name(direction: Direction, piece: &ShownBytes) -> String {
+    let (start, end) = (piece.start, piece.start + piece.bytes.len() as u64);
+    format!("{}.bytes:{start}-{end}", direction.as_str())
+}
+
+/// A field's name for a terminal: hosts choose the names of their members. A name with a blank or a sign of a predicate is
+/// quoted, so that it is not read as more than a name.
+pub(crate) fn format_name(name: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_graphic() && !b"\"\\=<>".contains(&byte);
+    if name.bytes().all(plain) { name.into() } else { format!("\"{}\"", printable(name)) }
+}
+
+/// Text for a terminal: characters that move its cursor, change its direction or are invisible are escaped.
+pub(super) fn printable(text: &str) -> String {
+    let turns = |c: char| {
+        matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{2069}' | '\u{feff}')
+    };
+    let mut printable = String::new();
+    for character in text.chars() {
+        match character {
+            '"' | '\\' => printable.extend(['\\', character]),
+            c if c.is_control() || turns(c) => printable.extend(c.escape_default()),
+            c => printable.push(c),
+        }
+    }
+    printable
+}

@@ -1,0 +1,35 @@
+//! The checks of a proof, and the answer that rejects one.
+
+use confide_prover::Check;
+use serde_json::{Value, json};
+
+use crate::{
+    answer::Answer,
+    process::merge_objects,
+    verdict_lines::{check_line, verdict_line},
+    verify::inputs::REJECTED,
+};
+
+/// The lines of the checks.
+pub(super) fn table(checks: &[Check]) -> String {
+    let line = |Check { name, outcome, detail }: &Check| check_line(name, outcome.as_str(), detail);
+    checks.iter().map(line).collect()
+}
+
+/// The checks for programs.
+pub(super) fn checks_json(checks: &[Check]) -> Value {
+    let object = |Check { name, outcome, detail }: &Check| json!({ "name": name, "outcome": outcome.as_str(), "detail": detail });
+    checks.iter().map(object).collect()
+}
+
+/// Rejects a proof for the reason with this code; `facts` are those that were proved all the same.
+pub(super) fn reject(checks: &[Check], name: &str, detail: &str, facts: Value) -> Answer {
+    let json = json!({
+        "outcome": "rejected",
+        "reason": name,
+        "detail": detail,
+        "checks": checks_json(checks),
+    });
+    let text = table(checks) + &verdict_line("no", format_args!("{name}: {detail}"));
+    Answer { text, json: merge_objects(json, facts), status: REJECTED }
+}
