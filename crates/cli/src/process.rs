@@ -135,7 +135,8 @@ pub(crate) fn merge_objects(mut object: Value, more: Value) -> Value {
     object
 }
 
-/// Logs connections that a server cut at the end of its drain. It was asked to stop and it stopped, so this is no failure.
+/// Logs connections that a server cut at the end of its drain. It was asked to stop and it stopped,
+/// so this is no failure.
 pub(crate) fn warn_if_cut(drained: Drained) {
     if let Drained::Cut(connections) = drained {
         tracing::warn!(connections, "cut after the drain deadline");
@@ -150,11 +151,11 @@ pub(crate) fn print_whole(text: &str) -> Result<(), CliError> {
         .map_err(|error| CliError::new(format!("cannot write the answer: {error}")))
 }
 
-/// Resolves at SIGTERM or SIGINT, after which a server drains and ends with status 0. One is taken for the whole life of a
-/// command: a signal between two of them would reach neither.
+/// Resolves at SIGTERM or SIGINT, after which a server drains and ends with status 0. One is taken
+/// for the whole life of a command: a signal between two of them would reach neither.
 ///
-/// The handlers are installed when this returns, not when the future is first polled: a signal right after the ready line
-/// reaches them. Must be called inside a runtime.
+/// The handlers are installed when this returns, not when the future is first polled: a signal
+/// right after the ready line reaches them. Must be called inside a runtime.
 pub(crate) fn stop_signal() -> impl Future<Output = ()> {
     use tokio::signal::unix::{SignalKind, signal};
     let handlers = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()));
@@ -167,6 +168,7 @@ pub(crate) fn stop_signal() -> impl Future<Output = ()> {
 }
 
 /// Calls `stop` on a thread of its own at SIGTERM or SIGINT. The signals are caught from now on.
+#[cfg(any(feature = "native", feature = "prove"))]
 pub(crate) fn on_stop_signal(stop: impl FnOnce() + Send + 'static) -> Result<(), CliError> {
     let runtime = local_runtime()?;
     let signal = runtime.block_on(async { stop_signal() });
@@ -178,6 +180,7 @@ pub(crate) fn on_stop_signal(stop: impl FnOnce() + Send + 'static) -> Result<(),
 }
 
 /// An event loop on the calling thread.
+#[cfg(any(feature = "native", feature = "prove"))]
 pub(crate) fn local_runtime() -> Result<tokio::runtime::Runtime, CliError> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -52,8 +52,8 @@ struct Guest {
     options: ProveOptions,
 }
 
-/// Executes `confide-prover` if this process was started for that, as [`prover`] does; gives the exit status of a failure.
-/// This is not an option for users: nothing else is read or printed.
+/// Executes `confide-prover` if this process was started for that, as [`prover`] does; gives the
+/// exit status of a failure. This is not an option for users: nothing else is read or printed.
 pub(crate) fn launch_stage() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
     if arguments.next()? != confide_prover::LAUNCH_WORD {

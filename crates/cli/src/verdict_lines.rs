@@ -3,6 +3,7 @@
 use std::fmt::Display;
 
 /// A fact about a proof.
+#[cfg(feature = "prove")]
 pub(crate) fn fact_line(name: &str, value: impl Display) -> String {
     format!("{name:<19}{value}\n")
 }

@@ -32,7 +32,7 @@ pub enum WorkerError {
     Late {
         /// What was waited for.
         what: &'static str,
-        /// Placement long.
+        /// The longest wait for it.
         limit: Duration,
     },
     /// The private folder, the socket, or a thread.

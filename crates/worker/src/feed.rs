@@ -12,7 +12,7 @@ use confide_engine::{AdapterReport, EngineError, Event, FinishReason};
 use confide_lora::AdaptError;
 use futures_util::Stream;
 
-/// Placement far a generation may run ahead of its reader: some 128 KiB of token numbers, and half a
+/// How far a generation may run ahead of its reader: some 128 KiB of token numbers, and half a
 /// minute of a fast model.
 pub(crate) const TOKENS_QUEUED_MAX: usize = 16_384;
 
@@ -33,7 +33,7 @@ enum QueuedEvent {
     AdapterLost(AdaptError),
 }
 
-/// Placement a generation ended.
+/// The end of a generation.
 #[derive(Clone, Debug)]
 pub(crate) enum End {
     /// As it should.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use confide_engine::Sampling;
 use confide_lora::{AdaptError, Input, Projection, Site, Width};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
 use crate::{
@@ -68,18 +68,21 @@ pub struct Welcome {
 }
 
 /// A generation's end.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct GenerationEnd {
     /// The generation.
     pub id: u32,
     /// Why it ended.
+    #[serde(flatten)]
     pub reason: Reason,
     /// What the adapter took, in the worker's words.
+    #[serde(default)]
     pub adapter: Value,
 }
 
 /// Why a generation ended.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(tag = "reason", content = "error", rename_all = "snake_case")]
 pub enum Reason {
     /// It is as long as it may be.
     Length,
@@ -92,12 +95,14 @@ pub enum Reason {
 }
 
 /// What the worker says is wrong.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct Fault {
     /// `out_of_memory`, `adapter`, `prompt_too_long`, `internal`, `queue_full`, `unknown_adapter`,
     /// `malformed`.
+    #[serde(deserialize_with = "read_printable")]
     pub kind: String,
     /// In words.
+    #[serde(default, deserialize_with = "read_printable")]
     pub message: String,
     /// What is wrong with an adapter: `host_lost`, `refused`, `budget`, `activation`.
     pub cause: Option<String>,
@@ -146,13 +151,13 @@ impl FromWorker {
                 parse_welcome(&object(frame)?).map(|it| FromWorker::Welcome(Box::new(it)))
             }
             kind::TOKENS => parse_tokens(frame.payload).map(FromWorker::Tokens),
-            kind::ENDED => parse_ended(read(frame)?).map(|it| FromWorker::End(Box::new(it))),
+            kind::ENDED => Ok(FromWorker::End(read(frame)?)),
             kind::NEED => parse_need(frame.payload).map(FromWorker::Need),
             kind::ADAPTER => parse_adapter(read(frame)?).map(FromWorker::Adapter),
             kind::STATUS => Ok(FromWorker::Status(object(frame)?)),
             kind::REFUSED => {
                 let RawRefused { id, error } = read(frame)?;
-                Ok(FromWorker::Refused { id, error: error.into_fault() })
+                Ok(FromWorker::Refused { id, error })
             }
             kind => return Err(FrameError::Kind { kind }),
         };
@@ -176,6 +181,10 @@ fn object(frame: Frame<'_>) -> Result<Value, FrameError> {
 pub(crate) fn printable(text: &str) -> String {
     let end = text.floor_char_boundary(SHOWN_BYTES_MAX);
     text[..end].chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+fn read_printable<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    String::deserialize(deserializer).map(|text| printable(&text))
 }
 
 fn parse_welcome(value: &Value) -> Result<Welcome, String> {
@@ -225,46 +234,9 @@ fn parse_tokens(payload: &[u8]) -> Result<Vec<(u32, u32)>, String> {
 }
 
 #[derive(Deserialize)]
-struct RawEnded {
-    id: u32,
-    reason: String,
-    error: Option<RawFault>,
-    #[serde(default)]
-    adapter: Value,
-}
-
-#[derive(Deserialize)]
-struct RawFault {
-    kind: String,
-    #[serde(default)]
-    message: String,
-    cause: Option<String>,
-}
-
-#[derive(Deserialize)]
 struct RawRefused {
     id: u32,
-    error: RawFault,
-}
-
-impl RawFault {
-    fn into_fault(self) -> Fault {
-        Fault { kind: printable(&self.kind), message: printable(&self.message), cause: self.cause }
-    }
-}
-
-fn parse_ended(raw: RawEnded) -> Result<GenerationEnd, String> {
-    let reason = match (raw.reason.as_str(), raw.error) {
-        ("length", None) => Reason::Length,
-        ("stop", None) => Reason::Stop,
-        ("cancelled", None) => Reason::Cancelled,
-        ("failed", Some(fault)) => Reason::Failed(fault.into_fault()),
-        (other, error) => {
-            let beside = if error.is_some() { "with" } else { "without" };
-            return Err(format!("reason {:?} {beside} an error", printable(other)));
-        }
-    };
-    Ok(GenerationEnd { id: raw.id, reason, adapter: raw.adapter })
+    error: Fault,
 }
 
 #[derive(Deserialize)]

@@ -11,7 +11,7 @@ pub struct Options {
     pub model_name: Option<String>,
     /// Where the worker is.
     pub launch: Launch,
-    /// Placement long everything may take.
+    /// The longest time of every step.
     pub deadlines: Deadlines,
 }
 
@@ -24,7 +24,7 @@ pub enum Launch {
     Socket(PathBuf),
 }
 
-/// Placement a worker is started.
+/// The worker's program and what it is started with.
 #[derive(Clone, Debug)]
 pub struct Program {
     /// The Python that runs it.
@@ -45,7 +45,7 @@ pub struct Program {
     pub more: Vec<OsString>,
 }
 
-/// Placement long everything may take: docs/worker.md, "Waits".
+/// The longest time of every step: docs/worker.md, "Waits".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deadlines {
     /// From the start of the process to its ready line: the model is loaded before it.

@@ -31,7 +31,7 @@ use crate::{
 const SAID_BYTES_MAX: usize = 4 << 10;
 /// Longest ready line.
 const READY_BYTES_MAX: u64 = 64 << 10;
-/// Placement often a wait looks whether it is still wanted.
+/// The time between two looks whether a wait is still wanted.
 pub(crate) const TICK: Duration = Duration::from_millis(50);
 
 /// A folder that only this user can enter, and that goes with all that is in it.

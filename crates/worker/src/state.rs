@@ -37,7 +37,7 @@ pub(crate) struct Shared {
 
 pub(crate) struct State {
     pub(crate) link: Link,
-    /// LoadedAdapter adapters, in the order in which they were.
+    /// The adapters that are loaded, in the order of their loading.
     pub(crate) adapters: Vec<Arc<LoadedAdapter>>,
     /// Who waits for the answer to a load or an unload of this adapter.
     pub(crate) changing: Option<(String, SyncSender<AdapterAnswer>)>,

@@ -19,7 +19,7 @@ use crate::{
     state::Shared,
 };
 
-/// Placement a worker is brought up, the first time and every other time.
+/// What a worker is started with, the first time and again.
 pub(crate) struct Starter {
     pub(crate) launch: Launch,
     pub(crate) model: PathBuf,

@@ -62,8 +62,8 @@ pub(crate) fn stage_json(done: &Done, used: StageUsage) -> Value {
     })
 }
 
-/// The lines about every proof: its statement, what it rests on, what it hides. `unproved` names the fields that no check
-/// can confirm.
+/// The lines about every proof: its statement, what it rests on, what it hides. `unproved` names
+/// the fields that no check can confirm.
 pub(crate) fn facts(statement: &Statement, header: &Header, unproved: &[&str]) -> String {
     let origin =
         |name: &str| if unproved.contains(&name) { " (as claimed by the prover)" } else { "" };
@@ -123,8 +123,8 @@ fn fields(statement: &Statement) -> Vec<(String, String)> {
     all.map(|(name, value)| (name.clone(), printable(&plain(value)))).collect()
 }
 
-/// Text that the maker of the proof chose, without characters that move a cursor or reverse the writing: a statement must
-/// not imitate the lines of an answer.
+/// Text that the maker of the proof chose, without characters that move a cursor or reverse the
+/// writing: a statement must not imitate the lines of an answer.
 fn printable(text: &str) -> String {
     let mut printable = String::new();
     for character in text.chars() {

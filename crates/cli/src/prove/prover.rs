@@ -38,8 +38,8 @@ pub(crate) fn find(given: Option<&Path>) -> Result<PathBuf, CliError> {
     Ok(path)
 }
 
-/// This program itself, even if its file was replaced in the meantime: it executes `confide-prover`, which ends when this
-/// process does.
+/// This program itself, even if its file was replaced in the meantime: it executes
+/// `confide-prover`, which ends when this process does.
 const THIS_PROGRAM: &str = "/proc/self/exe";
 
 /// The back end at a path, whose processes end with this one.
@@ -58,8 +58,8 @@ const WORK_FOLDER_RANDOM_BYTES: usize = 8;
 /// Attempts to make one, since another process may take it for an abandoned one.
 const WORK_FOLDER_ATTEMPTS: u32 = 5;
 
-/// A folder that only this user can read, and that is removed with its content. It is locked while in use: an unlocked one
-/// is left from a process that was killed, and the next process removes it.
+/// A folder that only this user can read, and that is removed with its content. It is locked while
+/// in use: an unlocked one is left from a process that was killed, and the next process removes it.
 pub(crate) struct WorkFolder {
     path: PathBuf,
     _lock: File,

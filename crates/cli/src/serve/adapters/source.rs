@@ -148,7 +148,8 @@ impl AdapterSource for Source {
     }
 }
 
-/// Reads a place: `HOST:PORT` and `HOST:PORT/NAME` are hosts; an existing folder, or a path without a port, is a folder.
+/// Reads a place: `HOST:PORT` and `HOST:PORT/NAME` are hosts; an existing folder, or a path without
+/// a port, is a folder.
 fn parse_place(path: &str) -> Place<'_> {
     let (address, remote) = match path.split_once('/') {
         Some((address, remote)) => (address, Some(remote)),

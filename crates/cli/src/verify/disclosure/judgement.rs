@@ -295,8 +295,8 @@ fn judge_statement(
     })
 }
 
-/// Appraises the notary's evidence at the time of its statement, when its key was valid; the policy's `age_s_max` bounds
-/// how long ago that may be.
+/// Appraises the notary's evidence at the time of its statement, when its key was valid; the
+/// policy's `age_s_max` bounds how long ago that may be.
 fn appraise_notary(disclosure: &Disclosure, rules: &Rules) -> Result<Appraised, Rejection> {
     let parts = &disclosure.evidence;
     let now = UnixTime::since_unix_epoch(Duration::from_secs(disclosure.statement.time));

@@ -18,8 +18,8 @@ use crate::{
     verify::inputs::{NOT_JUDGED, REJECTED},
 };
 
-/// The fields that identify the answer: the same host answers other requests, and refuses some, with documents that look
-/// similar.
+/// The fields that identify the answer: the same host answers other requests, and refuses some,
+/// with documents that look similar.
 const HEAD: [&str; 3] = ["request.method", "request.target", "response.status"];
 
 /// The answer about a disclosure that was accepted.

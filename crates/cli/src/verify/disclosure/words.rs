@@ -30,8 +30,8 @@ pub(crate) fn piece_name(direction: Direction, piece: &ShownBytes) -> String {
     format!("{}.bytes:{start}-{end}", direction.as_str())
 }
 
-/// A field's name for a terminal: hosts choose the names of their members. A name with a blank or a sign of a predicate is
-/// quoted, so that it is not read as more than a name.
+/// A field's name for a terminal: hosts choose the names of their members. A name with a blank or a
+/// sign of a predicate is quoted, so that it is not read as more than a name.
 pub(crate) fn format_name(name: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_graphic() && !b"\"\\=<>".contains(&byte);
     if name.bytes().all(plain) { name.into() } else { format!("\"{}\"", printable(name)) }

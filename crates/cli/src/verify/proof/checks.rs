@@ -18,7 +18,10 @@ pub(super) fn table(checks: &[Check]) -> String {
 
 /// The checks for programs.
 pub(super) fn checks_json(checks: &[Check]) -> Value {
-    let object = |Check { name, outcome, detail }: &Check| json!({ "name": name, "outcome": outcome.as_str(), "detail": detail });
+    let object = |check: &Check| {
+        let outcome = check.outcome.as_str();
+        json!({ "name": check.name, "outcome": outcome, "detail": check.detail })
+    };
     checks.iter().map(object).collect()
 }
 

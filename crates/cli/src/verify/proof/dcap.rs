@@ -1,7 +1,7 @@
 //! The expectations of a statement of `dcap`: roots, time, TCB status, the program.
 //!
-//! The proof shows that the verifier made the statement. A prover may use a root of its own, a revoked platform or an old
-//! quote: all of that is in the statement, and is compared here.
+//! The proof shows that the verifier made the statement. A prover may use a root of its own, a
+//! revoked platform or an old quote: all of that is in the statement, and is compared here.
 
 use confide_evidence::{ReportData, UnixSeconds, quote::Tee, tcb_info::TcbStatus};
 use confide_prover::{Check, Outcome};

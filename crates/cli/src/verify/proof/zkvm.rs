@@ -83,8 +83,8 @@ fn read_policy(path: Option<&Path>) -> Result<ProofPolicy, Unjudged> {
     ProofPolicy::from_toml(&text).map_err(|error| explain(error.to_string()))
 }
 
-/// Compares a proof that the back end accepted with what this program knows. The facts of a rejected one are shown, since
-/// they were proved and are only not those that are wanted.
+/// Compares a proof that the back end accepted with what this program knows. The facts of a
+/// rejected one are shown, since they were proved and are only not those that are wanted.
 fn compare(
     checked: &CheckedProof,
     wanted: &Expectation,
