@@ -10,7 +10,7 @@ pub enum AttesterError {
     /// The device's file or folder is not there.
     #[error("no device at {}: {source}", path.display())]
     Absent {
-        /// Where it was looked for.
+        /// The path that was looked for.
         path: PathBuf,
         /// What the operating system said.
         source: io::Error,
@@ -18,7 +18,7 @@ pub enum AttesterError {
     /// A file or socket of the device failed in a way that has no name of its own here.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {
-        /// What was tried.
+        /// The action that failed.
         action: &'static str,
         /// With which file.
         path: PathBuf,
@@ -28,17 +28,17 @@ pub enum AttesterError {
     /// The tree belongs to a device whose evidence this version does not know.
     #[error("provider: wanted tdx_guest or sev_guest, got {got:?}")]
     Provider {
-        /// What the tree says.
+        /// The value in the tree.
         got: String,
     },
     /// An attribute holds something else than its kernel documentation says.
     #[error("{}: wanted {wanted}, got {got:?}", path.display())]
     Attribute {
-        /// Which attribute.
+        /// The name of the attribute.
         path: PathBuf,
-        /// What it should hold.
+        /// The value that it should hold.
         wanted: &'static str,
-        /// What it holds, shortened.
+        /// The value that it holds, shortened.
         got: String,
     },
     /// The host limits the rate of reports, and still did at the deadline.
@@ -52,7 +52,7 @@ pub enum AttesterError {
     /// The report exceeds the limit of the kernel (EFBIG) or of this program.
     #[error("{}: wanted at most {limit} bytes, got more", path.display())]
     TooBig {
-        /// Which attribute.
+        /// The name of the attribute.
         path: PathBuf,
         /// The limit.
         limit: usize,
@@ -60,7 +60,7 @@ pub enum AttesterError {
     /// The read succeeded and gave nothing, which is no evidence.
     #[error("{}: wanted a report, got 0 bytes", path.display())]
     Empty {
-        /// Which attribute.
+        /// The name of the attribute.
         path: PathBuf,
     },
     /// The report has the wrong length for its kind.
@@ -106,7 +106,7 @@ pub enum AttesterError {
     Service {
         /// Which field of its answer.
         subject: &'static str,
-        /// What it should hold.
+        /// The value that it should hold.
         wanted: u64,
         /// What it holds.
         got: u64,

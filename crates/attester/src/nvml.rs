@@ -83,7 +83,7 @@ pub struct NvmlState {
     pub dev_tools: bool,
     /// Whether the GPUs accept work.
     pub ready: bool,
-    /// How many GPUs there are.
+    /// The number of GPUs.
     pub gpus: u32,
 }
 

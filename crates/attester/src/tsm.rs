@@ -94,7 +94,7 @@ impl Tsm {
         Ok(Self { options, provider, kernels, endorsements: Mutex::new(None) })
     }
 
-    /// Whose reports this tree gives.
+    /// The provider of this tree's reports.
     pub fn provider(&self) -> Provider {
         self.provider
     }

@@ -21,7 +21,7 @@ impl<S, T> Attested<S, T> {
         &self.appraised
     }
 
-    /// What it took.
+    /// The time that each step took.
     pub fn timings(&self) -> Timings {
         self.timings
     }
@@ -46,7 +46,7 @@ impl<S, T> AttestedClient<S, T> {
         &self.appraised
     }
 
-    /// What it took.
+    /// The time that each step took.
     pub fn timings(&self) -> Timings {
         self.timings
     }

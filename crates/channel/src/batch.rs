@@ -107,7 +107,7 @@ impl BatchedQuote {
 pub struct BatchCounts {
     /// Quotes asked of the attester.
     pub quotes: u64,
-    /// Of these, how many failed.
+    /// How many of these quotes failed.
     pub failed: u64,
     /// Sessions under all of them; divided by `quotes`, the mean size of a batch.
     pub sessions: u64,

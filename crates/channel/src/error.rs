@@ -73,9 +73,9 @@ pub enum ChannelError {
     Option {
         /// Its name.
         option: &'static str,
-        /// What was wanted.
+        /// The value that was wanted.
         wanted: &'static str,
-        /// What came.
+        /// The value that came.
         got: String,
     },
     /// Evidence is to be shown and there is no attester.
@@ -87,7 +87,7 @@ pub enum ChannelError {
     /// The binding does not know this call.
     #[error("{call} needs binding {wanted}")]
     Binding {
-        /// What was called.
+        /// The name of the call.
         call: &'static str,
         /// The binding it needs.
         wanted: &'static str,
@@ -95,7 +95,7 @@ pub enum ChannelError {
     /// This end could not make its key or certificate.
     #[error("key or certificate could not be made: {reason}")]
     Identity {
-        /// What the library said.
+        /// The library's error.
         reason: String,
     },
     /// Evidence and collateral make the certificate larger than TLS peers accept.
@@ -138,7 +138,7 @@ pub enum ChannelError {
     /// Nothing came, or nothing could be sent, before the deadline.
     #[error("{phase} did not end within {} ms", deadline.as_millis())]
     Timeout {
-        /// Where it waited.
+        /// The phase in which it waited.
         phase: Phase,
         /// The deadline of the whole call.
         deadline: Duration,
@@ -146,7 +146,7 @@ pub enum ChannelError {
     /// Reading or writing failed.
     #[error("{phase} failed")]
     Io {
-        /// Where it failed.
+        /// The phase in which it failed.
         phase: Phase,
         /// What the system or the TLS library said.
         #[source]
@@ -172,7 +172,7 @@ pub enum ChannelError {
     /// The peer's certificate cannot be read.
     #[error("peer certificate is unreadable: {reason}")]
     Certificate {
-        /// What the parser said.
+        /// The parser's error.
         reason: String,
     },
     /// The peer's certificate has no such extension, or has it more than once.
@@ -180,9 +180,9 @@ pub enum ChannelError {
     Extension {
         /// The object identifier.
         oid: &'static str,
-        /// How many were wanted.
+        /// The number that was wanted.
         wanted: &'static str,
-        /// How many there are.
+        /// The number that is there.
         got: usize,
     },
     /// The evidence extension cannot be read.
@@ -217,7 +217,7 @@ pub enum ChannelError {
     /// A frame is longer than the limit.
     #[error("frame in {phase} is {got} bytes, wanted at most {wanted}")]
     FrameLength {
-        /// Where it came.
+        /// The phase in which it came.
         phase: Phase,
         /// The limit in bytes.
         wanted: usize,
@@ -227,13 +227,13 @@ pub enum ChannelError {
     /// The peer ended the stream inside a frame or before it.
     #[error("peer ended the stream in {phase}")]
     UnexpectedEnd {
-        /// Where it ended.
+        /// The phase in which it ended.
         phase: Phase,
     },
     /// A message of session binding cannot be read.
     #[error("peer message in {phase} is unreadable")]
     Message {
-        /// Where it came.
+        /// The phase in which it came.
         phase: Phase,
         /// Why.
         #[source]
@@ -242,9 +242,9 @@ pub enum ChannelError {
     /// A message of session binding came out of order.
     #[error("peer sent another message in {phase}, wanted {wanted}")]
     MessageKind {
-        /// Where it came.
+        /// The phase in which it came.
         phase: Phase,
-        /// What was wanted.
+        /// The value that was wanted.
         wanted: &'static str,
     },
     /// The peer was asked for evidence and sent none.
@@ -253,9 +253,9 @@ pub enum ChannelError {
     /// The peer says that it does not go on.
     #[error("peer refused in {phase}: {refusal}")]
     Refused {
-        /// Where it came.
+        /// The phase in which it came.
         phase: Phase,
-        /// What the peer says.
+        /// The peer's reason.
         refusal: Refusal,
     },
     /// The appraiser said no. The box holds its `Rejection`: see [`ChannelError::rejection`].
@@ -293,7 +293,7 @@ pub enum TunnelError {
     Request {
         /// The HTTP status that answers it.
         status: u16,
-        /// What is wrong with it.
+        /// The fault in words.
         reason: &'static str,
     },
     /// The request's head is longer than the limit.
@@ -307,7 +307,7 @@ pub enum TunnelError {
     TargetUnreachable {
         /// The target.
         target: String,
-        /// What the system said.
+        /// The operating system's error.
         #[source]
         source: io::Error,
     },
@@ -322,9 +322,9 @@ pub enum TunnelError {
     /// The WebSocket broke.
     #[error("tunnel WebSocket failed in {phase}")]
     WebSocket {
-        /// Where it failed.
+        /// The phase in which it failed.
         phase: Phase,
-        /// What the library said.
+        /// The library's error.
         #[source]
         source: Box<tokio_tungstenite::tungstenite::Error>,
     },

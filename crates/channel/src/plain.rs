@@ -33,7 +33,7 @@ pub struct PlainClient {
 pub struct PlainConnection<S> {
     /// Carries application bytes from here on.
     pub stream: TlsStream<S>,
-    /// What it took.
+    /// The time that each step took.
     pub timings: Timings,
 }
 

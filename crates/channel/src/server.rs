@@ -40,7 +40,7 @@ pub struct Server {
 pub struct AcceptedConnection<S> {
     /// Carries application bytes from here on.
     pub stream: TlsStream<S>,
-    /// What it took.
+    /// The time that each step took.
     pub timings: Timings,
 }
 

@@ -29,7 +29,7 @@ pub enum ClientError {
     Dial {
         /// Host and port that were dialled.
         target: String,
-        /// What the system said.
+        /// The operating system's error.
         source: io::Error,
     },
     /// TCP or the tunnel took too long.

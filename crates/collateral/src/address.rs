@@ -7,7 +7,7 @@ use crate::error::CollateralError;
 
 const WANTED: &str = "https://HOST[:PORT][/PATH] without user, query or fragment";
 
-/// Where a service begins.
+/// The base URL of a service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BaseUrl {
     origin: String,

@@ -510,10 +510,7 @@ fn carries_root(key: &DocumentKey) -> bool {
 
 /// A document that carries a root is compared with what was seen under that one.
 fn root_for(document: &Document, root: &[u8; 32]) -> [u8; 32] {
-    match carries_root(&document.key) {
-        true => document.root().unwrap_or_default(),
-        false => *root,
-    }
+    if carries_root(&document.key) { document.root().unwrap_or_default() } else { *root }
 }
 
 fn is_from(client: &Client, document: &Document) -> bool {

@@ -133,7 +133,7 @@ impl Client {
         Ok(Self { services: Arc::new(services), http: Arc::new(http) })
     }
 
-    /// Where documents come from.
+    /// The services that documents come from.
     pub fn services(&self) -> &Services {
         &self.services
     }

@@ -24,14 +24,14 @@ pub enum DocumentKey {
         tee: Tee,
         /// The family.
         fmspc: [u8; 6],
-        /// Which TCB recovery.
+        /// The TCB recovery that is asked for.
         evaluation: Evaluation,
     },
     /// What the quoting enclave must be.
     QeIdentity {
         /// SGX or TDX.
         tee: Tee,
-        /// Which TCB recovery.
+        /// The TCB recovery that is asked for.
         evaluation: Evaluation,
     },
     /// A VCEK or VLEK certificate.
@@ -75,7 +75,7 @@ pub struct Document {
     pub fetched_at: u64,
 }
 
-/// How new a document is.
+/// Number and date of a document, by which older and newer ones are told apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rank {
     pub(crate) number: u64,

@@ -11,9 +11,9 @@ pub enum CollateralError {
     /// An address that cannot be used.
     #[error("address of the service is not usable: wanted {wanted}, got {got}")]
     Address {
-        /// What an address must be.
+        /// The form that an address must have.
         wanted: &'static str,
-        /// What was given.
+        /// The value that was given.
         got: String,
     },
     /// Plain HTTP beyond this machine.
@@ -31,7 +31,7 @@ pub enum CollateralError {
     /// The operating system has no root certificates for TLS.
     #[error("no root certificate for TLS could be read: {reason}")]
     NoRoots {
-        /// What reading them said.
+        /// The error of reading them.
         reason: String,
     },
     /// Evidence from which the platform could not be read.
@@ -40,7 +40,7 @@ pub enum CollateralError {
     /// A platform that this version has no endorsements for.
     #[error("the platform is not known: wanted {wanted}, got {got}")]
     Platform {
-        /// What is known.
+        /// The names that are known.
         wanted: &'static str,
         /// What the evidence or argument says.
         got: String,
@@ -56,7 +56,7 @@ pub enum CollateralError {
     Deadline {
         /// The document.
         subject: String,
-        /// Where it was asked for.
+        /// The address that was asked, without its query.
         url: String,
         /// The deadline.
         within_ms: u64,
@@ -66,9 +66,9 @@ pub enum CollateralError {
     Transport {
         /// The document.
         subject: String,
-        /// Where it was asked for.
+        /// The address that was asked, without its query.
         url: String,
-        /// What the connection said.
+        /// The connection's error.
         reason: String,
     },
     /// A service answered with another status than 200.
@@ -76,9 +76,9 @@ pub enum CollateralError {
     Status {
         /// The document.
         subject: String,
-        /// Where it was asked for.
+        /// The address that was asked, without its query.
         url: String,
-        /// What came.
+        /// The value that came.
         status: u16,
     },
     /// A service asks to come back later than this request may take.
@@ -86,7 +86,7 @@ pub enum CollateralError {
     Busy {
         /// The document.
         subject: String,
-        /// Where it would be asked for.
+        /// The address that would be asked, without its query.
         url: String,
         /// Until the next request is due.
         wait_ms: u64,
@@ -96,7 +96,7 @@ pub enum CollateralError {
     TooLong {
         /// The document.
         subject: String,
-        /// Where it came from.
+        /// The address that it came from, without its query.
         url: String,
         /// The limit in bytes.
         limit: usize,
@@ -106,9 +106,9 @@ pub enum CollateralError {
     Answer {
         /// The document.
         subject: String,
-        /// Where it came from.
+        /// The address that it came from, without its query.
         url: String,
-        /// What is wrong with it.
+        /// The fault in words.
         reason: String,
     },
     /// A document that speaks of something else than was asked for.
@@ -116,9 +116,9 @@ pub enum CollateralError {
     Foreign {
         /// The document.
         subject: String,
-        /// What was asked for.
+        /// The document that was asked for.
         wanted: String,
-        /// What it speaks of.
+        /// The document that came instead.
         got: String,
     },
     /// A document that does not hold now.
@@ -158,7 +158,7 @@ pub enum CollateralError {
     Refused {
         /// The platform.
         subject: String,
-        /// What the check said.
+        /// The check's error.
         reason: String,
     },
     /// Too many platforms that were never seen before.
@@ -182,11 +182,11 @@ pub enum CollateralError {
     /// The store could not be read or written.
     #[error("store {path} could not be used to {action}: {reason}")]
     Store {
-        /// What was tried.
+        /// The action that failed.
         action: &'static str,
         /// File or folder.
         path: String,
-        /// What the file system said.
+        /// The file system's error.
         reason: String,
     },
     /// The worker thread could not be started.

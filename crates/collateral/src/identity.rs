@@ -23,7 +23,7 @@ pub enum Evaluation {
 pub struct AmdKey {
     /// The product line.
     pub product: Product,
-    /// Whose key it is.
+    /// The owner of the key: a chip or a cloud provider.
     pub signer: Signer,
     /// The reported TCB, as the report's eight bytes.
     pub tcb: [u8; 8],

@@ -13,7 +13,7 @@ pub type Check = Arc<dyn Fn(&Platform, &[u8], u64) -> Result<(), String> + Send 
 
 /// How endorsements are fetched and kept.
 pub struct SourceOptions {
-    /// Where they come from.
+    /// The services that they come from.
     pub services: Services,
     /// Where they are kept beside memory.
     pub store: Option<Store>,

@@ -18,7 +18,7 @@ use crate::{
     identity::{AmdKey, Ca, Evaluation, Signer, unknown_platform},
 };
 
-/// What endorsements belong to.
+/// The platform that a set of endorsements belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Platform {
     /// A family of Intel's processors.

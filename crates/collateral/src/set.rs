@@ -56,7 +56,7 @@ impl EndorsementSet {
         assemble(frame, documents.ok_or_else(missing)?)
     }
 
-    /// What they belong to.
+    /// The platform that they belong to.
     pub fn platform(&self) -> &Platform {
         &self.platform
     }

@@ -65,7 +65,7 @@ fn record(content: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// How much a store may hold.
+/// Bounds of a store.
 #[derive(Clone, Copy, Debug)]
 pub struct StoreLimits {
     /// Documents.
@@ -135,7 +135,7 @@ impl Files for SystemFiles {
 pub struct StoredFault {
     /// Its name in the folder.
     pub name: String,
-    /// What is wrong with it.
+    /// The fault in words.
     pub reason: String,
 }
 

@@ -58,7 +58,7 @@ pub enum AttestError {
     Device {
         /// The device or simulator asked.
         device: String,
-        /// What it answered.
+        /// The device's answer.
         reason: String,
     },
 }

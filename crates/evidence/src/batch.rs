@@ -241,7 +241,7 @@ pub enum BatchPathError {
     },
 }
 
-/// Where a node's sibling stands.
+/// The side on which a node's sibling stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Side {
     LeftSibling,

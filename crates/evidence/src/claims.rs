@@ -130,9 +130,9 @@ pub enum ClaimsError {
     /// The bytes are no CBOR of the wanted types.
     #[error("claims are not readable CBOR at byte {position}, wanted {wanted}")]
     Malformed {
-        /// Where reading stopped.
+        /// The byte offset at which reading stopped.
         position: usize,
-        /// What should stand there.
+        /// The item that should stand there.
         wanted: &'static str,
     },
     /// A key that has no meaning here.

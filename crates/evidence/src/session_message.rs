@@ -193,9 +193,9 @@ pub enum SessionMessageError {
     /// The bytes are no CBOR of the wanted types.
     #[error("session message is not readable CBOR at byte {position}, wanted {wanted}")]
     Malformed {
-        /// Where reading stopped.
+        /// The byte offset at which reading stopped.
         position: usize,
-        /// What should stand there.
+        /// The item that should stand there.
         wanted: &'static str,
     },
     /// A kind that has no meaning here.
@@ -209,7 +209,7 @@ pub enum SessionMessageError {
     Members {
         /// The kind.
         kind: u64,
-        /// How many members came.
+        /// The number of members that came.
         got: u64,
     },
     /// A context of another length than [`CONTEXT_BYTES`].
@@ -223,13 +223,13 @@ pub enum SessionMessageError {
     /// A part of the evidence is empty, which is what a failed device gives.
     #[error("{member} is empty")]
     Empty {
-        /// Which part.
+        /// The name of the part.
         member: &'static str,
     },
     /// A part of the evidence is longer than its limit.
     #[error("{member} is {got} bytes, wanted at most {wanted}")]
     TooLong {
-        /// Which part.
+        /// The name of the part.
         member: &'static str,
         /// The limit in bytes.
         wanted: usize,

@@ -105,19 +105,19 @@ pub enum TaggedEvidenceError {
     /// A member is no byte string or is cut short.
     #[error("{member} is not a whole byte string")]
     Malformed {
-        /// Which member.
+        /// The name of the member.
         member: &'static str,
     },
     /// A member is empty, which is what a failed device gives.
     #[error("{member} is empty")]
     Empty {
-        /// Which member.
+        /// The name of the member.
         member: &'static str,
     },
     /// A member is longer than its limit.
     #[error("{member} is {got} bytes, wanted at most {wanted}")]
     TooLong {
-        /// Which member.
+        /// The name of the member.
         member: &'static str,
         /// The limit in bytes.
         wanted: usize,

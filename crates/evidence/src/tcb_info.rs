@@ -200,7 +200,7 @@ pub struct TcbLevel {
     /// Unix seconds at which the level was the newest.
     #[serde(deserialize_with = "json::date")]
     pub tcb_date: u64,
-    /// What Intel says about it.
+    /// The status that Intel gives this level.
     pub tcb_status: TcbStatus,
     /// Advisories that apply, such as `INTEL-SA-00615`.
     #[serde(rename = "advisoryIDs", default)]
@@ -222,7 +222,7 @@ pub struct Tcb {
     pub tdx: Option<[u8; 16]>,
 }
 
-/// What a TDX module must be.
+/// Signer and attributes that a TDX module must have.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TdxModule {
@@ -265,7 +265,7 @@ pub struct IsvLevel {
     /// Unix seconds at which the level was the newest.
     #[serde(deserialize_with = "json::date")]
     pub tcb_date: u64,
-    /// What Intel says about it.
+    /// The status that Intel gives this level.
     pub tcb_status: TcbStatus,
     /// Advisories that apply.
     #[serde(rename = "advisoryIDs", default)]

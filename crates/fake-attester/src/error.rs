@@ -12,7 +12,7 @@ pub enum FakeError {
         first: u64,
         /// Last allowed second.
         last: u64,
-        /// What was asked for.
+        /// The date that was asked for, in Unix seconds.
         got: u64,
     },
     /// The X.509 encoder refused.

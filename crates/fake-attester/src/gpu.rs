@@ -31,14 +31,8 @@ impl FakeGpu {
     /// A GPU whose evidence a verifier accepts that trusts both of [`Self::root_ders`].
     pub fn new(options: GpuOptions) -> Result<Self, FakeError> {
         let chains = Chains::issue(&options)?;
-        let rims = match options.rims {
-            true => manifest::manifests(&options, &chains),
-            false => Vec::new(),
-        };
-        let ocsp = match options.ocsp {
-            true => ocsp::answers(&options, &chains),
-            false => Vec::new(),
-        };
+        let rims = if options.rims { manifest::manifests(&options, &chains) } else { Vec::new() };
+        let ocsp = if options.ocsp { ocsp::answers(&options, &chains) } else { Vec::new() };
         Ok(Self { options, chains, rims, ocsp })
     }
 

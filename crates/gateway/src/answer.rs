@@ -25,10 +25,7 @@ pub(crate) fn json(status: StatusCode, body: Bytes) -> Response<AnswerBody> {
 
 /// An error as OpenAI writes it. `code` is for programs, `message` for people.
 pub(crate) fn error(status: StatusCode, code: &str, message: &str) -> Response<AnswerBody> {
-    let kind = match status.is_client_error() {
-        true => "invalid_request_error",
-        false => "server_error",
-    };
+    let kind = if status.is_client_error() { "invalid_request_error" } else { "server_error" };
     let body = serde_json::json!({
         "error": { "message": message, "type": kind, "param": null, "code": code }
     });

@@ -350,9 +350,10 @@ impl Table {
     /// Counts an eviction or a refusal; gives what is to be logged, where a line is due.
     fn report(&mut self, evicted: bool) -> Option<Report> {
         let report = &mut self.report;
-        match evicted {
-            true => report.evicted += 1,
-            false => report.refused += 1,
+        if evicted {
+            report.evicted += 1;
+        } else {
+            report.refused += 1;
         }
         let due = report.logged.is_none_or(|logged| logged.elapsed() >= LOG_EVERY);
         due.then(|| {

@@ -208,10 +208,7 @@ impl fmt::Display for HttpUrl {
 
 /// A host as it stands in a URL: brackets around an IPv6 address (RFC 3986 section 3.2.2).
 pub fn uri_host(host: &str) -> Cow<'_, str> {
-    match host.contains(':') {
-        true => format!("[{host}]").into(),
-        false => host.into(),
-    }
+    if host.contains(':') { format!("[{host}]").into() } else { host.into() }
 }
 
 /// A text without a scheme may have `://` in its query: what stands before is not repeated then.

@@ -62,7 +62,7 @@ pub enum DatabaseError {
     /// The database took too long.
     #[error("{database} did not answer in {limit_s} s")]
     Late {
-        /// Which.
+        /// The database: `SQLite` or `PostgreSQL`.
         database: &'static str,
         /// How long it had.
         limit_s: u64,

@@ -12,7 +12,7 @@ use crate::{
 /// One document with what its service says beside the body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Document {
-    /// Which.
+    /// The kind of the document.
     pub kind: Kind,
     /// Which of this kind; [`Kind`] says how each is spelled.
     pub key: String,

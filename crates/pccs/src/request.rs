@@ -108,7 +108,7 @@ pub enum Refusal {
     /// A parameter is missing, malformed or there twice.
     #[error("parameter {name}: wanted {wanted}")]
     Parameter {
-        /// Which.
+        /// The name of the parameter.
         name: &'static str,
         /// What would do.
         wanted: &'static str,

@@ -29,7 +29,7 @@ use crate::{
 const SIMULATED: HeaderName = HeaderName::from_static("confide-simulated");
 const REQUEST_ID: HeaderName = HeaderName::from_static("request-id");
 
-/// Where documents come from.
+/// The services that documents come from.
 pub enum DocumentSource {
     /// A database, with or without vendors behind it.
     Store(Arc<DocumentStore>),
@@ -47,7 +47,7 @@ impl DocumentSource {
 
 /// What a service is made from.
 pub struct PccsOptions {
-    /// Where documents come from.
+    /// The services that documents come from.
     pub source: DocumentSource,
     /// The bounds.
     pub limits: PccsLimits,

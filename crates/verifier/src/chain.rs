@@ -234,7 +234,7 @@ pub(crate) fn verify_chain(
 
 /// Certificates that have to form a path.
 pub(crate) struct Path<'a> {
-    /// What a fault of it is called.
+    /// The name of the path in a rejection.
     pub(crate) chain: &'static str,
     pub(crate) leaf: &'a [u8],
     pub(crate) intermediates: &'a [&'a [u8]],

@@ -37,7 +37,7 @@ impl Outcome {
 pub struct Check {
     /// A fixed name in snake case.
     pub name: &'static str,
-    /// What came out.
+    /// The outcome of the check.
     pub outcome: Outcome,
     /// What was compared, or why not.
     pub detail: Detail,

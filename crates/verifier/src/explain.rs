@@ -266,32 +266,10 @@ impl Explanation {
     }
 
     fn add_trust_domain(&mut self, wanted: &TdxWorkload) {
-        let TdxWorkload {
-            mrtd,
-            rtmr0,
-            rtmr1,
-            rtmr2,
-            rtmr3,
-            mrconfigid,
-            mrowner,
-            mrownerconfig,
-            mr_service_td,
-            mrseam,
-        } = wanted;
-        for (name, field) in [
-            ("mrtd", mrtd),
-            ("rtmr0", rtmr0),
-            ("rtmr1", rtmr1),
-            ("rtmr2", rtmr2),
-            ("rtmr3", rtmr3),
-            ("mrconfigid", mrconfigid),
-            ("mrowner", mrowner),
-            ("mrownerconfig", mrownerconfig),
-            ("mr_service_td", mr_service_td),
-        ] {
+        for (name, field) in wanted.fields() {
             self.add_expect(format!("workload.tdx.{name}"), name, field);
         }
-        match mrseam {
+        match &wanted.mrseam {
             Some(mrseam) => self.add_expect("workload.tdx.mrseam", "mrseam", mrseam),
             None => {
                 let text = "any TDX module that TCB info accepts";

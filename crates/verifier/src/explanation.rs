@@ -9,7 +9,7 @@ use crate::{
     expect::{Expect, ReferenceValue},
 };
 
-/// What becomes of a field.
+/// How a policy treats one of its fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stance {
     /// Evidence that fails it is refused.
@@ -25,9 +25,9 @@ pub enum Stance {
 pub struct Sentence {
     /// The key in the policy's text.
     pub field: Cow<'static, str>,
-    /// What becomes of it.
+    /// How the policy treats the field.
     pub stance: Stance,
-    /// What that means.
+    /// The treatment in words.
     pub text: String,
 }
 

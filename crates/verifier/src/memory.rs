@@ -30,7 +30,7 @@ use crate::{
 pub struct Tag(u128);
 
 impl Tag {
-    /// Of what nobody keeps.
+    /// The tag of a verdict that no memory keeps.
     pub(crate) const UNNAMED: Self = Self(0);
 
     /// A tag that is no tag of anything, for tests of a memory.

@@ -252,6 +252,23 @@ pub struct TdxWorkload {
     pub mrseam: Option<Expect<[u8; 48]>>,
 }
 
+impl TdxWorkload {
+    /// Every field that has a value, by its key in a policy; `mrseam` may have none.
+    pub(crate) fn fields(&self) -> [(&'static str, &Expect<[u8; 48]>); 9] {
+        [
+            ("mrtd", &self.mrtd),
+            ("rtmr0", &self.rtmr0),
+            ("rtmr1", &self.rtmr1),
+            ("rtmr2", &self.rtmr2),
+            ("rtmr3", &self.rtmr3),
+            ("mrconfigid", &self.mrconfigid),
+            ("mrowner", &self.mrowner),
+            ("mrownerconfig", &self.mrownerconfig),
+            ("mr_service_td", &self.mr_service_td),
+        ]
+    }
+}
+
 /// Measurements of an enclave. All four have to be written down.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -29,7 +29,7 @@ pub enum Reason {
         chain: &'static str,
         /// The certificates that it must have, leaf first.
         wanted: &'static str,
-        /// What it has.
+        /// The certificates that it has.
         got: String,
     },
     /// Two copies of the same thing differ.
@@ -78,7 +78,7 @@ pub enum Reason {
     Chain {
         /// The chain.
         chain: &'static str,
-        /// What the chain verifier says.
+        /// The chain verifier's error.
         reason: String,
     },
     /// A certificate is on the revocation list of its issuer.
@@ -99,13 +99,13 @@ pub enum Reason {
         field: &'static str,
         /// The policy's minimum.
         wanted: u64,
-        /// What the list says.
+        /// The value in the list.
         got: u64,
     },
     /// A signature does not verify.
     #[error("signature of {subject} does not verify")]
     Signature {
-        /// What was signed.
+        /// The document or report that was signed.
         subject: &'static str,
     },
     /// An endorsement speaks of the other TEE.
@@ -199,7 +199,7 @@ pub enum Reason {
     /// What a policy demands of a GPU was not evaluated.
     #[error("{what} was not evaluated, and the policy demands it")]
     GpuNotEvaluated {
-        /// What was not evaluated.
+        /// The check that was not evaluated.
         what: &'static str,
     },
     /// A GPU measures otherwise than its reference manifest says.
@@ -207,7 +207,7 @@ pub enum Reason {
         "GPU measurement {index} ({component} RIM) is not as wanted: wanted {wanted}, got {got}"
     )]
     GpuMeasurement {
-        /// Whose manifest.
+        /// The component whose manifest it is.
         component: &'static str,
         /// The index in the report, from 1.
         index: u8,

@@ -39,7 +39,7 @@ pub struct TunnelDeadlines {
 /// What went through a tunnel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CarriedBytes {
-    /// Where it led.
+    /// The target, as `HOST:PORT`.
     pub target: String,
     /// Bytes from the client to the target.
     pub bytes_up: u64,

@@ -4,7 +4,7 @@ use tokio_tungstenite::tungstenite::{Error as WsError, protocol::WebSocketConfig
 
 use crate::error::{ChannelError, Phase, TunnelError};
 
-/// Where the proxy answers.
+/// The path at which the proxy answers.
 pub const PATH: &str = "/tunnel";
 
 /// The text message that ends one direction: WebSocket itself has no half-close.

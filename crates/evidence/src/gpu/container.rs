@@ -116,19 +116,19 @@ pub enum GpuEvidenceError {
     /// A member is no byte string or list, or is cut short.
     #[error("{member} is not a whole byte string")]
     Malformed {
-        /// Which member.
+        /// The name of the member.
         member: &'static str,
     },
     /// A member is empty, which is what a failed device gives.
     #[error("{member} is empty")]
     Empty {
-        /// Which member.
+        /// The name of the member.
         member: &'static str,
     },
     /// The whole or a member is longer than its limit.
     #[error("{member} is {got} bytes, wanted at most {wanted}")]
     TooLong {
-        /// Which member.
+        /// The name of the member.
         member: &'static str,
         /// The limit in bytes.
         wanted: usize,
@@ -138,7 +138,7 @@ pub enum GpuEvidenceError {
     /// A list has more members than its limit.
     #[error("{member} occurs {got} times, wanted at most {wanted}")]
     TooMany {
-        /// Which member.
+        /// The name of the member.
         member: &'static str,
         /// The limit.
         wanted: usize,

@@ -43,9 +43,9 @@ pub struct OcspResponse<'a> {
 /// What the responder says of one certificate.
 #[derive(Clone, Copy, Debug)]
 pub struct SingleResponse<'a> {
-    /// Which certificate.
+    /// The certificate that is meant.
     pub certificate: CertificateId<'a>,
-    /// What of it.
+    /// The responder's word on it.
     pub status: CertificateStatus,
     /// Unix seconds of thisUpdate.
     pub this_update: u64,
@@ -56,7 +56,7 @@ pub struct SingleResponse<'a> {
 /// A certificate, by hashes of its issuer and its serial number.
 #[derive(Clone, Copy, Debug)]
 pub struct CertificateId<'a> {
-    /// By which both hashes are made.
+    /// The algorithm by which both hashes are made.
     pub algorithm: HashAlgorithm,
     /// Hash of the DER of the issuer's Name.
     pub issuer_name: &'a [u8],

@@ -148,10 +148,7 @@ fn key(spki: AnyRef<'_>) -> Result<AmdKey<'_>, &'static str> {
 fn ia5<'a>(value: &'a [u8], field: &'static str) -> Result<&'a str, &'static str> {
     let any = AnyRef::from_der(value).map_err(|_| field)?;
     let text = core::str::from_utf8(any.value()).map_err(|_| field)?;
-    match any.tag() == Tag::Ia5String && text.is_ascii() {
-        true => Ok(text),
-        false => Err(field),
-    }
+    if any.tag() == Tag::Ia5String && text.is_ascii() { Ok(text) } else { Err(field) }
 }
 
 fn level(value: &[u8]) -> Result<u8, &'static str> {

@@ -63,10 +63,7 @@ fn answer(
         Some(GpuFault::OcspEnded) => options.issued_at - DAY / 4,
         _ => options.issued_at + ANSWER_DAYS * DAY,
     };
-    let status = match is_revoked {
-        false => der(0x80, &[]),
-        true => der(0xa1, &[&time(this_update)]),
-    };
+    let status = if is_revoked { der(0xa1, &[&time(this_update)]) } else { der(0x80, &[]) };
     let next_update = der(0xa0, &[&time(next_update)]);
     let single = der(0x30, &[&id, &status, &time(this_update), &next_update]);
     let by_key = der(0xa2, &[&der(4, &[&Sha384::digest(responder.key.public)[..20]])]);

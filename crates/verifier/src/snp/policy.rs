@@ -37,7 +37,7 @@ pub struct SnpPlatform {
 pub enum TcbMinimum {
     /// Each version has to be as high as this.
     AtLeast(Tcb),
-    /// Whatever they are.
+    /// Any security versions are accepted.
     DangerousAny,
 }
 
