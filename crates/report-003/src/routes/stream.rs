@@ -190,7 +190,7 @@ async fn tell(
         match said {
             AnswerEvent::Failed(error) => return Ok(Err(error)),
             AnswerEvent::End(ending, tail) => {
-                running.meter.ended(ending.adapter.as_ref());
+                running.meter.finish(ending.adapter.as_ref());
                 text.push_str(&tail);
                 let total_ms = since_ms(started);
                 socket.say(&done_message(&running, &ending, &tail, &text, total_ms)).await?;
