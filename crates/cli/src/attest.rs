@@ -70,7 +70,7 @@ fn ask_device(args: &Args, out: &Path) -> Result<(), CliError> {
         write_file(&out.join("collateral.json"), collateral)?;
     }
     let mut text = format!("evidence of this machine in {}, from {source}\n", shell_word(out));
-    if attester.simulated() {
+    if attester.is_simulated() {
         text += "simulated: the tree is not the kernel's own, so this protects nothing\n";
     }
     let file = |name: &str, content: &str| format!("  {name:24} {content}\n");

@@ -4,8 +4,8 @@ use std::{net::SocketAddr, path::PathBuf, pin::pin, process::ExitCode, sync::Arc
 
 use confide_channel::ChannelError;
 use confide_client::{
-    Accepted, Binding, ClientError, ConnectTimings, Connector, Endpoint, HttpClient, Limits,
-    Origins, with_causes,
+    Binding, ClientError, ClientLimits, ConnectTimings, Connector, Endpoint, HttpClient, Origins,
+    PeerAppraisal, with_causes,
 };
 use confide_evidence::UnixSeconds;
 use confide_verifier::{BindingLevel, Policy, Scope};
@@ -136,13 +136,13 @@ fn connector(
     args: &Args,
     policy: Policy,
     binding: Binding,
-    limits: Limits,
+    limits: ClientLimits,
 ) -> Result<Connector, CliError> {
     let endpoint = Endpoint::parse(&args.url)
         .map_err(|error| CliError::new(error).hint("for instance https://127.0.0.1:8443"))?;
     let policy = policy::file::add_root(policy, args.root.as_deref())?;
     let appraiser = args.service.appraiser(policy, args.collateral.as_deref())?;
-    Connector::attested(endpoint, args.via.clone(), binding, Arc::new(appraiser), limits)
+    Connector::with_appraiser(endpoint, args.via.clone(), binding, Arc::new(appraiser), limits)
         .map_err(|error| CliError::new(with_causes(&error)))
 }
 

@@ -167,7 +167,7 @@ fn summary(
         let (path, predicate) = describe_claim(claim);
         let _ = writeln!(text, "proven   {} {predicate}", format_name(&path));
     }
-    if let Some(other) = verified.other() {
+    if let Some(other) = verified.other_session() {
         let _ = writeln!(text, "other    {}", describe_other(other));
     }
     let hidden = fields - verified.fields().len();

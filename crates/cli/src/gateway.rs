@@ -12,7 +12,8 @@ use std::{
 use confide_client::with_causes;
 use confide_evidence::Attest;
 use confide_gateway::{
-    AccessLog, AccessLogEnd, Configuration, Gateway, GatewayError, Limits, Options, Route, Upstream,
+    AccessLog, AccessLogEnd, Configuration, Gateway, GatewayError, GatewayLimits, GatewayOptions,
+    Route, Upstream,
 };
 use serde_json::{Value, json};
 
@@ -102,10 +103,10 @@ async fn serve(args: Args) -> Result<ExitCode, CliError> {
         manifest = ask_model_manifest(&args, &configuration) => manifest,
     };
     let log = args.access_log.as_deref().map(open_access_log).transpose()?;
-    let options = Options {
+    let options = GatewayOptions {
         configuration,
         key_validity: args.evidence.key_validity(),
-        limits: Limits {
+        limits: GatewayLimits {
             upstream_check: Duration::from_secs(args.upstream_check_s),
             ..GatewayLimits::default()
         },

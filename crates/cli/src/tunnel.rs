@@ -11,8 +11,8 @@ use crate::{address::parse_listen_address, connections::ConnectionArgs, error::C
 
 /// A request and the dial of its target get seconds; an idle tunnel is kept a little longer than a
 /// client keeps an unused connection.
-const DEADLINES: Deadlines =
-    Deadlines { open: Duration::from_secs(10), idle: Duration::from_secs(300) };
+const DEADLINES: TunnelDeadlines =
+    TunnelDeadlines { open: Duration::from_secs(10), idle: Duration::from_secs(300) };
 /// How long running tunnels may continue after the signal to stop. It is shorter than a gateway's:
 /// whether an answer is in progress inside a tunnel cannot be seen.
 const DRAIN_DEADLINE: Duration = Duration::from_secs(10);

@@ -237,7 +237,7 @@ async fn one_service_fetches_from_another_and_serves_on_when_that_fails() {
 
 async fn simulating(faults: Faults) -> Served {
     let attester = FakeAttester::new(options()).unwrap();
-    let simulation = Simulation::new(Arc::new(Simulated::of(&attester)), faults);
+    let simulation = Simulation::new(Arc::new(SimulatedDocuments::new(&attester)), faults);
     serve(DocumentSource::Simulated(Arc::new(simulation)), |_| {}).await
 }
 

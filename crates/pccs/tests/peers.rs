@@ -101,7 +101,7 @@ fn run_peer(command: &mut Command) -> Result<String, String> {
 
 async fn simulating(tee: Tee, faults: Faults) -> (Served, Folder) {
     let (folder, attester) = evidence(tee);
-    let simulation = Simulation::new(Arc::new(Simulated::of(&attester)), faults);
+    let simulation = Simulation::new(Arc::new(SimulatedDocuments::new(&attester)), faults);
     (serve(DocumentSource::Simulated(Arc::new(simulation)), |_| {}).await, folder)
 }
 

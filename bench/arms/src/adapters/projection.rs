@@ -153,7 +153,7 @@ fn open_step(args: &Args, problem: &Problem) -> Outcome<Box<dyn Step>> {
 
 fn options(args: &Args) -> Outcome<Options> {
     let name = format!("ckks-{}-tensafe", args.n);
-    let mut options = Options::of(Parameters::named(&name)?);
+    let mut options = Options::new(Parameters::from_name(&name)?);
     match args.factor {
         None => {}
         Some(Factor::OneByOne) => options.decryption = Decryption::Sequential,

@@ -127,7 +127,7 @@ impl Fit {
 
 impl<'a> AdapterView<'a> {
     fn new(config: &'a Config, adapter: &'a Adapter) -> Result<Self, CliError> {
-        let set = ParameterSet::named(SET).map_err(CliError::new)?;
+        let set = ParameterSet::from_name(SET).map_err(CliError::new)?;
         let groups = groups(adapter);
         let inputs: Vec<InputView> = groups
             .iter()

@@ -21,9 +21,9 @@ impl ParameterArgs {
     /// The set that is named.
     pub(crate) fn set(&self) -> Result<ParameterSet, CliError> {
         let by_name = if self.dangerous_parameters {
-            ParameterSet::dangerous_named
+            ParameterSet::dangerous_from_name
         } else {
-            ParameterSet::named
+            ParameterSet::from_name
         };
         by_name(&self.parameters)
             .map_err(|error| CliError::new(error).hint("docs/blind-protocol.md lists the sets"))

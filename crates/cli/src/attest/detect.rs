@@ -2,7 +2,7 @@
 
 use std::{path::Path, process::ExitCode};
 
-use confide_attester::{Detected, detect_with_tsm};
+use confide_attester::{DetectedDevice, detect_with_tsm};
 use serde_json::json;
 
 use crate::{answer::Answer, error::CliError};
@@ -12,9 +12,9 @@ pub(crate) fn print(root: &Path, tsm: &Path, as_json: bool) -> Result<ExitCode, 
     describe(&detect_with_tsm(root, tsm)).print(as_json)
 }
 
-fn describe(found: &[Detected]) -> Answer {
+fn describe(found: &[DetectedDevice]) -> Answer {
     let (mut text, mut devices) = (String::new(), Vec::new());
-    for Detected { device, present, because } in found {
+    for DetectedDevice { device, present, because } in found {
         let presence = if *present { "present" } else { "absent" };
         text += &format!("{:14} {presence}\n", device.name());
         text.extend(because.iter().map(|line| format!("  {line}\n")));
@@ -35,7 +35,7 @@ mod tests {
     #[test]
     fn each_device_is_said_with_its_reasons() {
         let because = vec!["/dev/tdx_guest exists".to_owned()];
-        let found = [Detected { device: Device::TdxGuest, present: true, because }];
+        let found = [DetectedDevice { device: Device::TdxGuest, present: true, because }];
         let Answer { text, json, .. } = describe(&found);
         assert_eq!(text, "tdx-guest      present\n  /dev/tdx_guest exists\n");
         assert_eq!(json["devices"][0]["because"][0], "/dev/tdx_guest exists");

@@ -65,7 +65,7 @@ impl Attest for StaplingAttester {
         self.attester.gpu(nonce)
     }
 
-    fn simulated(&self) -> bool {
-        self.attester.simulated()
+    fn is_simulated(&self) -> bool {
+        self.attester.is_simulated()
     }
 }

@@ -21,7 +21,10 @@ use confide_load::{
 };
 use serde_json::{Map, Value, json};
 
-use super::run::{FAILED, INTERRUPTED};
+use super::{
+    progress::Bar,
+    status::{FAILED, INTERRUPTED, UNRELIABLE},
+};
 use crate::{error::CliError, files::read_file, process};
 
 /// Certificates that --root may hold: some hundred.

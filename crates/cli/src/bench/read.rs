@@ -12,7 +12,7 @@ use confide_load::{
     readers::{FILE_BYTES_MAX, read_results},
 };
 
-use crate::{error::CliError, files::read_file};
+use crate::{error::CliError, files::read_file, process};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {

@@ -31,7 +31,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let (platform, evaluation) = (args.platform.platform()?, args.platform.evaluation()?);
     let store = open_store(&args.store)?;
-    let set = Endorsed::from_store(&store, &platform, evaluation).map_err(|error| {
+    let set = EndorsementSet::from_store(&store, &platform, evaluation).map_err(|error| {
         CliError::new(error).hint("`confide collateral fetch --store DIR` fetches them")
     })?;
     write_file(&args.out, set.json())?;

@@ -61,7 +61,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
 
 async fn serve(args: Args) -> Result<ExitCode, CliError> {
     let stop = process::stop_signal();
-    let limits = Limits::default();
+    let limits = PccsLimits::default();
     let (source, fields) = match (&args.simulate, &args.database) {
         #[cfg(feature = "simulate")]
         (Some(dir), _) => (simulated_source(dir, &args.faults)?, json!({ "simulated": true })),
@@ -77,13 +77,16 @@ async fn serve(args: Args) -> Result<ExitCode, CliError> {
                 "imported": imported,
                 "upstream": vendors.is_some(),
             });
-            (Source::Kept(Arc::new(Kept::new(database, vendors, &limits))), fields)
+            (
+                DocumentSource::Store(Arc::new(DocumentStore::new(database, vendors, &limits))),
+                fields,
+            )
         }
         (None, None) => return Err(CliError::new("--database is missing")),
     };
     let (listener, address) = process::listen(args.listen).await?;
     process::print_ready(address, "none", fields);
-    let service = Service::new(Options { source, limits, clock: process::unix_now });
+    let service = Service::new(PccsOptions { source, limits, clock: process::unix_now });
     if let Err(error) = confide_pccs::serve(listener, Arc::new(service), stop).await {
         // It was asked to stop and it stopped, so this is no failure.
         tracing::warn!(%error, "cut after the drain deadline");

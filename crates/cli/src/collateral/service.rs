@@ -7,7 +7,9 @@ use std::{
 };
 
 use confide_client::PolicyAppraiser;
-use confide_collateral::{Base, Check, Options, Platform, Services, Source, Store, StoreLimits};
+use confide_collateral::{
+    BaseUrl, Check, Platform, Services, Source, SourceOptions, Store, StoreLimits,
+};
 use confide_evidence::{ParseError, collateral::COLLATERAL_LENGTH_MAX};
 use confide_verifier::{AwsLc, Endorsements, Policy, Roots, UnixTime, snp};
 
@@ -71,8 +73,8 @@ pub(crate) fn source_options(
     services: Services,
     store: Option<&Path>,
     roots: Option<&Roots>,
-) -> Result<Options, CliError> {
-    let mut options = Options::new(services, Arc::new(process::unix_now));
+) -> Result<SourceOptions, CliError> {
+    let mut options = SourceOptions::new(services, Arc::new(process::unix_now));
     options.store = store.map(open_store).transpose()?;
     options.check = roots.cloned().map(check_under);
     Ok(options)

@@ -79,14 +79,16 @@ impl SimulatedDocuments {
         edition: &confide_fake_attester::Edition,
     ) -> Option<Vec<u8>> {
         Some(match wanted {
-            Wanted::AmdChain { key: EndorsementKey::Vcek, product } => {
+            DocumentRequest::AmdChain { key: EndorsementKey::Vcek, product } => {
                 self.vendors.amd(fake_product(*product), edition).vcek_chain.into_bytes()
             }
-            Wanted::AmdChain { key: EndorsementKey::Vlek, product } => {
+            DocumentRequest::AmdChain { key: EndorsementKey::Vlek, product } => {
                 self.vendors.amd(fake_product(*product), edition).vlek_chain.into_bytes()
             }
-            Wanted::AmdCrl { product, .. } => self.vendors.amd(fake_product(*product), edition).crl,
-            Wanted::Vcek { product, hwid, tcb } => {
+            DocumentRequest::AmdCrl { product, .. } => {
+                self.vendors.amd(fake_product(*product), edition).crl
+            }
+            DocumentRequest::Vcek { product, hwid, tcb } => {
                 let mut chip_id = [0; 64];
                 hex::decode_to_slice(hwid, chip_id.get_mut(..hwid.len() / 2)?).ok()?;
                 let [bootloader, tee, snp, microcode, fmc] = *tcb;
@@ -98,7 +100,7 @@ impl SimulatedDocuments {
     }
 
     /// Every request gets the certificate of the simulated machine.
-    fn pck_certificate(&self, wanted: &Wanted, now: u64) -> Result<Document, String> {
+    fn pck_certificate(&self, wanted: &DocumentRequest, now: u64) -> Result<Document, String> {
         let pck = self.vendors.pck_certificate(&self.variant).map_err(|error| error.to_string())?;
         let body = pck.pem.into_bytes();
         let mut document = Document::new(wanted, Some(&pck.issuer_chain), body, now)
@@ -155,8 +157,8 @@ impl Documents for SimulatedDocuments {
 
 impl SimulatedDocuments {
     /// Whether a document exists: TCB info does for one platform family.
-    fn is_platform_of(&self, wanted: &Wanted) -> Result<bool, String> {
-        let Wanted::Tcb { fmspc, .. } = wanted else { return Ok(true) };
+    fn is_platform_of(&self, wanted: &DocumentRequest) -> Result<bool, String> {
+        let DocumentRequest::Tcb { fmspc, .. } = wanted else { return Ok(true) };
         let made =
             self.vendors.pck_certificate(&self.variant).map_err(|error| error.to_string())?.fmspc;
         Ok(made.eq_ignore_ascii_case(&hex::encode(fmspc)))

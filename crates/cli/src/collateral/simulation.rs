@@ -56,7 +56,7 @@ pub(super) fn simulated_source(dir: &Path, faults: &FaultArgs) -> Result<Documen
         CliError::new(error).hint("`confide attest --simulate tdx --out DIR` makes such a folder")
     })?;
     let documents = Arc::new(SimulatedDocuments::new(&attester));
-    Ok(Source::Simulated(Arc::new(Simulation::new(documents, faults.faults()?))))
+    Ok(DocumentSource::Simulated(Arc::new(Simulation::new(documents, faults.faults()?))))
 }
 
 impl FaultArgs {

@@ -82,11 +82,12 @@ async fn fetch(args: &Args, request: FetchRequest, out: NewFile) -> Result<ExitC
     let began = Instant::now();
     let (request, received) = notary.fetch(request, |piece| write_body(args.print, piece)).await?;
     let key = notary.key();
-    let notarised = received.check(&request, key.bound.clone(), key.validity).map_err(|error| {
-        CliError::new(format!("the notary's answer is refused: {error}"))
-            .hint("nothing was saved")
-            .status(STATUS_REFUSED)
-    })?;
+    let notarised =
+        received.check(&request, key.bound.clone(), &key.validity).map_err(|error| {
+            CliError::new(format!("the notary's answer is refused: {error}"))
+                .hint("nothing was saved")
+                .status(STATUS_REFUSED)
+        })?;
     let fetch_ms = began.elapsed().as_secs_f64() * 1000.0;
     out.save(&notarised.encode())?;
     warn_of_clock(notarised.statement.time);

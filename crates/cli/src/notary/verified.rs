@@ -9,8 +9,8 @@ use std::{
 
 use confide_channel::{Binding, ChannelError};
 use confide_client::{
-    AppraisalError, Appraised, ClientError, Connector, Endpoint, HttpClient, Limits,
-    PolicyAppraiser, RequestBody, no_body, whole_body, with_causes,
+    AppraisalError, ClientError, ClientLimits, Connector, Endpoint, HttpClient, PolicyAppraiser,
+    RequestBody, SharedAppraisal, no_body, whole_body, with_causes,
 };
 use confide_notary::{
     AnswerReader, FETCH_PATH, FetchRequest, GUARANTEE, HolderError, KEY_EVIDENCE_BYTES_MAX,
@@ -113,12 +113,13 @@ impl VerifiedNotary {
             (None, true) => Binding::Session,
             (None, false) => Binding::Key,
         };
-        let connector = Connector::attested(endpoint, None, binding, channel_appraiser, limits)
-            .and_then(|connector| match own {
-                None => Ok(connector),
-                Some(own) => connector.with_evidence(client_evidence(own, CLIENT_CLAIM)),
-            })
-            .map_err(|error| CliError::new(with_causes(&error)))?;
+        let connector =
+            Connector::with_appraiser(endpoint, None, binding, channel_appraiser, limits)
+                .and_then(|connector| match own {
+                    None => Ok(connector),
+                    Some(own) => connector.with_evidence(client_evidence(own, CLIENT_CLAIM)),
+                })
+                .map_err(|error| CliError::new(with_causes(&error)))?;
         let client = HttpClient::new(connector, limits, process::unix_now);
         let opened =
             client.open().await.map_err(|error| explain_channel_error(&args.via, &error))?;

@@ -61,7 +61,7 @@ pub(crate) fn add_root(mut policy: Policy, root: Option<&Path>) -> Result<Policy
         CliError::in_file(path)(error)
             .hint("--root takes DER; `openssl x509 -outform der` makes it from PEM")
     })?;
-    let (listed, added) = (policy.roots.to_string(), Roots::custom(&der).to_string());
+    let (listed, added) = (policy.roots.to_string(), Roots::from_der(&der).to_string());
     let names: Vec<String> = listed.split(" or ").chain([added.as_str()]).map(Into::into).collect();
     policy.roots = Roots::from_names(&names).map_err(CliError::new)?;
     Ok(policy)

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use confide_prover::{
     Header, StageUsage,
-    line::{Digest, Done, Strength},
+    line::{Digest, StageResult, Strength},
 };
 use confide_statement::Statement;
 use serde_json::{Map, Value, json};
@@ -20,7 +20,7 @@ pub(super) struct ProvedRun {
     /// The whole file.
     pub(super) file: Vec<u8>,
     pub(super) prover_sha256: Digest,
-    pub(super) stages: [(Done, StageUsage); 4],
+    pub(super) stages: [(StageResult, StageUsage); 4],
 }
 
 /// The answer about a proof that was written to `path`.
@@ -52,7 +52,7 @@ pub(super) fn answer(proved: &ProvedRun, path: &Path) -> Answer {
 }
 
 /// The resources that one process used, for programs.
-pub(crate) fn stage_json(done: &Done, used: StageUsage) -> Value {
+pub(crate) fn stage_json(done: &StageResult, used: StageUsage) -> Value {
     json!({
         "wall_s": used.wall.as_secs_f64(),
         "cpu_s": used.cpu.as_secs_f64(),

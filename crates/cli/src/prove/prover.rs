@@ -157,16 +157,16 @@ pub(crate) fn explain_error(error: &ProverError) -> CliError {
             "a file in memory cannot be sealed while it is still mapped, or without enough memory: \
              try again"
         }
-        ProverError::Refused { why: Why::Memory, .. } => {
+        ProverError::Refused { why: RefusalReason::Memory, .. } => {
             "allow more with --memory, or remove it to let the back end choose"
         }
-        ProverError::Refused { why: Why::UnknownGuest, .. } => {
+        ProverError::Refused { why: RefusalReason::UnknownGuest, .. } => {
             "this confide-prover was built without it: `make prover` builds a new one"
         }
         ProverError::Protocol { .. } => {
             "is it of another version? `make prover` builds the matching one"
         }
-        ProverError::Ended { .. } => {
+        ProverError::NoAnswer { .. } => {
             "was it killed for lack of memory (--memory bounds it), or is it another program? `make \
              prover` builds the matching one"
         }

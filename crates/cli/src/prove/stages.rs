@@ -94,7 +94,11 @@ fn statement_of(guest: &str, native: &StageRun<Vec<u8>>) -> Result<Statement, Cl
 }
 
 /// Checks that a stage gives the same public values, of a known program.
-fn check_same(statement: &Statement, known: &Description, done: &Done) -> Result<(), CliError> {
+fn check_same(
+    statement: &Statement,
+    known: &Description,
+    done: &StageResult,
+) -> Result<(), CliError> {
     let (stage, claim) = (done.stage, statement.claim());
     let wanted = Digest(statement.digest());
     if done.public_values != wanted {
@@ -113,8 +117,8 @@ fn header(
     statement: &Statement,
     description: &Description,
     options: &ProveOptions,
-    done: &Done,
-    emulated: &Done,
+    done: &StageResult,
+    emulated: &StageResult,
 ) -> Result<Header, CliError> {
     let lacks = |what| fault(format!("the back end does not say {what} of its proof"));
     let strength: Strength = done.strength.ok_or_else(|| lacks("the bits"))?;

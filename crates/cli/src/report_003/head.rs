@@ -46,7 +46,7 @@ impl Head for ModelHead {
 struct HeadCompletion<'a>(Completion<'a>);
 
 impl Complete for HeadCompletion<'_> {
-    fn ended(&self) -> Option<FinishReason> {
+    fn finish_reason(&self) -> Option<FinishReason> {
         self.0.finish_reason()
     }
 

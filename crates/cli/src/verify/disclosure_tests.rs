@@ -437,7 +437,7 @@ fn one_session_that_poses_as_two_is_refused_by_its_statements_digest() {
     let (session, rules) = (notary.notarise(BODY), notary.rules());
     let mut posing = equal(&session, &notary.notarise(BODY));
     let itself = equal(&session, &notary.notarise(BODY));
-    posing.claims[0] = Claim::Other(Box::new(Disclosure { claims: Vec::new(), ..itself }));
+    posing.claims[0] = Claim::OtherSession(Box::new(Disclosure { claims: Vec::new(), ..itself }));
     assert_eq!(verdict_code(&posing, &rules), "same_session");
     let mut unused = equal(&session, &notary.notarise(BODY));
     unused.claims.truncate(1);
@@ -546,7 +546,7 @@ fn bytes_that_are_no_disclosure_are_not_judged() {
     let rules = Notary::new(1, Tee::Tdx).rules();
     for file in [&b""[..], b"confide disclosure v1\n", b"confide notarised v1\n"] {
         let Err(rejected) = judge(file, &rules, text_proofs(), NOW) else { panic!("accepted") };
-        assert!(rejected.is_unjudged());
+        assert!(rejected.is_unreadable());
         assert!(matches!(rejected, RejectedDisclosure::Format(_)));
     }
 }

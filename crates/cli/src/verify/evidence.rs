@@ -91,7 +91,7 @@ pub(super) fn run(args: &EvidenceArgs) -> Result<ExitCode, CliError> {
 }
 
 fn refuse(rejection: &Rejection) -> Answer {
-    let (verdict, status) = if rejection.reason().is_unjudged() {
+    let (verdict, status) = if rejection.reason().is_unreadable() {
         ("not judged", NOT_JUDGED)
     } else {
         ("no", REJECTED)

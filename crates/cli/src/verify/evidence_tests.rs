@@ -4,7 +4,9 @@ use std::fs;
 
 use clap::Parser;
 use confide_evidence::claims::Claims;
-use confide_fake_attester::{FakeAttester, FakeGpu, Fault, GpuOptions, Mode, Options, Tee};
+use confide_fake_attester::{
+    FakeAttester, FakeAttesterOptions, FakeGpu, Fault, GpuOptions, Mode, Tee,
+};
 use confide_verifier::{Outcome, POLICY_LENGTH_MAX};
 
 use super::*;
@@ -177,7 +179,7 @@ fn empty_evidence_and_empty_collateral_are_not_judged() {
     case.write("evidence.bin", &case.attester.quote(&ReportData::ZERO));
     case.write("collateral.json", b"");
     let rejection = case.judge(&[]).unwrap().unwrap_err();
-    assert!(rejection.reason().is_unjudged(), "{rejection}");
+    assert!(rejection.reason().is_unreadable(), "{rejection}");
     assert_eq!(rejection.to_json()["outcome"], "error");
 }
 

@@ -26,7 +26,7 @@ pub(super) fn read_policy(policy: Option<&Path>, root: Option<&Path>) -> Result<
         Some(path) => parse_policy(path)?,
     };
     if let Some(path) = root {
-        policy.roots = Roots::custom(&read_root(path)?);
+        policy.roots = Roots::from_der(&read_root(path)?);
     }
     Ok(policy)
 }

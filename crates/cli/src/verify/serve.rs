@@ -66,7 +66,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn serve(args: &Args, options: Options) -> Result<(), CliError> {
+async fn serve(args: &Args, options: ServiceOptions) -> Result<(), CliError> {
     let stop = process::stop_signal();
     let (listener, address) = process::listen(args.listen).await?;
     if !address.ip().is_loopback() {
@@ -80,7 +80,7 @@ async fn serve(args: &Args, options: Options) -> Result<(), CliError> {
 }
 
 /// The guarantee: requests and results travel in the clear, and evidence can show only where the key lives.
-fn guarantee(options: &Options) -> &'static str {
+fn guarantee(options: &ServiceOptions) -> &'static str {
     match &options.own_evidence {
         None => "none",
         Some(evidence) if evidence.is_simulated() => "none (simulated)",
@@ -88,7 +88,7 @@ fn guarantee(options: &Options) -> &'static str {
     }
 }
 
-fn ready_fields(args: &Args, options: &Options) -> Value {
+fn ready_fields(args: &Args, options: &ServiceOptions) -> Value {
     let names = args.policy.iter().filter_map(|given| given.split_once('='));
     let names: Vec<&str> = names.map(|(name, _)| name).collect();
     // Whether the service's own evidence is simulated says nothing about that of its callers.
@@ -105,7 +105,7 @@ fn ready_fields(args: &Args, options: &Options) -> Value {
     })
 }
 
-fn options(args: &Args) -> Result<Options, CliError> {
+fn options(args: &Args) -> Result<ServiceOptions, CliError> {
     let collateral = read_optional_file(args.collateral.as_deref(), COLLATERAL_LENGTH_MAX as u64)?;
     let entries: Result<Vec<_>, CliError> =
         args.policy.iter().map(|given| read_entry(given, collateral.as_deref())).collect();

@@ -46,7 +46,7 @@ impl Entrance {
                 (Some(args.evidence.open("this adapter host", alternative)?), binding.into())
             }
         };
-        let simulated = attester.as_ref().is_some_and(|attester| attester.simulated());
+        let simulated = attester.as_ref().is_some_and(|attester| attester.is_simulated());
         let options = options(args, binding, config_digest);
         let server = match attester {
             None => Server::without_evidence(options, process::unix_now),

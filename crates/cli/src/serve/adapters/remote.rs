@@ -52,7 +52,7 @@ pub(super) fn open(
     });
     let connect = connect.map_err(message)?;
     let set = args.adapter_parameters.as_deref().unwrap_or(PARAMETERS_DEFAULT);
-    let parameters = ParameterSet::named(set).map_err(|error| error.to_string())?;
+    let parameters = ParameterSet::from_name(set).map_err(|error| error.to_string())?;
     let protect = args.adapter_protect.map(Into::into);
     let defaults = HolderOptions::new(name, parameters);
     let options = HolderOptions { scheme, protect, credential, ..defaults };

@@ -188,12 +188,12 @@ impl RejectedDisclosure {
     }
 
     /// Whether it could not be judged, rather than judged and rejected.
-    pub(super) fn is_unjudged(&self) -> bool {
+    pub(super) fn is_unreadable(&self) -> bool {
         match self {
             RejectedDisclosure::Format(_) => true,
             RejectedDisclosure::Content(error) => content_name(error) == NO_CIRCUITS,
-            RejectedDisclosure::OtherSession(rejected) => rejected.is_unjudged(),
-            RejectedDisclosure::Evidence(rejection) => rejection.reason().is_unjudged(),
+            RejectedDisclosure::OtherSession(rejected) => rejected.is_unreadable(),
+            RejectedDisclosure::Evidence(rejection) => rejection.reason().is_unreadable(),
             _ => false,
         }
     }
@@ -235,7 +235,7 @@ fn content_name(error: &VerifyError) -> &'static str {
         VerifyError::SameField { .. } => "same_field",
         VerifyError::Empty => "empty",
         VerifyError::NoCircuits { .. } => NO_CIRCUITS,
-        VerifyError::Other(error) => content_name(error),
+        VerifyError::OtherSession(error) => content_name(error),
         VerifyError::Subject { .. } | VerifyError::Proof { .. } => "proof",
     }
 }
@@ -249,14 +249,15 @@ pub(super) fn judge(
 ) -> Result<AcceptedDisclosure, RejectedDisclosure> {
     let disclosure = Disclosure::decode(file)?;
     let statement = judge_statement(&disclosure, rules, at)?;
-    let other = disclosure.other().map(|other| judge_statement(other, rules, at)).transpose();
+    let other =
+        disclosure.other_session().map(|other| judge_statement(other, rules, at)).transpose();
     let other = other.map_err(|rejected| RejectedDisclosure::OtherSession(Box::new(rejected)))?;
     let verified = disclosure.verify(texts)?;
     let is_shown = |name: &&String| verified.fields().iter().any(|field| field.path == **name);
     if let Some(name) = rules.statement.must_show.iter().find(|name| !is_shown(name)) {
         return Err(RejectedDisclosure::NotShown { name: name.clone() });
     }
-    let other = other.zip(verified.other().cloned()).map(|(statement, verified)| {
+    let other = other.zip(verified.other_session().cloned()).map(|(statement, verified)| {
         Box::new(AcceptedDisclosure { verified, statement, other: None })
     });
     Ok(AcceptedDisclosure { verified, statement, other })

@@ -137,7 +137,7 @@ fn statement_json(accepted: &AcceptedDisclosure) -> Value {
 
 /// The answer about a disclosure that was rejected, or could not be judged.
 pub(super) fn describe_rejection(rejected: &RejectedDisclosure) -> Answer {
-    let (verdict, outcome, status) = if rejected.is_unjudged() {
+    let (verdict, outcome, status) = if rejected.is_unreadable() {
         ("not judged", "error", NOT_JUDGED)
     } else {
         ("no", "rejected", REJECTED)

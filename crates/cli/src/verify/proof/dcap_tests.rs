@@ -39,7 +39,7 @@ fn another_root_is_refused_whoever_made_it() {
     assert_eq!(compare(NONE, None, &custom).unwrap_err().name, "root");
     // As --root does it.
     let beyond = EvidenceExpectation {
-        policy: Policy { roots: Roots::custom(b"der"), ..policy(NONE) },
+        policy: Policy { roots: Roots::from_der(b"der"), ..policy(NONE) },
         ..expectation_at(NOW)
     };
     assert_eq!(beyond.compare(&claim(), &mut Vec::new()).unwrap_err().name, "root");

@@ -103,7 +103,7 @@ fn compare(
     if let Err(refused) = compared.and_then(|()| wanted.compare(statement, &mut checks)) {
         return reject(&checks, refused.name, &refused.detail, proved);
     }
-    let (size, used) = (file.body.len(), checked.used());
+    let (size, used) = (file.body.len(), checked.usage());
     let (wall_ms, cpu_ms) = (used.wall.as_secs_f64() * 1e3, used.cpu.as_secs_f64() * 1e3);
     let least = if used.peak_is_at_most { "<= " } else { "" };
     let peak = format_bytes(used.peak_rss_bytes);
@@ -118,7 +118,7 @@ fn compare(
         "outcome": "accepted",
         "reason": null,
         "proof_bytes": size,
-        "check": facts::stage_json(checked.done(), used),
+        "check": facts::stage_json(checked.result(), used),
         "checks": checks_json(&checks),
     });
     Answer::new(text, merge_objects(proved, more))
@@ -126,7 +126,7 @@ fn compare(
 
 /// Fields of the file that no check can confirm.
 fn unproved_fields(checked: &CheckedProof) -> &'static [&'static str] {
-    match checked.done().segments {
+    match checked.result().segments {
         Some(_) => &["cycles"],
         None => &["segments", "cycles"],
     }
