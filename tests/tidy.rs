@@ -184,7 +184,8 @@ fn every_source_file_says_what_it_holds() {
 
 #[test]
 fn names_and_signatures_are_read_in_every_form() {
-    let rust = "pub(crate) async fn told(\n    a: u8,\n) {\n}\nenum E {\n    Gone(u8),\n    Up { of: u8 },\n}\nstruct Seen;\n";
+    let rust = "pub(crate) async fn told(\n    a: u8,\n) {\n}\n\
+        enum E {\n    Gone(u8),\n    Up { of: u8 },\n}\nstruct Seen;\n";
     let path = std::path::Path::new("a.rs");
     assert_eq!(function_names(path, rust), [(1, "told".to_owned())]);
     let types = [(5, "E"), (6, "Gone"), (7, "Up"), (9, "Seen")];

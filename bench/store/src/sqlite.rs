@@ -47,7 +47,7 @@ impl Sqlite {
         cells: Vec<Cell>,
         read: fn(&Row<'_>) -> Result<T, StoreError>,
     ) -> Result<Vec<T>, StoreError> {
-        let mut statement = self.0.prepare_cached(statement)?;
+        let mut statement = self.0.prepare(statement)?;
         statement.query_and_then(params_from_iter(cells), read)?.collect()
     }
 }
@@ -70,7 +70,7 @@ impl Index for Sqlite {
             return Ok(Addition::Present);
         }
         for cells in rows_cells(facts) {
-            transaction.prepare_cached(schema::ADD_ROW)?.execute(params_from_iter(cells))?;
+            transaction.prepare(schema::ADD_ROW)?.execute(params_from_iter(cells))?;
         }
         transaction.commit()?;
         Ok(Addition::Added)
