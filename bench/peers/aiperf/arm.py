@@ -15,7 +15,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
-from load_peer import sibling_program, run_tool, scratch, speak, tokenizer
+from load_peer import run_tool, scratch, sibling_program, speak, tokenizer
 
 
 def main():

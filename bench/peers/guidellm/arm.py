@@ -17,7 +17,7 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
-from load_peer import sibling_program, run_tool, scratch, speak, tokenizer
+from load_peer import run_tool, scratch, sibling_program, speak, tokenizer
 
 
 def main():
