@@ -15,6 +15,13 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+# Figures by their names in bench/MODELS.md; None is one that the tool does not have.
+Metrics = Mapping[str, float | None]
+# An order of the harness, as its line of JSON has it.
+Asked = dict[str, Any]
 
 # Seven letters at most: the simulated engine counts each as one token.
 WORDS = (
@@ -31,7 +38,7 @@ class ToolFailed(Exception):
     """The tool gave no figures; the text goes to the harness."""
 
 
-def speak(hello, run) -> int:
+def speak(hello: Mapping[str, object], run: "Callable[[Load], Metrics]") -> int:
     """Answers each `run` with what `run(load)` returns: the metrics of the whole run."""
     emit(type="hello", protocol=1, **hello)
     for line in sys.stdin:
@@ -43,7 +50,7 @@ def speak(hello, run) -> int:
     return 0
 
 
-def answer(asked, run) -> None:
+def answer(asked: Asked, run: "Callable[[Load], Metrics]") -> None:
     number, params = asked["id"], asked.get("params", {})
     unknown = [name for name in params if name not in PARAMS]
     if unknown:
@@ -60,11 +67,11 @@ def answer(asked, run) -> None:
     emit(type="done", id=number, metrics=metrics, cpu_s=cpu_s, wall_s=wall_s)
 
 
-def emit(**line) -> None:
+def emit(**line: object) -> None:
     print(json.dumps(line), flush=True)
 
 
-def children_cpu_s():
+def children_cpu_s() -> float:
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
@@ -72,7 +79,7 @@ def children_cpu_s():
 class Load:
     """The load of one run, from the order of the harness."""
 
-    def __init__(self, asked) -> None:
+    def __init__(self, asked: Asked) -> None:
         params = asked.get("params", {})
         for name, wanted in [("arrivals", "constant"), ("session", "kept")]:
             if params.get(name, wanted) != wanted:
@@ -83,11 +90,11 @@ class Load:
         self.prompt_tokens = int(params["prompt_tokens"])
         self.tokens = int(params["output_tokens"])
 
-    def prompts(self, count):
+    def prompts(self, count: int) -> list[str]:
         source = random.Random(self.seed)
         return [" ".join(source.choices(WORDS, k=self.prompt_tokens)) for _ in range(count)]
 
-    def check(self, completed, mean_tokens, lost=0) -> None:
+    def check(self, completed: float | None, mean_tokens: float | None, lost: int = 0) -> None:
         """Other work than was asked for gives no figures; `lost` requests may be missing."""
         if completed is None or not self.requests - lost <= completed <= self.requests:
             raise ToolFailed(f"{completed} of {self.requests} requests in its report")
@@ -95,7 +102,7 @@ class Load:
             raise ToolFailed(f"answers had {mean_tokens} tokens, wanted {self.tokens}")
 
 
-def tokenizer(folder):
+def tokenizer(folder: pathlib.Path) -> pathlib.Path:
     """A tokenizer of one token for each word, made here: none is fetched from a hub."""
     from tokenizers import Tokenizer, models, pre_tokenizers
 
@@ -116,12 +123,14 @@ def tokenizer(folder):
     return folder
 
 
-def scratch():
+def scratch() -> tempfile.TemporaryDirectory[str]:
     """A folder that goes when the arm does: caches of the tools stay out of the home folder."""
     return tempfile.TemporaryDirectory(prefix="confide-peer-")
 
 
-def run_tool(command, folder, environment) -> None:
+def run_tool(
+    command: Sequence[object], folder: pathlib.Path, environment: Mapping[str, str]
+) -> None:
     """Runs it to its end; what it says goes to standard error."""
     home = folder / "home"
     home.mkdir(exist_ok=True)
@@ -145,9 +154,11 @@ def run_tool(command, folder, environment) -> None:
         check=False,
     )
     if done.returncode != 0:
-        raise ToolFailed(f"{pathlib.Path(command[0]).name} ended with status {done.returncode}")
+        raise ToolFailed(
+            f"{pathlib.Path(str(command[0])).name} ended with status {done.returncode}"
+        )
 
 
-def sibling_program(name):
+def sibling_program(name: str) -> pathlib.Path:
     """A program of the virtual environment whose Python runs this."""
     return pathlib.Path(sys.prefix) / "bin" / name

@@ -8,10 +8,10 @@ It measures nothing: it computes what a load generator without cost or delay wou
 import argparse
 import sys
 
-from load_peer import speak
+from load_peer import Load, Metrics, speak
 
 
-def main():
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--ttft-ms", type=float, required=True)
     parser.add_argument("--tokens-per-second", type=float, required=True)
@@ -26,7 +26,7 @@ def main():
     return speak(hello, lambda load: compute_truth(settings, load))
 
 
-def compute_truth(settings, load):
+def compute_truth(settings: argparse.Namespace, load: Load) -> Metrics:
     token_ms = 1e3 / settings.tokens_per_second
     e2e_ms = settings.ttft_ms + (load.tokens - 1) * token_ms
     return {

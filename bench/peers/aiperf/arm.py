@@ -12,13 +12,14 @@ import os
 import pathlib
 import shutil
 import sys
+from typing import Any
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
-from load_peer import run_tool, scratch, sibling_program, speak, tokenizer
+from load_peer import Load, Metrics, run_tool, scratch, sibling_program, speak, tokenizer
 
 
-def main():
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--target", required=True)
     parser.add_argument("--model", default="sim")
@@ -30,18 +31,20 @@ def main():
         "threads": os.cpu_count() or 1,
         "note": "CPU and wall time hold the tool's start",
     }
-    with scratch() as folder:
-        folder = pathlib.Path(folder)
+    with scratch() as made:
+        folder = pathlib.Path(made)
         words = tokenizer(folder / "tokenizer")
         return speak(hello, lambda load: measure(arguments, load, folder, words))
 
 
-def measure(arguments, load, folder, words):
+def measure(
+    arguments: argparse.Namespace, load: Load, folder: pathlib.Path, words: pathlib.Path
+) -> Metrics:
     prompts, artifacts = folder / "prompts.jsonl", folder / "artifacts"
     shutil.rmtree(artifacts, ignore_errors=True)
     lines = [json.dumps({"text": row}) for row in load.prompts(load.requests)]
     prompts.write_text("\n".join(lines) + "\n")
-    options = {
+    options: dict[str, object] = {
         "--model": arguments.model,
         "--url": arguments.target,
         "--endpoint-type": "chat",
@@ -62,12 +65,13 @@ def measure(arguments, load, folder, words):
     return figures(json.loads((artifacts / "profile_export_aiperf.json").read_text()), load)
 
 
-def figures(report, load):
-    def mean(name):
+def figures(report: dict[str, Any], load: Load) -> Metrics:
+    def mean(name: str) -> float | None:
         return report[name]["avg"] if name in report else None
 
     completed = mean("request_count")
     load.check(completed, mean("output_sequence_length"))
+    assert completed is not None, "check refuses a report without it"
     return {
         "completed_ratio": completed / load.requests,
         "ttft_ms": mean("time_to_first_token"),

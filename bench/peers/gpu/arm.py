@@ -16,11 +16,30 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 import numpy
+from numpy.typing import NDArray
 
 WIDTH, RANK = 1536, 32
 REQUESTS_MAX = 10_000
+
+Floats = NDArray[numpy.float64]
+
+
+class Arm(Protocol):
+    """What each peer gives: its rows in the clear, and their product with a vector."""
+
+    version: str
+    note: str
+    rows: Floats
+    # The error of a right answer, at most.
+    close: float
+
+    def draw(self, generator: numpy.random.Generator) -> Floats: ...
+
+    def step(self, vector: Floats) -> Sequence[float] | Floats: ...
 
 
 def main() -> int:
@@ -57,7 +76,7 @@ def main() -> int:
     return 0
 
 
-def answer(arm, asked) -> None:
+def answer(arm: Arm, asked: dict[str, Any]) -> None:
     """Runs what was asked for, then prints: printing is not in what is measured."""
     wanted = {"width": WIDTH, "rank": RANK}
     for name, value in asked.get("params", {}).items():
@@ -80,7 +99,7 @@ def answer(arm, asked) -> None:
     emit(type="done", id=asked["id"])
 
 
-def emit(**line) -> None:
+def emit(**line: object) -> None:
     print(json.dumps(line), flush=True)
 
 
@@ -89,20 +108,20 @@ class Slots:
 
     close = 1e-5
 
-    def __init__(self, slots) -> None:
-        self.rows = numpy.random.default_rng(7).normal(0.0, 0.02, (RANK, WIDTH))
+    def __init__(self, slots: int) -> None:
+        self.rows: Floats = numpy.random.default_rng(7).normal(0.0, 0.02, (RANK, WIDTH))
         self.copies = slots // WIDTH
         self.packs = [
             self.rows[at : at + self.copies].reshape(-1) for at in range(0, RANK, self.copies)
         ]
 
-    def draw(self, generator):
+    def draw(self, generator: numpy.random.Generator) -> Floats:
         return generator.normal(0.0, 1.0, WIDTH)
 
-    def tile(self, vector):
+    def tile(self, vector: Floats) -> Floats:
         return numpy.tile(vector, self.copies)
 
-    def sums(self, slots, pack):
+    def sums(self, slots: Sequence[float] | Floats, pack: Floats) -> Floats:
         return numpy.asarray(slots[: len(pack)], dtype=numpy.float64).reshape(-1, WIDTH).sum(axis=1)
 
 
@@ -111,7 +130,7 @@ class Cukks(Slots):
 
     note = "N = 16384, 60/40/40/60 bits, scale 2^40; plaintexts from CuKKS's own cache after the first step"
 
-    def __init__(self, cpu) -> None:
+    def __init__(self, cpu: bool) -> None:
         if cpu:
             raise RuntimeError("it has no CPU form")
         os.environ["CUKKS_AUTO_INSTALL"] = "0"
@@ -126,10 +145,10 @@ class Cukks(Slots):
             raise RuntimeError("its GPU module is not at work")
         self.lists = [pack.tolist() for pack in self.packs]
 
-    def step(self, vector):
+    def step(self, vector: Floats) -> list[float]:
         backend, inner, keys = self.context._active_backend, self.context._ctx, self.context._keys
         encrypted = backend.encrypt(inner, keys, self.tile(vector).tolist())
-        result = []
+        result: list[float] = []
         for plain, pack in zip(self.lists, self.packs):
             product = backend.mul_plain(
                 encrypted, plain + [0.0] * (self.copies * WIDTH - len(plain))
@@ -143,7 +162,7 @@ class Desilo(Slots):
 
     note = "engine of three levels (its own N and primes); non-commercial licence; weights encoded once"
 
-    def __init__(self, cpu) -> None:
+    def __init__(self, cpu: bool) -> None:
         import desilofhe
 
         self.engine = desilofhe.Engine(max_level=3, mode="cpu" if cpu else "gpu")
@@ -154,9 +173,9 @@ class Desilo(Slots):
         self.key = self.engine.create_secret_key()
         self.weights = [self.engine.encode(pack) for pack in self.packs]
 
-    def step(self, vector):
+    def step(self, vector: Floats) -> list[float]:
         encrypted = self.engine.encrypt(self.tile(vector), self.key)
-        result = []
+        result: list[float] = []
         for weights, pack in zip(self.weights, self.packs):
             product = self.engine.multiply(encrypted, weights)
             result.extend(self.sums(self.engine.decrypt(product, self.key).real, pack))
@@ -170,7 +189,7 @@ class Concrete:
     # Of its rounding to 16 bits of answer; its inputs are integers here, so quantisation is not in it.
     close = 5e-2
 
-    def __init__(self, cpu) -> None:
+    def __init__(self, cpu: bool) -> None:
         import concrete_ml_extensions as extensions
 
         if not cpu and not (extensions.is_cuda_enabled() and extensions.is_cuda_available()):
@@ -187,10 +206,10 @@ class Concrete:
             self.clear = extensions.make_cuda_clear_matrix(self.clear, self.compression)
         self.bits = 26
 
-    def draw(self, generator):
+    def draw(self, generator: numpy.random.Generator) -> Floats:
         return generator.integers(-127, 128, WIDTH).astype(numpy.float64)
 
-    def step(self, vector):
+    def step(self, vector: Floats) -> Floats:
         ours = vector.astype(numpy.int64).view(numpy.uint64).reshape(1, WIDTH)
         encrypted = self.extensions.encrypt_matrix(self.key, self.parameters, ours)
         product = self.extensions.matrix_multiplication(encrypted, self.clear, self.compression)
@@ -200,7 +219,7 @@ class Concrete:
         return numpy.asarray(answer).reshape(-1).view(numpy.int64).astype(numpy.float64)[:RANK]
 
 
-def package(*names) -> str:
+def package(*names: str) -> str:
     for name in names:
         try:
             return f"{name} {importlib.metadata.version(name)}"
@@ -209,7 +228,11 @@ def package(*names) -> str:
     return "unknown"
 
 
-MODES = {"cukks": Cukks, "desilofhe": Desilo, "concrete-ml-extensions": Concrete}
+MODES: dict[str, Callable[[bool], Arm]] = {
+    "cukks": Cukks,
+    "desilofhe": Desilo,
+    "concrete-ml-extensions": Concrete,
+}
 
 
 if __name__ == "__main__":

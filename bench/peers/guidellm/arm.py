@@ -13,14 +13,15 @@ import json
 import os
 import pathlib
 import sys
+from typing import Any
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
-from load_peer import run_tool, scratch, sibling_program, speak, tokenizer
+from load_peer import Load, Metrics, run_tool, scratch, sibling_program, speak, tokenizer
 
 
-def main():
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--target", required=True)
     parser.add_argument("--model", default="sim")
@@ -33,13 +34,15 @@ def main():
         "threads": os.cpu_count() or 1,
         "note": "a stand-in for torch's data loader; CPU and wall time hold the tool's start",
     }
-    with scratch() as folder:
-        folder = pathlib.Path(folder)
+    with scratch() as made:
+        folder = pathlib.Path(made)
         words = tokenizer(folder / "tokenizer")
         return speak(hello, lambda load: measure(arguments, load, folder, words))
 
 
-def measure(arguments, load, folder, words):
+def measure(
+    arguments: argparse.Namespace, load: Load, folder: pathlib.Path, words: pathlib.Path
+) -> Metrics:
     prompts, report = folder / "prompts.jsonl", folder / "report.json"
     report.unlink(missing_ok=True)
     rows = load.prompts(load.requests)
@@ -73,15 +76,15 @@ def measure(arguments, load, folder, words):
     return figures(json.loads(report.read_text()), load)
 
 
-def figures(report, load):
+def figures(report: dict[str, Any], load: Load) -> Metrics:
     metrics = report["benchmarks"][0]["metrics"]
 
-    def mean(name, times=1.0):
+    def mean(name: str, times: float = 1.0) -> float | None:
         summary = metrics[name]["successful"]
         return summary["mean"] * times if summary["count"] else None
 
     # 0.8.1 at times ends its run while the last request is under way: the report is then one short.
-    completed = metrics["request_totals"]["successful"]
+    completed: float = metrics["request_totals"]["successful"]
     load.check(completed, mean("output_token_count"), lost=1)
     return {
         "completed_ratio": completed / load.requests,

@@ -19,6 +19,8 @@ import math
 import random
 import sys
 import time
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
 
 try:
     import tenseal.sealapi as seal
@@ -32,6 +34,22 @@ PRIMES = [60, 40, 40, 60]
 CLOSE = 1e-7
 VERSION = "SEAL in tenseal 0.3.18"
 REQUESTS_MAX = 50_000
+
+# What an arm computes in: real numbers or integers.
+Number = TypeVar("Number", int, float)
+
+
+class Arm(Protocol[Number]):
+    """What each mode gives: its inputs, one measured step of them, whether its result is right."""
+
+    NOTE: str
+    n: int
+
+    def draw(self, source: random.Random) -> list[Number]: ...
+
+    def step(self, vector: list[Number]) -> tuple[dict[str, float], list[Number]]: ...
+
+    def check(self, vector: list[Number], result: list[Number]) -> dict[str, int | bool]: ...
 
 
 def main() -> int:
@@ -60,7 +78,7 @@ def main() -> int:
     return 0
 
 
-def answer(arm, asked) -> None:
+def answer(arm: Arm[Number], asked: dict[str, Any]) -> None:
     """Runs what was asked for, then prints: printing is not in what is measured."""
     number = asked["id"]
     wanted = {"width": WIDTH, "rank": RANK}
@@ -79,7 +97,7 @@ def answer(arm, asked) -> None:
     emit(type="done", id=number, cpu_s=cpu_s, wall_s=wall_s)
 
 
-def emit(**line) -> None:
+def emit(**line: object) -> None:
     print(json.dumps(line), flush=True)
 
 
@@ -87,15 +105,15 @@ class Clock:
     """Milliseconds by step: `lap` books the time since the last one."""
 
     def __init__(self) -> None:
-        self.metrics = {}
+        self.metrics: dict[str, float] = {}
         self.begin = self.last = time.perf_counter()
 
-    def lap(self, name) -> None:
+    def lap(self, name: str) -> None:
         now = time.perf_counter()
         self.metrics[name] = self.metrics.get(name, 0.0) + (now - self.last) * 1e3
         self.last = now
 
-    def step(self):
+    def step(self) -> dict[str, float]:
         self.metrics["step_ms"] = (self.last - self.begin) * 1e3
         return self.metrics
 
@@ -105,7 +123,7 @@ class Ckks:
 
     NOTE = "weights encoded once; lists of the Python binding are in encode and decode"
 
-    def __init__(self, n) -> None:
+    def __init__(self, n: int | None) -> None:
         self.n = n or 16384
         if self.n == 2048:
             raise ValueError("--n: wanted 8192, 16384 or 32768")
@@ -126,10 +144,10 @@ class Ckks:
         self.plain, self.answer = seal.Plaintext(), seal.Plaintext()
         self.encrypted, self.product = seal.Ciphertext(), seal.Ciphertext()
 
-    def draw(self, source):
+    def draw(self, source: random.Random) -> list[float]:
         return [source.gauss(0.0, 1.0) for _ in range(WIDTH)]
 
-    def encode(self, values):
+    def encode(self, values: list[float]) -> seal.Plaintext:
         plain = seal.Plaintext()
         self.encoder.encode(values, SCALE, plain)
         return plain
@@ -138,20 +156,20 @@ class Ckks:
 class CkksSlots(Ckks):
     """The vector copied as often as it fits, a plaintext of as many rows, no rotation."""
 
-    def __init__(self, n) -> None:
+    def __init__(self, n: int | None) -> None:
         super().__init__(n)
         self.rows = matrix(lambda source: source.gauss(0.0, 0.02))
         self.copies = self.slots // WIDTH
         packs = [self.rows[at : at + self.copies] for at in range(0, RANK, self.copies)]
         self.weights = [self.encode([value for row in pack for value in row]) for pack in packs]
 
-    def step(self, vector):
+    def step(self, vector: list[float]) -> tuple[dict[str, float], list[float]]:
         clock = Clock()
         self.encoder.encode(vector * self.copies, SCALE, self.plain)
         clock.lap("encode_ms")
         self.encryptor.encrypt_symmetric(self.plain, self.encrypted)
         clock.lap("encrypt_ms")
-        sums = []
+        sums: list[float] = []
         for weights in self.weights:
             self.evaluator.multiply_plain(self.encrypted, weights, self.product)
             clock.lap("product_ms")
@@ -163,7 +181,7 @@ class CkksSlots(Ckks):
             clock.lap("sum_ms")
         return clock.step(), sums[:RANK]
 
-    def check(self, vector, result):
+    def check(self, vector: list[float], result: list[float]) -> dict[str, int | bool]:
         right = dot_products(self.rows, vector)
         size = max(abs(value) for value in right)
         close = all(abs(a - b) <= CLOSE * size for a, b in zip(result, right))
@@ -173,7 +191,7 @@ class CkksSlots(Ckks):
 class CkksOperations(Ckks):
     """One of each operation, apart: what report 003 tabulates."""
 
-    def __init__(self, n) -> None:
+    def __init__(self, n: int | None) -> None:
         super().__init__(n)
         source = random.Random(1)
         self.factor = [source.gauss(0.0, 0.02) for _ in range(self.slots)]
@@ -183,7 +201,7 @@ class CkksOperations(Ckks):
         self.keys.create_galois_keys([3], self.galois)
         self.rotated = seal.Ciphertext()
 
-    def step(self, vector):
+    def step(self, vector: list[float]) -> tuple[dict[str, float], list[float]]:
         values = (vector * (self.slots // WIDTH + 1))[: self.slots]
         clock = Clock()
         self.encoder.encode(values, SCALE, self.plain)
@@ -205,7 +223,7 @@ class CkksOperations(Ckks):
             clock.lap("binding_ms")
         return clock.metrics, slots
 
-    def check(self, vector, result):
+    def check(self, vector: list[float], result: list[float]) -> dict[str, int | bool]:
         values = (vector * (self.slots // WIDTH + 1))[: self.slots]
         right = [a * b for a, b in zip(values, self.factor)]
         right = right[1:] + right[:1]
@@ -225,7 +243,7 @@ class BfvPacked:
     COLUMNS, ROWS = 512, 4
     T = 1 << 27
 
-    def __init__(self, n) -> None:
+    def __init__(self, n: int | None) -> None:
         self.n = n or 2048
         if self.n != 2048:
             raise ValueError("--n: wanted 2048 for bfv-packed")
@@ -246,7 +264,7 @@ class BfvPacked:
             for column in range(0, WIDTH, self.COLUMNS)
         ]
 
-    def tile(self, first_row, first_column):
+    def tile(self, first_row: int, first_column: int) -> seal.Plaintext:
         """Row o, column j of the tile stands at coefficient (o + 1) * 512 - 1 - j, in NTT form."""
         coefficients = [0] * self.n
         for o in range(self.ROWS):
@@ -258,7 +276,7 @@ class BfvPacked:
         self.evaluator.transform_to_ntt(self.plaintext(coefficients), parms, plain)
         return plain
 
-    def plaintext(self, coefficients):
+    def plaintext(self, coefficients: list[int]) -> seal.Plaintext:
         terms = [
             f"{value % self.T:X}x^{at}" if at else f"{value % self.T:X}"
             for at, value in reversed(list(enumerate(coefficients)))
@@ -266,10 +284,10 @@ class BfvPacked:
         ]
         return seal.Plaintext(" + ".join(terms) or "0")
 
-    def draw(self, source):
+    def draw(self, source: random.Random) -> list[int]:
         return [max(-32767, min(32767, round(source.gauss(0.0, 2048.0)))) for _ in range(WIDTH)]
 
-    def step(self, vector):
+    def step(self, vector: list[int]) -> tuple[dict[str, float], list[int]]:
         clock = Clock()
         starts = range(0, WIDTH, self.COLUMNS)
         plains = [self.plaintext(vector[at : at + self.COLUMNS]) for at in starts]
@@ -284,7 +302,7 @@ class BfvPacked:
             self.evaluator.transform_to_ntt(encrypted, form)
         totals = [self.row_group(forms, group) for group in range(RANK // self.ROWS)]
         clock.lap("product_ms")
-        result = []
+        result: list[int] = []
         for total in totals:
             plain = seal.Plaintext()
             self.decryptor.decrypt(total, plain)
@@ -295,7 +313,7 @@ class BfvPacked:
         clock.lap("decrypt_ms")
         return clock.step(), result
 
-    def row_group(self, forms, group):
+    def row_group(self, forms: list[seal.Ciphertext], group: int) -> seal.Ciphertext:
         total, product = seal.Ciphertext(), seal.Ciphertext()
         self.evaluator.multiply_plain(forms[0], self.weights[0][group], total)
         for form, weights in zip(forms[1:], self.weights[1:]):
@@ -305,25 +323,29 @@ class BfvPacked:
         self.evaluator.transform_from_ntt(total, answer)
         return answer
 
-    def check(self, vector, result):
+    def check(self, vector: list[int], result: list[int]) -> dict[str, int | bool]:
         centred = [value - self.T if value > self.T // 2 else value for value in result]
         right = [sum(a * x for a, x in zip(row, vector)) for row in self.rows]
         return {"rows": len(result), "close": centred == right}
 
 
-MODES = {"ckks-slots": CkksSlots, "bfv-packed": BfvPacked, "operations": CkksOperations}
+MODES: dict[str, Callable[[int | None], Arm[Any]]] = {
+    "ckks-slots": CkksSlots,
+    "bfv-packed": BfvPacked,
+    "operations": CkksOperations,
+}
 
 
-def matrix(value):
+def matrix(value: Callable[[random.Random], Number]) -> list[list[Number]]:
     source = random.Random(7)
     return [[value(source) for _ in range(WIDTH)] for _ in range(RANK)]
 
 
-def segment_sums(slots, copies):
+def segment_sums(slots: list[float], copies: int) -> list[float]:
     return [sum(slots[at * WIDTH : (at + 1) * WIDTH]) for at in range(copies)]
 
 
-def dot_products(rows, vector):
+def dot_products(rows: list[list[float]], vector: list[float]) -> list[float]:
     return [math.fsum(a * x for a, x in zip(row, vector)) for row in rows]
 
 
