@@ -88,11 +88,11 @@ impl Index for Postgres {
     }
 
     fn list(&mut self, query: &Query) -> Result<Vec<RecordLine>, StoreError> {
-        self.query(schema::LIST, &list_query_cells(query), |row| RecordLine::from_columns(row))
+        self.query(schema::LIST, &list_query_cells(query), RecordLine::from_columns)
     }
 
     fn rows(&mut self, query: &Query) -> Result<Vec<RowLine>, StoreError> {
-        self.query(schema::ROWS, &rows_query_cells(query), |row| RowLine::from_columns(row))
+        self.query(schema::ROWS, &rows_query_cells(query), RowLine::from_columns)
     }
 }
 

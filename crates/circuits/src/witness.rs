@@ -46,8 +46,8 @@ pub struct FieldValue<'a> {
 
 impl Leaf<'_> {
     /// The leaf as a witness, if it is under the root.
-    pub(crate) fn to_leaf_path(&self, tree: &Tree<'_>) -> Result<LeafPath, CircuitError> {
-        let Leaf { index, salt, chunk, siblings } = *self;
+    pub(crate) fn to_leaf_path(self, tree: &Tree<'_>) -> Result<LeafPath, CircuitError> {
+        let Leaf { index, salt, chunk, siblings } = self;
         if chunk.len() > CHUNK_BYTES {
             let (subject, least, most, got) = ("chunk", 0, CHUNK_BYTES, chunk.len());
             return Err(CircuitError::Length { subject, least, most, got });
