@@ -171,7 +171,10 @@ pub(crate) fn stop_signal() -> impl Future<Output = ()> {
 #[cfg(any(feature = "native", feature = "prove"))]
 pub(crate) fn on_stop_signal(stop: impl FnOnce() + Send + 'static) -> Result<(), CliError> {
     let runtime = local_runtime()?;
-    let signal = runtime.block_on(async { stop_signal() });
+    let signal = {
+        let _context = runtime.enter();
+        stop_signal()
+    };
     std::thread::spawn(move || {
         runtime.block_on(signal);
         stop();
