@@ -13,7 +13,7 @@ use confide_verifier::{
     Anchor, Appraised, AwsLc, Crypto, Endorsements, Expect, INTEL_ROOT_SHA256, Policy, Reason,
     Roots,
 };
-use foreign::{Case, all_cases, at};
+use foreign::{Case, all_cases, unix_time};
 use host::CRYPTO;
 use inputs::{NOW, attester, changed_copies, input, options, real, simulated_inputs};
 
@@ -91,7 +91,7 @@ fn the_time_is_that_in_which_everything_holds() {
     let stated = state(&attester, NOW).unwrap();
     let endorsements = Endorsements::parse(attester.collateral_json().as_bytes()).unwrap();
     let roots = Roots::from_sha256(stated.root_sha256);
-    let prepared = endorsements.prepare(&roots, at(NOW), &AwsLc).unwrap();
+    let prepared = endorsements.prepare(&roots, unix_time(NOW), &AwsLc).unwrap();
     let (from, until) = prepared.validity();
     // The PCK certificate of the simulation holds for longer than its endorsements.
     assert_eq!((stated.valid_from, stated.valid_until), (from, until));
