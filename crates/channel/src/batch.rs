@@ -146,7 +146,7 @@ impl Batcher {
     /// # Errors
     /// [`BatchError::Full`] or [`BatchError::Late`] where too many sessions wait,
     /// [`BatchError::Attester`] or [`BatchError::OwnEvidence`] where the attester gives nothing
-    /// that a peer would read, [`BatchError::Ended`] outside a runtime and where the attester
+    /// that a peer would read, [`BatchError::WorkerEnded`] outside a runtime and where the attester
     /// panicked.
     pub fn attest(
         &self,

@@ -14,7 +14,7 @@ pub enum BatchError {
         /// The limit.
         wanted: usize,
     },
-    /// The quote did not come within [`BatchLimits::wait`].
+    /// The quote did not come within [`BatchLimits::wait`](crate::BatchLimits::wait).
     #[error("quote did not come within {} ms", wanted.as_millis())]
     Late {
         /// The limit.

@@ -24,7 +24,7 @@ pub type NestedClient<S> = BufReader<client::TlsStream<S>>;
 pub type NestedServer<S> = BufReader<server::TlsStream<S>>;
 
 /// Opens the outer session to `outer_name`, then the attested one inside it. Each has its own
-/// deadline. `tuning` is for the inner session: see [`Tuning::inside_tls`].
+/// deadline. `tuning` is for the inner session: see [`Tuning::for_nested_tls`].
 ///
 /// # Errors
 /// [`ChannelError`] of the outer session as [`PlainClient::connect`], or of the inner one as

@@ -151,7 +151,7 @@ pub struct Timings {
     /// if it is over this session alone, 0 where no quote is bound to the session.
     pub batch: u32,
     /// Round trips before the first application byte can be sent by the client. The stream's own
-    /// opening counts as one (TCP); a carrier that needed more is added by [`Timings::over`].
+    /// opening counts as one (TCP); a carrier that needed more is added by [`Timings::over_carrier`].
     pub round_trips: u32,
 }
 

@@ -97,7 +97,7 @@ impl Policy {
     /// # Errors
     /// [`PolicyError::TooLong`] over [`POLICY_LENGTH_MAX`], [`PolicyError::Toml`] where the text is
     /// not TOML or has an unknown key or value, [`PolicyError::OperatorRoots`] as
-    /// [`Policy::checked`].
+    /// [`Policy::validate`].
     pub fn from_toml(text: &str) -> Result<Self, PolicyError> {
         if text.len() > POLICY_LENGTH_MAX {
             return Err(PolicyError::TooLong { limit: POLICY_LENGTH_MAX, got: text.len() });

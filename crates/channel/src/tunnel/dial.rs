@@ -78,7 +78,7 @@ pub struct TunnelStream {
 
 impl TunnelStream {
     /// Round trips that opening takes: TCP to the proxy, and the upgrade, within which the proxy
-    /// opens TCP to the target. For [`crate::Timings::over`].
+    /// opens TCP to the target. For [`crate::Timings::over_carrier`].
     pub const ROUND_TRIPS: u32 = 3;
 
     /// Hands over a message once all before it are written.

@@ -53,7 +53,7 @@ pub struct CarriedBytes {
 ///
 /// # Errors
 /// [`TunnelError::TargetRefused`], [`TunnelError::TargetUnreachable`], [`TunnelError::Request`] or
-/// [`TunnelError::HeadLength`] where the tunnel is not opened, [`ChannelError::Ended`] where the
+/// [`TunnelError::HeadLength`] where the tunnel is not opened, [`ChannelError::UnexpectedEnd`] where the
 /// client ends within its request, [`TunnelError::Truncated`] where it ends without its mark,
 /// [`ChannelError::Timeout`] or [`ChannelError::Io`] where a direction fails or stands still.
 pub async fn serve<S>(
