@@ -7,7 +7,7 @@
 //! (BFV): [`SecretKey`], [`PublicKey`], products with [`Plaintext`] polynomials and, over thousands
 //! of ciphertexts, with the scalars of a matrix ([`ScalarProducts`]).
 //!
-//! For other schemes over the same rings: the pointwise products of a [`Limb`] and [`vectorised`].
+//! For other schemes over the same rings: the pointwise products of a [`Limb`] and [`run_vectorised`].
 //! Report 003's CKKS is one, in `confide-report-003`.
 
 #![deny(missing_docs, clippy::missing_errors_doc)]

@@ -89,7 +89,7 @@ impl std::hash::Hash for HashedPoint {
 }
 
 impl Commitment {
-    /// Commits to a number. Signed numbers go through [`biased`] first.
+    /// Commits to a number. Signed numbers go through [`to_biased`] first.
     pub fn new(value: u64, blinding: &Blinding) -> Self {
         let bases = bases();
         Self::from_point(bases.b * &Scalar::from(value) + &bases.h * &blinding.0)
@@ -139,7 +139,7 @@ pub const fn to_biased(value: i64) -> u64 {
     (value as u64) ^ (1 << 63)
 }
 
-/// The signed number that [`biased`] gave.
+/// The signed number that [`to_biased`] gave.
 pub const fn from_biased(value: u64) -> i64 {
     (value ^ (1 << 63)) as i64
 }
