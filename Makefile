@@ -34,7 +34,7 @@ build: tools  ## the release binaries: confide, and the arms of its instrument
 operator: tools  ## confide-operator, for images and packages: no simulator, no instrument
 	cargo build --release --locked -p confide-cli --no-default-features --features operator --bin confide-operator
 
-prover: tools  ## the zkVM back end, put beside the binary (5 minutes of two cores, once)
+prover: tools  ## the zkVM back end, put next to the binary (5 minutes of two cores, once)
 	cd zkvm && CARGO_TARGET_DIR=$(ZKVM_TARGET) cargo build --release --locked
 	@for folder in $(TARGET)/release $(TARGET)/debug; do mkdir -p $$folder; \
 	  [ $(PROVER) -ef $$folder/confide-prover ] || cp $(PROVER) $$folder/confide-prover; done
@@ -45,7 +45,7 @@ peers-sp1: tools  ## SP1's core prover, for `confide bench run zk` (522 packages
 zkvm-test: prover  ## proofs of small inputs, and forgeries that must not pass
 	cd zkvm && cargo fmt --all --check
 	cd zkvm && CARGO_TARGET_DIR=$(ZKVM_TARGET) cargo test --release --locked --workspace
-	@# The programs in the executor beside the same programs outside it, on hostile inputs too.
+	@# The programs in the executor are compared with the same programs outside it, on hostile inputs too.
 	cd guests && CONFIDE_PROVER=$(PROVER) cargo test --locked --features host --test emulated
 	cd guests/dcap && CONFIDE_PROVER=$(PROVER) cargo test --locked --test emulated
 	@# `unit` does the same through the command line (prove_real), with the prover built before it.
@@ -69,7 +69,7 @@ style: tools  ## rustfmt on all Rust (clippy's warnings are denied where the tes
 python-style:  ## ruff and mypy on all Python (skipped where the wheels are missing)
 	tests/python_style.sh
 
-unit: tools  ## the tests beside the code and across processes
+unit: tools  ## the tests in the packages and across processes
 	@# All targets, so that the tests build no dependency a second time with other features.
 	$(LINTED) cargo build --workspace --all-targets --locked
 	$(LINTED) cargo test --workspace --locked
@@ -78,10 +78,10 @@ operators-build: unit  ## what the operator's build refuses, and what it does
 	$(LINTED) cargo build --locked -p confide-cli --no-default-features --features operator --bin confide-operator
 	tests/operator.sh $(TARGET)/debug/confide-operator $(DEBUG)
 
-# What others can depend on. `confide-` stands before each name.
+# The packages that others can depend on; `confide-` is put before each name.
 LIBRARIES := $(addprefix -p confide-,evidence verifier channel rlwe lora sigma disclosure estimate)
 
-libraries: tools  ## the libraries' pages without warnings, and each as the package that a registry takes
+libraries: tools  ## the libraries' pages without warnings, and each library as a registry's package
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --locked $(LIBRARIES)
 	cargo package --no-verify --allow-dirty --locked --quiet $(LIBRARIES)
 
@@ -110,10 +110,10 @@ sigma: tools  ## sigma proofs, by a second checker written from docs/sigma-proof
 disclosure: tools  ## disclosures, by a second checker written from docs/disclosure.md
 	python3 tests/python/check_disclosure.py
 
-peft: tools  ## PEFT's own deltas beside ours (skipped where torch is missing)
+peft: tools  ## PEFT's own deltas compared with ours (skipped where torch is missing)
 	tests/peft.sh
 
-seal: tools  ## SEAL's ring arithmetic and slots beside ours (skipped where its wheel is missing)
+seal: tools  ## SEAL's ring arithmetic and slots compared with ours (skipped where its wheel is missing)
 	tests/seal.sh
 
 peers:  ## GuideLLM and AIPerf, for `confide bench run peers` (1.4 GB; skipped where they cannot be had)
@@ -123,7 +123,7 @@ peers:  ## GuideLLM and AIPerf, for `confide bench run peers` (1.4 GB; skipped w
 foreign:  ## the load generator against `transformers serve` (skipped where it is missing)
 	tests/foreign.sh
 
-statistics: tools  ## scipy's, arch's and ruptures' answers beside ours (skipped where the wheels are missing)
+statistics: tools  ## scipy's, arch's and ruptures' answers compared with ours (skipped where the wheels are missing)
 	tests/statistics.sh
 
 kernels: tools cxx  ## CUDA kernels: compiled for three GPUs, run on the CPU (skipped where the wheels are missing)
@@ -152,7 +152,7 @@ selftest: unit  ## the instrument finds a known delay and stays quiet without on
 fuzz: tools cxx  ## each parser, FUZZ_SECONDS each
 	tests/fuzz.sh $(FUZZ_SECONDS)
 
-differential: tools  ## verdicts beside dcap-qvl's on mutated evidence, DIFFERENTIAL_SECONDS of it
+differential: tools  ## verdicts compared with dcap-qvl's on mutated evidence, DIFFERENTIAL_SECONDS of it
 	CONFIDE_FUZZ_SECONDS=$(DIFFERENTIAL_SECONDS) $(LINTED) cargo test --locked --workspace \
 	  --test differential -- --nocapture
 
@@ -160,7 +160,7 @@ soak: tools  ## store, service and clock fail for SOAK_SECONDS; `make test` does
 	CONFIDE_SOAK_SECONDS=$(SOAK_SECONDS) cargo test --locked -p confide-appraiser --test soak -- \
 	  --nocapture
 
-walk: build prover  ## does what the README and docs/notary.md say, command by command
+walk: build prover  ## runs what the README and docs/notary.md say, command by command
 	python3 tests/walk.py $(RELEASE)
 	python3 tests/walk.py $(RELEASE) docs/notary.md
 

@@ -1,4 +1,4 @@
-//! What documents say of the source is so: docs/versions.md, docs/threat-model.md.
+//! Compares documents with the source: docs/versions.md and docs/threat-model.md.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -164,7 +164,8 @@ fn the_versions_in_the_document_are_those_of_the_source() {
     assert!(rows.is_empty(), "rows that nothing compares: {:?}", rows.keys());
 }
 
-/// The rows by name: what carries the version, the one written, those read, what happens to others.
+/// The rows by name, each with its cells: what carries the version, the one written, those read, and
+/// what happens to others.
 fn read_version_rows() -> BTreeMap<String, Vec<String>> {
     let text = fs::read_to_string(checkout().join("docs/versions.md")).unwrap();
     let cells = |line: &str| -> Vec<String> {
@@ -206,7 +207,7 @@ fn every_test_that_the_threat_model_names_exists() {
     assert!(without.is_empty(), "rows without a test: {without:#?}");
 }
 
-/// Whether the source defines a test so: the lines of attributes above it name a test.
+/// Whether the source defines a test like this: an attribute right above the definition names a test.
 fn is_test(source: &str, definition: &str) -> bool {
     let lines: Vec<&str> = source.lines().map(str::trim).collect();
     let defined = lines.iter().enumerate().filter(|(_, line)| line.contains(definition));
@@ -216,7 +217,7 @@ fn is_test(source: &str, definition: &str) -> bool {
     })
 }
 
-/// Words joined by underscores; names of keys in policies have fewer.
+/// Whether a name is a test's: words joined by three underscores or more; keys of policies have fewer.
 fn is_test_name(name: &&str) -> bool {
     let is_word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
     name.matches('_').count() >= 3 && name.bytes().all(is_word)

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fs, path::Path, process::Command};
 use confide_tests::{checkout, files_under, relative_path};
 use toml::{Table, Value};
 
-/// Each room and the rooms it may use. Only downward; wings never import each other.
+/// Each room and the rooms that it may use: only those below it; wings never import each other.
 const MAY_USE: &[(&str, &[&str])] = &[
     // ground
     ("crates/evidence", &[]),
@@ -110,8 +110,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("tests", &[]),
 ];
 
-/// Not of the house: fuzz targets need a toolchain of their own, guests a target without std, the
-/// zkVM minutes to link, the peer's client an HTTP stack that nothing of ours links, and SP1 500 packages.
+/// Folders that are workspaces of their own: fuzz targets need flags of their own, guests a target
+/// without std, the zkVM minutes to link, the peer's client an HTTP stack that nothing of ours links,
+/// and SP1 500 packages.
 const OWN_WORKSPACES: &[&str] =
     &["bench/peers/sp1", "fuzz", "guests", "tests/dcap-qvl-fetch", "zkvm"];
 
@@ -194,13 +195,13 @@ fn what_an_operator_installs_cannot_forge_or_measure_and_stays_small() {
     assert!(both.len() <= CLIENT_AND_GATEWAY_PACKAGES_MAX, "client and gateway: {}", both.len());
 }
 
-/// Packages that `confide-operator` links, this project's own among them.
+/// The most packages that `confide-operator` may link, this project's own among them.
 const OPERATOR_PACKAGES_MAX: usize = 220;
 
-/// Packages that the client and the gateway link together.
+/// The most packages that the client and the gateway may link together.
 const CLIENT_AND_GATEWAY_PACKAGES_MAX: usize = 140;
 
-/// The names and versions of the packages that are linked for `arguments`; of our own the name.
+/// The packages that cargo links for `arguments`, by name and version; ours by their names alone.
 fn packages_linked(arguments: &[&str]) -> BTreeSet<String> {
     let mut tree = Command::new(env!("CARGO"));
     tree.current_dir(checkout()).args(["tree", "--locked", "-e", "normal", "--prefix", "none"]);

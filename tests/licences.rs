@@ -1,11 +1,11 @@
-//! What is linked carries a licence that lets anybody use, change and patent-safely ship it.
+//! Everything that is linked has a licence that permits use, change and distribution without patent claims.
 
 use std::process::Command;
 
 use confide_tests::checkout;
 use serde_json::Value;
 
-/// Licences that may be linked. Each alternative of an `OR` suffices; each part of an `AND` counts.
+/// Licences that may be linked. One alternative of an `OR` suffices; every part of an `AND` has to be listed.
 const ALLOWED: &[&str] = &[
     "0BSD",
     "Apache-2.0",
@@ -25,7 +25,7 @@ const ALLOWED: &[&str] = &[
     "Zlib",
 ];
 
-/// Packages of which no released program holds a byte, each with its reason.
+/// Packages of which no byte is in a released program, each with its reason.
 const NOT_LINKED: &[(&str, &str)] =
     &[("option-ext", "MPL-2.0; it comes with `sev`, which only tests use, as a peer")];
 
@@ -52,7 +52,7 @@ fn everything_linked_has_a_permissive_licence() {
 
 #[test]
 fn a_peer_that_is_built_when_asked_for_has_no_licence_that_reaches_further_than_its_files() {
-    // Nobody fetches 500 packages for this test: it looks where `make peers-sp1` has.
+    // This test does not fetch 500 packages: it runs where `make peers-sp1` has fetched them.
     let Some(packages) = packages_of(PEER, &["--offline"]) else {
         println!("skipped: {PEER} is not fetched");
         return;
@@ -73,10 +73,10 @@ fn copyleft_is_refused() {
     assert!(permits("MIT/Apache-2.0"));
 }
 
-/// The workspaces of which a program is built that people run: ours, the guests, their prover.
+/// The workspaces whose programs people run: ours, the guests, and their prover.
 const WORKSPACES: &[&str] = &["", "guests", "guests/dcap", "zkvm"];
 
-/// SP1's; MPL-2.0 is its assembler's, `dynasm`, of which we ship nothing.
+/// The workspace of SP1. Its assembler `dynasm` has MPL-2.0; we ship none of it.
 const PEER: &str = "bench/peers/sp1";
 
 /// Every package of the lock files, as `cargo metadata` describes it.
@@ -85,7 +85,7 @@ fn packages() -> Vec<Value> {
     WORKSPACES.iter().flat_map(all).collect()
 }
 
-/// `None` where cargo cannot tell.
+/// The packages of one workspace; `None` where cargo fails, whose reason is printed.
 fn packages_of(folder: &str, more: &[&str]) -> Option<Vec<Value>> {
     let output = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()))
         .args(["metadata", "--format-version", "1", "--locked"])

@@ -51,11 +51,11 @@ fn circles_and_detours_are_found_in_every_spelling() {
 struct Package {
     folder: String,
     modules: BTreeMap<String, Module>,
-    /// The modules that each module names, each with one path that does.
+    /// The modules that each module names, each with one of the paths that name it.
     imports: BTreeMap<String, BTreeMap<String, String>>,
 }
 
-/// What one source file names.
+/// The names in one source file that lead elsewhere in its package.
 #[derive(Default)]
 struct Module {
     /// Paths from the root, `crate::a::B`, of all that the code names within its package.
@@ -149,7 +149,7 @@ impl Package {
         imports.filter(|(module, _)| module != name).collect()
     }
 
-    /// Each circle: the modules that reach each other, and by which paths.
+    /// The circles, each as the modules that reach each other and the paths by which they do.
     fn circles(&self) -> Vec<String> {
         let reachable: BTreeMap<&str, BTreeSet<&str>> =
             self.modules.keys().map(|name| (name.as_str(), self.reachable(name))).collect();
@@ -187,7 +187,8 @@ impl Package {
         found
     }
 
-    /// Each path that goes through a module above the one that names it and ends in what that only hands on.
+    /// The detours: paths that lead through a module above the one that names them to an item which that module only
+    /// hands on.
     fn detours(&self) -> Vec<String> {
         let mut found = Vec::new();
         for (name, module) in &self.modules {
@@ -333,7 +334,7 @@ impl<'ast> Visit<'ast> for Reader<'_> {
 }
 
 #[test]
-fn every_package_of_the_workspace_is_read() {
+fn packages_of_every_folder_are_read() {
     let read: BTreeSet<String> = packages().into_iter().map(|package| package.folder).collect();
     for folder in ["crates/cli", "crates/evidence", "bench/harness", "guests/programs"] {
         let lib = format!("{folder}/src/lib.rs");

@@ -1,4 +1,4 @@
-//! Sizes and words of the house (CONTRIBUTING.md, "Sizes").
+//! Sizes, names and words of the whole repository (CONTRIBUTING.md, "Order and size" and "Names").
 
 use std::fs;
 
@@ -89,8 +89,8 @@ fn names_and_words_say_something() {
     assert!(found.is_empty(), "{found:#?}");
 }
 
-/// Names of functions, alone, that say neither what is done nor what is returned (STYLE: a function is a verb, or
-/// the noun that it returns). Participles in -ed are found by their ending.
+/// Names of functions that say neither what is done nor what is returned (CONTRIBUTING.md, "Names"). Participles in
+/// -ed are found by their ending.
 const NAMELESS_FUNCTIONS: &[&str] = &[
     "above", "again", "all_of", "alone", "any", "at", "back", "below", "beside", "between",
     "beyond", "both", "bound", "broken", "built", "by", "chosen", "done", "down", "drawn", "each",

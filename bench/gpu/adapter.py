@@ -21,7 +21,7 @@ MODULES = {
 def write(
     folder: Path, config: Config, seed: int = 11, layers: int | None = None, rank: int = RANK
 ) -> Path:
-    """q, k, v, o of the first `layers` layers (all), A and B from N(0, 0.02²)."""
+    """Writes q, k, v, o of the first `layers` layers (None: all), with A and B from N(0, 0.02²); gives the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     generator = torch.Generator().manual_seed(seed)
     widths, tensors = config.widths(), {}

@@ -28,14 +28,14 @@ class Unavailable(Exception):
 
 @dataclass
 class Offline:
-    """What a batch of masks took: milliseconds for all inputs of the adapter, and tokens that it lasts for."""
+    """The offline work of a batch of masks: milliseconds for all inputs of the adapter, and the tokens it lasts for."""
 
     milliseconds: float
     tokens: int
 
     @property
     def token_ms(self) -> float:
-        """Of one token."""
+        """Milliseconds of offline work for one token."""
         return self.milliseconds / self.tokens
 
 
@@ -84,16 +84,18 @@ class Kit:
 
 @contextlib.contextmanager
 def open_kit(session: Session, **options: Any) -> Iterator[Kit]:
-    """A kit of a decode loop with one slot; after a failure nothing is closed, because the stage's process ends."""
+    """A kit of a decode loop with one slot; after a failure the loop stays as it is, since the stage's process ends."""
     kit = Kit(session, DecodeLoop(Device(session.cpu), slots=1, **options))
-    yield kit
-    kit.close()
+    try:
+        yield kit
+    finally:
+        kit.close()
     kit.loop.close()
 
 
 def wait_until_prepared(held: Any, seconds: float) -> None:
-    """Until the batches of every input that a bench uses up are there, so that no preparation runs beside what is
-    timed. With a host it is one batch, and the one that is timed: it may take seconds over a socket.
+    """Waits until the batches of every input that a bench uses up are there, so that no preparation runs during what
+    is timed. With a host it is one batch, and the one that is timed: it may take seconds over a socket.
     """
     if hasattr(held, "prepare"):
         held.wanted = 0
@@ -106,7 +108,7 @@ def wait_until_prepared(held: Any, seconds: float) -> None:
             raise Unavailable(f"{error}; masks: wanted in {seconds:.0f} s") from error
         finally:
             timer.cancel()
-            # The next batch is begun when hardly anything is left: beside what is timed or counted nothing is prepared.
+            # The next batch is begun when hardly anything is left, so that none is prepared while something is timed.
             held.wanted = LEAST_VECTORS
         return
     until, context = time.monotonic() + seconds, getattr(held, "context", held)
@@ -123,7 +125,7 @@ def decode_arm(
     name: str,
     adapter: Any,
 ) -> Arm:
-    """One run: every slot decodes with this adapter (None for the base, a list for one each)."""
+    """The arm whose slots all decode with this adapter (None for the base, a list for one each)."""
     adapters = adapter if isinstance(adapter, list) else [adapter] * loop.slots
     held = next((one for one in adapters if one is not None), None)
     offline = time_offline_of(loop, held)

@@ -27,7 +27,7 @@ Emit = Callable[[dict[str, Any]], None]
 
 @dataclass
 class Measurement:
-    """What one run of one arm gave: `samples` of metrics by name, the answer that arms share, a floor and marks."""
+    """The result of one run of one arm: `samples` of metrics by name, the answer that arms share, a floor and marks."""
 
     samples: list[dict[str, float]]
     answer: Any = None
@@ -74,25 +74,25 @@ class Session:
         return self._deadline - time.monotonic()
 
     def share_fact(self, name: str, value: Any) -> None:
-        """Something that later stages need; not part of the record."""
+        """Shares a fact that later stages need; it is not part of the record."""
         self.facts[name] = value
         self.emit({"kind": "fact", "name": name, "value": value})
 
     def say(self, text: str) -> None:
-        """A line for the terminal; not part of the record."""
+        """Prints a line at the terminal; it is not part of the record."""
         self.emit({"kind": "say", "text": text})
 
     def report_service(self, name: str, command: list[str], ready: dict[str, Any]) -> None:
-        """What a build or a check came to, in the record's list of services."""
+        """Reports the outcome of a build or a check in the record's list of services."""
         line = {"kind": "service", "name": name, "command": command, "simulated": False}
         self.emit(line | {"ready": ready})
 
     def report_not_run(self, bench: str, reason: str) -> None:
-        """What of a bench is not measured, and why."""
+        """Reports the part of a bench that is not measured, and the reason."""
         self.emit({"kind": "not_run", "bench": bench, "reason": reason})
 
     def prepare(self, bench: str, name: str, make: Callable[[], Any]) -> Any:
-        """What `make` gives; None where it cannot, and the arm is left out by name: the others go on."""
+        """The result of `make`; None where it fails, and the arm is then left out by name, so that the others go on."""
         if reason := self.facts.get("left_out", {}).get(f"{bench}/{name}"):
             self.leave_out(bench, name, reason)
             return None
@@ -115,14 +115,14 @@ class Session:
             raise CardLost(f"{bench}/{name}", one_line(error)) from error
 
     def leave_out(self, bench: str, name: str, reason: str) -> None:
-        """An arm that is left out by name."""
+        """Reports an arm that is left out, and the reason."""
         self.emit(self._arm_line(bench, Arm(name, lambda _: Measurement([])), given_up=reason))
         self.say(f"{bench}: {name} is left out: {reason}")
 
     def bench(
         self, bench: str, params: dict[str, Any], arms: list[Arm], blocks: int | None = None
     ) -> int:
-        """Runs the blocks of one case; gives how many were whole. A stage near its end stops at a whole block."""
+        """Runs the blocks of one case; gives the number of whole ones. A stage near its end stops at a whole block."""
         table = next(entry for entry in self._suite["bench"] if entry["name"] == bench)
         planned = blocks or table["blocks"]["quick" if self.cpu else "full"]
         warmup = table.get("warmup", 1)
@@ -161,7 +161,7 @@ class Session:
                 self._give_up(bench, arms, arm, error)
 
     def _give_up(self, bench: str, arms: list[Arm], arm: Arm, error: Exception) -> None:
-        """An arm that broke is not run again; what it measured before stays."""
+        """Takes out an arm that broke; what it measured before stays."""
         traceback.print_exception(error)
         self.raise_if_lost(bench, arm.name, error)
         arms.remove(arm)
@@ -223,7 +223,7 @@ class Failed(Exception):
 
 
 class NotReady(Exception):
-    """An arm was not ready in its time. No kind of error that anybody tries again after."""
+    """An arm was not ready in its time. No code handles this class, so that nothing tries again after it."""
 
 
 @contextlib.contextmanager
@@ -243,7 +243,7 @@ def time_limit(seconds: float) -> Iterator[None]:
 
 
 class CardLost(Exception):
-    """The card answers this process no more; `place` is the arm with which it was lost, BENCH/ARM."""
+    """The card no longer answers this process; `place` is the arm with which it was lost, BENCH/ARM."""
 
     def __init__(self, place: str, reason: str) -> None:
         super().__init__(reason)
@@ -251,13 +251,13 @@ class CardLost(Exception):
 
 
 def one_line(error: BaseException) -> str:
-    """An error in one line."""
+    """Renders an error in one line."""
     first = (str(error).splitlines() or [""])[0][:300]
     return first if isinstance(error, CardLost) else f"{type(error).__name__}: {first}"
 
 
 class MachineLoad:
-    """What else the machine did during a slice: pressure and steal. The calibration is a loop of Python, not the
+    """The other load of the machine during a slice: pressure and steal. The calibration is a loop of Python, not the
     instrument's own, so it compares with records of this script only.
     """
 

@@ -1,4 +1,4 @@
-"""What a trace of torch's profiler says of the bus: copies, bytes, waits, launches."""
+"""Counts from a trace of torch's profiler: copies over the bus, their bytes, waits and launches."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LAUNCHES = ("cudaLaunchKernel", "cudaLaunchKernelExC", "cuLaunchKernel", "cuLaun
 
 
 def count_crossings(work: Callable[[], Any], passes: int) -> dict[str, float]:
-    """Runs `work` under the profiler; figures of one of `passes`. The profiled run is not timed."""
+    """Runs `work` under the profiler; gives the figures of one of its `passes`. The profiled run is not timed."""
     os.environ.setdefault("KINETO_LOG_LEVEL", "5")
     from torch.profiler import ProfilerActivity, profile
 
@@ -45,7 +45,7 @@ def count_crossings(work: Callable[[], Any], passes: int) -> dict[str, float]:
 
 
 def count_events(events: list[dict[str, Any]], passes: int, own_waits: int) -> dict[str, float]:
-    """Counts from a trace's events."""
+    """Counts copies, bytes, waits and launches among the events of a trace."""
     up = down = count = waits = launches = 0
     for event in events:
         name, category = event.get("name", ""), event.get("cat", "")

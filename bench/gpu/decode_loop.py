@@ -30,7 +30,7 @@ PROMPT, TOKENS = 64, 160
 
 
 def shape_of(model: str, cpu: bool) -> config.Config:
-    """The shape measured; in a rehearsal a tiny one."""
+    """The shape that is measured, which is tiny in a rehearsal."""
     return config.SHAPES["tiny" if cpu else model]
 
 
@@ -45,7 +45,7 @@ class DecodeRun:
 
 
 class DecodeLoop:
-    """A model with `slots` generations at once. `layers` fewer than the shape's: truncated, and it says so."""
+    """A model with `slots` generations at once. With fewer `layers` than the shape it is truncated and says so."""
 
     def __init__(
         self,
@@ -80,12 +80,12 @@ class DecodeLoop:
 
     @property
     def says(self) -> str:
-        """What runs, for the record."""
+        """The description of what runs, for the record."""
         cut = f", truncated to {self.config.layers} layers" if self.truncated else ""
         decoder = "kernels" if self.stepper.kernels is not None else "torch"
         return f"{self.model_name}{cut}, {self.weights.label}, decoder {decoder}"
 
-    # What the scheduler tells.
+    # Calls of the scheduler.
 
     def emit_tokens(self, told: list[tuple[int, int]]) -> None:
         for number, token in told:
@@ -104,7 +104,7 @@ class DecodeLoop:
         prompt: int = PROMPT,
         adapters: list[Any] | None = None,
     ) -> DecodeRun:
-        """Every slot decodes `tokens` tokens after `prompt`; `adapters` by slot, None for none."""
+        """Lets every slot decode `tokens` tokens after `prompt`; `adapters` by slot, None for none."""
         with torch.inference_mode():
             try:
                 return self._run(self.begin(seed, tokens, prompt, adapters))
@@ -166,7 +166,7 @@ class DecodeLoop:
         return {"name": name, "metric": "tokens_per_s", "value": rate}
 
     def close(self) -> None:
-        """Lets go of everything that takes memory."""
+        """Releases everything that takes memory."""
         self.adapters.clear()
         self.scheduler.close()
         if not self.device.cpu:
@@ -176,7 +176,7 @@ class DecodeLoop:
 
 
 def make_stepper(model: Model, held: cache.Cache, rows: Rows, cpu: bool) -> Stepper:
-    """With the decode kernels where they are there, as the worker's default is; else torch."""
+    """A stepper with the decode kernels where they are installed, as is the worker's default; else one on torch."""
     if not cpu:
         try:
             return Stepper(model, held, rows, decoder="kernels")

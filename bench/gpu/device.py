@@ -1,4 +1,4 @@
-"""The card, or in a rehearsal the CPU in its place: clocks, buffers and what NVML tells."""
+"""The card, or in a rehearsal the CPU in its place: clocks, buffers and NVML's figures."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Device:
             torch.cuda.set_device(0)
 
     def wait(self) -> None:
-        """Until the card has done all that was asked."""
+        """Waits until the card has done all its work."""
         if not self.cpu:
             torch.cuda.synchronize()
 
@@ -79,7 +79,7 @@ class Device:
 
 
 class Sampler:
-    """`nvidia-smi` beside the work, ten times a second, as a process of its own: it takes no time of this one's."""
+    """`nvidia-smi`, ten times a second, as a process of its own, so that it takes no time of this one's."""
 
     FIELDS = "utilization.gpu,power.draw,clocks.sm,memory.used"
 
@@ -92,7 +92,7 @@ class Sampler:
                 self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
     def end(self) -> dict[str, float]:
-        """Means of what it saw; empty where nothing can be asked."""
+        """Ends the sampling; gives the means of the figures, or none where there is no nvidia-smi."""
         if self._process is None:
             return {}
         self._process.terminate()
@@ -110,7 +110,7 @@ class Sampler:
 
 
 def release(cpu: bool) -> None:
-    """Memory that nothing holds any more goes back to the card."""
+    """Gives memory that nothing holds any more back to the card."""
     import gc
 
     gc.collect()

@@ -1,4 +1,4 @@
-"""What a run leaves, in the instrument's own words: a journal (docs/records.md) that `confide bench` reads.
+"""The journal of a run in the instrument's own format (docs/records.md), which `confide bench` reads.
 
 Its first line is a record with nothing measured yet; slices, samples and whole blocks follow as they are measured, so
 that an interrupted run keeps them. Estimates, intervals and verdicts are not made here: bench/estimate is their one
@@ -43,12 +43,12 @@ class Journal:
         return time.monotonic() - self._started
 
     def put(self, line: dict[str, Any]) -> None:
-        """One line, on disk before the next is measured."""
+        """Writes one line, which is on disk before the next is measured."""
         self._file.write(json.dumps(line, allow_nan=False, separators=(",", ":")) + "\n")
         self._file.flush()
 
     def end(self, partial: str | None) -> None:
-        """The last word."""
+        """Writes the last line and closes the file."""
         ended = "interrupted" if partial else "done"
         self.put({"kind": "end", "wall_s": self.elapsed_s(), "ended": ended, "partial": partial})
         self._file.close()
@@ -96,7 +96,7 @@ def make_head(command: list[str], machine: dict[str, Any], seed: int) -> dict[st
 
 
 def plan_digest(suite_sha256: str, seed: int) -> str:
-    """As the instrument names a plan: keys sorted, no spaces (bench/harness/src/record.rs)."""
+    """The digest by which the instrument names a plan: keys sorted, no spaces (bench/harness/src/record.rs)."""
     plan = {"plan": 1, "suite": suite_sha256, "effort": "full", "seed": seed, "vars": {}}
     plan |= {"blocks": None, "benches": [], "budget_s": None}
     text = json.dumps(plan, sort_keys=True, separators=(",", ":"))

@@ -1,5 +1,5 @@
-"""The machine as a record holds it: `confide bench machine --json` where the binary is carried, else what /proc, torch
-and nvidia-smi tell. What cannot be read is absent, never 0. No host name, serial number, UUID or address is read.
+"""The machine as a record holds it: `confide bench machine --json` where the binary is carried, else as /proc, torch
+and nvidia-smi report it. What cannot be read is absent, never 0. No host name, serial number, UUID or address is read.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ HELLO_S, RUN_S = 30.0, 30.0
 
 
 class Missing(Exception):
-    """The peer cannot be asked here; the text is the reason."""
+    """The peer cannot be run here; the text is the reason."""
 
 
 class Peer:
@@ -37,7 +37,7 @@ class Peer:
             raise Missing(self.hello["cannot"])
 
     def run(self, seed: int, requests: int, params: dict[str, Any]) -> Measurement:
-        """One run; a wrong answer voids it."""
+        """Makes one run; a wrong answer voids it."""
         self._id += 1
         work = {"type": "run", "id": self._id, "block": 0, "seed": seed % 2**53}
         self._process.write_line(work | {"requests": requests, "params": params})
@@ -54,7 +54,7 @@ class Peer:
         return Measurement(samples)
 
     def end(self) -> None:
-        """Asks the process to end, then makes it."""
+        """Asks the process to end; kills it where it does not."""
         try:
             self._process.child.communicate(b'{"type":"end"}\n', timeout=5)
         except (subprocess.TimeoutExpired, OSError, ValueError):

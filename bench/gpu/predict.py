@@ -1,5 +1,5 @@
-"""What the same work would cost under a GPU's confidential computing: crossings of the bus counted here, times tolls
-published elsewhere. Predictions, labelled in every line; nothing of them is measured.
+"""Predictions of what the same work would cost under a GPU's confidential computing: crossings of the bus that are
+counted here, times tolls that are published elsewhere. Every line is labelled; nothing of them is measured.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ class Process:
         self._input.flush()
 
     def read_line(self, deadline: float) -> dict[str, Any]:
-        """The next line. Where none comes until `deadline` of the monotonic clock, the program is killed: `Silent`."""
+        """The next line. Where none comes by `deadline` (monotonic clock), kills the program and raises `Silent`."""
         while b"\n" not in self._rest:
             ready, _, _ = select.select(
                 [self._output], [], [], max(0.0, deadline - time.monotonic())

@@ -116,7 +116,7 @@ def list_stages(stages: list[dict[str, Any]]) -> int:
 
 
 def refuse_arm(name: str) -> int:
-    """The instrument may start an arm of the suite by itself: it is told why that cannot be."""
+    """Answers the instrument, which may start an arm of the suite by itself, why that is impossible."""
     reason = "its arms share one process and one card: python3 bench/gpu/run.py --out DIR"
     hello = {"type": "hello", "protocol": 1, "arm": f"bench/gpu/run.py {name}", "version": "none"}
     print(json.dumps(hello | {"cannot": reason}))
@@ -124,7 +124,9 @@ def refuse_arm(name: str) -> int:
 
 
 def find_gpu_fault() -> str | None:
-    """Why there is no GPU to measure. By the driver's files: CUDA itself may not be touched before stages fork."""
+    """The reason for which there is no GPU to measure, or None. It is read from the driver's files, because CUDA itself
+    may not be touched before stages fork.
+    """
     if not Path("/dev/nvidiactl").exists() and not Path("/dev/dxg").exists():
         return "no NVIDIA driver on this machine"
     try:
@@ -135,7 +137,7 @@ def find_gpu_fault() -> str | None:
 
 
 def run(args: argparse.Namespace, stages: list[dict[str, Any]]) -> int:
-    """All stages, one process each, into one journal."""
+    """Runs all stages, one process each, into one journal."""
     if args.cpu:
         print(REHEARSAL)
     # By NVML, not by CUDA: whoever has asked CUDA cannot fork stages that use it.
@@ -175,14 +177,14 @@ def raise_interrupt(number: int, _frame: Any) -> None:
 
 
 def public_arguments() -> list[str]:
-    """The command line; of paths their last part, since folders are this machine's own affair."""
+    """The command line, with only the last part of each path: folders of this machine do not belong in a record."""
     return [Path(word).name if word.startswith("/") else word for word in sys.argv[1:]]
 
 
 def run_stage(
     stage: dict[str, Any], journal: Journal, facts: dict[str, Any], args: argparse.Namespace
 ) -> str | None:
-    """One stage in a fork of its own; gives why it did not end by itself. A line that it got out is kept."""
+    """Runs one stage in a fork of its own; gives the reason where it did not end by itself. Its lines are kept."""
     budget = stage["budget_s"] * (4.0 if args.cpu else 1.0)
     until = time.monotonic() + budget
     if not args.cpu:
@@ -208,7 +210,7 @@ def run_stage(
 
 @dataclass
 class StageEnd:
-    """How a stage's process ended; `lost_with` is the arm (BENCH/ARM) with which the card was lost."""
+    """The end of a stage's process; `lost_with` is the arm (BENCH/ARM) with which the card was lost."""
 
     cut: bool = False
     status: int = 0
@@ -223,7 +225,7 @@ def attempt(
     args: argparse.Namespace,
     until: float,
 ) -> StageEnd:
-    """A process for the stage, to its end."""
+    """Runs a process for the stage to its end."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -262,8 +264,8 @@ def describe(status: int) -> str:
 def collect(
     reader: int, deadline: float, journal: Journal, facts: dict[str, Any], ended: StageEnd
 ) -> bool:
-    """Lines of the stage into the journal, block by block; whether the deadline came first. What a block that did not
-    end has measured counts nowhere.
+    """Writes the stage's lines into the journal, block by block; gives whether the deadline came first. Lines of a
+    block that did not end are dropped.
     """
     rest, of_block = b"", []
     while (left := deadline - time.monotonic()) > 0:

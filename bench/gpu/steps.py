@@ -35,13 +35,13 @@ class CkksLayout:
         self._graph: Any = None
 
     def step(self) -> torch.Tensor:
-        """Of what stands in `vector`."""
+        """The answer to `vector`."""
         vector = self.vector.numpy() if self.device.cpu else self.vector
         answer = self.inner.step(vector)
         return torch.from_numpy(answer) if self.device.cpu else answer
 
     def replay(self) -> torch.Tensor:
-        """As `step`, by a recorded graph on a card."""
+        """The same as `step`, by a recorded graph on a card."""
         if self.device.cpu:
             return self.step()
         if self._graph is None:
@@ -108,7 +108,7 @@ class CkksAdapter:
 
 
 class CkksDeltas:
-    """One generation with it; kernels alone, so recorded together with the model."""
+    """One generation with the adapter. It runs kernels alone, so it is recorded together with the model."""
 
     capturable = True
     rehearsable = True
@@ -121,7 +121,7 @@ class CkksDeltas:
     def add(
         self, layer: int, source: str, rows: torch.Tensor, outputs: dict[str, torch.Tensor]
     ) -> None:
-        """One vector at a time: the layout holds one."""
+        """Adds the deltas one vector at a time, because the layout holds one."""
         layout, output = self.adapter.layout, outputs["final_hidden"]
         for index in range(rows.shape[0]):
             layout.vector.copy_(rows[index])
@@ -160,14 +160,14 @@ class MaskedStep:
         self.exact = exact_delta(path)
 
     def step(self) -> None:
-        """Onto `output`; the caller has announced the row."""
+        """Adds the delta onto `output`; the caller has announced the row."""
         rows, output = self.rows, self.output
         if self.device.cpu:
             rows, output = rows.numpy(), output.numpy()
         self.bank.add(0, "final_hidden", rows, {"final_hidden": output}, [])
 
     def run_row(self) -> None:
-        """One row: masks are there, or are waited for."""
+        """Runs one row; waits for its masks where they are not there."""
         self.deltas.before_step(1)
         self.step()
 

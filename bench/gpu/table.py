@@ -27,7 +27,7 @@ Slice = dict[str, Any]
 
 @dataclass(frozen=True)
 class Case:
-    """A line of the table: which arm of which bench, over which reference, and what it has to reach."""
+    """A line of the table: the arm of a bench, the reference of its share, and the rate that it has to reach."""
 
     title: str
     bench: str
@@ -49,7 +49,7 @@ STEP_ARMS = ("ckks-step", "masked-step", "cukks", "desilofhe", "tenseal", "concr
 
 
 def main(path: Path) -> int:
-    """Prints the table of the record at `path`; of none, with *not measured* in every cell."""
+    """Prints the table of the record at `path`; without a record every cell says *not measured*."""
     try:
         slices = read(path)
     except (OSError, ValueError) as error:
@@ -147,7 +147,7 @@ def render_rate(slices: list[Slice], case: Case) -> str:
 
 
 def render_marks(slices: list[Slice], case: Case) -> str:
-    """What a reader has to know of these figures: fewer layers, 4-bit weights, kernels that failed their checks."""
+    """The remarks that a reader needs: fewer layers, 4-bit weights, kernels that failed their checks."""
     found = {mark for entry in filter(case.is_of, slices) for mark in entry.get("marks", [])}
     return "".join(f"; {mark}" for mark in sorted(found))
 
@@ -208,7 +208,7 @@ def render_accuracy(slices: list[Slice]) -> str:
 def finish(
     folder: Path, journal: Path, confide: str | None, rehearsal: bool, seconds: float = 120.0
 ) -> None:
-    """Writes record.json.gz by the instrument where it is carried, and prints the table; a rehearsal's is labelled."""
+    """Writes record.json.gz where the instrument's binary is given, and prints the table, labelled in a rehearsal."""
     if rehearsal:
         content = (folder / REHEARSAL_FILE).read_text(encoding="utf-8")
         lines = [json.loads(line) for line in content.splitlines()]
@@ -223,7 +223,7 @@ def finish(
 
 
 def export(folder: Path, confide: str, seconds: float) -> str | None:
-    """Writes record.json.gz by `confide bench export`; gives why it could not."""
+    """Writes record.json.gz by `confide bench export`; gives the reason where it could not."""
     plain = folder / "record.json"
     command = [confide, "bench", "export", str(folder), "--format", "json", "--out", str(plain)]
     try:

@@ -20,7 +20,7 @@ from typing import Any
 
 # Figures by their names in bench/MODELS.md; None is one that the tool does not have.
 Metrics = Mapping[str, float | None]
-# An order of the harness, as its line of JSON has it.
+# An order of the harness: the object of its line of JSON.
 Asked = dict[str, Any]
 
 # Seven letters at most: the simulated engine counts each as one token.
@@ -124,14 +124,14 @@ def tokenizer(folder: pathlib.Path) -> pathlib.Path:
 
 
 def scratch() -> tempfile.TemporaryDirectory[str]:
-    """A folder that goes when the arm does: caches of the tools stay out of the home folder."""
+    """A folder that is removed when the arm ends: caches of the tools stay out of the home folder."""
     return tempfile.TemporaryDirectory(prefix="confide-peer-")
 
 
 def run_tool(
     command: Sequence[object], folder: pathlib.Path, environment: Mapping[str, str]
 ) -> None:
-    """Runs it to its end; what it says goes to standard error."""
+    """Runs a tool to its end; its output goes to standard error."""
     home = folder / "home"
     home.mkdir(exist_ok=True)
     environment = {

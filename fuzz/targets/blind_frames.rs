@@ -1,4 +1,4 @@
-//! What either side of the blind protocol reads: frames, messages, terms, packed integers.
+//! Frames, messages, terms and packed integers of the blind protocol, as either side reads them.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! What a person names to be shown or proven: every name in a predicate is one that can be shown.
+//! Selectors and predicates that a person writes: every name in a predicate is one that can be shown.
 #![no_main]
 
 use confide_disclosure::{FieldKind, Predicate, Selector};

@@ -1,4 +1,4 @@
-//! Evidence of whatever kind: what its parser takes, detection must have named.
+//! Evidence of any kind: where a parser accepts it, detection has to name the same kind.
 #![no_main]
 
 use confide_evidence::{Kind, detect, gpu::GpuEvidence, quote::Quote, snp::Report};

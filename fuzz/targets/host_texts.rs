@@ -1,4 +1,4 @@
-//! What a kernel, nvidia-smi or chrony may print of this machine.
+//! Texts about this machine, as a kernel, nvidia-smi or chrony may print them.
 
 #![no_main]
 

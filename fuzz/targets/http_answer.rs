@@ -4,7 +4,8 @@
 use confide_load::{Answer, EventTooLong, Events};
 use libfuzzer_sys::fuzz_target;
 
-/// The status, the body and the data of its events, or none where it is no HTTP.
+/// The status, whether the answer is whole, its body and the data of its events; `None` where it is
+/// not HTTP.
 fn read(bytes: &[u8], size: usize) -> Option<(u16, bool, Vec<u8>, Vec<Vec<u8>>)> {
     let (mut answer, mut events) = (Answer::default(), Events::default());
     let (mut body, mut told) = (Vec::new(), Vec::new());
@@ -23,6 +24,6 @@ fn read(bytes: &[u8], size: usize) -> Option<(u16, bool, Vec<u8>, Vec<Vec<u8>>)>
 
 fuzz_target!(|data: &[u8]| {
     let Some((size, bytes)) = data.split_first() else { return };
-    // However its bytes come, the answer is the same.
+    // The answer is the same, however its bytes are cut.
     assert_eq!(read(bytes, usize::from(*size)), read(bytes, bytes.len()));
 });

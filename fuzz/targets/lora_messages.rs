@@ -1,4 +1,4 @@
-//! What the other side of the blind protocol sends, down to the state machines of both schemes: the
+//! Messages of the other side of the blind protocol, down to the state machines of both schemes: the
 //! first byte chooses the message, the rest is its payload.
 #![no_main]
 
@@ -84,7 +84,7 @@ impl World {
         }
     }
 
-    /// A batch at both ends, its first counter with it.
+    /// Prepares a batch at both ends; gives it with its first counter.
     fn batch(&mut self) -> (HolderBatch, u64) {
         let index = self.sequence.next_batch();
         let (terms, epoch) = (self.input.terms(), self.process.epoch());
@@ -173,7 +173,7 @@ impl World {
     }
 }
 
-/// Each vector packed by itself, as the protocol has it.
+/// The words of `vectors`, each packed by itself as the protocol packs it; `None` at another length.
 fn words(packed: &[u8], vectors: u16, width: usize) -> Option<Vec<u64>> {
     let each = packed_bytes(width, BITS);
     if packed.len() != each * usize::from(vectors) {

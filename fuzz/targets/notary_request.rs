@@ -1,4 +1,4 @@
-//! What a client sends to a notary, what a notary answers, and its policy file.
+//! A client's request to a notary, the notary's answer, and its policy file.
 #![no_main]
 
 use confide_notary::{FetchRequest, FrameReader, NotaryPolicy, limits::REQUEST_HEAD_BYTES_MAX};

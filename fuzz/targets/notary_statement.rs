@@ -1,4 +1,4 @@
-//! What a notary signs: what is read is what would be written.
+//! A notary's statement: what is read is written back byte for byte.
 #![no_main]
 
 use confide_disclosure::NotaryStatement;

@@ -12,7 +12,7 @@ use confide_verifier::{
 };
 use libfuzzer_sys::fuzz_target;
 
-/// 2026-06-01.
+/// The time of appraisal, in Unix seconds: 2026-06-01.
 const NOW: u64 = 1_780_272_000;
 
 struct Ground {

@@ -1,4 +1,4 @@
-//! A result file of another load generator, whichever of the four its marks say.
+//! A result file of another load generator: of whichever of the four tools has its marks.
 #![no_main]
 
 use confide_load::{

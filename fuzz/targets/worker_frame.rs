@@ -1,9 +1,9 @@
-//! What a worker says to `confide serve`: frames, wherever they are cut, and what is in them.
+//! Frames of a worker to `confide serve`, cut anywhere, and the messages in them.
 
 #![no_main]
 
-// The files themselves: the crate around them brings a tokenizer, and what this end writes is not
-// asked for here.
+// The files are included, because the crate around them brings a tokenizer; what this end writes is
+// not used here.
 #[allow(dead_code)]
 #[path = "../../crates/worker/src/frame.rs"]
 mod frame;
@@ -44,7 +44,7 @@ fuzz_target!(|data: &[u8]| {
     }
 });
 
-/// The frames until nothing more, or nothing more that is one.
+/// Reads frames until there are no more, or the next one is refused.
 fn frames(reader: &mut FrameReader) -> Vec<(u8, Vec<u8>)> {
     let mut found = Vec::new();
     while let Ok(Some(frame)) = reader.next_frame() {

@@ -63,7 +63,7 @@ class Pair:
 
 
 def load(folder: str | Path) -> tuple[str, dict[Site, Pair]]:
-    """The adapter in a folder: its name, and a pair for each (layer, projection)."""
+    """Reads the adapter in a folder: its name, and a pair for each (layer, projection)."""
     folder = Path(folder)
     config = _Config(_read(folder / CONFIG_FILE, CONFIG_BYTES_MAX))
     path = folder / WEIGHTS_FILE
@@ -89,7 +89,7 @@ def load(folder: str | Path) -> tuple[str, dict[Site, Pair]]:
 
 
 def into_final_hidden(pairs: dict[Site, Pair]) -> dict[Site, Pair]:
-    """The first pair only, that of q_proj in layer 0, added to the last hidden state: report 003's delta, no LoRA."""
+    """Keeps the pair of q_proj in layer 0 alone, for the last hidden state: report 003's delta, no LoRA."""
     pair = pairs.get((0, "q"))
     if pair is None or pair.a.shape[1] != pair.b.shape[0]:
         got = "no pair" if pair is None else f"{pair.b.shape[0]}x{pair.a.shape[1]}"
@@ -144,7 +144,7 @@ class _Config:
         self.layers = _layers(fields)
         if self.layers and not isinstance(fields["target_modules"], list):
             raise _field(
-                "target_modules", "a list of names, as layers_to_transform is given", "a pattern"
+                "target_modules", "a list of names where layers_to_transform is given", "a pattern"
             )
 
     def chooses(self, path: str) -> bool:
@@ -312,7 +312,7 @@ def _layers(fields: dict[str, Any]) -> _LayerFilter | None:
 def _sort_tensors(
     tensors: dict[str, numpy.ndarray],
 ) -> tuple[str, dict[Site, dict[str, tuple[str, numpy.ndarray]]]]:
-    """Every tensor at its site; all in one stack of layers, under one adapter's name."""
+    """Puts every tensor at its site; all in one stack of layers, under one adapter's name."""
     modules: dict[Site, dict[str, tuple[str, numpy.ndarray]]] = {}
     one: tuple[str, str] | None = None
     for name in sorted(tensors):

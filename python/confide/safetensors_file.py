@@ -19,7 +19,7 @@ _BYTES = {"F32": 4, "F16": 2, "BF16": 2}
 
 
 def read_tensors(path: Path) -> dict[str, numpy.ndarray]:
-    """Name -> float32 array, values of 16 bits widened exactly."""
+    """Reads a file's tensors by name as float32 arrays, values of 16 bits widened exactly."""
     if not path.is_file():
         raise AdapterRefused(f"{path}: cannot be read: it is not a plain file")
     if path.stat().st_size > FILE_BYTES_MAX:

@@ -7,7 +7,7 @@ import re
 import struct
 from typing import Any, Never
 
-# What JSON gives, numbers as their tokens; and a field's path, kind and canonical value.
+# A document of JSON with numbers as their tokens; and a field: its path, kind and canonical value.
 Document = Any
 Field = tuple[str, int, bytes]
 NULL, BOOL, NUMBER, STRING, ARRAY, OBJECT, OCTETS = range(1, 8)
@@ -57,8 +57,10 @@ def canonical_number(token: str) -> tuple[str, int | None] | None:
 
 
 def canonical_token(token: str) -> str:
-    """The canonical form of what `count` has found to be a number."""
-    return (canonical_number(token) or ("", None))[0]
+    """The canonical form of a token that `count` has found to be a number."""
+    found = canonical_number(token)
+    assert found is not None, token
+    return found[0]
 
 
 def days_before(year: int, month: int, day: int) -> int | None:
@@ -150,7 +152,7 @@ def count(value: Document, depth: int) -> int:
 
 
 def fields_of(path: str, value: Document) -> list[Field]:
-    """(path, kind, canonical value) of a value and everything below it."""
+    """The fields of a value and everything below it: path, kind and canonical value."""
     if len(path.encode()) > 1024:
         raise Unread(18)
     if value is None:

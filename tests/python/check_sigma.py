@@ -13,12 +13,12 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-# A vector's fields: bytes for those of BYTES, words and lists of JSON for the others.
+# The fields of a vector: bytes for those of BYTES, JSON's strings and lists for the others.
 Vector = dict[str, Any]
-# On a short Weierstrass curve, and of the edwards curve behind ristretto255 in extended coordinates.
+# A point of a short Weierstrass curve, and a point of the Edwards curve behind ristretto255 in extended coordinates.
 Affine = tuple[int, int]
 Point = tuple[int, int, int, int]
-# Of a key: `rsa` and its modulus, or `ec`, its curve and its point.
+# A key: `rsa` and its modulus, or `ec`, its curve and its point.
 Key = tuple[Any, ...]
 MAGIC = b"confide sigma v1\n"
 HASHES = {1: "sha256", 2: "sha384", 3: "sha512"}
@@ -30,7 +30,7 @@ DIGEST_INFO = {
 
 
 class Refusal(Exception):
-    """Why a proof is not believed."""
+    """The reason for which a proof is refused."""
 
 
 def require(condition: object, why: str) -> None:

@@ -34,7 +34,7 @@ QUESTION = [{"role": "user", "content": "What does protection cost?"}]
 
 
 class ServedModel:
-    """What answers: its name, and whether each token is a word of it."""
+    """The model that answers: its name, and whether it is simulated, so that each token is a word."""
 
     name = "sim"
     simulated = True
@@ -54,13 +54,12 @@ def main() -> int:
         parser.error("wanted the path of confide, or --base-url")
     if mine:
         return run_checks(serve(arguments.binary, mine))
-    return run_checks(serve(arguments.binary, ["--engine", "sim"])) | checked_on_torch(
-        arguments.binary
-    )
+    simulated = run_checks(serve(arguments.binary, ["--engine", "sim"]))
+    return simulated | run_checks_on_torch(arguments.binary)
 
 
 def run_checks(server: contextlib.AbstractContextManager[str]) -> int:
-    """1 where a check fails against the server."""
+    """Runs all checks against the server; gives 1 where one fails."""
     with server as base_url:
         client = openai.OpenAI(base_url=base_url, api_key="none", max_retries=0, timeout=30)
         checks = [check for name, check in globals().items() if name.startswith("check_")]
@@ -72,8 +71,8 @@ def run_checks(server: contextlib.AbstractContextManager[str]) -> int:
     return 1 if failed else 0
 
 
-def checked_on_torch(binary: str) -> int:
-    """The same against a model on torch, with an adapter."""
+def run_checks_on_torch(binary: str) -> int:
+    """Runs the same checks against a model on torch, with an adapter."""
     python = python_with_torch()
     if python is None:
         print(
@@ -115,7 +114,7 @@ def checked_on_torch(binary: str) -> int:
 
 
 def python_with_torch() -> str | None:
-    """As tests/worker.sh finds it; `None` where there is none."""
+    """A Python that has torch, found as tests/worker.sh finds it; `None` where there is none."""
     imports = ["-c", "import aiohttp, safetensors, torch, transformers"]
     for python in [
         os.environ.get("CONFIDE_TORCH_PYTHON"),
@@ -131,7 +130,7 @@ def python_with_torch() -> str | None:
 
 @contextlib.contextmanager
 def serve(binary: str, engine: list[str]) -> Iterator[str]:
-    """A server of its own: up at the ready line, ended by SIGTERM, which must end it with 0."""
+    """Starts a server, waits for its ready line, and ends it by SIGTERM, which must end it with status 0."""
     command = [binary, "serve", "--listen", "127.0.0.1:0", *engine]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout

@@ -30,7 +30,7 @@ import safetensors.torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from transformers.pytorch_utils import Conv1D
 
-# Fields of a PEFT configuration, and vectors by the site of a module.
+# The fields of a PEFT configuration, and vectors by the site of their module.
 Fields = dict[str, Any]
 Deltas = dict[str, list[float]]
 LAYERS, HIDDEN, KEYS, INNER = 3, 24, 8, 40
@@ -260,7 +260,7 @@ class Checks:
             return compare(got, wanted, TOLERANCE)
 
     def notices_another_alpha(self) -> None:
-        """That the comparison compares."""
+        """The comparison notices another `lora_alpha`."""
         with tempfile.TemporaryDirectory() as folder:
             _, model = make_adapted({"target_modules": ALL, "lora_alpha": 8})
             model.peft_config["default"].lora_alpha = 8.001

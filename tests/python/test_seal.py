@@ -169,10 +169,10 @@ def check_slots_are_encoded_alike(ring: Ring) -> None:
         assert max(apart) <= 1, f"{name}: {max(apart)} apart"
         assert sum(apart) < n // 50, f"{name}: {sum(apart)} coefficients differ"
         decoded = ring("ckks_decode", set=name, values=values, scale=2.0**40)["slots"]
-        assert far(decoded, encoder.decode_double(plain)) < 1e-12, name
-        assert far(decoded, slots) < 1e-9, name
+        assert relative_error(decoded, encoder.decode_double(plain)) < 1e-12, name
+        assert relative_error(decoded, slots) < 1e-9, name
         loaded = plaintext_of(context, encoded["values"], encoded["scale"])
-        assert far(encoder.decode_double(loaded), slots) < 1e-9, name
+        assert relative_error(encoder.decode_double(loaded), slots) < 1e-9, name
 
 
 def check_a_rotated_product_has_the_same_slots(ring: Ring) -> None:
@@ -197,7 +197,7 @@ def check_a_rotated_product_has_the_same_slots(ring: Ring) -> None:
         wanted = wanted[steps:] + wanted[:steps]
         assert math.isclose(ours["scale"], answer.scale, rel_tol=1e-15), name
         # What switching keys adds at scale 2^40: SEAL's digits are not centred and add more.
-        errors = far(ours["slots"], wanted), far(theirs, wanted)
+        errors = relative_error(ours["slots"], wanted), relative_error(theirs, wanted)
         # Both are random and these bounds far from what is seen; a wrong slot is off by 0.1.
         assert errors[0] < 2e-5 and errors[1] < 5e-4, f"{name}: {errors}"
 
@@ -269,7 +269,7 @@ def negacyclic(left: list[int], right: list[int], t: int) -> list[int]:
     return [(a - b) % t for a, b in zip(whole[: len(left)], whole[len(left) :])]
 
 
-def far(found: Any, wanted: Any) -> float:
+def relative_error(found: Any, wanted: Any) -> float:
     size = max(map(abs, wanted))
     assert len(found) == len(wanted)
     return max(abs(a - b) for a, b in zip(found, wanted)) / size

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 /// An address of this machine with a port that is free.
 pub const ANY_PORT: &str = "127.0.0.1:0";
-/// Nothing takes this long unless it hangs.
+/// The longest wait of a test: what takes longer hangs.
 const GENEROUS: Duration = Duration::from_secs(120);
 
 /// A program, by the path that Cargo gives to integration tests: `env!("CARGO_BIN_EXE_confide")`.

@@ -140,7 +140,7 @@ def ratio_case() -> Case:
     }
 
 
-def of_arch() -> Iterator[Case]:
+def arch_cases() -> Iterator[Case]:
     """The package arch draws its indices from its own generator; they are read off the same seed."""
     for number, (name, values) in enumerate(data_sets()):
 
@@ -332,7 +332,7 @@ def write(name: str, value: Case) -> None:
 
 
 def assert_equal(place: str, kept: Any, made: Any) -> None:
-    """What is kept is what these versions make, to the last digits that a platform may change."""
+    """Checks that the kept value is what these versions make, but for the last digits that a platform may change."""
     if isinstance(made, dict):
         for key in made.keys() - {"made_by"}:
             assert_equal(f"{place}: {key}", kept[key], made[key])
@@ -350,7 +350,7 @@ if __name__ == "__main__":
     write("bca.json", {"cases": list(exact())})
     write("bca-large.json", {"cases": list(large())})
     write("paired.json", {"case": ratio_case()})
-    write("arch.json", {"cases": list(of_arch())})
+    write("arch.json", {"cases": list(arch_cases())})
     write("clusters.json", {"cases": list(clusters())})
     write("ranks.json", ranks())
     write("changes.json", {"cases": list(changes())})

@@ -12,7 +12,7 @@ const DETAIL_BYTES_MAX: usize = 300;
 pub struct Refused(pub Refusal);
 
 impl Refused {
-    /// A refusal by name.
+    /// Makes a refusal by its reason; a long detail is cut.
     pub fn new(why: RefusalReason, detail: impl ToString) -> Self {
         let mut detail = detail.to_string();
         let mut end = DETAIL_BYTES_MAX.min(detail.len());
@@ -58,7 +58,7 @@ pub fn print(line: &Line) {
     }
 }
 
-/// Prints how far the work is.
+/// Prints the progress of the work.
 pub fn progress(phase: Phase, done: u32, of: Option<u32>) {
     print(&Line::Progress(Progress { phase, done, of }));
 }
@@ -72,7 +72,7 @@ pub fn step(step: Step) {
     }
 }
 
-/// Wall clock of the parts of a stage.
+/// Wall-clock time of the parts of a stage.
 pub struct Parts {
     last: Instant,
     parts: std::collections::BTreeMap<String, f64>,
@@ -90,7 +90,7 @@ impl Parts {
         self.last = Instant::now();
     }
 
-    /// All parts, in seconds.
+    /// Gives the seconds of all parts.
     pub fn seconds(self) -> std::collections::BTreeMap<String, f64> {
         self.parts
     }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, ffi::OsString, path::PathBuf};
 use confide_prover::line::Mode;
 use confide_zkvm_machine::MEMORY_DEFAULT;
 
-/// What to type.
+/// The usage text.
 pub const USAGE: &str = "\
 usage: confide-prover describe
        confide-prover native  --guest NAME --input FILE --out FILE
@@ -15,19 +15,19 @@ usage: confide-prover describe
        confide-prover keys    --elf FOLDER --out FOLDER [--digests FILE]   (see zkvm/README.md)
 hint: `confide prove` and `confide verify proof` call this program";
 
-/// What is asked.
+/// The work that is asked for.
 pub enum Request {
-    /// What the back end is.
+    /// Describe the back end.
     Describe,
-    /// The program, compiled for this machine.
+    /// Run the program, compiled for this machine.
     Native(Work),
-    /// The program in the executor.
+    /// Run the program in the executor.
     Emulate(Work),
-    /// The program, proved.
+    /// Run the program and prove the run.
     Prove(Work),
-    /// A proof, checked.
+    /// Check a proof.
     Check(Work),
-    /// The keys, made anew from the programs of a folder.
+    /// Make the keys anew from the programs of a folder.
     Keys {
         /// Folder of the guests' ELFs.
         elf: PathBuf,
@@ -38,19 +38,19 @@ pub enum Request {
     },
 }
 
-/// What a stage works on. What a stage does not take is empty.
+/// The files and options of a stage; those that a stage does not take are empty.
 pub struct Work {
     /// The guest's name.
     pub guest: String,
-    /// File of its input.
+    /// File of the guest's input.
     pub input: PathBuf,
     /// File to write.
     pub out: PathBuf,
     /// File of a proof's body.
     pub proof: PathBuf,
-    /// Kind of proof.
+    /// The proof's mode.
     pub mode: Mode,
-    /// Bytes of memory to stay within.
+    /// Bytes of memory that the work may take.
     pub memory: u64,
 }
 

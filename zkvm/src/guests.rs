@@ -19,17 +19,17 @@ macro_rules! guest {
     };
 }
 
-/// A program.
+/// A program that is built in.
 pub struct Guest {
     /// Name of guest and claim.
     pub name: &'static str,
-    /// Its machine.
+    /// The program's machine.
     pub blueprint: Blueprint,
-    /// The program for the machine.
+    /// The program's ELF.
     pub elf: &'static [u8],
     /// Keys of the machine.
     pub keys: &'static [u8],
-    /// The same program, compiled for the machine that this is. Takes the guest's name too.
+    /// Runs the same program, compiled for this machine. Takes the guest's name too.
     pub native: fn(&str, &[u8]) -> Result<Statement, Refused>,
 }
 
@@ -41,7 +41,7 @@ const BASE: Blueprint =
 const INTEGERS: Blueprint = Blueprint { name: "integers", log_height: 21, int256: true, ..BASE };
 const CURVE: Blueprint = Blueprint { name: "curve", p256: true, ..BASE };
 
-/// All programs.
+/// All programs that are built in.
 pub const GUESTS: &[Guest] = &[
     guest!("fibonacci", BASE, "base", program),
     guest!("sort", BASE, "base", program),
@@ -52,7 +52,7 @@ pub const GUESTS: &[Guest] = &[
 ];
 
 impl Guest {
-    /// The program of a name.
+    /// Finds the program of a name.
     ///
     /// # Errors
     ///

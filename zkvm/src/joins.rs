@@ -5,16 +5,16 @@ use confide_zkvm_machine::{FanIn, Fault};
 /// Peak of resident memory of a node that joins one proof of a segment, two, three, four: measured
 /// and rounded up, three as four (README.md, "Memory").
 const LEAF_BYTES: [u64; 4] = [2_400 << 20, 2_700 << 20, 5_000 << 20, 5_000 << 20];
-/// The same of one that joins one, two, three joined proofs.
+/// Peak of resident memory of a node that joins one, two, three joined proofs.
 const INTERNAL_BYTES: [u64; 3] = [2_400 << 20, 4_096 << 20, 6_400 << 20];
 
-/// What suffices to join any number of proofs.
+/// The memory that suffices to join any number of proofs.
 pub const LEAST_BYTES: u64 = match LEAF_BYTES[0] > INTERNAL_BYTES[1] {
     true => LEAF_BYTES[0],
     false => INTERNAL_BYTES[1],
 };
 
-/// The greatest fan-in that fits.
+/// Gives the greatest fan-in that fits.
 ///
 /// # Errors
 ///

@@ -51,7 +51,7 @@ pub fn keys(elf: &Path, out: &Path, digests: Option<&Path>) -> Result<Line, Refu
     Ok(Line::Progress(Progress { phase: Phase::SetUp, done: all, of: Some(all) }))
 }
 
-/// The list with each program's digest in its table.
+/// Fills each program's digest into its table of the list.
 fn fill_digests(text: &str, records: &[Record]) -> String {
     let mut digest = None;
     let mut filled = String::new();

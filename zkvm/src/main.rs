@@ -31,7 +31,7 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    // A panic is an answer of its own kind, not a page of numbers.
+    // A panic is answered with a refusal, not with a page of numbers.
     std::panic::set_hook(Box::new(|_| {}));
     let answer = std::panic::catch_unwind(|| answer(&request)).unwrap_or_else(|_| {
         let why = if request.is_check() { RefusalReason::Unsound } else { RefusalReason::Fault };

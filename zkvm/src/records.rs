@@ -1,4 +1,4 @@
-//! What checks: keys of the machines and commitments of the programs, built in.
+//! The data that a check needs: keys of the machines and commitments of the programs, built in.
 //!
 //! They are data, made by `confide-prover keys` and committed under `zkvm/keys`; a test makes them
 //! anew and compares.
@@ -14,7 +14,7 @@ use crate::{answer::Refused, guests::Guest};
 pub const PROGRAMS: &str = "programs.json";
 const PROGRAMS_TEXT: &str = include_str!("../keys/programs.json");
 
-/// What is known of a program beside its ELF.
+/// The record of a program, next to its ELF.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Record {
@@ -33,7 +33,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// The record of a guest.
+    /// Finds the record of a guest.
     ///
     /// # Errors
     ///
@@ -51,7 +51,7 @@ impl Record {
         }
     }
 
-    /// All records of a file.
+    /// Reads all records of a file.
     ///
     /// # Errors
     ///
@@ -60,13 +60,13 @@ impl Record {
         serde_json::from_str(text).map_err(|e| Refused::new(RefusalReason::Fault, e))
     }
 
-    /// What the checker wants to know.
+    /// Gives the commitments by which the checker knows the program.
     pub fn commitment(&self) -> Commitment {
         Commitment { instructions: self.instructions.0, executable: self.executable.0 }
     }
 }
 
-/// The keys of a guest's machine.
+/// Reads the keys of a guest's machine.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! The four stages.
+//! The four stages of `confide-prover`, and its description.
 
 use std::{
     fs,
@@ -23,14 +23,14 @@ use crate::{
     records::{self, Record},
 };
 
-/// A proof that a proof file holds is one that is checked, and the other way round.
+/// Both limits are the same, so that a body that fits a proof file is never too long to check.
 const _: () = assert!(BODY_BYTES_MAX == confide_prover::BODY_BYTES_MAX);
 
 /// Longest input of a guest. The longest that a claim takes, a quote with its endorsements, has
 /// some 100 KiB.
 const INPUT_BYTES_MAX: usize = 1 << 20;
 
-/// What the back end is.
+/// Describes the back end and its programs.
 ///
 /// # Errors
 ///
@@ -58,7 +58,7 @@ pub fn describe() -> Result<Line, Refused> {
     }))
 }
 
-/// The program as it is, outside the zkVM.
+/// Runs the program outside the zkVM.
 ///
 /// # Errors
 ///
@@ -84,7 +84,7 @@ pub fn native(work: &Work) -> Result<Line, Refused> {
     }))
 }
 
-/// The program in the executor.
+/// Runs the program in the executor.
 ///
 /// # Errors
 ///
@@ -105,7 +105,7 @@ pub fn emulate(work: &Work) -> Result<Line, Refused> {
     }))
 }
 
-/// The program in the executor, then proved.
+/// Runs the program in the executor, then proves the run.
 ///
 /// # Errors
 ///
@@ -149,7 +149,7 @@ pub fn prove(work: &Work) -> Result<Line, Refused> {
     }))
 }
 
-/// A proof, checked with the keys that are built in.
+/// Checks a proof with the keys that are built in.
 ///
 /// # Errors
 ///

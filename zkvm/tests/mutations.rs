@@ -109,7 +109,7 @@ fn limit_memory() {
     setrlimit(Resource::As, Rlimit { current, maximum }).unwrap();
 }
 
-/// Places of words that may be lengths.
+/// Places of the words that may be lengths.
 fn small_words(body: &[u8]) -> Vec<usize> {
     let words = body.chunks_exact(4).enumerate();
     let small = words.filter(|(_, word)| word[0] > 0 && word[2..] == [0, 0]);
@@ -188,7 +188,7 @@ impl Random {
         }
     }
 
-    /// A word becomes one of those that hurt.
+    /// Replaces a word by one that is likely to do harm.
     fn word(&mut self, bytes: &mut [u8], place: usize) {
         let Some(word) = bytes.get_mut(place..place + 4) else { return };
         let old = u32::from_le_bytes([word[0], word[1], word[2], word[3]]);

@@ -43,7 +43,7 @@ pub struct Hello {
     /// A note for the reader.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// Whether an unmeasured run comes first; false where every run starts a process of its own.
+    /// Whether the harness makes an unmeasured run first; false where every run starts a new process.
     pub warming: bool,
     /// Why the arm cannot work on this machine at all.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -66,18 +66,18 @@ impl Hello {
     }
 }
 
-/// One order of the harness.
+/// One order of the harness: make these requests, measure them and report.
 #[derive(Debug, Deserialize)]
 pub struct Run {
     /// Identifies the run in every answer.
     pub id: u64,
-    /// The same for all arms of a block: the same seed and params mean the same work.
+    /// The random seed, the same for all arms of a block: equal seed and params mean equal work.
     #[serde(default)]
     pub seed: u64,
-    /// How many requests to make.
+    /// The number of requests to make.
     #[serde(default = "default_requests")]
     pub requests: u64,
-    /// The block of the plan.
+    /// Number of the block in the plan.
     #[serde(default)]
     pub block: u64,
     /// The suite's params and one point of its grid.
@@ -152,10 +152,10 @@ impl Run {
     }
 }
 
-/// One request of a run. Metrics carry their unit last in the name.
+/// The result of one request of a run. Metrics carry their unit last in the name.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Sample {
-    /// Named figures.
+    /// Figures of the request, by name.
     pub metrics: Map<String, Value>,
     /// The answer; the harness compares it with the reference arm's.
     #[serde(skip_serializing_if = "Value::is_null")]
@@ -188,9 +188,9 @@ impl Sample {
 /// The answer to a run.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// One per request, or none where only a rate makes sense.
+    /// Results of the single requests; empty where only a rate makes sense.
     pub samples: Vec<Sample>,
-    /// Figures of the whole run.
+    /// Figures of the whole run, by name.
     pub metrics: Map<String, Value>,
     /// An answer for the whole run.
     pub answer: Value,
@@ -206,7 +206,7 @@ pub struct Report {
     pub void: Option<String>,
     /// A note on the arm that is only known after the work.
     pub note: Option<String>,
-    /// Peak memory of a child that has ended: nobody else can tell it.
+    /// Peak memory in bytes of a child that has ended, which the harness cannot measure any more.
     pub peak_memory_bytes: Option<u64>,
 }
 
@@ -366,7 +366,7 @@ pub struct Stopwatch {
 }
 
 impl Stopwatch {
-    /// Starts now.
+    /// Starts the stopwatch.
     pub fn start() -> Self {
         Self { cpu: process_cpu(), wall: Instant::now() }
     }

@@ -8,8 +8,8 @@ pub type ArmError = Box<dyn Error + Send + Sync>;
 /// A result of an arm's work.
 pub type Outcome<T = ()> = Result<T, ArmError>;
 
-/// Endpoints an arm's process with the status of its work: 2, and the reason on standard error, where it
-/// failed.
+/// The exit status of an arm's process: 0 after success; after a failure 2, with the reason printed on
+/// standard error.
 pub fn exit_code(program: &str, outcome: Outcome) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -20,7 +20,7 @@ struct Cores {
     client: usize,
 }
 
-/// CPUs that are looked at; a bigger machine has its first ones used.
+/// Number of CPUs that are considered; of a bigger machine the first ones are used.
 const CPUS_MAX: usize = CpuSet::MAX_CPU;
 
 impl ServerSide {
@@ -66,8 +66,8 @@ impl ServerSide {
         outcome
     }
 
-    /// CPU seconds of the server's processes so far, to the nanosecond; `None` where the kernel
-    /// does not tell or there is no such process.
+    /// CPU seconds of the server's processes so far, to the nanosecond; `None` where the kernel does
+    /// not report them or there is no such process.
     pub fn cpu_s(&self) -> Option<f64> {
         if self.pids.is_empty() {
             return None;

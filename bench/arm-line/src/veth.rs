@@ -16,10 +16,10 @@ use crate::{
     programs::{find_in_path, spawn},
 };
 
-/// Configuring a device takes milliseconds.
+/// The longest wait for a device or a namespace; configuring one takes milliseconds.
 const DEVICE_WAIT: Duration = Duration::from_secs(5);
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
-/// How the names of all our devices begin.
+/// Prefix of the names of all devices that are made here.
 const DEVICE_PREFIX: &str = "cfd";
 
 /// Name of the near device and addresses of both ends.
@@ -71,7 +71,8 @@ impl Veth {
     }
 }
 
-/// Waits for the far device of a pair and gives it its address. For the process beyond.
+/// Waits for the far device of a pair and gives it its address. The process in the second namespace
+/// calls this.
 ///
 /// # Errors
 /// When the device does not appear or cannot be configured.
@@ -102,7 +103,8 @@ pub fn check_programs() -> Outcome {
     Ok(())
 }
 
-/// `unshare` needs a moment, and fails without the privilege.
+/// Waits until `unshare` has made the namespace, which needs a moment, or has failed for want of
+/// privilege.
 fn wait_for_namespace(id: &str) -> Outcome {
     let namespace =
         |id: &str| -> std::io::Result<PathBuf> { fs::read_link(format!("/proc/{id}/ns/net")) };
@@ -119,7 +121,7 @@ fn wait_for_namespace(id: &str) -> Outcome {
     Err("may not make a network namespace (CAP_SYS_ADMIN)".into())
 }
 
-/// The device of a pair in this namespace, from /proc, which follows the process.
+/// The device of a pair in this namespace, by /proc, which shows the namespace of its reader.
 fn find_device() -> Outcome<Option<String>> {
     let text = fs::read_to_string("/proc/self/net/dev")?;
     let mut names =

@@ -21,13 +21,13 @@ use confide_fake_attester::{FakeAttester, FakeAttesterOptions, Mode, Tee};
 use serde_json::json;
 use tokio::{runtime::Runtime, task::JoinSet};
 
-/// The channel's own bound on a batch.
+/// The bound of the channel on the sessions of one batch.
 const SESSIONS_MAX: u64 = 1024;
 
 /// Longer than 1,024 quotes one after the other take: the slow arm is to be measured, not cut.
 const WAIT: Duration = Duration::from_secs(60);
 
-/// In memory, so that a session never waits for buffer space.
+/// Buffer of a session in memory, so large that a session never waits for space.
 const WIRE_BYTES: usize = 256 * 1024;
 
 #[derive(clap::Args)]
@@ -36,7 +36,7 @@ pub(crate) struct Args {
     /// for 2 ms) or `apart` (a quote for each session).
     #[arg(long, default_value = "together")]
     mode: String,
-    /// Whole TLS sessions instead of binders.
+    /// Open whole TLS sessions instead of asking for binders.
     #[arg(long)]
     handshakes: bool,
 }
@@ -55,7 +55,7 @@ pub(crate) fn run(args: Args) -> Outcome {
 
 struct BatchArm {
     batcher: Batcher,
-    /// Whether each session gets a quote of its own.
+    /// Whether each session gets its own quote.
     apart: bool,
     runtime: Runtime,
     tls: Option<(Arc<Client<ReportDataCheck>>, Arc<Server>)>,
@@ -142,7 +142,8 @@ impl BatchArm {
     }
 }
 
-/// One burst of TLS sessions: from the first byte to the last appraised evidence.
+/// Opens one burst of TLS sessions: its time from the first byte to the last appraised evidence, and
+/// the reason why one of them failed.
 async fn open_sessions(
     client: &Arc<Client<ReportDataCheck>>,
     server: &Arc<Server>,

@@ -104,12 +104,12 @@ impl Dialler {
 }
 
 const KNOWN: &[&str] = &["delay_ms", "rate_per_s", "session", "sessions", "tokens"];
-/// Requests that open a kept session.
+/// Unmeasured requests at the start of a kept session.
 const UNMEASURED: u32 = 2;
-/// Requests that open the first one of a process, so that allocators, caches and the frequency of
-/// a core have settled in every process of the chain.
+/// Unmeasured requests at the start of a process's first one, so that allocators, caches and the
+/// frequency of a core have settled in every process of the chain.
 const WARM_UP: u32 = 50;
-/// The seed's reports ask for 200 tokens; nothing here needs more than this.
+/// The greatest number of tokens of an answer; the published reports ask for 200.
 const TOKENS_MAX: u64 = 100_000;
 
 fn chat(

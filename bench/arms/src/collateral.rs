@@ -80,7 +80,7 @@ struct PeerEvidence {
     report_data: ReportData,
 }
 
-/// How one session ended. A session that is rejected is an error of the run.
+/// The outcome of one session. Evidence that is rejected is an error of the run.
 struct SessionResult {
     accepted: bool,
     requests: u64,
@@ -198,7 +198,7 @@ impl CollateralArm {
         }
     }
 
-    /// Asks for one document after the other, as the seed's verifier does.
+    /// Fetches one document after the other, as the verifier of the published report does.
     fn fetch_in_sequence(&self, peer: &PeerEvidence) -> Outcome<SessionResult> {
         let client = Client::new(self.services.clone())?;
         let runtime = runtime::Builder::new_current_thread().enable_all().build();
@@ -306,7 +306,10 @@ impl PeerEvidence {
     }
 }
 
-/// Yes, or no for want of endorsements; any other no is a fault of this arm.
+/// Whether evidence was accepted; false for want of endorsements.
+///
+/// # Errors
+/// When it was rejected for another reason, which is a fault of this arm.
 fn is_accepted<T>(outcome: Result<T, AppraisalError>) -> Outcome<bool> {
     match outcome {
         Ok(_) => Ok(true),

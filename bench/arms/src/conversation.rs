@@ -12,10 +12,10 @@ use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-/// An open connection of any kind, and what opening it took.
+/// An open connection of any kind, and the time and round trips that opening it took.
 pub(crate) struct Link {
     wire: Wire,
-    /// What the request names as its host: `confide connect` refuses any but its own address.
+    /// The `host` field of requests: `confide connect` refuses any but its own address.
     host: String,
     pub(crate) guarantee: String,
     pub(crate) simulated: bool,
@@ -100,11 +100,11 @@ pub(crate) struct Order {
 
 /// The answer to one request, and when it came.
 pub(crate) struct ConversationResult {
-    /// From the scheduled instant to the first non-empty content.
+    /// Time from the scheduled instant to the first non-empty content.
     pub(crate) first: Duration,
-    /// From the scheduled instant to the end of the stream.
+    /// Time from the scheduled instant to the end of the stream.
     pub(crate) total: Duration,
-    /// Pieces of content; the engine sends one per token.
+    /// Number of pieces of content; the engine sends one per token.
     pub(crate) tokens: u64,
     pub(crate) text_sha256: String,
 }

@@ -1,7 +1,7 @@
 //! Small requests to a gateway over TCP, TLS or attested TLS: the load client of the suite `gateway`.
 //!
-//! What is measured is the server: its CPU time stands beside every rate, and server and client
-//! have a core each. Every handshake is a full one; version, group and kind are looked at on every
+//! What is measured is the server: its CPU time stands next to every rate, and server and client
+//! have a core each. Every handshake is a full one; version, group and kind are checked on every
 //! connection, and one that differs ends the run.
 
 mod floor;
@@ -87,7 +87,7 @@ impl GatewayArm {
         report.answer =
             json!({ "requests": result.times_ms.len(), "body_sha256": result.body_sha256 });
         report.metrics = figures(&result, &work, rate.is_some(), report.wall_s, server_s, floor);
-        // A floor is a rate of handshakes: beside kept connections it would be a floor of nothing.
+        // The floor is a rate of handshakes, which kept connections do not make.
         if let Some(floor) = floor.filter(|_| !work.kept) {
             report.floor = Some((floor::NAME.into(), "core_rate_per_s".into(), floor));
         }

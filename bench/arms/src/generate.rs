@@ -145,7 +145,7 @@ fn generate(source: &Source, order: &Run) -> Outcome<Report> {
     Ok(report)
 }
 
-/// More callers than this would need more stacks than the seed's table has rows.
+/// The greatest number of callers, each of which is a thread.
 const CALLERS_MAX: u64 = 512;
 
 /// One closed-loop caller: asks for a quote as soon as it has the last one.

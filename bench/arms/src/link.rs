@@ -66,7 +66,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     outcome
 }
 
-/// Says the ready line and relays until the service ends.
+/// Prints the ready line and relays until the service ends.
 fn carry(service: &mut Child, args: &Args, between: &str) -> Outcome {
     let stdout = service.stdout.take().ok_or("the service has no standard output")?;
     let mut lines = BufReader::new(stdout);
@@ -162,7 +162,7 @@ fn substitute_address(command: &[String], address: &str) -> Vec<String> {
     command.iter().map(|word| word.replace("%address", address)).collect()
 }
 
-/// Looked for beside this program first, as the harness does.
+/// The path of a program: next to this one if it is there, as the harness looks for it, else by PATH.
 fn find_program(word: &str) -> PathBuf {
     let this = std::env::current_exe().unwrap_or_default();
     let beside = this.with_file_name(word);
@@ -173,8 +173,8 @@ fn find_program(word: &str) -> PathBuf {
 fn die_with_parent() -> Outcome {
     let parent = getppid();
     set_parent_process_death_signal(Some(Signal::KILL))?;
-    // Gone between start and request: nothing would tell.
-    if parent == getppid() { Ok(()) } else { Err("its parent is gone".into()) }
+    // A parent that ended before the request would send no signal.
+    if parent == getppid() { Ok(()) } else { Err("the parent process has ended".into()) }
 }
 
 #[cfg(test)]

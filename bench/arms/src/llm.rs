@@ -1,4 +1,4 @@
-//! A model server under load: open loop unless told otherwise, over one kind of channel.
+//! A model server under load, in an open loop by default, over one kind of channel.
 //!
 //! Arrivals, prompts and lengths come from the run's seed, so every arm of a block gets the same
 //! work at the same instants. Each run writes its event log; every figure is a function of it.
@@ -43,7 +43,7 @@ pub(crate) struct Args {
     /// is a share of.
     #[arg(long)]
     saturation: Option<PathBuf>,
-    /// Threads that hold the streams.
+    /// Number of threads that hold the streams.
     #[arg(long, default_value_t = 1)]
     threads: u32,
 }
@@ -63,7 +63,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     speak(&hello, |run| load(&args, &transport, run, cold.replace(false)))
 }
 
-/// One run. The first of a process is thrown away by the harness and leaves no event log.
+/// Measures one run. The harness throws the first of a process away; it leaves no event log.
 fn load(args: &Args, transport: &Arc<dyn Transport>, run: &Run, cold: bool) -> Outcome<Report> {
     let order = Order::read(run, args.saturation.as_deref())?;
     let plan = Arc::new(Plan::new(&order.workload)?);

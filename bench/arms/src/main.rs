@@ -41,15 +41,15 @@ struct Arguments {
 enum Arm {
     /// Whole batches of the masked scheme, what is made ahead of time included.
     AdapterBatch(adapters::batch::Args),
-    /// The seed's query to `confide serve`, by model or adapter.
+    /// Report 003's query to `confide serve`, by model or adapter.
     AdapterChat(adapters::chat::Args),
     /// The LM head of the published shape.
     AdapterHead(adapters::head::Args),
     /// A random PEFT adapter of a real model's shape (writes a folder, not an arm).
     AdapterMake(adapters::make::Args),
-    /// One of each CKKS operation.
+    /// Each CKKS operation once, timed apart.
     AdapterOperations(adapters::operations::Args),
-    /// The seed's query over its WebSocket routes.
+    /// Report 003's query over its WebSocket routes.
     AdapterSocket(adapters::socket::Args),
     /// One projection of a private adapter, both roles in this process.
     AdapterStep(adapters::projection::Args),
@@ -85,7 +85,7 @@ enum Arm {
     Verify(verify::Args),
     /// Appraisal of an SEV-SNP report.
     VerifySnp(verify_snp::Args),
-    /// One stage of the zkVM.
+    /// One stage of a zkVM: native, emulate, prove or check.
     Zk(zk::Args),
 }
 

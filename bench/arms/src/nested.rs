@@ -1,7 +1,7 @@
 //! Bulk transfer through one or two layers of TLS on loopback.
 //!
 //! Both ends are in this process, as in the report `004`: its clock runs from connecting to the
-//! acknowledgement, handshakes included (`rate_mib_per_s`). The payload alone stands beside it
+//! acknowledgement, handshakes included (`rate_mib_per_s`). The payload alone stands next to it
 //! (`transfer_mib_per_s`), and so does the CPU time of both ends.
 
 use std::{
@@ -51,15 +51,15 @@ pub(crate) fn run(args: Args) -> Outcome {
     speak(&hello, |order| runtime.block_on(transfer(&ends, order)))
 }
 
-/// Both ends of each layer.
+/// Client and server of each TLS layer.
 struct Endpoints {
     outer: (PlainClient, Server),
     inner: Option<(PlainClient, Server)>,
 }
 
-/// One deadline for a handshake; far above what a loaded machine needs.
+/// The deadline of every handshake, far above what a loaded machine needs.
 const DEADLINE: Duration = Duration::from_secs(20);
-/// In every certificate and every request for one.
+/// The server's name in every certificate and every handshake.
 const NAME: &str = "localhost";
 
 impl Endpoints {

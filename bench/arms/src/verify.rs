@@ -30,7 +30,7 @@ pub(crate) struct Args {
     /// Its collateral (JSON).
     #[arg(long)]
     collateral: PathBuf,
-    /// The time of appraisal, unix seconds.
+    /// The time of appraisal, in seconds since 1970.
     #[arg(long)]
     at: u64,
     /// A policy; without it, the default policy of the platform.

@@ -24,7 +24,7 @@ pub(crate) struct Args {
     /// Its endorsements (JSON).
     #[arg(long)]
     endorsements: PathBuf,
-    /// The time of appraisal, unix seconds.
+    /// The time of appraisal, in seconds since 1970.
     #[arg(long)]
     at: u64,
     /// The policy.

@@ -20,13 +20,14 @@ use self::{
     work::{DcapFiles, Work},
 };
 
-/// Name of the program, and what builds it.
+/// Name of the program, and the command that builds it.
 const PROGRAM: (&str, &str) = ("confide-prover", "make prover");
 
-/// Parts of a stage that depend on the back end and the program only, and that a service would do once.
+/// Parts of a stage that depend on the back end and the program only; a service would do them once.
 const SET_UP: [&str; 2] = ["start_s", "set_up_s"];
 
-/// Dollars that an hour of this machine costs; without it no price is told.
+/// The environment variable with the dollars that an hour of this machine costs; without it there is
+/// no price.
 const PRICE: &str = "CONFIDE_DOLLARS_PER_HOUR";
 
 #[derive(clap::Args)]
@@ -34,10 +35,10 @@ pub(crate) struct Args {
     /// The stage that is measured: native, emulate, prove or check.
     #[arg(long)]
     stage: String,
-    /// The back end; without it, the confide-prover beside this program.
+    /// The back end; without it, the confide-prover next to this program.
     #[arg(long, conflicts_with = "peer")]
     prover: Option<PathBuf>,
-    /// Another back end beside this program, which speaks the same lines: confide-peer-NAME.
+    /// Another back end next to this program, which speaks the same lines: confide-peer-NAME.
     #[arg(long)]
     peer: Option<String>,
     /// Folder that keeps proofs for the arm that checks them.
@@ -75,7 +76,11 @@ pub(crate) fn run(args: Args) -> Outcome {
 fn program_path(given: Option<PathBuf>, name: &str) -> Outcome<PathBuf> {
     match given {
         Some(path) => Ok(path),
-        None => Ok(env::current_exe()?.with_file_name(name)),
+        None => {
+            let this = env::current_exe()
+                .map_err(|error| format!("cannot tell where this program is: {error}"))?;
+            Ok(this.with_file_name(name))
+        }
     }
 }
 

@@ -18,7 +18,7 @@ fn unix_now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock").as_secs()
 }
 
-/// A process that says one line first.
+/// A process that prints one line when it is ready.
 struct Started {
     child: Child,
     input: ChildStdin,
@@ -41,7 +41,7 @@ impl Started {
         Self { child, input, lines, first }
     }
 
-    /// All lines of a run.
+    /// Makes a run of two requests; gives all its lines.
     fn run(&mut self, params: Value) -> Vec<Value> {
         let order = json!({ "type": "run", "id": 1, "requests": 2, "params": params });
         writeln!(self.input, "{order}").expect("the arm reads");

@@ -15,7 +15,8 @@ use serde_json::{Value, json};
 
 #[derive(Clone, Default)]
 struct RequestCounts {
-    /// Those with a request. One that only was opened may be accepted long after the arm's hello.
+    /// Connections that carried a request. One that was only opened may be accepted long after the
+    /// arm's hello.
     connections: Arc<AtomicUsize>,
     requests: Arc<AtomicUsize>,
 }

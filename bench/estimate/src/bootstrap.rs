@@ -10,7 +10,7 @@ use crate::{
     student::student_quantile,
 };
 
-/// Resamples of every interval that is printed.
+/// The number of resamples behind every interval that is printed.
 pub const RESAMPLES: usize = 10_000;
 
 /// The bias-corrected and accelerated bootstrap (Efron, 1987) of a mean, one value per block, or of
@@ -24,9 +24,9 @@ pub struct Bca {
     replicates: Vec<f64>,
     /// Standard error of the estimate.
     error: f64,
-    /// Its degrees of freedom.
+    /// The degrees of freedom of that standard error.
     degrees: f64,
-    /// `error` over the bootstrap's own standard error.
+    /// `error` divided by the bootstrap's own standard error.
     inflation: f64,
 }
 
@@ -91,7 +91,8 @@ impl Bca {
         Self::from_replicates(&[reference, arm], replicates)
     }
 
-    /// One sample: its mean. Two: the second's mean minus the first's.
+    /// Summarises replicates of the mean of one sample, or of the second sample's mean minus the
+    /// first's.
     fn from_replicates(
         samples: &[&[f64]],
         mut replicates: Vec<f64>,
@@ -111,29 +112,32 @@ impl Bca {
         Ok(Self { estimate, bias, acceleration, replicates, error, degrees, inflation })
     }
 
-    /// The mean of the values, or the difference of the two means.
+    /// Returns the mean of the values, or the difference of the two means.
     pub fn estimate(&self) -> f64 {
         self.estimate
     }
 
-    /// z0: how far the replicates' median is off the estimate, in normal units.
+    /// Returns z0: how far the replicates' median is from the estimate, as a normal quantile.
     pub fn bias(&self) -> f64 {
         self.bias
     }
 
-    /// a: from the third moment of the jackknife; 0 when all values are equal.
+    /// Returns a, the acceleration from the third moment of the jackknife; 0 when all values are
+    /// equal.
     pub fn acceleration(&self) -> f64 {
         self.acceleration
     }
 
-    /// The interval at `level` (0.95, 0.999), as scipy makes it. Of few blocks it is too short.
+    /// Returns the interval at `level` (0.95, 0.999) as scipy computes it. With few blocks it is
+    /// too short.
     pub fn interval(&self, level: f64) -> Interval {
         self.interval_at(normal_quantile(0.5 - level / 2.0), level)
     }
 
-    /// The interval that is printed: BCa widened for few blocks (Hesterberg, 2015, section 4.4: the
-    /// normal quantile gives way to Student's, times what the unbiased standard error exceeds the
-    /// bootstrap's by), and at either end never inside Student's own (Welch's for two samples).
+    /// Returns the interval that is printed: BCa widened for few blocks (Hesterberg, 2015, section
+    /// 4.4: Student's quantile replaces the normal one, times the ratio of the unbiased standard
+    /// error to the bootstrap's), and never inside Student's own interval (Welch's for two samples)
+    /// at either end.
     ///
     /// Of few blocks the plain interval is too short: where it says 95 % it covers 91 % at 12 normal
     /// blocks and 88 % at 20 with heavy tails, whose third moment is mostly noise. Student's alone
@@ -150,7 +154,8 @@ impl Bca {
         }
     }
 
-    /// The interval whose uncorrected ends are at `z` and `-z` standard errors; `z` is negative.
+    /// Returns the interval whose uncorrected ends lie at `z` and `-z` standard errors; `z` is
+    /// negative.
     fn interval_at(&self, z: f64, level: f64) -> Interval {
         let end = |z: f64| {
             let shifted = self.bias + z;
@@ -190,8 +195,8 @@ pub(crate) fn means_at(values: &[f64], rows: &[Vec<usize>]) -> Result<Vec<f64>, 
         .collect()
 }
 
-/// Mid-rank share of the replicates below the estimate, as a normal quantile. A share of 0 or 1
-/// would be infinite: half a replicate stands in for none.
+/// Computes the mid-rank share of the replicates below the estimate, as a normal quantile. A share
+/// of 0 or 1 would be infinite, so half a replicate stands for none.
 fn bias(sorted: &[f64], estimate: f64) -> f64 {
     // A resample that is a permutation of the values has their mean up to rounding: a tie.
     let slack = 1e-13 * sorted.iter().fold(0.0, |most: f64, value| most.max(value.abs()));
@@ -202,7 +207,8 @@ fn bias(sorted: &[f64], estimate: f64) -> f64 {
     normal_quantile(share.clamp(0.5 / count, 1.0 - 0.5 / count))
 }
 
-/// From the jackknife: of a mean, the value left out is off its mean by (mean - value) / (n - 1).
+/// Computes the acceleration from the jackknife: leaving a value out moves the mean by (mean -
+/// value) / (n - 1).
 fn acceleration(samples: &[&[f64]]) -> f64 {
     let (mut squares, mut cubes) = (0.0, 0.0);
     for (position, values) in samples.iter().enumerate() {
@@ -219,8 +225,8 @@ fn acceleration(samples: &[&[f64]]) -> f64 {
     if denominator > 0.0 { cubes / denominator } else { 0.0 }
 }
 
-/// The standard error, Welch's degrees of freedom (n - 1 of one sample), and how much it exceeds the
-/// bootstrap's standard error, whose variances divide by n.
+/// Computes the standard error, Welch's degrees of freedom (n - 1 for one sample), and the ratio to
+/// the bootstrap's standard error, whose variances divide by n.
 fn spread(samples: &[&[f64]]) -> [f64; 3] {
     let (mut unbiased, mut biased, mut welch) = (0.0, 0.0, 0.0);
     let mut least = f64::INFINITY;

@@ -1,4 +1,5 @@
-//! Two arms that never met in a block: several machines, or boots of a machine, for each.
+//! Comparison of two arms that never met in a block: several machines, or boots of a machine, for
+//! each.
 
 use crate::{
     bootstrap::{Bca, RESAMPLES},
@@ -8,11 +9,12 @@ use crate::{
     student::welch_interval,
 };
 
-/// Clusters per arm from which the bootstrap gives the interval. Of fewer, its resamples are so few
-/// that its ends are those of the data; Student's interval of the cluster means stands in.
+/// The number of clusters per arm from which the bootstrap gives the interval. With fewer, its
+/// resamples are so few that its ends would be those of the data, so Student's interval of the
+/// cluster means replaces it.
 pub const CLUSTERS_BOOTSTRAP_MIN: usize = 5;
 
-/// The clusters of two arms, each a list of blocks, one positive number a block.
+/// The clusters of two arms: each cluster is a list of blocks, with one number per block.
 ///
 /// The unit is the cluster: what differs between machines or boots (memory layout, neighbours,
 /// firmware) is met once in each, however many blocks it ran. So clusters are resampled and their
@@ -25,26 +27,26 @@ pub struct Clusters<'a> {
     seed: u64,
 }
 
-/// How an interval over clusters came about.
+/// The method by which an interval over clusters was computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClusterMethod {
-    /// BCa over clusters, widened for few.
+    /// The BCa bootstrap over clusters, widened for few clusters.
     Bca,
-    /// Student's of the cluster means with Welch's degrees of freedom: fewer than
-    /// [`CLUSTERS_BOOTSTRAP_MIN`] on a side.
+    /// Student's interval of the cluster means with Welch's degrees of freedom, where a side has
+    /// fewer than [`CLUSTERS_BOOTSTRAP_MIN`] clusters.
     Student,
 }
 
 /// A ratio or difference of two arms over clusters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ClusterEstimate {
-    /// The number.
+    /// The estimate: the ratio, or the difference.
     pub value: f64,
     /// Its 95 % interval.
     pub interval: Interval,
-    /// How that was made.
+    /// The method by which the interval was computed.
     pub method: ClusterMethod,
-    /// Clusters of the reference arm and of the arm.
+    /// The numbers of clusters of the reference arm and of the arm.
     pub clusters: [usize; 2],
     /// True where even complete separation of honest clusters happens more often than once in
     /// twenty, two out of (a + b choose a): then no verdict is given.
@@ -52,7 +54,7 @@ pub struct ClusterEstimate {
 }
 
 impl<'a> Clusters<'a> {
-    /// Sets the clusters of two arms against each other; `seed` is the bootstrap's.
+    /// Takes the clusters of the reference arm and of the arm; `seed` is the bootstrap's.
     ///
     /// # Errors
     /// When a side has fewer than two clusters, or a cluster has no block.
@@ -117,8 +119,8 @@ impl<'a> Clusters<'a> {
     }
 }
 
-/// True where the clusters of two arms can be told apart by chance more often than once in twenty,
-/// even when they do not overlap: 3 and 3 can, 4 and 4 cannot.
+/// True where even complete separation of the clusters of two equal arms happens by chance more
+/// often than once in twenty: so for 3 and 3 clusters, but not for 4 and 4.
 pub fn few_clusters([reference, arm]: [usize; 2]) -> bool {
     let mut orders = 1.0;
     for i in 1..=reference {

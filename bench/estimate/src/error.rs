@@ -1,46 +1,46 @@
-//! Why no estimate can be made.
+//! The errors of an estimate.
 
-/// Why no estimate can be made.
+/// The reason why an estimate cannot be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EstimateError {
     /// A value is NaN or infinite.
     #[error("value {index} is not finite")]
     NotFinite {
-        /// Its position.
+        /// The position of the value, from 0.
         index: usize,
     },
-    /// A ratio was asked of a value that is zero or negative.
+    /// A ratio was asked for, and a value is zero or negative.
     #[error("ratio needs positive values, value {index} is not")]
     NotPositive {
-        /// Its position.
+        /// The position of the value, from 0.
         index: usize,
     },
     /// The two arms do not have the same blocks.
     #[error("pairs need equal lengths, got {reference} and {arm}")]
     Unpaired {
-        /// Blocks of the reference arm.
+        /// The number of blocks of the reference arm.
         reference: usize,
-        /// Blocks of the other arm.
+        /// The number of blocks of the other arm.
         arm: usize,
     },
     /// An interval needs at least two blocks.
     #[error("interval needs at least 2 blocks, got {got}")]
     TooFewBlocks {
-        /// How many there were.
+        /// The number of blocks that were given.
         got: usize,
     },
     /// An interval over clusters needs at least two on each side.
     #[error("interval over clusters needs at least 2 on each side, got {got}")]
     TooFewClusters {
-        /// How many the smaller side has.
+        /// The number of clusters of the smaller side.
         got: usize,
     },
     /// A resample index points past the values.
     #[error("resample index {index} is not below {len}")]
     IndexOutOfRange {
-        /// The index.
+        /// The index, from 0.
         index: usize,
-        /// Number of values.
+        /// The number of values.
         len: usize,
     },
     /// No resample was asked for.

@@ -1,28 +1,28 @@
 //! A confidence interval.
 
-/// Two ends and the level they were made for (0.95).
+/// A confidence interval: its two ends and its confidence level.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
     /// Lower end.
     pub low: f64,
     /// Upper end.
     pub high: f64,
-    /// Confidence level, a fraction.
+    /// The confidence level as a fraction, such as 0.95.
     pub level: f64,
 }
 
 impl Interval {
-    /// True when `value` is not between the ends.
+    /// True when `value` lies outside the ends.
     pub fn excludes(&self, value: f64) -> bool {
         value < self.low || value > self.high
     }
 
-    /// The same interval with both ends mapped by a rising function.
+    /// Maps both ends by a rising function and keeps the level.
     pub fn map(self, rising: impl Fn(f64) -> f64) -> Self {
         Self { low: rising(self.low), high: rising(self.high), level: self.level }
     }
 
-    /// Upper end minus lower end.
+    /// Returns the upper end minus the lower end.
     pub fn width(&self) -> f64 {
         self.high - self.low
     }

@@ -1,15 +1,17 @@
-//! Where a sample lies, by its order: what one outlier cannot move.
+//! Measures of location by rank, which one outlier cannot move, and tests by rank.
 
 use crate::{normal::normal_cdf, quantile::quantile};
 
-/// More pairs than this are not made: 2,000 values have two million Walsh averages.
+/// The most values for which pairs are formed: 2,000 values have two million Walsh averages.
 const VALUES_MAX: usize = 2_000;
 
-/// Up to this many values the signed-rank distribution is counted out, beyond it is normal.
+/// The most values for which the signed-rank distribution is counted exactly; beyond it the normal
+/// approximation is used.
 const EXACT_MAX: usize = 60;
 
-/// Hodges and Lehmann (1963): the median of the means of all pairs of values, each with itself too.
-/// Beside a mean it shows what outliers do to that. `None` of nothing, or of more than 2,000.
+/// Computes the estimator of Hodges and Lehmann (1963): the median of the means of all pairs of
+/// values, each value with itself too. Next to a mean it shows the effect of outliers. `None` for
+/// no values, or for more than 2,000.
 pub fn hodges_lehmann(values: &[f64]) -> Option<f64> {
     if values.len() > VALUES_MAX {
         return None;
@@ -21,10 +23,10 @@ pub fn hodges_lehmann(values: &[f64]) -> Option<f64> {
     quantile(&walsh, 0.5)
 }
 
-/// Wilcoxon's signed-rank test, two-sided: the chance of ranks as uneven as these among values that
-/// are symmetric about 0. Zeros are left out; exact without ties up to 60 values, else the normal
-/// approximation with its correction for ties: as `scipy.stats.wilcoxon`, against which it is
-/// tested. `None` where nothing but zeros is there.
+/// Computes the p-value of Wilcoxon's signed-rank test, two-sided: the chance of ranks as uneven as
+/// these among values that are symmetric about 0. Zeros are left out. It is exact without ties up
+/// to 60 values, else the normal approximation with its correction for ties, as in
+/// `scipy.stats.wilcoxon`, against which it is tested. `None` where all values are zero.
 pub fn signed_rank_p(values: &[f64]) -> Option<f64> {
     let mut sized: Vec<(f64, bool)> =
         values.iter().filter(|v| **v != 0.0).map(|v| (v.abs(), *v > 0.0)).collect();
@@ -52,7 +54,7 @@ pub fn signed_rank_p(values: &[f64]) -> Option<f64> {
     Some((2.0 * normal_cdf(z)).min(1.0))
 }
 
-/// Twice the share of the 2^n choices of ranks 1..=n whose sum is at most `least`.
+/// Computes twice the share of the 2^n choices of ranks 1..=n whose sum is at most `least`.
 fn exact(n: usize, least: usize) -> f64 {
     let mut ways = vec![0.0; least + 1];
     ways[0] = 1.0;
@@ -65,8 +67,8 @@ fn exact(n: usize, least: usize) -> f64 {
     (2.0 * share).min(1.0)
 }
 
-/// Holm's correction (1979): each p-value as it stands when all of them are tried together; in the
-/// order given.
+/// Applies Holm's correction (1979): returns each p-value as it counts when all of them are tried
+/// together, in the order given.
 pub fn holm(p: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..p.len()).collect();
     order.sort_unstable_by(|&x, &y| p[x].total_cmp(&p[y]));

@@ -5,7 +5,7 @@ pub fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| mean_of(values))
 }
 
-/// The arithmetic mean of values that are not empty.
+/// Computes the arithmetic mean of values that are not empty.
 pub(crate) fn mean_of(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }

@@ -4,7 +4,8 @@ use std::f64::consts::SQRT_2;
 
 use statrs::distribution::{ContinuousCDF, Normal};
 
-/// Returns P(Z <= z). (The one of `statrs` is off by up to 2e-11, because of its error function.)
+/// Returns P(Z <= z). The function of `statrs` is off by up to 2e-11, because of its error
+/// function.
 pub(crate) fn normal_cdf(z: f64) -> f64 {
     0.5 * libm::erfc(-z / SQRT_2)
 }

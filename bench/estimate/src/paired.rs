@@ -1,4 +1,4 @@
-//! Two arms over the same blocks.
+//! Comparison of two arms over the same blocks.
 
 use crate::{
     bootstrap::{Bca, RESAMPLES},
@@ -8,18 +8,19 @@ use crate::{
     student::{student_quantile, welch_interval},
 };
 
-/// One number with its 95 % and 99.9 % intervals.
+/// An estimate with its 95 % and 99.9 % intervals.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
-    /// The number.
+    /// The estimate: the ratio, or the difference.
     pub value: f64,
     /// Its 95 % interval, widened for few blocks.
     pub interval: Interval,
     /// Its 99.9 % interval, widened for few blocks.
     pub wide: Interval,
-    /// Standard deviation over blocks: of log ratios for a ratio, of differences for a difference.
+    /// The standard deviation over blocks: of log ratios for a ratio, of differences for a
+    /// difference.
     pub block_sd: f64,
-    /// Blocks.
+    /// The number of blocks.
     pub blocks: usize,
 }
 
@@ -75,8 +76,9 @@ impl<'a> Paired<'a> {
         pairs.map(log).collect()
     }
 
-    /// Widths of the 95 % interval of the log ratio, with pairing and without: Student's and Welch's
-    /// of the same values, so that nothing but the pairing differs. `None` where no ratio is.
+    /// Computes the widths of the 95 % interval of the log ratio, with pairing and without:
+    /// Student's and Welch's of the same values, so that nothing but the pairing differs. `None`
+    /// where a ratio is not defined.
     pub fn widths(&self) -> Option<[f64; 2]> {
         let n = self.arm.len();
         let logs = |values: &[f64]| values.iter().map(|value| value.ln()).collect::<Vec<f64>>();
@@ -97,8 +99,8 @@ impl<'a> Paired<'a> {
         self.estimate(&differences)
     }
 
-    /// Pearson correlation of the two arms' logarithms over blocks: what pairing gains. `None`
-    /// where it is not defined.
+    /// Computes the Pearson correlation of the two arms' logarithms over blocks, which shows what
+    /// pairing gains. `None` where it is not defined.
     pub fn log_correlation(&self) -> Option<f64> {
         let logs = |values: &[f64]| -> Option<Vec<f64>> {
             values.iter().map(|&value| (value > 0.0).then(|| value.ln())).collect()

@@ -1,12 +1,13 @@
-//! Means and quantiles of plain samples.
+//! Quantiles of plain samples, and their intervals.
 
 use crate::{interval::Interval, student::binomial_cdf};
 
-/// How many samples must lie in the smaller tail before a percentile is printed.
+/// The number of samples that must lie in the smaller tail before a percentile is printed.
 const TAIL_SAMPLES_MIN: f64 = 10.0;
 
-/// The quantile at `p` in 0..=1 by linear interpolation between order statistics: definition 7 of
-/// Hyndman and Fan (1996), `h = (n - 1) p`. `None` of nothing, of NaN, or for `p` outside 0..=1.
+/// Computes the quantile at `p` in 0..=1 by linear interpolation between order statistics:
+/// definition 7 of Hyndman and Fan (1996), `h = (n - 1) p`. `None` for no values, for NaN, or for
+/// `p` outside 0..=1.
 pub fn quantile(values: &[f64], p: f64) -> Option<f64> {
     if values.is_empty() || !(0.0..=1.0).contains(&p) || values.iter().any(|v| v.is_nan()) {
         return None;
@@ -16,7 +17,7 @@ pub fn quantile(values: &[f64], p: f64) -> Option<f64> {
     Some(sorted_quantile(&sorted, p))
 }
 
-/// The same quantile, only where at least ten samples lie beyond it on its thinner side:
+/// Computes [`quantile`], but only where at least ten samples lie beyond it on its thinner side:
 /// p50 from 20 samples, p95 from 200, p99 from 1,000.
 pub fn supported_quantile(values: &[f64], p: f64) -> Option<f64> {
     let tail = values.len() as f64 * p.min(1.0 - p);
@@ -24,9 +25,9 @@ pub fn supported_quantile(values: &[f64], p: f64) -> Option<f64> {
     if tail + 1e-9 >= TAIL_SAMPLES_MIN { quantile(values, p) } else { None }
 }
 
-/// The interval of a quantile between two order statistics: it holds the true one at least as often
-/// as `level` says, whatever the distribution, because the number of samples below that is
-/// binomial. `None` where the samples are too few for an upper or lower end to exist.
+/// Computes the interval of a quantile between two order statistics. It covers the true quantile at
+/// least as often as `level` says, whatever the distribution, because the number of samples below
+/// it is binomial. `None` where the samples are too few for an upper or lower end.
 pub fn quantile_interval(values: &[f64], p: f64, level: f64) -> Option<Interval> {
     if !(0.0..=1.0).contains(&p) || values.is_empty() || values.iter().any(|v| v.is_nan()) {
         return None;
@@ -50,7 +51,7 @@ pub fn quantile_interval(values: &[f64], p: f64, level: f64) -> Option<Interval>
     Some(Interval { low: sorted[low as usize - 1], high: sorted[high as usize], level })
 }
 
-/// Definition 7 on values that are sorted and not empty.
+/// Computes the quantile by definition 7 of values that are sorted and not empty.
 pub(crate) fn sorted_quantile(sorted: &[f64], p: f64) -> f64 {
     let h = (sorted.len() - 1) as f64 * p.clamp(0.0, 1.0);
     let below = h.floor() as usize;

@@ -1,4 +1,4 @@
-//! A small generator of its own, so that a seed means the same plan on every platform and version.
+//! A small random number generator, whose seeds mean the same plan on every platform and version.
 
 /// xoshiro256** (Blackman and Vigna, 2018), seeded by SplitMix64. Not for secrets.
 #[derive(Clone, Debug)]
@@ -7,7 +7,7 @@ pub struct Random {
 }
 
 impl Random {
-    /// The generator of this seed.
+    /// Creates the generator of this seed.
     pub fn new(seed: u64) -> Self {
         let mut x = seed;
         let mut split = || {
@@ -20,7 +20,7 @@ impl Random {
         Self { state: [split(), split(), split(), split()] }
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     pub fn next_u64(&mut self) -> u64 {
         let s = &mut self.state;
         let result = s[1].wrapping_mul(5).rotate_left(7).wrapping_mul(9);
@@ -34,7 +34,7 @@ impl Random {
         result
     }
 
-    /// A number below `bound`, without bias (Lemire, 2019); 0 for a bound of 0.
+    /// Returns a number below `bound` without bias (Lemire, 2019); 0 for a bound of 0.
     pub fn next_below(&mut self, bound: u64) -> u64 {
         if bound == 0 {
             return 0;
@@ -48,12 +48,12 @@ impl Random {
         }
     }
 
-    /// A number in 0..1 with 53 bits.
+    /// Returns a number in 0..1 with 53 random bits.
     pub fn unit(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// A standard normal number (Box and Muller, 1958), for simulations.
+    /// Returns a standard normal number (Box and Muller, 1958), for simulations.
     pub fn normal(&mut self) -> f64 {
         let radius = (-2.0 * (1.0 - self.unit()).ln()).sqrt();
         radius * (std::f64::consts::TAU * self.unit()).cos()

@@ -1,13 +1,13 @@
-//! Blocks that resemble their neighbours in time.
+//! Correlation of blocks with their neighbours in time, and intervals that allow for it.
 
 use crate::{
     bootstrap::means_at, error::EstimateError, interval::Interval, moments::mean_of,
     quantile::sorted_quantile, random::Random,
 };
 
-/// Correlation of each value with the one before it (lag 1); `None` of fewer than three or of equal
-/// ones. Beyond about 2 / sqrt(n) it is no chance, and an interval that takes blocks for
-/// independent is too narrow.
+/// Computes the correlation of each value with the one before it (lag 1); `None` for fewer than
+/// three values or for equal ones. Beyond about 2 / sqrt(n) it is not chance, and an interval that
+/// takes blocks for independent is too narrow.
 pub fn autocorrelation(values: &[f64]) -> Option<f64> {
     if values.len() < 3 {
         return None;
@@ -20,9 +20,10 @@ pub fn autocorrelation(values: &[f64]) -> Option<f64> {
     correlation.is_finite().then_some(correlation)
 }
 
-/// The circular block bootstrap of a mean (Politis and Romano, 1992): whole stretches of `length`
-/// neighbours are resampled, the end joined to the beginning; percentile ends. The same choices as
-/// `arch.bootstrap.CircularBlockBootstrap`, against which it is tested.
+/// Computes the interval of a mean by the circular block bootstrap (Politis and Romano, 1992):
+/// stretches of `length` neighbours are resampled, the end joined to the beginning, and the ends
+/// are percentiles. The choices are those of `arch.bootstrap.CircularBlockBootstrap`, against which
+/// it is tested.
 ///
 /// # Errors
 /// When there are fewer than two values, one is not finite, or `resamples` is 0.

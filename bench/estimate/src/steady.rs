@@ -1,26 +1,26 @@
-//! Whether a series settles: change points by least squares.
+//! Judgement of whether a series settles, by change points of least squares.
 
 use crate::quantile::quantile;
 
-/// Shortest stretch between two changes.
+/// The shortest stretch between two changes, in values.
 const STRETCH_MIN: usize = 3;
 
-/// What a change must save, in variances of the noise times ln n: as Barrett et al. (OOPSLA 2017)
-/// set it, so that honest noise has a change in about one series of a hundred.
+/// The penalty for a change, in variances of the noise times ln n. As Barrett et al. (OOPSLA 2017)
+/// set it, plain noise has a change in about one series of a hundred.
 const PENALTY: f64 = 15.0;
 
-/// What a series does.
+/// Whether a series settles, and from where on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Steadiness {
-    /// From this position on nothing changes, and that is at least half of the series; what comes
-    /// before it is warm-up.
+    /// From this position on nothing changes, and the rest is at least half of the series; what
+    /// comes before it is warm-up.
     From(usize),
     /// The last change lies in the second half: no steady state was reached.
     Never {
         /// The position of the last change.
         last_change: usize,
     },
-    /// Fewer than twelve values say nothing.
+    /// The series has fewer than twelve values, too few to tell.
     TooShort,
 }
 
@@ -42,13 +42,14 @@ pub fn steadiness(values: &[f64]) -> Steadiness {
     }
 }
 
-/// The positions at which the mean changes, rising: the least sum of squared distances from the
-/// means of stretches of at least three plus `penalty` per change (optimal partitioning, Jackson et
-/// al., 2005; what PELT finds with less work).
+/// Finds the positions at which the mean changes, in rising order: those that minimise the squared
+/// distances from the means of stretches of at least three values plus `penalty` per change
+/// (optimal partitioning, Jackson et al., 2005; PELT finds the same with less work).
 pub fn changes(values: &[f64], penalty: f64) -> Vec<usize> {
     let n = values.len();
     let (mut sums, mut squares) = (vec![0.0; n + 1], vec![0.0; n + 1]);
-    // About the first value: the squares of large numbers would swallow their differences.
+    // Values are taken relative to the first: the squares of large numbers would swallow
+    // differences.
     let base = values.first().copied().unwrap_or_default();
     for (index, value) in values.iter().map(|value| value - base).enumerate() {
         sums[index + 1] = sums[index] + value;
@@ -79,7 +80,8 @@ pub fn changes(values: &[f64], penalty: f64) -> Vec<usize> {
     found
 }
 
-/// From the median size of the differences of neighbours, which a change of level hardly moves.
+/// Estimates the variance of the noise from the median difference of neighbours, which a change of
+/// level hardly moves.
 fn noise_variance(values: &[f64]) -> f64 {
     let steps: Vec<f64> = values.windows(2).map(|pair| (pair[1] - pair[0]).abs()).collect();
     let median = quantile(&steps, 0.5).unwrap_or_default();

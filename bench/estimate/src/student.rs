@@ -1,5 +1,5 @@
-//! Student's distribution and the binomial one, through the incomplete beta function. The quantile is not that of
-//! `statrs`, which is wrong at 1e7 degrees of freedom and does not end at 1e8.
+//! Student's distribution and the binomial one, through the incomplete beta function. The quantile
+//! of `statrs` is not used, because it is wrong at 1e7 degrees of freedom and does not end at 1e8.
 
 use statrs::function::beta::checked_beta_reg;
 
@@ -52,12 +52,12 @@ pub fn binomial_cdf(k: u64, n: u64, p: f64) -> f64 {
     incomplete_beta((n - k) as f64, k as f64 + 1.0, 1.0 - p)
 }
 
-/// The regularised incomplete beta function; NaN where it is not defined.
+/// Computes the regularised incomplete beta function; NaN where it is not defined.
 fn incomplete_beta(a: f64, b: f64, x: f64) -> f64 {
     checked_beta_reg(a, b, x).unwrap_or(f64::NAN)
 }
 
-/// Student's interval of mean(arm) - mean(reference), unequal variances (Welch, 1947).
+/// Computes Student's interval of mean(arm) - mean(reference) with unequal variances (Welch, 1947).
 pub fn welch_interval(reference: &[f64], arm: &[f64], level: f64) -> Interval {
     let of_mean = |values: &[f64]| {
         let n = values.len() as f64;

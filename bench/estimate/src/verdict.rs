@@ -1,29 +1,31 @@
-//! Holding an interval against a margin that was set before the run.
+//! Judgement of an interval by a margin that was set before the run.
 
 use crate::{normal::normal_quantile, paired::Estimate};
 
-/// Blocks below which an A/A pair says nothing: with fewer than 11, the signs of honest twins agree
-/// in every block more often than once in a thousand.
+/// The number of blocks below which an A/A pair is not judged: with fewer than 11, the signs of
+/// honest twins agree in every block more often than once in a thousand.
 pub const AA_BLOCKS_MIN: usize = 11;
 
-/// Blocks below which no interval is printed and no verdict given. With fewer than 6 the signs of
-/// honest twins agree in every block more often than once in twenty; up to ten, one odd block still
-/// sets an end of the interval.
+/// The number of blocks below which no interval is printed and no verdict given. With fewer than 6
+/// the signs of honest twins agree in every block more often than once in twenty; up to ten, one
+/// odd block still sets an end of the interval.
 pub const INTERVAL_BLOCKS_MIN: usize = 10;
 
-/// More blocks than this are not advised: the margin is too near the effect.
+/// The most blocks that are advised: beyond it the margin is too near the effect.
 const BLOCKS_ADVISED_MAX: f64 = 10_000.0;
 
-/// What was called "no difference that matters" before the run.
+/// The largest difference that does not matter, set before the run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Margin {
-    /// Ratios between 1/(1+m) and 1+m.
+    /// Ratios between 1 / (1 + m) and 1 + m lie within the margin.
     Relative(f64),
-    /// Differences up to this many units of the metric; one-sided, for "adds at most".
+    /// Differences up to this many units of the metric lie within the margin; one-sided, for "adds
+    /// at most".
     AtMost(f64),
 }
 
-/// The three outcomes; outside has two sides.
+/// The verdict about an interval: within its margin, outside it on one side or the other, or
+/// undecided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The whole 95 % interval lies within the margin.
@@ -34,7 +36,8 @@ pub enum Verdict {
     BelowMargin,
     /// The interval crosses the margin.
     Undecided {
-        /// Blocks that would decide, were the estimate exact; `None` for more than 10,000.
+        /// The number of blocks that would decide, were the estimate exact; `None` for more than
+        /// 10,000.
         blocks_wanted: Option<u64>,
     },
 }
@@ -61,10 +64,10 @@ impl Verdict {
     }
 }
 
-/// What the A/A pair says of the instrument.
+/// The judgement of the instrument by an A/A pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AaJudgement {
-    /// No difference found where there is none.
+    /// No difference was found where there is none.
     Valid,
     /// The 95 % interval lies wholly outside the margin.
     OutsideMargin,
@@ -96,8 +99,9 @@ impl AaJudgement {
     }
 }
 
-/// How many of `rows` honest A/A rows may lie outside the margin before their number is a sign: the
-/// least c that Binomial(rows, 0.05) exceeds at most once in twenty. None of 1, two of 10.
+/// Computes how many of `rows` honest A/A rows may lie outside the margin before their number is a
+/// sign: the least c that Binomial(rows, 0.05) exceeds at most once in twenty. It is 0 for 1 row
+/// and 2 for 10.
 pub fn outside_by_chance(rows: usize) -> usize {
     const SHARE: f64 = 0.05;
     let mut term = (1.0 - SHARE).powi(i32::try_from(rows).unwrap_or(i32::MAX));
@@ -112,7 +116,8 @@ pub fn outside_by_chance(rows: usize) -> usize {
     count
 }
 
-/// n with 1.96 sd / sqrt(n) below the distance to the nearest edge of the margin.
+/// Computes the least n for which 1.96 sd / sqrt(n) is below the distance to the nearest edge of
+/// the margin.
 fn blocks_wanted(estimate: &Estimate, margin: Margin) -> Option<u64> {
     let distance = match margin {
         Margin::Relative(margin) => (estimate.value.ln().abs() - margin.ln_1p()).abs(),

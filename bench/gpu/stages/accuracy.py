@@ -85,12 +85,12 @@ class Exact:
         self.adapter = worker_adapters.Adapters(context).load("exact", "plain", {"path": path})
 
     def logits(self, ids: torch.Tensor) -> torch.Tensor:
-        """float64 [1, vocabulary]."""
+        """Logits after a prompt, float64 [1, vocabulary]."""
         return forward(self.model, self.cache, self.adapter, ids)
 
 
 def in_double(weights: Weights) -> Weights:
-    """A copy in float64."""
+    """A copy of the weights in float64."""
 
     def matrix(one: Any) -> Plain:
         bias = None if one.bias is None else one.bias.double()
@@ -110,7 +110,7 @@ def in_double(weights: Weights) -> Weights:
 
 
 def wrong_integers(device: Device, seed: int) -> int:
-    """Of A·y + s mod 2^k as the host's kernel gives it, those that differ from exact integers on this CPU."""
+    """The number of integers of A·y + s mod 2^k, by the host's kernel, that differ from exact ones on this CPU."""
     from confide.blind.tests import reference
     from confide.cuda import arrays, online
 

@@ -39,7 +39,7 @@ def run(session: Session) -> None:
 
 
 def measure(session: Session, device: Device, model: str, batch: int, bits: int) -> None:
-    """The base decode, and memory by use."""
+    """Measures the base decode, and memory by use."""
 
     def work(session: Session, loop: DecodeLoop, params: dict[str, Any], before: int) -> None:
         arms = base_arm(loop, batch, session.cpu).with_twin()
@@ -100,7 +100,7 @@ def measure_private(
 
 
 def layers_that_fit(session: Session, model: str, bits: int) -> int | None:
-    """None: all. Fewer where the weights would not fit the card."""
+    """The number of layers whose weights fit the card; None where all do."""
     if session.cpu:
         return None
     shape, (free, _) = shape_of(model, False), torch.cuda.mem_get_info()
@@ -128,7 +128,7 @@ def base_arm(loop: DecodeLoop, batch: int, cpu: bool) -> Arm:
 
 
 def marks(loop: DecodeLoop) -> list[str]:
-    """What a reader of the figures must know."""
+    """The remarks that a reader of the figures needs."""
     found = [f"truncated to {loop.config.layers} layers"] if loop.truncated else []
     return found + (["weights in 4 bits"] if loop.weights.bits else [])
 

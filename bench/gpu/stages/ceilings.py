@@ -1,4 +1,4 @@
-"""What the card does with nothing of ours: the bounds that later rows stand beside."""
+"""The card without any code of ours: the upper bounds of later rows."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def run(session: Session) -> None:
 
 
 def jobs(session: Session) -> dict[str, list[str]]:
-    """What runs, by name; last named, first begun."""
+    """The commands of the checks by name; the last one is begun first."""
     found = {
         name: unittest([name]) for name in ([SANITISED.split(",")[0]] if session.cpu else modules())
     }
@@ -102,7 +102,7 @@ def start(command: list[str], log: Path) -> subprocess.Popen[bytes]:
 
 
 def outcome(status: int, log: Path) -> str:
-    """How it ended, and its last words."""
+    """The outcome of a check, with its summary."""
     told = SUMMARY.findall(log.read_text(encoding="utf-8", errors="replace"))
     words = "; ".join(told[-3:])[:200] or "no summary"
     return f"passed: {words}" if status == 0 else f"failed with status {status}: {words}"

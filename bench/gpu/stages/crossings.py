@@ -1,4 +1,4 @@
-"""What one prefill and one token move over the bus, counted; and how busy the card is meanwhile."""
+"""Counts what one prefill and one token move over the bus, and measures how busy the card is."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def sizes(cpu: bool) -> tuple[int, int]:
 def count(
     session: Session, loop: DecodeLoop, name: str, adapter: Any, blocks: int | None = None
 ) -> None:
-    """Both phases of an arm."""
+    """Counts both phases of an arm."""
     for phase, arm in arms(loop, name, [adapter], *sizes(session.cpu)).items():
         session.bench("crossings", {"model": MODEL, "phase": phase}, [arm], blocks)
 
@@ -42,7 +42,7 @@ def count(
 def arms(
     loop: DecodeLoop, name: str, adapters: list[Any], prefill: int, passes: int
 ) -> dict[str, Arm]:
-    """Counts of a prompt alone, and of a token: a run of many less a run of one."""
+    """The arms that count for a prompt alone and for a token, which is a run of many less a run of one."""
 
     def measure_prefill(seed: int) -> Measurement:
         loop.run(seed, 1, prefill, adapters)
@@ -63,7 +63,7 @@ def arms(
 
 
 def measure_utilisation(session: Session, loop: DecodeLoop, name: str, adapter: Any) -> None:
-    """Decodes for a while with nvidia-smi at work next to it."""
+    """Measures the card's utilisation by nvidia-smi while the loop decodes."""
 
     def measure(_seed: int) -> Measurement:
         sampler, began = Sampler(session.cpu), time.monotonic()

@@ -62,7 +62,7 @@ def run(session: Session) -> None:
 
 
 def try_to_compile(session: Session, work: Any) -> str | None:
-    """Why the compiled form cannot be measured; its first call compiles."""
+    """Makes the first call, which compiles; gives the reason where the compiled form cannot be measured."""
     if session.left_s() < (5.0 if session.cpu else COMPILE_S):
         return "no time left to compile"
     began = time.monotonic()

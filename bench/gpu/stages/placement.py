@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from pathlib import Path
@@ -26,16 +27,16 @@ TOY_OPTIONS = ("--parameters", str(TOY["parameters"]), "--dangerous-parameters")
 
 def run(session: Session) -> None:
     options = [*LISTEN, *(TOY_OPTIONS if session.cpu else ())]
-    hosts: list[Process] = []
     adapters: dict[str, Any] = {}
     params = {"model": MODEL, "batch": 1}
 
-    with open_kit(session) as kit:
+    # Hosts end last: the loop's adapters take their leave of them.
+    with contextlib.ExitStack() as hosts, open_kit(session) as kit:
         loop = kit.loop
 
         def load_remote(name: str, command: list[str]) -> Any:
             process, address = start_host(name, command)
-            hosts.append(process)
+            hosts.callback(process.end)
             return kit.load_masked(name, "blind", path=None, address=address, name=kit.path.name)
 
         def load_ipc() -> Any:
@@ -61,23 +62,19 @@ def run(session: Session) -> None:
                 raise Unavailable("no confide binary: --confide PATH carries it")
             return load_remote("cpu-host", [confide, *HOST, str(kit.path), *options])
 
-        try:
-            base = base_arms(session, loop)
-            arms = [
-                *base,
-                *try_arm(session, loop, "placement", "ipc", load_ipc),
-                *try_arm(session, loop, "placement", "loopback", load_loopback),
-            ]
-            session.bench("placement", params, arms)
-            for name, adapter in adapters.items():
-                # Here, where their masks are, and once: counts do not scatter, and masks are few.
-                crossings.count(session, loop, name, adapter, blocks=1)
-            # Apart and last: a CPU may take long for its first batch, and the others do not wait for it.
-            if remote := try_arm(session, loop, "host-on-cpu", "cpu-host", load_on_cpu):
-                session.bench("host-on-cpu", params, [*base, *remote])
-        finally:
-            for host in hosts:
-                host.end()
+        base = base_arms(session, loop)
+        arms = [
+            *base,
+            *try_arm(session, loop, "placement", "ipc", load_ipc),
+            *try_arm(session, loop, "placement", "loopback", load_loopback),
+        ]
+        session.bench("placement", params, arms)
+        for name, adapter in adapters.items():
+            # Here, where their masks are, and once: counts do not scatter, and masks are few.
+            crossings.count(session, loop, name, adapter, blocks=1)
+        # Apart and last: a CPU may take long for its first batch, and the others do not wait for it.
+        if remote := try_arm(session, loop, "host-on-cpu", "cpu-host", load_on_cpu):
+            session.bench("host-on-cpu", params, [*base, *remote])
 
 
 def start_host(name: str, command: list[str]) -> tuple[Process, str]:

@@ -58,7 +58,7 @@ def measure(
 
 
 def operations(context: Any, cpu: bool) -> dict[str, Callable[[], Work]]:
-    """Every operation at this ring; where answers are not flooded, none."""
+    """The operations at this ring; answers only where the parameters flood them."""
     count = 2 if cpu else 1024
     rows = 2 if cpu else ROWS
     key = ring.SecretKey.random(context)
@@ -127,7 +127,7 @@ def online_step(device: Device) -> Work:
 
 
 def array(context: Any, values: numpy.ndarray) -> Any:
-    """Where the context works."""
+    """The values as an array on the context's device."""
     if context.device == "cpu":
         return values
     import torch

@@ -30,7 +30,7 @@ def run(session: Session) -> None:
 
 
 def commands(cpu: bool) -> dict[str, list[str]]:
-    """How each peer is started."""
+    """The command of each peer."""
     form: list[Any] = ["--cpu"] if cpu else []
     found = {
         name: [peers.find_python(name), ARM, name, *form]

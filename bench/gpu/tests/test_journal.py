@@ -1,4 +1,4 @@
-"""What the script writes is what the instrument reads (crates beside read the same file: bench/harness, `loaded`)."""
+"""What the script writes is what the instrument reads (tests of bench/harness, `loaded`, read the same file)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KEPT = HERE / "journal.jsonl"
 BLOCKS = 12
 
 
-def made_up(folder: Path, rehearsal: bool = False) -> Path:
+def write_made_up_journal(folder: Path, rehearsal: bool = False) -> Path:
     """A journal of made-up figures: the base, a twin, one arm at 96 % of it, another that is wrong once."""
     record = journal.make_head(
         ["bench/gpu/run.py", "made-up"], {"cpu_model": "made-up", "cpus_online": 1}, 7
@@ -74,7 +74,7 @@ def made_up(folder: Path, rehearsal: bool = False) -> Path:
 
 
 def without_times(path: Path) -> list[dict[str, Any]]:
-    """Its lines but for what another run would have otherwise."""
+    """The lines without the figures that differ from run to run."""
     lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     for line in lines:
         for name in ("started_s", "wall_s", "quiet", "rehearsal"):
@@ -85,7 +85,7 @@ def without_times(path: Path) -> list[dict[str, Any]]:
 class AJournal(unittest.TestCase):
     def test_is_what_the_instrument_has_read(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
-            path = made_up(Path(folder))
+            path = write_made_up_journal(Path(folder))
             if os.environ.get("CONFIDE_WRITE"):
                 KEPT.write_bytes(path.read_bytes())
             self.assertEqual(
@@ -96,13 +96,13 @@ class AJournal(unittest.TestCase):
 
     def test_is_never_written_over(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
-            made_up(Path(folder))
+            write_made_up_journal(Path(folder))
             with self.assertRaises(FileExistsError):
-                made_up(Path(folder))
+                write_made_up_journal(Path(folder))
 
     def test_of_a_rehearsal_is_no_record(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
-            path = made_up(Path(folder), rehearsal=True)
+            path = write_made_up_journal(Path(folder), rehearsal=True)
             self.assertFalse((Path(folder) / journal.JOURNAL_FILE).exists())
             renamed = Path(folder) / journal.JOURNAL_FILE
             path.rename(renamed)

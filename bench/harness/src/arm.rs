@@ -20,14 +20,14 @@ use crate::{
     suite::bench::Params,
 };
 
-/// An arm makes keys and loads models before it says hello.
+/// The time in which an arm must say hello: it makes keys and loads models first.
 const HELLO_DEADLINE: Duration = Duration::from_secs(30);
-/// Unmeasured requests of a process that was just started.
+/// The number of unmeasured requests of a process that was just started.
 const WARMING_REQUESTS: u32 = 3;
-/// Ends in a row after which an arm is left out.
+/// The number of failures in a row after which an arm is left out.
 const FAILURES_MAX: u32 = 3;
 
-/// An arm of a bench, started when first asked.
+/// An arm of a bench, whose process is started when it is first asked.
 #[derive(Default)]
 pub(crate) struct ArmProcess {
     pub(crate) name: String,
@@ -38,7 +38,7 @@ pub(crate) struct ArmProcess {
     pub(crate) log: PathBuf,
     pub(crate) hello: Option<Hello>,
     pub(crate) given_up: Option<String>,
-    /// Process ids of the services that run beside it.
+    /// Process ids of the services that run next to it.
     pub(crate) services: Vec<u32>,
     last_wall: Option<Duration>,
     process: Option<LineProcess>,
@@ -47,7 +47,7 @@ pub(crate) struct ArmProcess {
     next_id: u64,
 }
 
-/// What one run is asked to do.
+/// The request for one run of an arm.
 pub(crate) struct RunRequest<'a> {
     pub(crate) place: Place,
     pub(crate) order: u32,
@@ -58,7 +58,7 @@ pub(crate) struct RunRequest<'a> {
     pub(crate) warmup: bool,
 }
 
-/// Why a run gave nothing.
+/// The reason why a run gave nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ArmFailure {
     /// The block is void with this reason.
@@ -77,17 +77,17 @@ pub(crate) struct ArmRun {
 }
 
 impl ArmProcess {
-    /// An arm that is not started yet; `program` and `args` are set before its first run.
+    /// Creates an arm that is not started yet; `program` and `args` are set before its first run.
     pub(crate) fn new(name: &str, twin: bool, log: PathBuf) -> Self {
         Self { name: name.to_owned(), twin, log, cold: true, ..Self::default() }
     }
 
-    /// The name for people: the twin is marked.
+    /// Returns the name for people, in which the A/A arm is marked.
     pub(crate) fn describe(&self) -> String {
         if self.twin { format!("{} (A/A)", self.name) } else { self.name.clone() }
     }
 
-    /// Starts it if it is not running and waits for its hello.
+    /// Starts the process if it is not running, and waits for its hello.
     pub(crate) fn ready(&mut self, stop: &AtomicBool) -> Result<(), ArmFailure> {
         if self.process.is_some() {
             return Ok(());
@@ -97,7 +97,8 @@ impl ArmProcess {
         if outcome.is_err() { self.count_failure(outcome) } else { outcome }
     }
 
-    /// One run.
+    /// Runs the arm once and measures what the run cost; a new process gets an unmeasured run
+    /// first.
     pub(crate) fn run(
         &mut self,
         ask: &RunRequest<'_>,
@@ -123,7 +124,7 @@ impl ArmProcess {
         let quiet = watch.stop(cost.cpu_s());
         let (messages, mut done) = self.count_failure(outcome)?;
         self.last_wall = Some(elapsed);
-        // What ran below the arm and ended is known to the arm alone.
+        // Only the arm knows the peak of its child processes that have ended.
         cost.arm.peak_bytes = cost.arm.peak_bytes.max(done.peak_memory_bytes);
         time_silent_exchange(&messages, &mut done, elapsed);
         let samples = messages
@@ -167,7 +168,7 @@ impl ArmProcess {
         Ok(ArmRun { samples, slice })
     }
 
-    /// Asks it to end and waits.
+    /// Asks the process to end, and waits for it.
     pub(crate) fn end(&mut self) {
         if let Some(mut process) = self.process.take() {
             let line = serde_json::to_string(&ToArm::End {}).unwrap_or_default();
@@ -203,7 +204,7 @@ impl ArmProcess {
                 "speaks protocol {}, wanted {PROTOCOL}",
                 hello.protocol
             ))),
-            _ => Err(ArmFailure::Void(format!("first line is no hello: {}", shorten(&line)))),
+            _ => Err(ArmFailure::Void(format!("first line is not a hello: {}", shorten(&line)))),
         }
     }
 
@@ -229,7 +230,7 @@ impl ArmProcess {
         let line = serde_json::to_string(&message)
             .map_err(|error| ArmFailure::Void(format!("run line: {error}")))?;
         if process.discard() {
-            return Err(ArmFailure::Void("spoke without being asked".into()));
+            return Err(ArmFailure::Void("sent a line without being asked".into()));
         }
         process.send(&line).map_err(|no| self.failure("at its run line", &no))?;
         let mut samples = Vec::new();
@@ -280,14 +281,14 @@ impl ArmProcess {
     }
 }
 
-/// An arm that tells no figure at all is measured by the harness: from the run line to `done`.
+/// Takes the time from the run line to `done` as the figure of an arm that reports none.
 fn time_silent_exchange(messages: &[SampleMessage], done: &mut ReportMessage, elapsed: Duration) {
     if done.metrics.is_empty() && messages.iter().all(|message| message.metrics.is_empty()) {
         done.metrics.insert(EXCHANGE.to_owned(), elapsed.as_secs_f64() * 1e6);
     }
 }
 
-/// The name of that figure.
+/// The metric of an exchange that the harness timed itself, in microseconds.
 const EXCHANGE: &str = "exchange_us";
 
 fn to_sample(ask: &RunRequest<'_>, index: u32, message: SampleMessage) -> Sample {

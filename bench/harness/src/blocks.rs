@@ -11,8 +11,8 @@ use crate::{
     suite::bench::{Bench, Params},
 };
 
-/// Runs every arm once on one case: one run for every arm that was not left out, voids marked. `Err` only when
-/// interrupted.
+/// Runs every arm once on one case. Returns one run for every arm that was not left out, voids
+/// marked, and an error only when it was interrupted.
 pub(crate) fn run_block(
     bench: &Bench,
     case: &Case,
@@ -60,7 +60,7 @@ pub(crate) fn run_block(
     check_answers(bench, &case.params, &mut ran);
     let mut runs: Vec<ArmRun> = ran.into_iter().flatten().collect();
     if let Some(reason) = broken {
-        // A dying or silent arm may have disturbed its neighbours: the whole block counts nowhere.
+        // A dying or silent arm may have disturbed its neighbours, so the whole block is left out.
         for run in &mut runs {
             run.slice.void.get_or_insert_with(|| format!("block void: {reason}"));
         }
@@ -73,7 +73,8 @@ fn requests(bench: &Bench, case: &Case) -> u32 {
     bench.requests.saturating_mul(times.map_or(1, |times| u32::try_from(times).unwrap_or(1)))
 }
 
-/// Marks what differs from `expect` or, where wanted, from the reference arm (the first).
+/// Marks runs whose answers differ from `expect` or, where wanted, from those of the reference arm
+/// (the first).
 pub(crate) fn check_answers(bench: &Bench, params: &Params, ran: &mut [Option<ArmRun>]) {
     let reference = ran.first().and_then(Option::as_ref).map(answers);
     for (index, run) in ran.iter_mut().enumerate() {
@@ -105,7 +106,7 @@ fn answers(run: &ArmRun) -> Vec<Value> {
     samples.chain(run.slice.answer.clone()).collect()
 }
 
-/// The first key that is not as the suite expects.
+/// Describes the first key of an answer that is not as the suite expects.
 fn describe_unexpected(expect: &Params, params: &Params, answers: &[Value]) -> Option<String> {
     if expect.is_empty() {
         return None;
@@ -125,13 +126,13 @@ fn describe_unexpected(expect: &Params, params: &Params, answers: &[Value]) -> O
     None
 }
 
-/// `"{tokens}"` is the run's param of that name.
+/// Replaces `"{tokens}"` by the run's param of that name.
 fn resolve_param<'a>(wanted: &'a Value, params: &'a Params) -> &'a Value {
     let name = wanted.as_str().and_then(|text| text.strip_prefix('{')?.strip_suffix('}'));
     name.and_then(|name| params.get(name)).unwrap_or(wanted)
 }
 
-/// Equal, and numbers by value: 200 is 200.0.
+/// True for equal values; numbers are compared by value, so that 200 equals 200.0.
 fn is_equal(wanted: &Value, got: &Value) -> bool {
     match (wanted.as_f64(), got.as_f64()) {
         (Some(wanted), Some(got)) => wanted == got,

@@ -1,4 +1,4 @@
-//! A record held against margins, for a program that wants a yes or a no.
+//! A record judged by margins, for a program that wants a yes or a no.
 
 use confide_estimate::{Bca, Estimate, INTERVAL_BLOCKS_MIN, Interval, Margin, RESAMPLES, Verdict};
 use serde::Serialize;
@@ -12,7 +12,7 @@ use crate::{
     format::{digits, ratio_places},
     loaded::Loaded,
     rows::{
-        pairs,
+        BOOTSTRAP_SEED, pairs,
         row::{Aa, Ends, Outcome, Row},
         runs::Runs,
         text::{cost, verdict},
@@ -20,9 +20,6 @@ use crate::{
     suite::{Suite, bench::Better},
     validity::Validity,
 };
-
-/// The bootstrap's own seed, as for rows.
-const BOOTSTRAP_SEED: u64 = 0xc0ff_ee00;
 
 /// Selection of the rows to check, and how strictly.
 #[derive(Clone, Debug, Default)]
@@ -41,7 +38,7 @@ pub struct CheckOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Checked {
-    /// The record, or an A/A row beside a checked one, is invalid: nothing can be said.
+    /// The record, or the A/A row of a checked one, is invalid: nothing can be said.
     Invalid,
     /// At least one row lies outside its margin.
     Outside,
@@ -72,7 +69,7 @@ pub struct Check {
     pub(crate) says: Vec<String>,
 }
 
-/// One checked row.
+/// A row of the record with its result.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct CheckedRow {
     pub(crate) label: String,
@@ -206,10 +203,10 @@ fn is_wanted(row: &Row, options: &CheckOptions) -> bool {
     !row.twin && metric && options.bench.as_ref().is_none_or(|name| *name == row.bench)
 }
 
-/// Holds the costs of one record against those of an earlier one.
+/// Compares the costs of one record with those of an earlier one.
 ///
-/// A cost is a ratio within one run, of two arms that met in its blocks, so that the machine and its
-/// mood cancel out of it. What is compared is the ratio of the two ratios, over the blocks of both
+/// A cost is a ratio within one run, of two arms that met in its blocks, so that the state of the
+/// machine cancels out. What is compared is the ratio of the two ratios, over the blocks of both
 /// runs, each resampled on its own. Another boot is not in its interval, and the lines say so.
 ///
 /// # Errors
@@ -265,7 +262,8 @@ fn refuse_records(loaded: &Loaded, baseline: &Loaded) -> Vec<Refusal> {
     refused
 }
 
-/// One row's cost against the cost of the same row in the baseline; `sides` are both records' suites and runs.
+/// Compares one row's cost with that of the same row in the baseline; `sides` are both records'
+/// suites and runs.
 fn compare_costs(
     row: &Row,
     old: &Row,
@@ -279,7 +277,7 @@ fn compare_costs(
         verdict: verdict.to_owned(),
     };
     if has_failed_twin(row) || has_failed_twin(old) {
-        return checked_row(Checked::Invalid, cost(row), "an A/A row beside it failed");
+        return checked_row(Checked::Invalid, cost(row), "its A/A row failed");
     }
     let [Some(now), Some(before)] = sides.map(|(suite, runs)| log_costs(row, suite, runs)) else {
         return checked_row(Checked::Undecided, cost(row), "no ratio can be made of it");

@@ -19,16 +19,17 @@ use serde::Serialize;
 use crate::{
     loaded::Loaded,
     plan::{Case, Effort, cases},
-    rows::row::{Aa, Note},
+    rows::{
+        BOOTSTRAP_SEED,
+        row::{Aa, Note},
+    },
     suite::bench::{Bench, Better, Metric},
 };
 
 use figures::{Figures, Side};
 use scope::{CompareOptions, ComparedCase, Place};
 
-/// The bootstrap's own seed, as for rows.
-const BOOTSTRAP_SEED: u64 = 0xc0ff_ee00;
-/// The verdict's own words where there is nothing to resample.
+/// The words of the verdict where there is nothing to resample.
 pub(crate) const CONFOUNDED: &str = "confounded: machine";
 
 /// The comparison of two sides, each of one or more records.
@@ -40,12 +41,12 @@ pub struct Comparison {
     pub(crate) b: Vec<Place>,
     /// The reasons for which nothing can be compared; then there are no rows.
     pub(crate) refused: Vec<Refusal>,
-    /// What differs between the machines beside the treatment, as far as the records tell.
+    /// What differs between the machines besides the treatment, as far as the records tell.
     pub(crate) differs: Vec<String>,
     pub(crate) rows: Vec<ComparedRow>,
 }
 
-/// One figure of both sides.
+/// A figure as both sides measured it, and the result of its comparison.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct ComparedRow {
     pub(crate) bench: String,
@@ -58,7 +59,7 @@ pub(crate) struct ComparedRow {
     pub(crate) a: Side,
     pub(crate) b: Side,
     pub(crate) result: Outcome,
-    /// The ratio of what each side is of a floor measured next to it.
+    /// The ratio of both sides after each is divided by a floor measured next to it.
     pub(crate) to_floor: Option<FloorRatio>,
     /// Remarks that a reader needs in order to understand the figures.
     pub(crate) says: Vec<String>,
@@ -87,17 +88,17 @@ pub(crate) struct Spread {
     pub(crate) clusters: [usize; 2],
     /// `bca` or `student`.
     pub(crate) method: &'static str,
-    /// Too few clusters for a verdict, however far apart.
+    /// True where the clusters are too few for a verdict, however far apart they lie.
     pub(crate) few: bool,
 }
 
-/// Cost after each side is divided by its own floor.
+/// The cost after each side is divided by its own floor.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct FloorRatio {
     pub(crate) name: String,
     pub(crate) a: f64,
     pub(crate) b: f64,
-    /// Cost of B over A, as shares of their floors.
+    /// The cost of B over A, as shares of their floors.
     pub(crate) ratio: f64,
 }
 
@@ -152,7 +153,7 @@ impl Comparison {
         &self.refused
     }
 
-    /// The reasons for which rows were not compared, row by row, each once a row.
+    /// Lists the reasons for which rows were not compared, row by row, each once per row.
     pub fn row_refusals(&self) -> Vec<Reason> {
         let reasons = |row: &ComparedRow| match &row.result {
             Outcome::Refused { reasons } => {
@@ -168,7 +169,7 @@ impl Comparison {
     }
 }
 
-/// Points of the full grid, then those that only a quick run visits.
+/// Lists the points of the full grid, then those that only a quick run visits.
 pub(crate) fn all_cases(bench: &Bench) -> Vec<Case> {
     let mut all = cases(bench, Effort::Full);
     for case in cases(bench, Effort::Quick) {
@@ -187,7 +188,7 @@ fn is_wanted(metric: &Metric, options: &CompareOptions) -> bool {
 }
 
 impl ComparedCase<'_> {
-    /// `None` where neither side has it.
+    /// Compares one figure of both sides; `None` where neither side measured it.
     fn compare(
         &self,
         [a, b]: &[Figures<'_>; 2],
@@ -232,7 +233,7 @@ impl ComparedCase<'_> {
         })
     }
 
-    /// Cost of B over A: above 1 is slower, or less of what more is better of.
+    /// Computes the cost of B over A: above 1 is slower, or less of what should be more.
     fn result(&self, a: &[Vec<f64>], b: &[Vec<f64>]) -> Outcome {
         let (from, to) = match self.metric.better {
             Better::Lower => (a, b),
@@ -280,7 +281,7 @@ impl From<ClusterEstimate> for Spread {
     }
 }
 
-/// Remarks of both sides, each once.
+/// Collects the remarks of both sides, each once.
 fn says(a: &figures::Gathered, b: &figures::Gathered) -> Vec<String> {
     let mut says: Vec<String> = Vec::new();
     for (side, gathered) in [("A", a), ("B", b)] {

@@ -1,21 +1,21 @@
-//! Which slices were disturbed, and by what: labels, never a reason to drop one.
+//! Disturbances of slices: labels that say what disturbed one, never a reason to drop it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::host::quiet::Quiet;
 
-/// One gate that a slice did not pass.
+/// A gate of quiet that a slice did not pass.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, JsonSchema, Serialize)]
 pub(crate) struct Disturbed {
     pub(crate) by: Disturbance,
-    /// Of the slice: a share, or a number of pages.
+    /// The value of the slice: a share, or a number of pages.
     pub(crate) value: f64,
-    /// What was allowed.
+    /// The most that was allowed, in the same unit.
     pub(crate) limit: f64,
 }
 
-/// What disturbs.
+/// The kind of a disturbance.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema, Serialize,
 )]
@@ -27,7 +27,7 @@ pub(crate) enum Disturbance {
     CalibrationDrift,
     /// A busy thread lost time that it should have had.
     CalibrationLost,
-    /// Processes that belong neither to the arm, nor to its services, nor to the harness.
+    /// Processes worked that belong neither to the arm, nor to its services, nor to the harness.
     OtherProcesses,
     /// Tasks waited for a CPU while other processes worked.
     PsiCpu,
@@ -38,7 +38,7 @@ pub(crate) enum Disturbance {
 }
 
 impl Disturbance {
-    /// For a table.
+    /// Returns the name that a table shows.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Steal => "stolen CPU time",
@@ -52,24 +52,27 @@ impl Disturbance {
     }
 }
 
-/// Below it the pairing within a block takes care of it.
+/// The most CPU time that may be stolen, as a share; pairing within a block takes care of less.
 const STEAL_MAX: f64 = 0.01;
-/// Clock rates and caches move by less on a machine that is left alone.
+/// The most that the calibration loop may drift: on a machine that is left alone, clock rates and
+/// caches change it by less.
 const DRIFT_MAX: f64 = 0.05;
 const LOST_MAX: f64 = 0.1;
-/// Of all CPUs' time. Kernel threads and daemons of an idle machine stay below.
+/// The most that other processes may use, as a share of all CPUs' time; kernel threads and daemons
+/// of an idle machine use less.
 const OTHERS_MAX: f64 = 0.05;
-/// An arm and its services on few CPUs wait for each other: PSI counts only when others work too.
+/// The most waiting for a CPU, as a share of the slice. It counts only when other processes work
+/// too, because an arm and its services on few CPUs wait for each other.
 const PSI_CPU_MAX: f64 = 0.1;
 const PSI_CPU_WITH_OTHERS: f64 = 0.02;
 const PSI_MEMORY_MAX: f64 = 0.01;
-/// 1 MiB in pages of 4 KiB.
+/// The most pages that may be swapped: 1 MiB in pages of 4 KiB.
 const SWAPPED_PAGES_MAX: f64 = 256.0;
 
-/// The gates that a slice did not pass. What the machine does not tell passes. PSI of disks is shown
-/// and is no gate: a bench of disks makes it itself.
+/// Finds the gates that a slice did not pass. What the machine does not tell passes. PSI of disks
+/// is shown but is not a gate, because a bench of disks causes it itself.
 pub(crate) fn find_disturbances(quiet: &Quiet) -> Vec<Disturbed> {
-    // A slice shorter than the kernel's tick does not tell who else worked; what an arm and its own
+    // A slice shorter than the kernel's tick does not tell who else worked. What an arm and its own
     // services make each other wait is then no disturbance, and the calibration sees competitors.
     let others = quiet.others_cpu.is_some_and(|share| share > PSI_CPU_WITH_OTHERS);
     let gates = [
@@ -120,7 +123,7 @@ mod tests {
             kinds_of(quiet)
         };
         assert_eq!(quiet(|q| q.steal = Some(0.02)), [Disturbance::Steal]);
-        // Faster after than before is a drift too.
+        // Faster after the slice than before it is a drift too.
         for after in [180.0, 220.0] {
             let slice = Quiet {
                 calibration_us: 200.0,

@@ -1,4 +1,5 @@
-//! What a report says, whoever reads it: sections of paragraphs, lists and tables, made once from rows.
+//! The content of a report, whatever its format: sections of paragraphs, lists and tables, made
+//! once from rows.
 //!
 //! `html`, `markdown` and `text` write the same sections. All text in them is plain, apart from
 //! [`Block::Markup`] and [`Content::Markup`]: a writer escapes whatever would act in its format.
@@ -7,7 +8,7 @@ pub(crate) mod html;
 pub(crate) mod markdown;
 pub(crate) mod text;
 
-/// How a judgement is to be taken. Each writer shows it by colour, a page by a sign as well.
+/// The meaning of a judgement, which each writer shows by colour, and a page by a sign as well.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Class {
     Good,
@@ -51,9 +52,9 @@ pub(crate) type Attributes = Vec<(&'static str, String)>;
 pub(crate) struct Section {
     /// The anchor in a page; empty where nothing links to it.
     pub(crate) id: String,
-    /// Empty for a section without a heading.
+    /// The heading; empty for a section without one.
     pub(crate) heading: String,
-    /// How to read the section; only a page shows it.
+    /// An explanation of how to read the section; only a page shows it.
     pub(crate) about: String,
     pub(crate) blocks: Vec<Block>,
 }
@@ -82,9 +83,9 @@ pub(crate) enum Block {
     Table(Table),
     /// Names and what they stand for; entries with an empty text are left out.
     Facts(Vec<(String, String)>),
-    /// Sources that cells name by the letters `a`, `b`, `c`. Text in columns has no room for either.
+    /// Sources that cells name by the letters `a`, `b`, `c`; text leaves both out.
     Sources(Vec<String>),
-    /// Text that is copied or read by a machine.
+    /// Text that is copied, or read by a machine.
     Code(String),
     /// Blocks that a page shows on demand.
     Folded {
@@ -96,7 +97,7 @@ pub(crate) enum Block {
     Markup(String),
 }
 
-/// One line of judgement over a record.
+/// A line that judges a record.
 #[derive(Clone, Debug)]
 pub(crate) struct Judgement {
     pub(crate) class: Class,
@@ -104,22 +105,22 @@ pub(crate) struct Judgement {
     pub(crate) text: String,
 }
 
-/// An entry of a list: a verdict, a name, a text, what stands behind it, and a command that would help. What is
-/// empty is not written.
+/// An entry of a list: a verdict, a name, a text, what stands behind it, and a command that would
+/// help. Empty parts are not written.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Item {
     pub(crate) verdict: Option<(Class, &'static str)>,
     pub(crate) strong: String,
     pub(crate) text: String,
     pub(crate) detail: String,
-    /// Among many records the name of the one that the text is from, and its number.
+    /// The name and the number of the record that the text is from, where there are many.
     pub(crate) source: Option<(String, usize)>,
     pub(crate) command: String,
     pub(crate) attributes: Attributes,
 }
 
 impl Item {
-    /// The detail and the source in brackets.
+    /// Returns the detail and the source in brackets.
     fn describe_origin(&self) -> String {
         let source = self.source.as_ref().map(|(name, _)| name.as_str());
         let parts = [Some(self.detail.as_str()), source].into_iter().flatten();
@@ -131,7 +132,7 @@ impl Item {
 /// Rows of cells under named columns.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Table {
-    /// What a screen reader calls it.
+    /// The name that a screen reader gives the table.
     pub(crate) name: String,
     pub(crate) columns: Vec<Column>,
     pub(crate) bodies: Vec<TableBody>,
@@ -140,12 +141,12 @@ pub(crate) struct Table {
 /// Rows that stay together when a table is sorted.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TableBody {
-    /// A line above the rows; empty for none. In text an empty line stands for it.
+    /// A line above the rows; empty for none. In text an empty line replaces it.
     pub(crate) heading: String,
     pub(crate) rows: Vec<TableRow>,
 }
 
-/// One row of a table.
+/// The cells of a row, with its attributes for the filters of a page.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TableRow {
     /// The classes of the row in a page: `item` where filters apply.
@@ -154,30 +155,32 @@ pub(crate) struct TableRow {
     pub(crate) cells: Vec<Cell>,
 }
 
-/// What the cells below a heading have in common.
+/// The heading of a column, and what its cells have in common.
 #[derive(Clone, Debug)]
 pub(crate) struct Column {
     pub(crate) heading: String,
-    /// What a narrow screen writes before each cell; empty for the column that names the row.
+    /// The name that a narrow screen writes before each cell; empty for the column that names the
+    /// row.
     pub(crate) name: String,
     /// Classes of the style sheet. `num` aligns to the right in every format; columns of `data` and `wide` hold
     /// markup, those of `seed` what others published.
     pub(crate) class: &'static str,
 }
 
-/// The content of one cell, and small lines below it.
+/// The text of a cell, and small lines below it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cell {
     pub(crate) text: String,
     pub(crate) content: Content,
     pub(crate) is_simulated: bool,
-    /// Each with its class of the style sheet. Text in columns has no room for them.
+    /// Small lines below the text, each with its class of the style sheet. A terminal does not show
+    /// them.
     pub(crate) notes: Vec<(&'static str, String)>,
-    /// What the column is sorted by, where it is not the text.
+    /// The number that the column is sorted by, where it is not the text.
     pub(crate) sort: Option<f64>,
 }
 
-/// What a cell's text is.
+/// The kind of text in a cell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Content {
     #[default]
@@ -192,7 +195,7 @@ pub(crate) enum Content {
 }
 
 impl Table {
-    /// A table without rows.
+    /// Creates a table without rows.
     pub(crate) fn new(name: impl Into<String>, columns: Vec<Column>) -> Self {
         let bodies = vec![TableBody::default()];
         Self { name: name.into(), columns, bodies }
@@ -210,17 +213,17 @@ impl Table {
         }
     }
 
-    /// Every row, whichever body it is in.
+    /// Iterates over the rows of all bodies.
     pub(crate) fn rows(&self) -> impl Iterator<Item = &TableRow> {
         self.bodies.iter().flat_map(|body| &body.rows)
     }
 
-    /// Whether the table has no row.
+    /// True where the table has no row.
     pub(crate) fn is_empty(&self) -> bool {
         self.rows().next().is_none()
     }
 
-    /// The places of the columns of other classes than these.
+    /// Returns the indices of the columns whose class is none of these.
     fn columns_without(&self, classes: &[&str]) -> Vec<usize> {
         (0..self.columns.len()).filter(|at| !classes.contains(&self.columns[*at].class)).collect()
     }
@@ -289,14 +292,15 @@ impl Cell {
     }
 }
 
-/// Whether a character cannot be seen but acts: controls other than tab and line feed, and what turns the
-/// direction of text. Writers show a mark in its place, since a record is written by others.
+/// True for a character that acts without being seen: controls other than tab and line feed, and
+/// those that change the direction of text. Writers show a mark in its place, since others write
+/// records.
 fn is_invisible(c: char) -> bool {
     let turns = matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     turns || (c.is_control() && c != '\n' && c != '\t')
 }
 
-/// The text with a mark for each character that acts unseen.
+/// Replaces each character that acts unseen by a mark.
 fn mark_invisible(text: &str) -> String {
     text.chars().map(|c| if is_invisible(c) { '\u{fffd}' } else { c }).collect()
 }

@@ -46,7 +46,7 @@ pub enum BenchError {
     Prepare {
         /// Its name in the suite.
         name: String,
-        /// The reason of the failure, with the end of the log.
+        /// The reason for the failure, with the end of the log.
         reason: String,
     },
     /// A service did not get ready.

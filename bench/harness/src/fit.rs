@@ -1,8 +1,8 @@
 //! How cost grows with work: a fixed part and a part for each unit, over the sizes of a grid.
 //!
-//! Least squares of the relative errors, so that the smallest size counts as much as the largest. A
-//! straight line through two sizes says nothing of whether it is one: from three sizes on the largest
-//! error is printed beside it, and with two that there were two.
+//! Least squares of the relative errors, so that the smallest size counts as much as the largest.
+//! Two sizes cannot show whether the cost is a straight line, so the report then says that there
+//! were two; from three sizes on it prints the largest error.
 
 use serde_json::Value;
 
@@ -15,7 +15,7 @@ use crate::{
 };
 
 impl Fit {
-    /// Names of the cases that it goes through.
+    /// Returns the keys of the cases that the line goes through.
     fn case_keys(&self, bench: &Bench, effort: Effort) -> Vec<String> {
         let wanted = |(name, value): (&String, &Value)| {
             self.only.get(name).is_none_or(|values| values.contains(value))
@@ -25,17 +25,17 @@ impl Fit {
     }
 }
 
-/// One line of a report.
+/// A fitted line in words.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Fitted {
-    /// Arm and metric.
+    /// The bench, the arm and the metric that costs.
     pub(crate) name: String,
-    /// The line in words, or why there is none.
+    /// The line in words, or the reason why there is none.
     pub(crate) text: String,
     pub(crate) simulated: bool,
 }
 
-/// Every fit that the record's suite asks for, in its order.
+/// Computes every fit that the record's suite asks for, in its order.
 pub(crate) fn fits(record: &Record) -> Vec<Fitted> {
     let Ok(suite) = record.parse_suite() else {
         return Vec::new();
@@ -54,7 +54,7 @@ pub(crate) fn fits(record: &Record) -> Vec<Fitted> {
     all
 }
 
-/// `None` where the arm was not measured at any of its points.
+/// Fits one arm; `None` where it was not measured at any of its points.
 fn fit_arm(record: &Record, bench: &Bench, fit: &Fit, arm: &str, name: String) -> Option<Fitted> {
     let through = fit.case_keys(bench, record.effort);
     let of = |metric: &str| -> Vec<&Figure> {
@@ -95,7 +95,7 @@ fn describe_line(line: &Line, fit: &Fit, sizes: usize) -> String {
     format!("{fixed} and {each} for each {} ({off})", fit.unit)
 }
 
-/// `fixed + each * x`, with the largest relative error at the points.
+/// The line `fixed + each * x`, with the largest relative error at the points.
 #[derive(Clone, Copy, Debug)]
 struct Line {
     fixed: f64,
@@ -109,7 +109,7 @@ fn line(points: &[(f64, f64)]) -> Option<Line> {
     let (w, wx, wy) = (sum(&|_, _| 1.0), sum(&|x, _| x), sum(&|_, y| y));
     let (wxx, wxy) = (sum(&|x, _| x * x), sum(&|x, y| x * y));
     let spread = w * wxx - wx * wx;
-    // All of one size: no line goes through them, or every one.
+    // All points are of one size: no line goes through them, or every one does.
     if points.len() < 2 || spread <= f64::EPSILON * w * wxx {
         return None;
     }

@@ -4,20 +4,20 @@ use serde_json::Value;
 
 use crate::suite::bench::{Better, Params, Stat};
 
-/// What the end of a metric's name says of its values.
+/// The unit of a metric's values, which the end of its name tells.
 #[derive(Clone, Copy)]
 enum Unit {
-    /// Written behind the number.
+    /// A unit that is written after the number.
     Plain(&'static str),
-    /// Of time: milliseconds in one of them.
+    /// A unit of time: the milliseconds in one of it.
     Time(f64),
-    /// Of memory: bytes in one of them.
+    /// A unit of memory: the bytes in one of it.
     Memory(f64),
-    /// MiB a second.
+    /// MiB per second.
     ByteRate,
 }
 
-/// Ends of names with their units; of several that fit, the first counts.
+/// Ends of metric names with their units; where several fit, the first counts.
 const UNITS: &[(&str, Unit)] = &[
     ("_ms_per_mib", Unit::Plain("ms/MiB")),
     ("_mib_per_s", Unit::ByteRate),
@@ -41,7 +41,7 @@ fn unit_of(metric: &str) -> Option<Unit> {
     by_end.or_else(|| metric.starts_with("cpu_ms_per").then_some(Unit::Time(1.0)))
 }
 
-/// A metric's value with its unit: `41.2 ms`, `1,240 /s`, `2.9 GiB/s`.
+/// Formats a metric's value with its unit: `41.2 ms`, `1,240 /s`, `2.9 GiB/s`.
 pub(crate) fn value(metric: &str, value: f64) -> String {
     match unit_of(metric) {
         Some(Unit::Plain(unit)) => format!("{} {unit}", digits(value)),
@@ -55,7 +55,7 @@ pub(crate) fn value(metric: &str, value: f64) -> String {
     }
 }
 
-/// The labels of an axis, as [`value`] writes them, with as many more places as keep them apart.
+/// Formats the labels of an axis as [`value`] does, with as many more places as keep them apart.
 pub(crate) fn labels(metric: &str, ticks: &[f64]) -> Vec<String> {
     let short: Vec<String> = ticks.iter().map(|tick| value(metric, *tick)).collect();
     let biggest = ticks.iter().fold(0.0, |biggest: f64, tick| biggest.max(tick.abs()));
@@ -74,10 +74,10 @@ pub(crate) fn labels(metric: &str, ticks: &[f64]) -> Vec<String> {
     (0..=PLACES_MAX).map(exact).find(|labels| distinct(labels)).unwrap_or(short)
 }
 
-/// Places of an axis label; closer ticks than that are one value to a reader.
+/// The most places of an axis label; ticks that are closer are one value to a reader.
 const PLACES_MAX: usize = 6;
 
-/// Decimals of a ratio: enough for its interval, no more.
+/// Returns the decimals of a ratio: enough for its interval, no more.
 pub(crate) fn ratio_places(low: f64, high: f64) -> usize {
     match high - low {
         width if width < 0.02 => 3,
@@ -87,7 +87,7 @@ pub(crate) fn ratio_places(low: f64, high: f64) -> usize {
     }
 }
 
-/// The name of a metric for people, with its statistic where it is not the mean.
+/// Formats the name of a metric for people, with its statistic where it is not the mean.
 pub(crate) fn metric(name: &str, stat: Stat, better: Better) -> String {
     let stat = match stat {
         Stat::Mean => "mean",
@@ -104,7 +104,7 @@ pub(crate) fn metric(name: &str, stat: Stat, better: Better) -> String {
     format!("{name}, {stat} of a block, {better}")
 }
 
-/// A label with `{param}` filled in: bytes and times get units.
+/// Fills `{param}` in a label; bytes and times get units.
 pub(crate) fn label(text: &str, params: &Params) -> String {
     let mut filled = text.to_owned();
     for (name, param) in params {
@@ -118,7 +118,7 @@ pub(crate) fn label(text: &str, params: &Params) -> String {
     filled
 }
 
-/// Three significant digits, thousands set apart.
+/// Formats three significant digits; from 1,000 on the whole number, with a thousands separator.
 pub(crate) fn digits(value: f64) -> String {
     let places = match value.abs() {
         size if size >= 1000.0 => return thousands(value),
@@ -145,7 +145,7 @@ fn param_number(name: &str, number: f64) -> String {
     }
 }
 
-/// Three significant digits, kept even when zero: columns of times line up.
+/// Formats three significant digits and keeps trailing zeros, so that columns of times line up.
 fn three_digits(value: f64) -> String {
     let places = match value.abs() {
         size if size >= 100.0 => 0,
@@ -155,7 +155,7 @@ fn three_digits(value: f64) -> String {
     format!("{value:.places$}")
 }
 
-/// What to multiply by and the unit, for a size in the metric's own unit.
+/// Returns the factor and the unit for a size in the metric's own unit.
 pub(crate) fn scale_of(metric: &str, size: f64) -> (f64, &'static str) {
     match unit_of(metric) {
         Some(Unit::Plain(unit)) => (1.0, unit),
@@ -165,7 +165,7 @@ pub(crate) fn scale_of(metric: &str, size: f64) -> (f64, &'static str) {
     }
 }
 
-/// The same for a time in a unit of `ms` milliseconds.
+/// Returns the same for a time in a unit of `ms` milliseconds.
 fn scale_of_time(ms: f64, size: f64) -> (f64, &'static str) {
     match (size * ms).abs() {
         size if size >= 10_000.0 => (ms / 1000.0, "s"),
@@ -203,7 +203,7 @@ fn thousands(value: f64) -> String {
     if value < 0.0 { format!("-{text}") } else { text }
 }
 
-/// A label may begin in lower case, a sentence does not; names of programs stay.
+/// Begins a sentence with an upper-case letter, unless it begins with the name of a program.
 pub(crate) fn capital(text: &str, names: &[String]) -> String {
     let mut letters = text.chars();
     match letters.next() {

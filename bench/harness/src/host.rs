@@ -19,7 +19,8 @@ pub(crate) mod root;
 mod swiotlb;
 mod tee;
 
-/// Every reader of texts of kernel and programs over the same text, for the fuzzer: none may panic.
+/// Runs every parser of texts of kernel and programs over the same text, for the fuzzer; none may
+/// panic.
 #[doc(hidden)]
 pub fn read_host_texts(text: &str) {
     let _ = kernel_log::KernelLog::parse(text);

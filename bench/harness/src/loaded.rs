@@ -22,10 +22,12 @@ use crate::{
     suite::Suite,
 };
 
-/// A record of a day of benches is some 100 MiB; ten times as much is a mistake or an attack.
+/// The most bytes of a record: a day of benches makes some 100 MiB, ten times as much is a mistake
+/// or an attack.
 const RECORD_BYTES_MAX: u64 = 1 << 30;
 
-/// One run, whole. Everybody who reads records reads them here.
+/// A run read back with its record, samples and slices. All code that reads records reads them
+/// here.
 #[derive(Clone, Debug)]
 pub struct Loaded {
     pub(crate) record: Record,
@@ -57,11 +59,11 @@ impl Loaded {
         }
     }
 
-    /// A document that stands for itself, as it was downloaded from a page. One of layout 1 has its
-    /// samples elsewhere, and is refused.
+    /// Reads a document that needs no other file, such as one downloaded from a page. One of layout
+    /// 1 has its samples elsewhere, and is refused.
     ///
     /// # Errors
-    /// When the text is no record of a layout that stands for itself.
+    /// When the text is not a record, or one whose layout needs another file.
     pub fn of_document(text: &str) -> Result<Self, BenchError> {
         Self::parse(PathBuf::from(RECORD_FILE), text, |path| {
             let message =
@@ -78,17 +80,18 @@ impl Loaded {
         Self::from_journal(Path::new(SAMPLES_FILE), bytes, PathBuf::from(RECORD_FILE))
     }
 
-    /// The record.
+    /// Returns the record.
     pub fn record(&self) -> &Record {
         &self.record
     }
 
-    /// Where the record is, or would be where only a journal is.
+    /// Returns the path of the record, or the path that it would have where there is only a
+    /// journal.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The whole run as one JSON document of this version's layout.
+    /// Writes the whole run as one JSON document of this version's layout.
     ///
     /// # Errors
     /// When a field cannot be written as JSON.
@@ -110,7 +113,7 @@ impl Loaded {
         Self::parse(path, &text, read_sample_file)
     }
 
-    /// `read_samples` finds the samples of a record of layout 1.
+    /// Parses a record; `read_samples` finds the samples of one of layout 1.
     fn parse(
         path: PathBuf,
         text: &str,
@@ -177,7 +180,7 @@ pub fn record_folders(folder: &Path) -> Result<Vec<PathBuf>, BenchError> {
     Ok(folders)
 }
 
-/// Of a folder the record within it, compressed or not; else the path as it is.
+/// Returns the record within a folder, compressed or not; any other path stays as it is.
 fn record_path(path: &Path) -> PathBuf {
     if !path.is_dir() {
         return path.to_owned();
@@ -197,7 +200,7 @@ fn read_text(path: &Path) -> Result<String, BenchError> {
     Ok(text)
 }
 
-/// The samples beside a record of layout 1.
+/// Reads the samples next to a record of layout 1.
 fn read_sample_file(record: &Path) -> Result<(Vec<Sample>, Vec<Slice>), BenchError> {
     let plain = record.with_file_name(SAMPLES_FILE);
     let packed = record.with_file_name(format!("{SAMPLES_FILE}.gz"));
@@ -205,7 +208,7 @@ fn read_sample_file(record: &Path) -> Result<(Vec<Sample>, Vec<Slice>), BenchErr
     read_lines(&path, open(&path)?)
 }
 
-/// The file's bytes, decompressed where it is compressed: told by its first two bytes.
+/// Opens a file and decompresses it where its first two bytes say that it is compressed.
 fn open(path: &Path) -> Result<Box<dyn Read>, BenchError> {
     let file = File::open(path).map_err(BenchError::io("read", path))?;
     let mut reader = BufReader::new(file);

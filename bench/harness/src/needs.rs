@@ -1,4 +1,4 @@
-//! What an arm needs of a machine, and the packages that hold what is missing.
+//! The needs of an arm, and the packages that hold what is missing.
 
 use std::path::{Path, PathBuf};
 
@@ -9,29 +9,30 @@ use crate::{
     programs::find_in_path,
 };
 
-/// Where Debian keeps programs that a user's PATH may lack.
+/// The folders where Debian keeps programs that a user's PATH may lack.
 const ALSO_IN: &[&str] = &["/usr/sbin", "/sbin"];
 
-/// What must be there before an arm is asked; without it the arm is left out by name.
+/// The conditions that a machine must meet before an arm is asked; without one the arm is left out
+/// by name.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Needs {
-    /// A file or folder.
+    /// A file or folder that must be there.
     pub(crate) path: Option<String>,
-    /// What is said where `path` is missing, and how it comes to be there.
+    /// The message where `path` is missing, which says how it comes to be there.
     pub(crate) otherwise: Option<String>,
-    /// A program of PATH, under any one of these names.
+    /// A program that must be in PATH, under any one of these names.
     pub(crate) program: Option<ProgramNames>,
     /// The Debian package that holds `program`.
     pub(crate) package: Option<String>,
-    /// CPUs that this process may use.
+    /// The CPUs that this process must be allowed to use.
     pub(crate) cpus: Option<usize>,
-    /// Memory that is free, in GiB: what would be started beside others and then be killed is not
+    /// The memory that must be free, in GiB: an arm that would be killed for want of memory is not
     /// started.
     pub(crate) memory_gib: Option<u64>,
 }
 
-/// One name, or several of which one will do.
+/// One name, or several of which one is enough.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum ProgramNames {
@@ -39,7 +40,7 @@ pub(crate) enum ProgramNames {
     Any(Vec<String>),
 }
 
-/// A program that an arm of a suite needs and this machine has not.
+/// A program that an arm of a suite needs and this machine lacks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MissingProgram {
     /// The program's name, the first of several.
@@ -91,7 +92,7 @@ impl Needs {
         (!pairs || !any || !named).then(|| wanted.to_owned())
     }
 
-    /// Where the program it names lies: the tool that the arm will run.
+    /// Finds the program that it names, which is the tool that the arm will run.
     pub(crate) fn tool(&self) -> Option<PathBuf> {
         self.program.as_ref()?.all().iter().find_map(|name| find_in_path(name, ALSO_IN))
     }
@@ -114,12 +115,13 @@ impl ProgramNames {
     }
 }
 
-/// CPUs that this process may use: affinity and cgroup limits count.
+/// Counts the CPUs that this process may use: affinity and cgroup limits count.
 fn cpus() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Memory that can be had without swapping; `None` where the kernel does not tell.
+/// Returns the GiB of memory that can be had without swapping; `None` where the kernel does not
+/// tell.
 fn free_gib() -> Option<f64> {
     let meminfo = Root::system().text("/proc/meminfo")?;
     let kib: f64 = field(&meminfo, "MemAvailable")?.strip_suffix("kB")?.trim().parse().ok()?;

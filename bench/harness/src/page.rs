@@ -74,11 +74,11 @@ fn title(views: &[RecordView<'_>]) -> String {
     }
 }
 
-/// What the page is about, and whether to believe it, before any figure.
+/// Writes what the page is about, and whether to believe it, before any figure.
 fn write_introduction(views: &[RecordView<'_>], attached: &[Attached]) -> String {
     let ([view], [attached]) = (views, attached) else {
         return format!(
-            "<p>{} <a href=\"#records\">Which they are</a> is said below the answers.</p>\n",
+            "<p>{} <a href=\"#records\">They are listed</a> below the answers.</p>\n",
             judgement::count_validity(views)
         );
     };
@@ -94,7 +94,7 @@ fn write_introduction(views: &[RecordView<'_>], attached: &[Attached]) -> String
     )
 }
 
-/// The part of a page that is about one record.
+/// Writes the part of a page that is about one record.
 fn write_record(view: &RecordView<'_>, number: usize, many: bool, attached: &Attached) -> String {
     let record = view.record;
     let mut out = format!("<section class=\"record group\" id=\"r{number}\">\n");
@@ -131,7 +131,7 @@ fn write_record(view: &RecordView<'_>, number: usize, many: bool, attached: &Att
     out + &html::write(&sections) + "</section>\n"
 }
 
-/// Rows and figures of every metric, folded.
+/// Builds the section of rows and figures of every metric, folded.
 fn every_number(view: &RecordView<'_>, number: usize) -> Section {
     let fold = |summary: String, blocks| Block::Folded { summary, is_open: false, blocks };
     let rows = &view.record.rows;
@@ -189,7 +189,7 @@ pub(crate) fn write_markdown(views: &[RecordView<'_>], absent: &[MissingSuite]) 
     out
 }
 
-/// The rows that are not among the headline's.
+/// Builds the section of the rows that are not among the headline's.
 fn other_comparisons(view: &RecordView<'_>, rows: Vec<&Row>) -> Section {
     let table = tables::comparisons(view, rows.into_iter());
     let blocks = if table.is_empty() { Vec::new() } else { vec![Block::Table(table)] };
@@ -219,8 +219,8 @@ pub(crate) fn write_terminal(
     text::write(&sections, terminal)
 }
 
-/// The headline rows of a record, what has to be known to read them, and what its runs used, as text of any
-/// width that ends in a newline.
+/// Writes the headline rows of a record, what has to be known to read them, and what its runs used,
+/// as text of any width that ends in a newline.
 pub fn table(record: &Record) -> String {
     let view = RecordView::new(record, &[], &[], PathBuf::new());
     let unnamed = |section: Section| Section { heading: String::new(), ..section };

@@ -19,16 +19,16 @@ pub enum Effort {
     Full,
 }
 
-/// One point of a bench's grid.
+/// A point of a bench's grid, at which every arm is run.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Case {
     /// The grid's point in words, `payload_bytes=65536 chunk_bytes=16384`; empty without a grid.
     pub(crate) key: String,
-    /// `params` and the grid's point.
+    /// The bench's `params`, and the point of the grid.
     pub(crate) params: Params,
 }
 
-/// Every point of the grid, in the order of the names.
+/// Lists every point of the grid, in the order of the names.
 pub(crate) fn cases(bench: &Bench, effort: Effort) -> Vec<Case> {
     let mut cases = vec![Case { key: String::new(), params: bench.params.clone() }];
     for (name, full) in &bench.grid {
@@ -42,7 +42,7 @@ pub(crate) fn cases(bench: &Bench, effort: Effort) -> Vec<Case> {
     cases
 }
 
-/// The number of blocks: asked for, or the suite's.
+/// Returns the number of blocks: the one asked for, or the suite's.
 pub(crate) fn blocks(bench: &Bench, effort: Effort, asked: Option<u32>) -> u32 {
     asked.unwrap_or(match effort {
         Effort::Quick => bench.blocks.quick,
@@ -50,15 +50,15 @@ pub(crate) fn blocks(bench: &Bench, effort: Effort, asked: Option<u32>) -> u32 {
     })
 }
 
-/// A random order of `count` things for this place in the plan.
+/// Returns a random order of `count` things for this place in the plan.
 pub(crate) fn order(seed: u64, place: &[&str], block: u32, count: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..count).collect();
     Random::new(derive_seed(seed, "order", place, block)).shuffle(&mut order);
     order
 }
 
-/// The seed of the work of one block: the same for every arm, below 2^53 so that it survives JSON
-/// in every language.
+/// Derives the seed of the work of one block: the same for every arm, below 2^53 so that it
+/// survives JSON in every language.
 pub(crate) fn work_seed(seed: u64, place: &[&str], block: u32) -> u64 {
     derive_seed(seed, "work", place, block) >> 11
 }

@@ -22,11 +22,11 @@ use nix::{
 
 use crate::protocol::LINE_BYTES_MAX;
 
-/// How often a wait looks whether the run was interrupted.
+/// The interval at which a wait checks whether the run was interrupted.
 const GLANCE: Duration = Duration::from_millis(50);
-/// Lines waiting to be read; beyond it the child waits.
+/// The most lines that wait to be read; with more the child waits.
 const LINES_QUEUED_MAX: usize = 4096;
-/// What an ended process gets before it is killed.
+/// The time that a process gets to end before it is killed.
 pub(crate) const GRACE: Duration = Duration::from_secs(5);
 
 /// The reason why a line could not be sent or read.
@@ -82,7 +82,7 @@ impl LineProcess {
         Ok(Self { child, stdin, lines })
     }
 
-    /// The process id.
+    /// Returns the process id.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
@@ -96,7 +96,7 @@ impl LineProcess {
         if sent { Ok(()) } else { Err(LineError::ProcessEnded(self.describe_end())) }
     }
 
-    /// The next line, before `deadline` and unless `stop` is set.
+    /// Reads the next line, before `deadline` and unless `stop` is set.
     pub(crate) fn read_line(
         &mut self,
         deadline: Instant,
@@ -121,7 +121,7 @@ impl LineProcess {
         }
     }
 
-    /// Throws away lines that wait unread; true when there was one.
+    /// Discards lines that wait unread; true when there was one.
     pub(crate) fn discard(&mut self) -> bool {
         std::iter::from_fn(|| self.lines.try_recv().ok()).count() > 0
     }
@@ -159,7 +159,7 @@ impl LineProcess {
 
     fn signal(&self, signal: Signal) {
         if let Ok(id) = i32::try_from(self.child.id()) {
-            // Already gone is what was wanted.
+            // A process that is gone already is what was wanted.
             let _ = killpg(Pid::from_raw(id), signal);
         }
     }
@@ -245,7 +245,7 @@ pub(crate) fn wait_until(
     }
 }
 
-/// The last line of a log, for a message.
+/// Returns the last line of a log, for a message.
 pub(crate) fn last_line(log: &Path) -> String {
     let text = std::fs::read_to_string(log).unwrap_or_default();
     let last = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("(no output)");

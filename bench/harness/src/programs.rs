@@ -1,4 +1,4 @@
-//! From the words of a suite's command to an argv that can be started.
+//! Commands of a suite, turned from words into an argv that can be started.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -20,7 +20,7 @@ impl Programs {
         Self { this, beside }
     }
 
-    /// The program that `word` means. A word with a slash is a path.
+    /// Finds the program that `word` means. A word with a slash is a path.
     pub(crate) fn find(&self, word: &str, place: &str) -> Result<PathBuf, BenchError> {
         if word == "confide" {
             return Ok(self.this.clone());
@@ -59,22 +59,23 @@ impl Variables {
         self.known.insert(name.into(), value.into());
     }
 
-    /// Replaces each `{name}`; what looks otherwise stays, so that JSON can be an argument. A
-    /// value may hold names in turn (a suite's variable that speaks of a service), twice deep.
+    /// Replaces each `{name}`. Other braces stay, so that JSON can be an argument. A value may hold
+    /// names in turn (a suite's variable that refers to a service), twice deep.
     pub(crate) fn fill(&self, text: &str, place: &str) -> Result<String, BenchError> {
         let once = self.fill_once(text, place)?;
         let twice = self.fill_once(&once, place)?;
         self.fill_once(&twice, place)
     }
 
-    /// The text of the variable that `word` is, if it is nothing else and names a suite's variable.
+    /// Returns the text of the variable that `word` is, where it is nothing else and names a
+    /// suite's variable.
     pub(crate) fn variable(&self, word: &str) -> Option<&str> {
         let name = word.strip_prefix('{')?.strip_suffix('}')?;
         let known = name != "dir" && !name.contains('.');
         self.known.get(name).filter(|_| known).map(String::as_str)
     }
 
-    /// The names that stand in `text`, after variables are followed where they are known.
+    /// Lists the names in `text`, after variables are followed where they are known.
     pub(crate) fn mentioned_names(&self, text: &str) -> Vec<String> {
         let mut found = Vec::new();
         let mut open = references(text);
@@ -114,7 +115,7 @@ pub(crate) fn resolve_var(var: &Var) -> &str {
     }
 }
 
-/// Variables are letters, digits, `-`, `_` and `.` between braces.
+/// Lists the names between braces, which are letters, digits, `-`, `_` and `.`.
 fn references(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut rest = text;

@@ -8,11 +8,11 @@ use serde_json::Value;
 
 use crate::suite::bench::Params;
 
-/// The version spoken here.
+/// The version of the protocol.
 pub(crate) const PROTOCOL: u32 = 1;
-/// Longer lines end the arm: no honest line comes near.
+/// The most bytes of a line. A longer one ends the arm: no honest line comes near.
 pub(crate) const LINE_BYTES_MAX: usize = 64 << 10;
-/// More samples than this in one run end the arm: they would be kept in memory.
+/// The most samples of one run. More end the arm, because they would be kept in memory.
 pub(crate) const SAMPLES_PER_RUN_MAX: usize = 50_000;
 
 /// A line from the harness to an arm.
@@ -51,10 +51,11 @@ pub(crate) struct Hello {
     pub(crate) threads: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) note: Option<String>,
-    /// Whether a new process wants an unmeasured run first.
+    /// True where a new process wants an unmeasured run first.
     #[serde(default = "default_warming", skip_serializing_if = "is_true")]
     pub(crate) warming: bool,
-    /// Why it cannot work on this machine at all: it is left out by name, with this reason.
+    /// The reason why it cannot work on this machine at all: it is left out by name, with this
+    /// reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) cannot: Option<String>,
 }
@@ -102,7 +103,7 @@ pub(crate) struct ReportMessage {
     pub(crate) floor: Option<Floor>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) marks: Vec<String>,
-    /// Why the pair is void, by a rule of the arm's own.
+    /// The reason why the pair is void, by a rule of the arm's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) void: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

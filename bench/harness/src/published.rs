@@ -11,29 +11,29 @@ use crate::suite::bench::{Bench, Params};
 #[serde(deny_unknown_fields)]
 pub(crate) struct AnswerTable {
     pub(crate) title: String,
-    /// Where it was published, and on what it was measured.
+    /// The place of publication, and what it was measured on.
     pub(crate) source: String,
     /// Who is protected from whom in what was published.
     pub(crate) protects: String,
-    /// What a reader must know before comparing.
+    /// A note that a reader needs before comparing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) note: Option<String>,
     #[serde(rename = "row")]
     pub(crate) rows: Vec<AnswerRow>,
 }
 
-/// `[[answer.row]]`.
+/// `[[answer.row]]`: one row of a published table, and what answers it.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AnswerRow {
-    /// Their name of the row; absent in a table of ours that has one row more.
+    /// Their name of the row; in a table of ours that has one row more, our own.
     pub(crate) what: String,
     /// Their figure, as published.
     pub(crate) theirs: String,
-    /// Ours: figures of this run, in order.
+    /// Our figures of this run, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) ours: Vec<FigureKey>,
-    /// Why there is no figure of ours.
+    /// The reason why there is no figure of ours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) absent: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -52,31 +52,32 @@ pub(crate) struct FigureKey {
     pub(crate) params: Params,
 }
 
-/// `[[quoted]]`: a rate that somebody else published, or one of ours to stand beside them.
+/// `[[quoted]]`: a rate that somebody else published, or one of ours next to them.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Quoted {
     pub(crate) system: String,
     pub(crate) model: String,
     pub(crate) hardware: String,
-    /// What is encrypted.
+    /// The data that is encrypted.
     pub(crate) encrypted: String,
     /// Who is protected from whom; absent for ours, whose arm says it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) protects: Option<String>,
-    /// As published. A row has this or `ours`.
+    /// The rate as published. A row has this or `ours`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) rate: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) ours: Option<FigureKey>,
-    /// What the seed's table has in its place, where it has one.
+    /// The rate of this system in the table of the answered report, where it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) seed_says: Option<String>,
     pub(crate) source: String,
 }
 
 impl AnswerTable {
-    /// Why this table means nothing, if so.
+    /// Checks that the benches have every figure that the table names; the error says what is
+    /// wrong.
     pub(crate) fn check(&self, benches: &[Bench]) -> Result<(), String> {
         if self.rows.is_empty() {
             return Err("wanted at least one row".into());
@@ -92,7 +93,8 @@ impl AnswerTable {
 }
 
 impl Quoted {
-    /// Why this row means nothing, if so.
+    /// Checks that the row is quoted or ours, and that the benches have ours; the error says what
+    /// is wrong.
     pub(crate) fn check(&self, benches: &[Bench]) -> Result<(), String> {
         if self.rate.is_some() == self.ours.is_some() {
             return Err(format!("{}: wanted either rate or ours", self.system));
@@ -105,13 +107,13 @@ impl Quoted {
 }
 
 impl FigureKey {
-    /// Why no run of these benches has the figure, if so.
+    /// Checks that the benches have the figure; the error says what is missing.
     fn check(&self, benches: &[Bench]) -> Result<(), String> {
         bench_of(benches, &self.bench, &self.arm, &self.params).map(|_| ())
     }
 }
 
-/// The bench of this name, which has the arm and the params in its grid.
+/// Finds the bench of this name, which must have the arm, and the params in its grid.
 ///
 /// # Errors
 /// What is missing, in words.
@@ -133,7 +135,7 @@ pub(crate) fn bench_of<'a>(
     }
 }
 
-/// Whether a case (`c=200 n=5000`) has all of these params. A value may contain spaces.
+/// True where a case (`c=200 n=5000`) has all of these params. A value may contain spaces.
 pub(crate) fn has_params(case: &str, params: &Params) -> bool {
     params.iter().all(|(name, value)| {
         let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);

@@ -35,7 +35,7 @@ use crate::{
     validity::{Validity, Void},
 };
 
-/// The layout of this version. Of layout 1 the samples stand in a file beside.
+/// The layout of this version. In layout 1 the samples are in a file of their own.
 pub(crate) const SCHEMA: u32 = 2;
 /// Names of the files in an output folder.
 pub(crate) const RECORD_FILE: &str = "record.json";
@@ -57,7 +57,7 @@ pub struct Record {
     pub(crate) blocks_asked: Option<u32>,
     pub(crate) started_unix_s: u64,
     pub(crate) wall_s: f64,
-    /// Why the run stopped before its plan was done.
+    /// The reason why the run stopped before its plan was done.
     pub(crate) partial: Option<String>,
     pub(crate) machine: Machine,
     pub(crate) arms: Vec<ArmRecord>,
@@ -72,7 +72,7 @@ pub struct Record {
     pub(crate) answers: Vec<AnswerTable>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) quoted: Vec<Quoted>,
-    /// What was to be run; two records of one plan measured the same.
+    /// The plan; two records of one plan measured the same.
     #[serde(default)]
     pub(crate) plan: PlanRecord,
     /// One entry for every time that the run was started or resumed.
@@ -81,12 +81,13 @@ pub struct Record {
     /// Benches that ended before their plan, by a budget of time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) cut: Vec<Cut>,
-    /// Every slice with its samples. Only in the file: empty once it is read (see `Loaded`).
+    /// Every slice with its samples. It is in the file only, and empty once that is read (see
+    /// `Loaded`).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) slices: Vec<SliceColumns>,
 }
 
-/// What was to be run.
+/// The plan of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 pub(crate) struct PlanRecord {
     /// SHA-256 over the suite's text, the effort, the seed, the blocks asked for and the part.
@@ -100,7 +101,7 @@ pub(crate) struct PlanRecord {
 }
 
 impl PlanRecord {
-    /// What a plan is known by: two runs of one hash were to measure the same.
+    /// Computes the hash by which a plan is known: two runs of one hash were to measure the same.
     pub(crate) fn hash(
         &self,
         suite_sha256: &str,
@@ -123,24 +124,24 @@ impl PlanRecord {
     }
 }
 
-/// Which part of a suite is run.
+/// The part of a suite that is run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 pub struct Part {
     /// The benches to run; an empty list means all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub benches: Vec<String>,
-    /// What the blocks may take in all, each bench its share; a bench that would take longer ends at
-    /// a whole block, and not before its second.
+    /// The seconds that the blocks may take in all, each bench its share; a bench that would take
+    /// longer ends at a whole block, and not before its second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget_s: Option<u32>,
 }
 
-/// A stretch of a run between its start, or its being resumed, and its end. Processes and perhaps the
+/// A stretch of a run from its start, or its being resumed, to its end. Processes and perhaps the
 /// machine's boot differ from one to the next, so that blocks of different sessions are clusters.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema, Serialize)]
 pub(crate) struct Session {
     pub(crate) started_unix_s: u64,
-    /// Of a killed session, up to the end of its last kept slice.
+    /// The duration in seconds; of a killed session, up to the end of its last kept slice.
     pub(crate) wall_s: f64,
     /// The kernel's id of this boot; `unknown` where it tells none.
     pub(crate) boot: String,
@@ -158,7 +159,7 @@ pub(crate) enum SessionEnd {
     Completed,
     /// It was interrupted by Ctrl-C or SIGTERM.
     Interrupted,
-    /// It left no last word: killed, or still running when this was read.
+    /// It did not say how it ended: it was killed, or still running when this was read.
     Killed,
 }
 
@@ -171,7 +172,7 @@ pub(crate) struct Cut {
     pub(crate) reason: String,
 }
 
-/// The suite, whole, so that the record needs no other file.
+/// The whole suite, so that the record needs no other file.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, Serialize)]
 pub(crate) struct SuiteRecord {
     pub(crate) name: String,
@@ -181,7 +182,7 @@ pub(crate) struct SuiteRecord {
     pub(crate) text: String,
 }
 
-/// One arm of one bench, as started.
+/// One arm of one bench, as it was started.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema, Serialize)]
 pub(crate) struct ArmRecord {
     pub(crate) bench: String,
@@ -191,17 +192,17 @@ pub(crate) struct ArmRecord {
     pub(crate) command: Vec<String>,
     pub(crate) description: String,
     pub(crate) protects: String,
-    /// What the arm says of itself.
+    /// The name that the arm gives itself.
     pub(crate) says: String,
     pub(crate) version: String,
     pub(crate) guarantee: Option<String>,
     pub(crate) note: Option<String>,
     pub(crate) simulated: bool,
-    /// Why it was left out.
+    /// The reason why it was left out.
     pub(crate) given_up: Option<String>,
 }
 
-/// One service and its ready line.
+/// A service with its command and its ready line.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema, Serialize)]
 pub(crate) struct ServiceRecord {
     pub(crate) name: String,
@@ -233,7 +234,7 @@ impl Record {
         self.not_run.iter().map(|not| format!("{}: {}", not.bench, not.reason)).collect()
     }
 
-    /// A record of nothing but these rows, for tests and for what the self-test makes up.
+    /// Creates a record of nothing but these rows, for tests and for what the self-test makes up.
     pub(crate) fn from_rows(judged: Judged) -> Self {
         Self {
             schema: SCHEMA,
@@ -259,7 +260,7 @@ impl Record {
         Suite::parse(&self.suite.name, &self.suite.text)
     }
 
-    /// The wall clock of a run is that of all its sessions.
+    /// Sets the wall clock of the run to that of all its sessions.
     pub(crate) fn sum_sessions(&mut self) {
         self.wall_s = self.sessions.iter().map(|session| session.wall_s).sum();
     }
@@ -307,7 +308,7 @@ impl Record {
         }
     }
 
-    /// The whole document: the record, then one line for every slice.
+    /// Writes the whole document: the record, then one line for every slice.
     pub(crate) fn document(
         &self,
         samples: &[Sample],
@@ -327,7 +328,8 @@ impl Record {
         Ok(text)
     }
 
-    /// Writes beside and renames, so that an interruption leaves a whole record or none.
+    /// Writes to a second file and renames it, so that an interruption leaves a whole record or
+    /// none.
     pub(crate) fn write(
         &self,
         folder: &Path,
@@ -347,18 +349,19 @@ impl Record {
     }
 }
 
-/// The kernel's id of this boot.
+/// Reads the kernel's id of this boot; `unknown` where it tells none.
 pub(crate) fn boot_id() -> String {
     let id = Root::system().value("/proc/sys/kernel/random/boot_id");
     id.unwrap_or_else(|| UNKNOWN.into())
 }
 
-/// SHA-256 in hexadecimal.
+/// Returns the SHA-256 in hexadecimal.
 pub(crate) fn sha256_hex(text: &str) -> String {
     hex::encode(Sha256::digest(text))
 }
 
-/// The commit of the working folder, `-dirty` where files differ; `unknown` outside a repository.
+/// Reads the commit of the working folder, `-dirty` where files differ; `unknown` outside a
+/// repository.
 pub(crate) fn read_commit() -> String {
     let git = |args: &[&str]| {
         let output = Command::new("git").args(args).stderr(Stdio::null()).output().ok()?;

@@ -9,13 +9,12 @@ use crate::{
     page::{self, layers::MissingSuite, view::RecordView},
     record::{INDEX_FILE, RECORD_FILE, SAMPLES_FILE},
     run::all::{Index, IndexEntry, State},
-    suite::Suite,
 };
 
-/// Records in one folder: more than a year of nights is another tool's work.
+/// The most records of a report: more than a year of nights is another tool's work.
 const RECORDS_MAX: usize = 400;
 
-/// Records, read whole, their rows computed anew from their samples.
+/// Records with their samples, from which their rows are computed anew.
 #[derive(Debug)]
 pub struct Report {
     loaded: Vec<Loaded>,
@@ -43,22 +42,22 @@ impl Report {
         Ok(Self { loaded, absent })
     }
 
-    /// How many records the report is about.
+    /// Returns the number of records that the report is about.
     pub fn records(&self) -> usize {
         self.loaded.len()
     }
 
-    /// One page that works offline, in HTML.
+    /// Writes one page that works offline, in HTML.
     pub fn html(&self) -> String {
         page::write_html(&self.views(), &self.absent)
     }
 
-    /// The same in Markdown, for a code host, without charts.
+    /// Writes the same in Markdown, for a code host, without charts.
     pub fn markdown(&self) -> String {
         page::write_markdown(&self.views(), &self.absent)
     }
 
-    /// The answers and headline rows as text, for a terminal.
+    /// Writes the answers and headline rows as text, for a terminal.
     pub fn terminal(&self, terminal: Terminal) -> String {
         page::write_terminal(&self.views(), &self.absent, terminal)
     }
@@ -71,10 +70,10 @@ impl Report {
     }
 }
 
-/// The rows are what this version makes of the samples, as `run` does it. A record whose suite this
-/// version cannot read keeps the rows it was written with.
+/// Replaces the rows by what this version makes of the samples, as `run` does it. A record whose
+/// suite this version cannot read keeps the rows it was written with.
 fn rejudge(mut loaded: Loaded) -> Loaded {
-    if let Ok(suite) = Suite::parse(&loaded.record.suite.name, &loaded.record.suite.text)
+    if let Ok(suite) = loaded.record.parse_suite()
         && !loaded.slices.is_empty()
     {
         loaded.record.fill(&suite, &loaded.samples, &loaded.slices);
@@ -82,7 +81,8 @@ fn rejudge(mut loaded: Loaded) -> Loaded {
     loaded
 }
 
-/// Suites of a run of many that left no record, by its index. Without an index nothing is known.
+/// Lists the suites of a run of many that left no record, by its index. Without an index nothing is
+/// known.
 fn missing_suites(path: &Path) -> Vec<MissingSuite> {
     let Ok(text) = std::fs::read_to_string(path.join(INDEX_FILE)) else { return Vec::new() };
     let Ok(index) = serde_json::from_str::<Index>(&text) else { return Vec::new() };
@@ -96,7 +96,7 @@ fn missing_suites(path: &Path) -> Vec<MissingSuite> {
     index.suites.into_iter().filter(is_missing).map(missing).collect()
 }
 
-/// The path itself where it is a record, else the folders of records right below it.
+/// Returns the path itself where it is a record, else the folders of records right below it.
 fn find_records(path: &Path) -> Result<Vec<PathBuf>, BenchError> {
     let is_record = |folder: &Path| {
         let names = [RECORD_FILE, SAMPLES_FILE, &format!("{RECORD_FILE}.gz")];

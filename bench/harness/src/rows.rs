@@ -28,10 +28,10 @@ use crate::{
     validity::{Validity, Void},
 };
 
-/// Client CPU above this share marks a row client-bound (DESIGN section 4).
+/// The share of its CPU above which a client marks a row client-bound (bench/METHODOLOGY.md).
 const CLIENT_BOUND: f64 = 0.8;
-/// The bootstrap's own seed: the same samples give the same row for ever.
-const BOOTSTRAP_SEED: u64 = 0xc0ff_ee00;
+/// The seed of the bootstrap: the same samples give the same row for ever.
+pub(crate) const BOOTSTRAP_SEED: u64 = 0xc0ff_ee00;
 
 /// Everything that is computed of a run.
 pub(crate) struct Judged {
@@ -54,7 +54,8 @@ pub(crate) fn judge(suite: &Suite, effort: Effort, samples: &[Sample], slices: &
     Judged { rows, figures: figures(&runs), voids: voids(slices), validity }
 }
 
-/// Holm's correction over the headline rows: trying twenty rows finds one in twenty by chance.
+/// Applies Holm's correction to the headline rows: trying twenty rows finds one in twenty by
+/// chance.
 fn adjust_p_values(rows: &mut [Row]) {
     let tried: Vec<usize> = (0..rows.len())
         .filter(|&i| rows[i].headline && !rows[i].twin && rows[i].p.is_some())
@@ -65,7 +66,7 @@ fn adjust_p_values(rows: &mut [Row]) {
     }
 }
 
-/// Puts the estimates without disturbed slices beside the rows that have some.
+/// Adds the estimates without disturbed slices to the rows that have some.
 fn add_quiet_estimates(
     suite: &Suite,
     effort: Effort,
@@ -100,7 +101,7 @@ fn add_quiet_estimates(
     }
 }
 
-/// The rows of every metric at every point of the grid that `is_wanted` chooses.
+/// Computes the rows of every metric at every point of the grid that `is_wanted` chooses.
 fn rows_of_suite(
     suite: &Suite,
     effort: Effort,
@@ -120,7 +121,7 @@ fn rows_of_suite(
     rows
 }
 
-/// The A/A row first, then one row per other arm.
+/// Computes the A/A row first, then one row for each other arm.
 fn rows_of(
     suite: &Suite,
     bench: &Bench,
@@ -159,7 +160,7 @@ fn rows_of(
     rows
 }
 
-/// One row; `None` where no two blocks have both figures.
+/// Computes one row; `None` where no two blocks have both figures.
 fn row(pair: &ArmPair<'_>) -> Option<Row> {
     let ArmPair { bench, case, metric, twin, .. } = *pair;
     let (reference, mine) = (pair.reference.runs.as_slice(), pair.arm.runs.as_slice());
@@ -227,10 +228,11 @@ fn row(pair: &ArmPair<'_>) -> Option<Row> {
     })
 }
 
-/// A figure per thread above that of fewer threads by more than this is no scaling.
+/// The factor by which a figure per thread may exceed that of fewer threads; what exceeds it more
+/// is no scaling.
 const RISES: f64 = 1.05;
 
-/// Marks what gives more per thread than the arm before it: more threads share caches, memory and
+/// Marks rows that give more per thread than the arm before: more threads share caches, memory and
 /// power, so either the arm before is an outlier or the two do not do the same work.
 fn mark_risers(rows: &mut [Row], first: &str) {
     let mut before: Option<(f64, String)> = None;
@@ -244,8 +246,8 @@ fn mark_risers(rows: &mut [Row], first: &str) {
     }
 }
 
-/// Each mark once: bare where all runs of the row bear it, with the arm's name where all of that arm
-/// do, else with how many runs.
+/// Lists each mark once: bare where all runs of the row bear it, with the arm's name where all of
+/// that arm do, else with how many runs.
 fn marks(sides: [(&str, &[&Run<'_>]); 2]) -> Vec<String> {
     let total: usize = sides.iter().map(|(_, runs)| runs.len()).sum();
     let mut counted: BTreeMap<&str, [usize; 2]> = BTreeMap::new();
@@ -266,7 +268,7 @@ fn marks(sides: [(&str, &[&Run<'_>]); 2]) -> Vec<String> {
     counted.into_iter().map(shown).collect()
 }
 
-/// What a row is called: its arm where there are several, its reference where that is a second one.
+/// Names a row: by its arm where there are several, by its reference where that is a second one.
 fn label_row(pair: &ArmPair<'_>) -> String {
     let arms = &pair.bench.arms;
     let mut text = label(&pair.metric.label, &pair.case.params);
@@ -294,7 +296,7 @@ fn outcome(
     }
 }
 
-/// The blocks in which both arms gave this number.
+/// Pairs the values of the blocks in which both arms gave this number.
 pub(crate) fn pairs(metric: &Metric, reference: &[&Run<'_>], mine: &[&Run<'_>]) -> Vec<(f64, f64)> {
     let by_block: BTreeMap<u32, f64> =
         mine.iter().filter_map(|run| Some((run.slice.place.block, run.value(metric)?))).collect();
@@ -389,11 +391,11 @@ fn voids(slices: &[Slice]) -> Vec<Void> {
     slices.iter().filter_map(void).collect()
 }
 
-/// By the headline A/A rows; where there is none at all, the run is not judged.
+/// Judges a run by its headline A/A rows; where there is none at all, the run is not judged.
 ///
-/// One row outside its margin makes a run of one row invalid (DESIGN section 4). Of many honest rows
-/// one in twenty lies outside by chance, so that a run of many is invalid from the number on that
-/// chance does not explain, or at one row whose 99.9 % interval excludes 1.
+/// One row outside its margin makes a run of one row invalid (bench/METHODOLOGY.md, "A/A"). Of many
+/// honest rows one in twenty lies outside by chance, so that a run of many is invalid from the
+/// number on that chance does not explain, or at one row whose 99.9 % interval excludes 1.
 fn validity(rows: &[Row]) -> Validity {
     let twins: Vec<&Row> = rows.iter().filter(|row| row.twin && row.headline).collect();
     let of = |aa: Aa| twins.iter().filter(move |row| row.aa == Some(aa));

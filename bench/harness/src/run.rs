@@ -53,8 +53,8 @@ pub fn stop_on_interrupt() -> Result<Arc<AtomicBool>, BenchError> {
 /// called after every slice.
 ///
 /// # Errors
-/// When suite or options mean nothing, the preparation fails, or a file cannot be written. A bench that
-/// fails is named in the record instead.
+/// When the suite or the options are not valid, the preparation fails, or a file cannot be written.
+/// A bench that fails is named in the record instead.
 pub fn run(
     options: &Options,
     cancel: &AtomicBool,
@@ -97,7 +97,7 @@ pub fn resume(
         if empty && !record.exists() {
             return run(options, cancel, on_progress);
         }
-        return Err(resume_error("the journal", "one of layout 2", "of another layout"));
+        return Err(resume_error("the layout of the journal", "another", "2"));
     };
     refuse_another(&had.record, &plan_record(options, &suite))?;
     let journal = Journal::reopen(&path, had.length)?;
@@ -108,7 +108,7 @@ pub fn resume(
     measure(options, &suite, had, journal, cancel, on_progress)
 }
 
-/// A first line is never shorter: it holds the suite.
+/// The least bytes of a journal with a first line, which holds the suite.
 const EMPTY_JOURNAL_BYTES: u64 = 256;
 
 /// Rebuilds rows and page from a record; the record is not touched. Where a run was killed its
@@ -128,7 +128,7 @@ pub fn report(folder: &Path) -> Result<Outcome, BenchError> {
     Ok(Outcome { record, record_path: path, page_path })
 }
 
-/// A record is never overwritten: what an earlier run left moves to `earlier/N`.
+/// Moves what an earlier run left to `earlier/N`, because a record is never overwritten.
 fn move_earlier_run(out: &Path) -> Result<(), BenchError> {
     let left = [RECORD_FILE, SAMPLES_FILE, PAGE_FILE, "log"];
     if !left.iter().any(|name| out.join(name).exists()) {
@@ -160,7 +160,7 @@ fn check_options(suite: &Suite, options: &Options) -> Result<(), BenchError> {
     }
 }
 
-/// The record before anything is measured.
+/// Creates the record before anything is measured.
 fn plan_record(options: &Options, suite: &Suite) -> Record {
     let about = &suite.suite;
     let seed = options.seed.unwrap_or(about.seed);
@@ -193,14 +193,14 @@ fn plan_record(options: &Options, suite: &Suite) -> Record {
     }
 }
 
-/// Only the same plan on the same machine with the same program goes on.
+/// Refuses to resume another plan, or on another machine, or with another program.
 fn refuse_another(had: &Record, now: &Record) -> Result<(), BenchError> {
     let text = |value: &dyn std::fmt::Debug| format!("{value:?}");
     let machine = |record: &Record| {
         let machine = &record.machine;
         text(&(&machine.cpu_model, machine.cpus_online, machine.memory_bytes, &machine.kernel))
     };
-    // Outside a repository the commit is not known, and tells nothing.
+    // Outside a repository the commit is not known, so it cannot differ.
     let known = |record: &Record| (record.commit != "unknown").then(|| record.commit.clone());
     let commits = known(had).zip(known(now)).unwrap_or_default();
     let of = |record: &Record| {

@@ -1,4 +1,4 @@
-//! Samples and slices: what one request and one run of an arm gave.
+//! Samples and slices: the results of one request, and of one run of an arm.
 
 pub(crate) mod columns;
 pub(crate) mod journal;
@@ -15,7 +15,7 @@ use crate::{
     protocol::Floor,
 };
 
-/// Which run of which arm: what pairs are made by.
+/// The run of an arm that a sample or slice is of, by which pairs are made.
 #[derive(
     Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema, Serialize,
 )]
@@ -29,7 +29,7 @@ pub(crate) struct Place {
     pub(crate) twin: bool,
 }
 
-/// One request.
+/// The result of one request.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 pub(crate) struct Sample {
     #[serde(flatten)]
@@ -52,14 +52,14 @@ pub(crate) struct Sample {
     pub(crate) warmup: bool,
 }
 
-/// One run of one arm within a block.
+/// The result of one run of one arm within a block.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema, Serialize)]
 pub(crate) struct Slice {
     #[serde(flatten)]
     pub(crate) place: Place,
-    /// Position within the block, from 0.
+    /// The position within the block, from 0.
     pub(crate) order: u32,
-    /// Since the start of the run.
+    /// The seconds from the start of the run to that of the slice.
     pub(crate) started_s: f64,
     pub(crate) wall_s: f64,
     pub(crate) samples: u32,
@@ -72,31 +72,31 @@ pub(crate) struct Slice {
     /// CPU seconds of all services.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) services_cpu_s: Option<f64>,
-    /// Share of the CPU that this client may use which it used.
+    /// The share that this client used of the CPU that it may use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) client_cpu: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) round_trips: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) floor: Option<Floor>,
-    /// What a reader of its figures must know, in the arm's words.
+    /// The remarks that a reader of its figures must know, in the arm's words.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) marks: Vec<String>,
     pub(crate) quiet: Quiet,
     /// CPU time and memory of arm, services and harness while it ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) cost: Option<Box<Cost>>,
-    /// Gates of quiet that it did not pass: a label, for nothing is dropped by it.
+    /// The gates of quiet that it did not pass: labels, by which nothing is dropped.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) disturbed: Vec<Disturbed>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) simulated: bool,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) warmup: bool,
-    /// Which session of a run that was resumed: an index into the record's `sessions`.
+    /// The session of a run that was resumed, as an index into the record's `sessions`.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(crate) session: u32,
-    /// Why this slice gives no pair.
+    /// The reason why this slice gives no pair.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) void: Option<String>,
 }

@@ -1,5 +1,5 @@
-//! The five published reports, table by table: what of ours answers each row, what their own
-//! numbers say against them, and how ours is kept from it.
+//! The document of the five published reports, table by table: what of ours answers each row, what
+//! their own numbers say against them, and how ours is kept from it.
 //!
 //! `bench/seeds.toml` holds what they printed and the names of our rows. Every figure of ours comes
 //! from a record; a row without one says so. A ratio of ours and theirs is never made: machine,
@@ -71,7 +71,7 @@ mod tests {
                     continue;
                 };
                 if let Err(message) = answer.check(suite) {
-                    panic!("{}, {}: {message}", table.report, table.name);
+                    panic!("{}, {}, suite {}: {message}", table.report, table.name, answer.suite);
                 }
             }
         }
@@ -92,7 +92,7 @@ mod tests {
         }
     }
 
-    /// Of a published text: the first line of each table, as Markdown has it or in columns.
+    /// Lists the first line of each table of a published text, as Markdown has it or in columns.
     fn heads(text: &str) -> Vec<String> {
         let bare = |line: &str| line.trim().replace("**", "");
         let lines: Vec<String> = text.lines().map(bare).collect();
@@ -111,7 +111,7 @@ mod tests {
         heads
     }
 
-    /// Without the spaces that line columns up.
+    /// Removes the spaces that line columns up.
     fn squeeze(line: &str) -> String {
         let words: Vec<&str> = line.split(['|', ' ', '\t']).filter(|w| !w.is_empty()).collect();
         words.join(" ")

@@ -1,4 +1,4 @@
-//! The instrument under test: a delay that is known must be found, none must not be.
+//! The self-test of the instrument: a known delay must be found, and none where there is none.
 
 pub(crate) mod coverage;
 pub(crate) mod finding;
@@ -26,13 +26,14 @@ use crate::{
 
 /// The delays that are injected, with the arms that have them.
 const KNOWN_DELAYS: [(&str, f64); 2] = [("spin-slow", 0.05), ("spin-slower-by-2", 0.02)];
-/// A delay is found as what it is where the estimate is this near to it.
+/// The distance from the true delay within which an estimate has found it.
 const FOUND_WITHIN: f64 = 0.01;
 
-/// The suite of the self-test: one spinning arm, delayed by 0 %, by 2 % and by 5 %.
+/// Returns the suite of the self-test: one spinning arm, delayed by 0 %, by 2 % and by 5 %.
 ///
-/// The number of a run is the least of many spins shorter than a scheduler's slice, so that the
-/// test can be passed on a machine that compiles meanwhile: it tests the instrument, not the quiet.
+/// The number of a run is the least of many spins that are shorter than a scheduler's slice, so
+/// that the test can be passed on a machine that compiles meanwhile: it tests the instrument, not
+/// the quiet.
 pub fn selftest_suite() -> SuiteText {
     SuiteText { name: "selftest".into(), text: include_str!("selftest/suite.toml").into() }
 }

@@ -17,22 +17,22 @@ use crate::{
     suite::{Command, Suite},
 };
 
-/// Evidence, certificates, models: nothing that is prepared takes longer.
+/// The time that a preparation may take: evidence, certificates and models take less.
 const PREPARE_DEADLINE: Duration = Duration::from_secs(120);
 
-/// The services that run.
+/// The services of a suite that run.
 pub(crate) struct Services<'a> {
     suite: &'a Suite,
     programs: &'a Programs,
     log: &'a Path,
     running: Vec<(String, LineProcess)>,
     pub(crate) records: Vec<ServiceRecord>,
-    /// Programs of those that were started.
+    /// The programs of the services that were started.
     pub(crate) programs_run: BTreeSet<PathBuf>,
 }
 
 impl<'a> Services<'a> {
-    /// None running.
+    /// Creates the set of services, with none running.
     pub(crate) fn new(suite: &'a Suite, programs: &'a Programs, log: &'a Path) -> Self {
         Self {
             suite,
@@ -55,8 +55,8 @@ impl<'a> Services<'a> {
         Ok(())
     }
 
-    /// Starts what these commands need and adds `{service.field}` to `names`. True when one of
-    /// them is simulated.
+    /// Starts what these commands need and adds `{service.field}` to `names`. Returns true for each
+    /// command that depends on a simulated service.
     pub(crate) fn start_for(
         &mut self,
         commands: &[&[String]],
@@ -80,7 +80,7 @@ impl<'a> Services<'a> {
         Ok(tainted)
     }
 
-    /// What runs already is known to every later bench.
+    /// Adds the ready fields of the services that run, so that every later bench knows them.
     fn add_ready_fields(&self, names: &mut Variables) {
         let runs = |name: &str| self.running.iter().any(|(running, _)| running == name);
         for record in self.records.iter().filter(|record| runs(&record.name)) {
@@ -91,7 +91,7 @@ impl<'a> Services<'a> {
         }
     }
 
-    /// Process ids of all that run.
+    /// Returns the process ids of all that run.
     pub(crate) fn process_ids(&self) -> Vec<u32> {
         self.running.iter().map(|(_, process)| process.id()).collect()
     }
@@ -106,7 +106,7 @@ impl<'a> Services<'a> {
         }
     }
 
-    /// The services a command speaks of, and those that they speak of.
+    /// Lists the services that a command refers to, and those that they refer to.
     fn needed_services(&self, command: &[String], names: &Variables) -> Vec<&'a Command> {
         let mut found: Vec<&'a Command> = Vec::new();
         let mut open: Vec<String> = command.to_vec();
@@ -165,7 +165,7 @@ impl Drop for Services<'_> {
     }
 }
 
-/// The program and filled arguments of a command.
+/// Returns the program and the filled arguments of a command.
 pub(crate) fn argv(
     programs: &Programs,
     names: &Variables,
@@ -184,7 +184,7 @@ pub(crate) fn argv(
     Ok((programs.find(&first, place)?, words.split_off(1.min(words.len()))))
 }
 
-/// The command as the record shows it: the program by its word in the suite.
+/// Returns the command as the record shows it: the program by its word in the suite.
 pub(crate) fn recorded_command(command: &[String], args: &[String]) -> Vec<String> {
     command.first().into_iter().chain(args).cloned().collect()
 }

@@ -15,7 +15,7 @@ use crate::{
 
 use self::bench::{Bench, Params, Var, ensure};
 
-/// A service that takes longer to be ready is broken.
+/// The most seconds that a service may take to be ready; a slower one is broken.
 const READY_S_MAX: u32 = 900;
 
 /// A parsed and checked suite.
@@ -43,7 +43,7 @@ pub struct Suite {
     pub(crate) quoted: Vec<Quoted>,
 }
 
-/// `[suite]`.
+/// `[suite]`: the name of a suite, and its words for the page.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct About {
@@ -68,7 +68,7 @@ pub(crate) struct Subject {
     pub(crate) arms: Vec<String>,
 }
 
-/// `[[prepare]]` and `[[service]]`.
+/// `[[prepare]]` or `[[service]]`: a command under a name.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Command {
@@ -82,7 +82,7 @@ pub(crate) struct Command {
     pub(crate) ready_s: u32,
 }
 
-/// `[[arm]]`.
+/// `[[arm]]`: a command that is measured, and what it protects.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Arm {
@@ -90,14 +90,14 @@ pub(crate) struct Arm {
     pub(crate) label: String,
     pub(crate) command: Vec<String>,
     pub(crate) description: String,
-    /// Who is protected from whom.
+    /// The parties: who is protected from whom.
     pub(crate) protects: String,
-    /// What has to be there before the arm can be asked; without it the arm is left out by name.
+    /// The conditions that the machine must meet; without one the arm is left out by name.
     pub(crate) needs: Option<Needs>,
 }
 
 impl Arm {
-    /// Why it cannot run here, if so.
+    /// Returns the reason why it cannot run here, if there is one.
     pub(crate) fn missing(&self) -> Option<String> {
         self.needs.as_ref()?.missing()
     }
@@ -111,7 +111,7 @@ pub(crate) struct SeedFigure {
     #[serde(default)]
     pub(crate) params: Params,
     pub(crate) metric: String,
-    /// Absent: the figure is of the reference arm.
+    /// The arm of the figure; absent where it is of the reference arm.
     pub(crate) arm: Option<String>,
     pub(crate) value: String,
     pub(crate) source: String,
@@ -121,7 +121,7 @@ impl Suite {
     /// Parses and checks a suite; `name` is for messages.
     ///
     /// # Errors
-    /// When the text is no TOML of a suite, or names what is not there.
+    /// When the text is not the TOML of a suite, or names something that it does not define.
     pub fn parse(name: &str, text: &str) -> Result<Self, BenchError> {
         let suite: Self = toml::from_str(text).map_err(|error| BenchError::SuiteSyntax {
             name: name.to_owned(),
@@ -135,12 +135,12 @@ impl Suite {
         Ok(suite)
     }
 
-    /// The arm of this name; every name in a checked suite has one.
+    /// Returns the arm of this name; every name in a checked suite has one.
     pub(crate) fn arm(&self, name: &str) -> Option<&Arm> {
         self.arms.iter().find(|arm| arm.name == name)
     }
 
-    /// The programs that its arms need and that are not here, each once.
+    /// Lists the programs that its arms need and that are not here, each once.
     pub fn missing_programs(&self) -> Vec<MissingProgram> {
         let mut missing = Vec::new();
         for needs in self.arms.iter().filter_map(|arm| arm.needs.as_ref()) {
@@ -152,25 +152,25 @@ impl Suite {
         missing
     }
 
-    /// What its arms take that a machine may not have to spare, said before they start.
+    /// Lists what its arms take that a machine may not have to spare, to be said before they start.
     pub fn takes(&self) -> Vec<String> {
         let taken = |arm: &Arm| Some((arm.label.clone(), arm.needs.as_ref()?.memory_gib?));
         let said = |(label, gib)| format!("{label}: takes {gib} GiB, and is left out without");
         self.arms.iter().filter_map(taken).map(said).collect()
     }
 
-    /// The bench of this name.
+    /// Returns the bench of this name.
     pub(crate) fn bench(&self, name: &str) -> Option<&Bench> {
         self.benches.iter().find(|bench| bench.name == name)
     }
 
-    /// Whether the suite says itself where its rows stand on the page: suites of records from
+    /// True where the suite says itself where its rows stand on the page: suites of records from
     /// before `layer` existed do not.
     pub(crate) fn names_layers(&self) -> bool {
         self.suite.layer.is_some() || self.benches.iter().any(|bench| bench.layer.is_some())
     }
 
-    /// The layer of a bench, by id.
+    /// Returns the layer of a bench, by id.
     pub(crate) fn layer_of<'a>(&'a self, bench: &'a Bench) -> Option<&'a str> {
         bench.layer.as_deref().or(self.suite.layer.as_deref())
     }
@@ -249,13 +249,13 @@ impl Suite {
         ensure(is_enough, || "an interval needs at least 2 blocks".into())?;
         for name in bench.quick_grid.keys() {
             let is_known = bench.grid.contains_key(name);
-            ensure(is_known, || format!("quick_grid names {name}, which grid does not"))?;
+            ensure(is_known, || format!("quick_grid names {name}, which is not in grid"))?;
         }
         let is_empty = bench.grid.values().chain(bench.quick_grid.values()).any(Vec::is_empty);
         ensure(!is_empty, || "a list of the grid is empty".into())?;
         if let Some(name) = &bench.requests_times {
             let is_param = bench.grid.contains_key(name) || bench.params.contains_key(name);
-            ensure(is_param, || format!("requests_times names {name}, which is no param"))?;
+            ensure(is_param, || format!("requests_times names {name}, which is not a param"))?;
         }
         bench.fits.iter().try_for_each(|fit| fit.check(bench))?;
         bench.metrics.iter().try_for_each(|metric| metric.check(bench))
@@ -270,7 +270,7 @@ fn default_ready_s() -> u32 {
 pub(crate) mod tests {
     use super::*;
 
-    /// The smallest suite that means something.
+    /// The smallest valid suite.
     pub(crate) const SMALL: &str = r#"
         [suite]
         name = "small"

@@ -16,7 +16,7 @@ const EMBEDDED: &[(&str, &str)] = embed!(
     "memory" "nested" "network" "peers" "storage" "tls-claims" "verify" "zk"
 );
 
-/// A suite longer than this is a mistake.
+/// The most bytes of a suite; a longer one is a mistake.
 const SUITE_BYTES_MAX: u64 = 1 << 20;
 
 /// A suite before it is parsed.
@@ -55,7 +55,7 @@ pub fn suite_named(name: &str) -> Result<SuiteText, BenchError> {
         })
 }
 
-/// The embedded suites, parsed once.
+/// Returns the embedded suites, parsed once.
 pub(crate) fn embedded_suites() -> &'static [Suite] {
     static PARSED: LazyLock<Vec<Suite>> = LazyLock::new(|| {
         EMBEDDED.iter().filter_map(|(name, text)| Suite::parse(name, text).ok()).collect()
@@ -63,7 +63,7 @@ pub(crate) fn embedded_suites() -> &'static [Suite] {
     &PARSED
 }
 
-/// The names of the embedded suites, in alphabetical order.
+/// Iterates over the names of the embedded suites, in alphabetical order.
 pub fn suite_names() -> impl Iterator<Item = &'static str> {
     EMBEDDED.iter().map(|(name, _)| *name)
 }

@@ -1,6 +1,6 @@
 //! Dates of unix times, in UTC.
 
-/// UTC, to the minute, of unix seconds (civil-from-days, Hinnant 2013).
+/// Formats unix seconds as UTC, to the minute (civil-from-days, Hinnant 2013).
 pub(crate) fn utc(unix_s: u64) -> String {
     let days = unix_s / 86_400;
     let shifted = days + 719_468;

@@ -1,4 +1,4 @@
-//! What counts nowhere, and what the A/A rows say of a run.
+//! Runs and blocks that do not count, and the judgement of a run by its A/A rows.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -21,7 +21,8 @@ pub enum Validity {
     Valid {
         /// The number of headline A/A rows.
         judged: usize,
-        /// How many of them lie outside their margin; the rows beside them are marked invalid.
+        /// The number of them that lie outside their margin; the rows that they belong to are
+        /// marked invalid.
         failed: usize,
     },
     /// The A/A rows found differences where there are none.

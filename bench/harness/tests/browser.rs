@@ -13,9 +13,10 @@ use confide_bench::{Loaded, Report};
 use confide_tests::Folder;
 use serde_json::{Value, json};
 
-/// Of one record with its samples; a page beyond it opens slowly on a telephone.
+/// The most bytes of a page of one record with its samples; a larger one opens slowly on a
+/// telephone.
 const PAGE_BYTES_MAX: usize = 2 << 20;
-/// A browser on a busy machine.
+/// The time that a browser may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(180);
 const NAMES: &[&str] = &["chromium", "chromium-browser", "google-chrome"];
 
@@ -45,7 +46,7 @@ fn filters_change_the_address_and_the_rows(browser: &mut Browser, page: &str) {
     let all = browser.number("document.querySelectorAll('.counted').length");
     assert_eq!(browser.number(SHOWN), all);
     assert!(all > 10.0, "{page} has {all} rows");
-    // By the keyboard: the next choice of the list.
+    // The next choice of the list is taken by the keyboard.
     browser.ask("document.querySelector('select[name=verdict]').focus()");
     browser.key("ArrowDown", 40);
     let verdict = browser.text("document.querySelector('select[name=verdict]').value");
@@ -60,7 +61,7 @@ fn filters_change_the_address_and_the_rows(browser: &mut Browser, page: &str) {
     assert_eq!(browser.number(&others), 0.0);
     let said = browser.text("document.getElementById('said').textContent");
     assert!(said.starts_with(&format!("{shown} of {all}")), "{said}");
-    // Without A/A rows.
+    // The A/A rows are hidden.
     browser.ask("document.querySelector('input[name=aa]').focus()");
     browser.key(" ", 32);
     assert_eq!(browser.text("location.search"), format!("?verdict={verdict}&aa=0"));
@@ -299,7 +300,8 @@ impl Browser {
         }
     }
 
-    /// No error on the console, and nothing asked of anywhere but the page itself.
+    /// Asserts that the console has no error, and that nothing was asked of anywhere but the page
+    /// itself.
     fn was_silent(&mut self, page: &str) {
         self.events.extend(self.messages.try_iter());
         for event in &self.events {

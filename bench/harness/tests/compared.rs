@@ -89,7 +89,7 @@ fn an_invalid_run_checks_as_invalid() {
     assert_eq!(checked.checked, Checked::Invalid, "{}", checked.text());
 }
 
-/// Both arms alike.
+/// Measures two arms that are alike.
 fn measure(name: &str, value: &str, tokens: u32, blocks: u32) -> Loaded {
     measure_two(name, value, value, tokens, blocks)
 }

@@ -468,7 +468,7 @@ fn json(path: &Path) -> Value {
     serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// A line for each sample, then one for its slice.
+/// Returns a line for each sample, then one for its slice.
 fn samples(outcome: &Outcome) -> Vec<Value> {
     let mut lines = Vec::new();
     for slice in json(&outcome.record_path)["slices"].as_array().unwrap() {

@@ -34,7 +34,7 @@ while read -r line; do
 done
 "#;
 
-/// Makes another plan of one.
+/// A change that makes another plan of one.
 type Change = fn(&mut Options);
 
 /// Two arms and the A/A arm, one block of warm-up and 12 measured, two cases.
@@ -47,7 +47,7 @@ fn an_interrupt_at_any_instant_leaves_a_record_that_goes_on() {
         let folder = scratch.path();
         let status = end_after(folder, number, signal);
         if !folder.join("out/samples.jsonl").exists() {
-            // Before the run began, or after its end.
+            // The interrupt came before the run began, or after its end.
             assert!(status.code().is_none() || slices(folder) == SLICES, "{status}");
         } else {
             let read = document(folder);
@@ -233,7 +233,7 @@ fn a_suite_that_cannot_run_does_not_keep_the_others_from_it() {
     assert!(index.suites[0].reason.as_ref().unwrap().contains("preparation no failed"));
 }
 
-/// Not a test by itself: the process that the others interrupt.
+/// Runs in a process of its own, which the other tests interrupt; it is not a test by itself.
 #[test]
 fn a_run_in_a_process_of_its_own() {
     let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else { return };
@@ -245,7 +245,7 @@ fn a_run_in_a_process_of_its_own() {
     std::process::exit(if outcome.record.partial().is_some() { 130 } else { 0 });
 }
 
-/// Milliseconds after the start: dense over the whole of a run, which takes about 1.5 s here.
+/// Lists milliseconds after the start: dense over the whole of a run, which takes about 1.5 s here.
 fn instants() -> impl Iterator<Item = u64> {
     (0..10).map(|n| n * 12).chain((0..8).map(|n| 120 + n * 190))
 }
@@ -269,7 +269,7 @@ fn interrupt(folder: &Path, after: u32) {
     assert!(outcome.record.partial().is_some());
 }
 
-/// The run goes on to its end, and then its record is whole and reads back to the same text.
+/// Resumes the run to its end, and checks that its record is whole and reads back to the same text.
 fn goes_on(folder: &Path) {
     if slices(folder) != SLICES {
         let mut child = start(folder, true);
@@ -290,7 +290,7 @@ fn goes_on(folder: &Path) {
     assert_eq!(Loaded::read(&path).unwrap().document().unwrap(), text);
 }
 
-/// Slices of a whole record; 0 where there is none.
+/// Counts the slices of a whole record; 0 where there is none.
 fn slices(folder: &Path) -> usize {
     let path = folder.join("out/record.json");
     if !path.exists() || folder.join("out/samples.jsonl").exists() {

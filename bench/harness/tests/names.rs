@@ -70,8 +70,8 @@ fn files(folder: &Path, end: &str) -> Vec<PathBuf> {
     found
 }
 
-/// Names of two words and more that the suites give to arms, services, benches and definitions: single
-/// words (`all`, `direct`) are English as well.
+/// Lists names of two words and more that the suites give to arms, services, benches and
+/// definitions: single words (`all`, `direct`) are English as well.
 fn names_of_suites() -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for path in files(&folder("../suites"), ".toml") {
@@ -87,7 +87,8 @@ fn names_of_suites() -> BTreeSet<String> {
     names
 }
 
-/// The string literals of product code: without comments and without the test module at the end.
+/// Lists the string literals of product code: without comments and without the test module at the
+/// end.
 fn literals(source: &str) -> Vec<String> {
     let product = ["#[cfg(test)]\nmod tests {", "#[cfg(test)]\npub(crate) mod tests {"]
         .iter()
@@ -110,7 +111,7 @@ fn literals(source: &str) -> Vec<String> {
     found
 }
 
-/// What a literal names that it should not.
+/// Finds a name in a literal that should not be there.
 fn find_name(literal: &str, names: &BTreeSet<String>) -> Option<String> {
     let own = OWN.iter().fold(literal.to_owned(), |text, own| text.replace(own, " "));
     let is_part = |c: char| c.is_ascii_alphanumeric() || "-/_".contains(c);

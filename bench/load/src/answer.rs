@@ -1,4 +1,4 @@
-//! What a streamed answer says, piece by piece, with the instant at which each came.
+//! Reads a streamed answer, piece by piece, with the instant at which each piece came.
 
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
@@ -9,9 +9,9 @@ use crate::{
     sse::{EventTooLong, Events},
 };
 
-/// How much of a refusal is kept for the event's error.
+/// The most bytes of a refusal that are kept for the event's error.
 const REFUSAL_BYTES_MAX: usize = 1 << 10;
-/// Most pieces of content in an answer: beyond every context.
+/// The most pieces of content in an answer: more than any served context holds.
 const CHUNKS_MAX: usize = 4_000_000;
 
 /// The reason for which an answer does not count.
@@ -23,21 +23,21 @@ pub enum AnswerError {
     /// An event is too long.
     #[error(transparent)]
     Event(#[from] EventTooLong),
-    /// The status is not 200, or the body is no stream.
+    /// The status is not 200, or the body is not a stream.
     #[error("wanted status 200 and a stream, got status {status}: {body}")]
     Refused {
         /// The status.
         status: u16,
-        /// How the body begins.
+        /// The beginning of the body.
         body: String,
     },
-    /// An event is no JSON, or not that of a completion.
+    /// An event is not JSON, or not the JSON of a completion.
     #[error("event of the stream: {0}")]
     Chunk(String),
     /// The server says that the stream broke.
     #[error("server says {0}")]
     Server(String),
-    /// More pieces than any context holds.
+    /// The answer has more pieces than any context holds.
     #[error("answer has more than {CHUNKS_MAX} pieces")]
     TooManyChunks,
     /// The stream ended without a mark that it is whole.
@@ -102,7 +102,8 @@ impl Reading {
     }
 }
 
-/// One event of the stream.
+/// Takes one event of the stream into `event`. `text` hashes the content; `done` is set at the end mark or at a
+/// finish reason.
 fn take_event(
     data: &[u8],
     now_s: f64,
@@ -158,7 +159,7 @@ struct Chunk {
 struct Choice {
     #[serde(default)]
     delta: Option<Delta>,
-    /// Of the older route.
+    /// The content, on the older route `/v1/completions`.
     #[serde(default)]
     text: Option<String>,
     #[serde(default)]
@@ -191,7 +192,7 @@ mod tests {
         format!("{head}content-length: {}\r\n\r\n{body}", body.len()).into_bytes()
     }
 
-    /// Reads in pieces of `size`, the n-th at n seconds.
+    /// Reads an answer in pieces of `size` bytes, the n-th of which comes at n seconds.
     fn read(bytes: &[u8], size: usize) -> (Event, Result<(), AnswerError>) {
         let (mut event, mut reading) = (Event::default(), Reading::default());
         let mut now_s = 0.0;

@@ -8,22 +8,22 @@ use crate::definitions::{Spread, Summary};
 
 /// The busiest client thread may use this share of its time.
 pub const CLIENT_CPU_MAX: f64 = 0.8;
-/// Largest share of a time to first token that the client's own delay may make up.
+/// The largest share of a time to first token that the client's own delay may make up.
 const DELAY_SHARE_MAX: f64 = 0.01;
-/// The tail of a delay is not held against less than this: one tick of a scheduler in between is
-/// nobody's fault. The mean has no such allowance.
+/// The limit of a delay's tail is never below this, because one tick of the scheduler is not the
+/// client's fault. The mean has no such allowance.
 const DELAY_TAIL_MS_MIN: f64 = 0.5;
 
 /// The client's own use of time in a run.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 pub struct ClientFigures {
-    /// Threads that send and read.
+    /// The number of threads that send and read.
     pub threads: u32,
-    /// From the origin to the last answer, in seconds.
+    /// The time from the origin to the last answer, in seconds.
     pub wall_s: f64,
-    /// CPU seconds of these threads and of the one that keeps the schedule.
+    /// The CPU time of these threads and of the one that keeps the schedule, in seconds.
     pub cpu_s: f64,
-    /// CPU time of the busiest of them / wall time.
+    /// The CPU time of the busiest of them, divided by the wall time.
     pub busiest_ratio: f64,
     /// `llm.loop-delay`: how long a client thread took to turn to something that had just come.
     pub loop_delay: Spread,
@@ -35,9 +35,9 @@ pub struct ClientFigures {
 pub enum Bound {
     /// A client thread was busy for too much of the time.
     Cpu {
-        /// Share of its time.
+        /// The share of its time in which it was busy.
         ratio: f64,
-        /// Largest share allowed.
+        /// The largest share allowed.
         limit: f64,
     },
     /// Requests were taken up too late.
@@ -92,7 +92,7 @@ impl Bound {
         found
     }
 
-    /// All reasons in one text, `client-bound: …`; none where there is none.
+    /// All reasons in one text, `client-bound: …`; `None` where there are no reasons.
     pub fn reason(found: &[Self]) -> Option<String> {
         let texts: Vec<String> = found.iter().map(Self::to_string).collect();
         (!texts.is_empty()).then(|| format!("client-bound: {}", texts.join("; ")))

@@ -50,32 +50,33 @@ pub enum LoadError {
     #[error("connection before the run: {0}")]
     Connect(String),
     /// A thread ended before the run did, so its figures are not known.
-    #[error("client thread {0} died during the run: its figures are not known")]
+    #[error("client thread {0} ended during the run, so its figures are not known")]
     Panicked(String),
     /// A figure is out of its range.
     #[error("threads: wanted 1 to {THREADS_MAX}, got {got}")]
     Threads {
-        /// What it was.
+        /// The number of threads that was asked for.
         got: u32,
     },
 }
 
 /// More threads than this measure the scheduler.
 const THREADS_MAX: u32 = 64;
-/// How often a client thread is asked how soon it turns to what has come.
+/// The interval of the pings that measure the loop delay of a client thread.
 const PING_EVERY: Duration = Duration::from_millis(5);
-/// From the last thread being ready to the first instant of the schedule.
+/// The time between the last thread's readiness and the first instant of the schedule.
 const LEAD: Duration = Duration::from_millis(20);
-/// How often the caller looks at `stop` and is told that time passes.
+/// The longest time between two looks at `stop`, and between two calls of `on_event`.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// Pings kept for each thread: an hour and a half.
+/// The most pings that are kept for each thread: those of an hour and a half.
 const PINGS_MAX: usize = 1 << 20;
 
-/// Runs a plan to its end, or until `stop` is set: then what is in flight is cut. `on_event` is
-/// given every event when it ended, and `None` now and then.
+/// Runs a plan to its end, or until `stop` is set, which cuts the requests in flight. `on_event` is
+/// given every event when it has ended, and `None` while no event ends.
 ///
 /// # Errors
-/// [`LoadError`]: before the first request; later failures are in the events.
+/// [`LoadError`] where the run cannot begin or a thread panics; failures of requests are in the
+/// events.
 pub fn run(
     plan: &Arc<Plan>,
     target: &Arc<Target>,
@@ -247,7 +248,7 @@ impl Workers {
     }
 }
 
-/// One worker's event loop, from its first job until the dispatcher has gone and all has ended.
+/// Runs one worker's event loop, from its first job until the dispatcher and every task have ended.
 async fn run_worker(
     mut jobs: mpsc::UnboundedReceiver<Job>,
     connections: Connections,
@@ -287,7 +288,7 @@ async fn run_worker(
     worked
 }
 
-/// One user of a closed loop: the next request when the last answer is complete.
+/// Runs one user of a closed loop, who sends the next request when the last answer is complete.
 async fn run_user(
     shared: Arc<Shared>,
     connections: Connections,
@@ -311,7 +312,7 @@ async fn run_user(
     let _ = messages.send(WorkerMessage::UserDone);
 }
 
-/// Starts the thread that keeps the schedule. It gives its CPU seconds.
+/// Starts the thread that keeps the schedule. The thread returns its CPU time in seconds.
 fn start_dispatcher(
     shared: &Arc<Shared>,
     senders: Vec<mpsc::UnboundedSender<Job>>,
@@ -319,7 +320,8 @@ fn start_dispatcher(
 ) -> std::io::Result<thread::JoinHandle<f64>> {
     let (shared, ended) = (Arc::clone(shared), Arc::clone(ended));
     thread::Builder::new().name("load-clock".into()).spawn(move || {
-        // The kernel adds 50 us to a sleep by default; one is enough. Without it delays are seen.
+        // The kernel adds 50 us to a sleep by default; 1 us is enough. Where this cannot be set, the dispatch delay
+        // shows it.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1_000));
         let before = thread_cpu();
         keep_schedule(&shared, &senders, &ended);
@@ -335,7 +337,7 @@ fn keep_schedule(shared: &Shared, senders: &[mpsc::UnboundedSender<Job>], ended:
         let job = if closed {
             Job::User { scheduled_s }
         } else {
-            // Written out ahead of its instant.
+            // The request is written out ahead of its instant, so that this takes no time then.
             Job::Send(shared.request(index, scheduled_s))
         };
         if !pings.wait_until(shared, scheduled_s, ended)
@@ -347,7 +349,7 @@ fn keep_schedule(shared: &Shared, senders: &[mpsc::UnboundedSender<Job>], ended:
     while pings.wait_until(shared, shared.clock.now_s() + 1.0, ended) {}
 }
 
-/// Asks every worker, now and then, how soon it turns to what has come.
+/// Sends pings to every worker, from which it measures its loop delay.
 struct Pings<'a> {
     senders: &'a [mpsc::UnboundedSender<Job>],
     last: Instant,

@@ -51,19 +51,19 @@ impl Event {
     }
 }
 
-/// What a good answer keeps, for goodput. What is absent is not demanded.
+/// The limits that an answer must meet to count towards the goodput. An absent limit is not demanded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
 pub struct Limits {
-    /// Longest `llm.ttft`, in milliseconds.
+    /// The longest `llm.ttft`, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttft_ms: Option<f64>,
-    /// Longest mean of a request's `llm.itl`, in milliseconds.
+    /// The longest mean of a request's `llm.itl`, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub itl_ms: Option<f64>,
-    /// Longest `llm.tpot`, in milliseconds.
+    /// The longest `llm.tpot`, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tpot_ms: Option<f64>,
-    /// Longest `llm.e2e`, in milliseconds.
+    /// The longest `llm.e2e`, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub e2e_ms: Option<f64>,
 }
@@ -94,7 +94,7 @@ impl Limits {
         *self == Self::default()
     }
 
-    /// Whether a complete answer keeps all of them.
+    /// Whether the answer is complete and meets all limits.
     pub fn are_met_by(&self, event: &Event) -> bool {
         let within = |limit: Option<f64>, seconds: Option<f64>| match (limit, seconds) {
             (None, _) => true,
@@ -113,21 +113,21 @@ impl Limits {
 /// A distribution in milliseconds. A percentile is there only where its tail holds ten samples.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 pub struct Spread {
-    /// Id of the definition.
+    /// The id of the definition in `bench/MODELS.md`.
     pub id: String,
-    /// Samples.
+    /// The number of samples.
     pub count: u64,
-    /// Arithmetic mean.
+    /// The arithmetic mean.
     pub mean_ms: Option<f64>,
-    /// From 20 samples.
+    /// The median; absent below 20 samples.
     pub p50_ms: Option<f64>,
-    /// From 100 samples.
+    /// The 90th percentile; absent below 100 samples.
     pub p90_ms: Option<f64>,
-    /// From 200 samples.
+    /// The 95th percentile; absent below 200 samples.
     pub p95_ms: Option<f64>,
-    /// From 1,000 samples.
+    /// The 99th percentile; absent below 1,000 samples.
     pub p99_ms: Option<f64>,
-    /// The longest seen: no estimate of anything.
+    /// The longest value, which is no estimate of a percentile.
     pub max_ms: Option<f64>,
 }
 
@@ -148,8 +148,8 @@ impl Spread {
         }
     }
 
-    /// The highest of p99, p95 and p90 that its tail supports, with its name; none below 100
-    /// samples.
+    /// The highest of p99, p95 and p90 that its tail supports, with its name; `None` below
+    /// 100 samples.
     pub fn tail_ms(&self) -> Option<(&'static str, f64)> {
         let named = [("p99", self.p99_ms), ("p95", self.p95_ms), ("p90", self.p90_ms)];
         named.into_iter().find_map(|(name, value)| Some((name, value?)))
@@ -161,34 +161,34 @@ impl Spread {
     }
 }
 
-/// Every figure of one run. Absent where nothing was there to count.
+/// Every figure of one run. A figure is absent where there was nothing to count.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 pub struct Summary {
     /// Requests that were sent.
     pub requests: u64,
-    /// Those whose answer came whole.
+    /// Requests whose answer came whole.
     pub complete: u64,
-    /// Those that failed.
+    /// Requests that failed.
     pub failed: u64,
-    /// Those that were cut by the end of the run: neither complete nor failed.
+    /// Requests that were cut by the end of the run: neither complete nor failed.
     pub cut: u64,
-    /// From the first scheduled instant to the last byte of the last answer, in seconds.
+    /// The time from the first scheduled instant to the last byte of the last answer, in seconds.
     pub duration_s: Option<f64>,
-    /// `llm.ttft`.
+    /// The distribution of `llm.ttft`.
     pub ttft: Spread,
-    /// `llm.itl`, over the gaps of all answers.
+    /// The distribution of `llm.itl`, over the gaps of all answers.
     pub itl: Spread,
-    /// `llm.tpot`.
+    /// The distribution of `llm.tpot`.
     pub tpot: Spread,
-    /// `llm.ntpot`.
+    /// The distribution of `llm.ntpot`.
     pub ntpot: Spread,
-    /// `llm.e2e`.
+    /// The distribution of `llm.e2e`.
     pub e2e: Spread,
-    /// `llm.dispatch-delay`, over all requests.
+    /// The distribution of `llm.dispatch-delay`, over all requests.
     pub dispatch_delay: Spread,
     /// `llm.connect`: from dispatch to a connection that takes a request, where one was opened.
     pub connect: Spread,
-    /// `llm.queue`: what the server says it waited, where it does.
+    /// `llm.queue`: the time that a request waited in the server, where the server says it.
     pub server_queue: Spread,
     /// `llm.qps`: complete answers / duration.
     pub qps: Option<f64>,
@@ -196,15 +196,15 @@ pub struct Summary {
     pub tps: Option<f64>,
     /// `llm.tps-in`: prompt tokens of complete answers, where the server counts them / duration.
     pub tps_in: Option<f64>,
-    /// Limits of the goodput.
+    /// The limits of the goodput.
     pub limits: Limits,
     /// `llm.goodput`: complete answers within all limits / duration.
     pub goodput_per_s: Option<f64>,
-    /// Complete answers within all limits / requests that were not cut.
+    /// The share of good answers: complete answers within all limits / requests that were not cut.
     pub good_ratio: Option<f64>,
     /// `llm.streams`: requests in flight, the mean over the duration.
     pub streams_mean: Option<f64>,
-    /// The most at one instant.
+    /// The most requests in flight at one instant.
     pub streams_peak: u64,
     /// Output tokens of complete answers.
     pub output_tokens: u64,
@@ -218,7 +218,7 @@ pub struct Summary {
 pub const CUT: &str = "cut: the run ended";
 
 impl Summary {
-    /// All figures of these requests.
+    /// Computes all figures of these requests.
     pub fn from_events(events: &[Event], limits: Limits) -> Self {
         let complete: Vec<&Event> = events.iter().filter(|event| event.is_complete()).collect();
         let cut = events.iter().filter(|event| event.error.as_deref() == Some(CUT)).count();
@@ -279,7 +279,7 @@ impl Summary {
     }
 }
 
-/// From dispatch to the end of what opening a connection took.
+/// The time from dispatch to the last stage of opening a connection, in seconds; `None` where none was opened.
 fn connect_s(event: &Event) -> Option<f64> {
     let opened = event.attested_s.or(event.handshake_s).or(event.connected_s)?;
     Some(opened - event.dispatched_s)

@@ -9,45 +9,45 @@ pub const REQUESTS_MAX: usize = 1_000_000;
 /// stage that did not happen (a kept connection has no handshake) is absent, never 0.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 pub struct Event {
-    /// Position in the plan, from 0.
+    /// The request's position in the plan, from 0.
     pub index: u64,
-    /// Index of the prompt in the plan: the same in every arm.
+    /// The index of the prompt in the plan: the same in every arm.
     pub prompt: u64,
-    /// When the plan wanted it sent. Latencies count from here.
+    /// The instant at which the plan wanted it sent. Latencies count from here.
     pub scheduled_s: f64,
-    /// When the client took it up. The dispatch delay is this less `scheduled_s`.
+    /// The instant at which the client took it up. The dispatch delay is this less `scheduled_s`.
     pub dispatched_s: f64,
-    /// Name resolved.
+    /// The instant at which the server's name was resolved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolved_s: Option<f64>,
-    /// TCP connected.
+    /// The instant at which TCP was connected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connected_s: Option<f64>,
-    /// TLS handshake complete.
+    /// The instant at which the TLS handshake was complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handshake_s: Option<f64>,
-    /// Evidence accepted, the session may carry its first application byte.
+    /// The instant at which the evidence was accepted, so that the session may carry its first application byte.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attested_s: Option<f64>,
     /// Durations within attestation, in seconds: quote, collateral, appraisal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attestation: Option<Attestation>,
-    /// Request written whole.
+    /// The instant at which the whole request was written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sent_s: Option<f64>,
-    /// First byte of the answer's head.
+    /// The instant at which the first byte of the answer's head came.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_byte_s: Option<f64>,
-    /// Arrival of each chunk of content that is not empty.
+    /// The instants at which the chunks of content came, of those that are not empty.
     #[serde(default)]
     pub chunks_s: Vec<f64>,
-    /// Tokens in each chunk where the server says so; absent: one each.
+    /// The number of tokens in each chunk, where the server says it; otherwise each has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chunk_tokens: Option<Vec<u32>>,
-    /// Last byte of the answer.
+    /// The instant at which the last byte of the answer came.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_s: Option<f64>,
-    /// Receipt or answer checked.
+    /// The instant at which a receipt or the answer was checked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verified_s: Option<f64>,
     /// Tokens of the prompt, as the server counts them.
@@ -61,14 +61,14 @@ pub struct Event {
     /// SHA-256 of the text, in hexadecimal: parity across arms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text_sha256: Option<String>,
-    /// Time the server says it spent waiting in a queue and reading the prompt, in seconds, where
-    /// it says so.
+    /// The time that the request waited in the server's queue and for its prompt to be read, in
+    /// seconds, where the server says it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_queue_s: Option<f64>,
-    /// HTTP status of the answer.
+    /// The HTTP status of the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
-    /// Why the request failed.
+    /// The reason for which the request failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -76,18 +76,18 @@ pub struct Event {
 /// Parts of the time between handshake and `attested_s`, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
 pub struct Attestation {
-    /// Waiting for evidence.
+    /// The time of waiting for evidence.
     pub quote_s: f64,
-    /// Obtaining endorsements.
+    /// The time of obtaining endorsements.
     pub collateral_s: f64,
-    /// Signatures, chains and policy.
+    /// The time of checking signatures, chains and the policy.
     pub appraisal_s: f64,
 }
 
 /// The reason for which an event log cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum EventError {
-    /// A line is no event.
+    /// A line is not an event.
     #[error("line {line} of the event log: {message}")]
     Line {
         /// The number of the line, from 1.

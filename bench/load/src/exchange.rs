@@ -24,17 +24,17 @@ use crate::{
 /// Bytes read at once: about fifty tokens, so that one read takes all that has come.
 const READ_BYTES: usize = 16 << 10;
 
-/// What all requests of a run share.
+/// The context that all requests of a run share.
 pub(crate) struct Shared {
     pub(crate) clock: Clock,
     pub(crate) transport: Arc<dyn Transport>,
     pub(crate) target: Arc<Target>,
     pub(crate) plan: Arc<Plan>,
     pub(crate) options: Options,
-    /// True when the run is cut.
+    /// Whether the run is cut.
     pub(crate) stopped: watch::Receiver<bool>,
     pub(crate) in_flight: AtomicUsize,
-    /// The next request that no user of a closed loop has taken.
+    /// The index of the next request that no user of a closed loop has taken.
     pub(crate) next: AtomicUsize,
 }
 
@@ -44,13 +44,13 @@ impl Shared {
         Request { index, scheduled_s, bytes: self.target.request(&self.plan, index, keep) }
     }
 
-    /// The next one of a closed loop.
+    /// The next request of a closed loop; `None` where all are taken.
     pub(crate) fn next_request(&self) -> Option<Request> {
         let index = self.next.fetch_add(1, Ordering::Relaxed);
         (index < self.plan.requests.len()).then(|| self.request(index, 0.0))
     }
 
-    /// Whether no request is scheduled at this instant any more.
+    /// Whether the run has no more requests at this instant, in seconds after its origin.
     pub(crate) fn is_over(&self, scheduled_s: f64) -> bool {
         *self.stopped.borrow() || self.plan.duration_s.is_some_and(|end_s| scheduled_s >= end_s)
     }
@@ -68,7 +68,7 @@ pub(crate) struct Request {
 pub(crate) struct Connections(Arc<Mutex<Vec<Box<dyn Wire>>>>);
 
 impl Connections {
-    /// Opens `count` of them, one after the other, each within `deadline`.
+    /// Opens `count` connections, one after the other, each within `deadline`.
     pub(crate) async fn open_first(
         &self,
         transport: &dyn Transport,
@@ -154,7 +154,7 @@ async fn send(
     Ok(())
 }
 
-/// One request and its answer; whether the connection takes another one.
+/// Sends one request over `wire` and reads its answer; gives whether the connection takes another request.
 async fn send_over(
     shared: &Shared,
     wire: &mut Box<dyn Wire>,
@@ -184,7 +184,7 @@ async fn send_over(
     }
 }
 
-/// One of the streams in flight.
+/// One of the streams in flight; dropping it ends the count of it.
 struct StreamSlot<'a> {
     count: &'a AtomicUsize,
     number: usize,

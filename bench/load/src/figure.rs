@@ -106,19 +106,19 @@ impl Quantity {
         }
     }
 
-    /// Whether a run has one number of it, not a distribution.
+    /// Whether a run has one number of it instead of a distribution.
     pub fn is_rate(self) -> bool {
         matches!(self, Self::RequestRate | Self::TokenRate)
     }
 }
 
-/// One figure of one tool.
+/// The definition of one figure by one tool, as `definitions.toml` states it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Definition {
     /// The tool that reports it.
     pub tool: Tool,
-    /// What it measures.
+    /// The quantity that the figure measures.
     pub quantity: Quantity,
     /// Its id in `bench/MODELS.md`, which stands next to the number.
     pub id: String,
@@ -135,7 +135,7 @@ pub struct Definition {
     pub(crate) counts_requests: bool,
 }
 
-/// How a tool's result file is recognised, and where it holds what is no figure.
+/// The marks by which a tool's result file is recognised, and the paths of its version, counts and statistics.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct FileFormat {
@@ -145,7 +145,7 @@ pub(crate) struct FileFormat {
     pub(crate) version: Option<String>,
     pub(crate) completed: String,
     pub(crate) failed: String,
-    /// Whether a figure of another type than a number is absent, and no error.
+    /// Whether a figure of another type than a number is taken for absent instead of refused.
     #[serde(default)]
     pub(crate) skips_other_types: bool,
     pub(crate) statistics: StatisticNames,
@@ -183,7 +183,7 @@ pub(crate) static DEFINITIONS: LazyLock<Definitions> = LazyLock::new(|| {
 /// The distribution of a run's values, as far as the tool tells it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Quantiles {
-    /// How many values there were: requests, or gaps where they are pooled.
+    /// The number of values: requests, or gaps where they are pooled.
     pub count: Option<u64>,
     /// The arithmetic mean.
     pub mean: Option<f64>,
@@ -221,7 +221,7 @@ pub struct View {
     pub completed: Option<u64>,
     /// Requests that failed.
     pub failed: Option<u64>,
-    /// Its figures; what the tool does not tell is not there.
+    /// Its figures; those that the tool does not report are absent.
     pub figures: Vec<(&'static Definition, Figure)>,
 }
 

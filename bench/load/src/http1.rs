@@ -3,17 +3,17 @@
 //! Hand-made, because a client library hands bytes on through tasks of its own: what is stamped
 //! there is when a task ran, not when the bytes came.
 
-/// Longest status line and fields, and longest trailers, together.
+/// The most bytes of status line, fields and trailers together.
 const HEAD_BYTES_MAX: usize = 64 << 10;
-/// Longest line with the size of a chunk; extensions are skipped.
+/// The longest line with the size of a chunk, in bytes; extensions are skipped.
 const SIZE_LINE_BYTES_MAX: usize = 1 << 10;
-/// Longest answer: a million tokens, each in an event of 250 bytes.
+/// The longest answer, in bytes: a million tokens, each in an event of 250 bytes.
 const BODY_BYTES_MAX: u64 = 256 << 20;
 
 /// The reason for which an answer is not HTTP/1.1.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HttpError {
-    /// The first line is no status line.
+    /// The first line is not a status line.
     #[error("status line: wanted HTTP/1.x and three digits")]
     StatusLine,
     /// A field that frames the body cannot be read.
@@ -25,7 +25,7 @@ pub enum HttpError {
     /// Head or trailers are too long.
     #[error("head is longer than {HEAD_BYTES_MAX} bytes")]
     HeadTooLong,
-    /// The size of a chunk is no hexadecimal number, or a chunk does not end where it says.
+    /// The size of a chunk is not a hexadecimal number, or the chunk does not end where its size says.
     #[error("chunk cannot be read")]
     Chunk,
     /// The body is too long.
@@ -39,7 +39,7 @@ pub enum HttpError {
     Early,
 }
 
-/// Reads one answer. Body bytes are handed on without their framing.
+/// The reader of one answer. It hands on the bytes of the body without their framing.
 #[derive(Debug)]
 pub struct Answer {
     state: State,
@@ -110,7 +110,8 @@ impl Answer {
         self.keep_alive && self.framing != Framing::ToEnd
     }
 
-    /// What the server says the request waited, in seconds (`server-timing: queue;dur=…`).
+    /// The time that the request waited, in seconds, where the server says it
+    /// (`server-timing: queue;dur=…`).
     pub fn queue_s(&self) -> Option<f64> {
         self.queue_s
     }
@@ -151,7 +152,7 @@ impl Answer {
         Ok(())
     }
 
-    /// The connection ended.
+    /// Takes note that the connection ended.
     ///
     /// # Errors
     /// [`HttpError::Early`] where the answer had not.
@@ -208,7 +209,7 @@ impl Answer {
                 Ok(())
             }
             State::ChunkEnd => Err(HttpError::Chunk),
-            // Trailers say nothing that is needed here.
+            // No trailer is needed here.
             _ if line.is_empty() => {
                 self.state = State::Completed;
                 Ok(())
@@ -293,7 +294,7 @@ fn strip_line_end(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\r").unwrap_or(line)
 }
 
-/// `queue;dur=12.5` among the metrics of a Server-Timing field (W3C), milliseconds.
+/// Reads `queue;dur=12.5`, in milliseconds, among the metrics of a Server-Timing field (W3C), and gives seconds.
 fn parse_queue_s(value: &[u8]) -> Option<f64> {
     let text = std::str::from_utf8(value).ok()?;
     let metric = text.split(',').map(str::trim).find(|metric| {
@@ -308,7 +309,7 @@ fn parse_queue_s(value: &[u8]) -> Option<f64> {
 mod tests {
     use super::*;
 
-    /// Reads `bytes` in pieces of `size`.
+    /// Reads `bytes` in pieces of `size` bytes.
     fn read(bytes: &[u8], size: usize) -> Result<(Answer, Vec<u8>), HttpError> {
         let (mut answer, mut body) = (Answer::default(), Vec::new());
         for piece in bytes.chunks(size) {

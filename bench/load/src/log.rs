@@ -1,4 +1,4 @@
-//! The event log as a file of JSON lines: a head, one line per request, and what the client took.
+//! The event log as a file of JSON lines: a head, one line per request, and the client's own figures.
 
 use std::io::{self, BufRead, Read, Write};
 
@@ -11,38 +11,38 @@ use crate::{
     event::{Attestation, Event, EventError, REQUESTS_MAX},
 };
 
-/// Longest line: an answer of a million tokens.
+/// The longest line, in bytes: an answer of a million tokens.
 const LINE_BYTES_MAX: usize = 32 << 20;
 /// The version of the format.
 const VERSION: u32 = 1;
 
-/// First line: what was run. Its instants count from the origin.
+/// The first line of a log: what was run. The instants of all lines count from the run's origin.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 pub struct Head {
-    /// Version of the format: 1.
+    /// The version of the format: 1.
     pub events: u32,
-    /// `poisson`, `constant`, `trace` or `closed`.
+    /// The kind of arrivals: `poisson`, `constant`, `trace` or `closed`.
     pub arrivals: String,
-    /// Seed of arrivals, prompts and lengths.
+    /// The seed of arrivals, prompts and lengths.
     pub seed: u64,
-    /// Requests of the plan.
+    /// The number of requests of the plan.
     pub requests: u64,
-    /// Arrivals in a second that the plan offers; absent in a closed loop.
+    /// The arrivals per second that the plan offers; absent in a closed loop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offered_per_s: Option<f64>,
-    /// Users of a closed loop.
+    /// The number of users of a closed loop; absent in an open one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub users: Option<u32>,
-    /// Where requests went, without credentials.
+    /// The address to which requests went, without credentials.
     pub target: String,
     /// How connections are made: plain TCP, TLS, attested.
     pub transport: String,
-    /// `new` for each request, or `kept`.
+    /// The use of connections: `new` for each request, or `kept`.
     pub sessions: String,
-    /// Limits of the goodput.
+    /// The limits of the goodput.
     #[serde(default)]
     pub limits: Limits,
-    /// What else the program that ran it wants said.
+    /// Further facts of the run, from the program that ran it.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub more: Map<String, Value>,
 }
@@ -74,7 +74,7 @@ impl<W: Write> Writer<W> {
         self.write(&round_instants(event))
     }
 
-    /// Writes what the client took, the last line, and flushes.
+    /// Writes the client's own figures, which are the last line, and flushes.
     ///
     /// # Errors
     /// Those of `out`.
@@ -94,20 +94,20 @@ impl<W: Write> Writer<W> {
 /// A log that was read.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Logged {
-    /// Absent in a log of events alone.
+    /// The head; absent in a log of events alone.
     pub head: Option<Head>,
-    /// In the order of the lines.
+    /// The events in the order of the lines.
     pub events: Vec<Event>,
-    /// Absent where the run was killed before its end.
+    /// The client's own figures; absent where the run was killed before its end.
     pub client: Option<ClientFigures>,
-    /// The last line was cut in the middle and is left out.
+    /// Whether the last line was cut in the middle; it is then left out.
     pub is_cut: bool,
 }
 
 /// Reads a log that [`Writer`] wrote, or any file of events.
 ///
 /// # Errors
-/// [`EventError`]. A last line that is cut is no error.
+/// [`EventError`] where a line other than a cut last one cannot be read.
 pub fn read(mut input: impl BufRead) -> Result<Logged, EventError> {
     let mut logged = Logged::default();
     let (mut line, mut number) = (Vec::new(), 0);
@@ -157,7 +157,7 @@ fn read_line(logged: &mut Logged, line: &[u8]) -> Result<(), String> {
     Ok(())
 }
 
-/// A line that is no event.
+/// A line that holds the head or the client's figures.
 #[derive(Deserialize, Serialize)]
 struct Line {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -166,7 +166,7 @@ struct Line {
     client: Option<ClientFigures>,
 }
 
-/// Seventeen digits of a double say nothing that a clock knows.
+/// Rounds instants to a tenth of a microsecond: no clock knows seventeen digits.
 fn round_instants(event: &Event) -> Event {
     let short = |at: f64| (at * 1e7).round() / 1e7;
     let some = |at: Option<f64>| at.map(short);

@@ -1,17 +1,17 @@
-//! How the client works: its threads, its connections, its limits.
+//! The client's options: its threads, its connections, its limits.
 
 use std::time::Duration;
 
-/// How the client works.
+/// Configuration of the client.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Options {
-    /// Threads that hold streams.
+    /// The number of threads that hold streams.
     pub threads: u32,
     /// Whether a connection is used again.
     pub sessions: Sessions,
-    /// Longest request, from its dispatch to its last byte.
+    /// The longest time of a request, from its dispatch to its last byte.
     pub deadline: Duration,
-    /// Streams at once; a request beyond them fails. An open loop does not wait.
+    /// The most streams at once; a request beyond them fails, because an open loop does not wait.
     pub streams_max: usize,
 }
 

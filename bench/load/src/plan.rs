@@ -10,17 +10,17 @@ use crate::{
     trace::{TOKENS_MAX, TraceRow},
 };
 
-/// Fastest arrivals: the dispatcher's sleep is coarser than the gaps of a faster one.
+/// The fastest arrivals per second: the gaps of faster ones are finer than the dispatcher's sleep.
 const RATE_PER_S_MAX: f64 = 100_000.0;
-/// Users of a closed loop: one connection each, below the ports of one address.
+/// The most users of a closed loop: with one connection each they stay below the ports of one address.
 const USERS_MAX: u32 = 20_000;
 
 /// The work of a run: arrivals, prompts and lengths.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Workload {
-    /// When requests start.
+    /// The instants at which requests start.
     pub arrivals: Arrivals,
-    /// At most this many requests.
+    /// The most requests of the run.
     pub requests: usize,
     /// Arrivals at or after this many seconds are left out.
     pub duration_s: Option<f64>,
@@ -32,37 +32,37 @@ pub struct Workload {
     pub seed: u64,
 }
 
-/// When requests start.
+/// The rule by which requests start.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Arrivals {
-    /// Open loop: independent exponential gaps.
+    /// An open loop with independent exponential gaps.
     Poisson {
-        /// Mean arrivals in a second.
+        /// The mean number of arrivals per second.
         rate_per_s: f64,
     },
-    /// Open loop: equal gaps, the first at 0.
+    /// An open loop with equal gaps, whose first request starts at 0.
     Constant {
-        /// Arrivals in a second.
+        /// The number of arrivals per second.
         rate_per_s: f64,
     },
-    /// Open loop: the instants of a trace, and its lengths where it has them.
+    /// An open loop with the instants of a trace, and its lengths where it has them.
     Trace {
-        /// Rows in order.
+        /// The rows of the trace, in order of time.
         rows: Arc<[TraceRow]>,
-        /// 2 plays it in half the time.
+        /// The factor by which the trace is played faster: 2 takes half the time.
         speed: f64,
     },
-    /// Closed loop: each user sends the next request when its last answer is complete.
+    /// A closed loop: each user sends the next request when its last answer is complete.
     Closed {
-        /// Users at once.
+        /// The number of users at once.
         users: u32,
-        /// Seconds over which the users start, evenly.
+        /// The time over which the users start evenly, in seconds.
         ramp_s: f64,
     },
 }
 
 impl Arrivals {
-    /// `poisson`, `constant`, `trace` or `closed`.
+    /// Its name in event logs: `poisson`, `constant`, `trace` or `closed`.
     pub fn word(&self) -> &'static str {
         match self {
             Self::Poisson { .. } => "poisson",
@@ -76,9 +76,9 @@ impl Arrivals {
 /// Lengths of prompts or answers, in tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Lengths {
-    /// Shortest.
+    /// The shortest length.
     pub min: u32,
-    /// Longest; between the two all are equally likely.
+    /// The longest length; all lengths between the two are equally likely.
     pub max: u32,
 }
 
@@ -88,7 +88,7 @@ impl Lengths {
         Self { min: tokens, max: tokens }
     }
 
-    /// `128` or `64..256`, both ends included.
+    /// Reads `128` or `64..256`, both ends included.
     pub fn parse(text: &str) -> Option<Self> {
         let (min, max) = text.split_once("..").unwrap_or((text, text));
         let lengths = Self { min: min.trim().parse().ok()?, max: max.trim().parse().ok()? };
@@ -106,25 +106,26 @@ impl Lengths {
     }
 }
 
-/// One request of a plan.
+/// One request of a plan: when it starts and how long it is.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PlannedRequest {
-    /// Seconds after the run's origin; in a closed loop only the first request of a user has one.
+    /// The instant in seconds after the run's origin; in a closed loop only the first request of a
+    /// user has one.
     pub scheduled_s: Option<f64>,
-    /// Words of the prompt.
+    /// The number of words in the prompt.
     pub prompt_tokens: u32,
-    /// Tokens asked for.
+    /// The number of tokens that are asked for.
     pub output_tokens: u32,
 }
 
-/// All requests of a run.
+/// The plan of a run: all its requests.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// In order of arrival.
+    /// The requests in order of arrival.
     pub requests: Vec<PlannedRequest>,
-    /// Users of a closed loop; absent in an open one.
+    /// The number of users of a closed loop; absent in an open one.
     pub users: Option<u32>,
-    /// Seconds from the origin within which arrivals were wanted.
+    /// The time from the origin within which arrivals were wanted, in seconds.
     pub duration_s: Option<f64>,
     seed: u64,
 }
@@ -179,7 +180,7 @@ impl Plan {
         text
     }
 
-    /// Arrivals in a second: those of the plan over its duration, or over the time to its last
+    /// The arrivals per second: those of the plan over its duration, or over the time to its last
     /// arrival; absent in a closed loop.
     pub fn offered_per_s(&self) -> Option<f64> {
         if self.users.is_some() {

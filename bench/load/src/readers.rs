@@ -1,6 +1,6 @@
 //! Result files of other load generators, as [`View`]s with those tools' own figures.
 //!
-//! A reader takes what the file says, where `definitions.toml` says that it stands, and computes nothing: units become
+//! A reader takes figures from where `definitions.toml` says that a file holds them, and computes nothing: units become
 //! milliseconds, and a figure over no value, which some tools write as 0, is left out.
 
 use std::{collections::BTreeMap, fmt};
@@ -89,7 +89,7 @@ pub fn read_results(bytes: &[u8]) -> Result<Vec<View>, ReadError> {
 }
 
 impl FileFormat {
-    /// The view of one run; an error says which field has which other type.
+    /// The view of one run; an error names the field that has another type.
     fn view(&self, run: &Object, version: Option<String>) -> Result<View, String> {
         let (completed, failed) = (run.count(&self.completed)?, run.count(&self.failed)?);
         let mut view = View { tool: self.name, version, completed, failed, figures: Vec::new() };
@@ -173,6 +173,7 @@ fn scale_of_unit(unit: Option<&str>) -> Option<f64> {
     }
 }
 
+/// The content of a result file. Only GuideLLM's has `benchmarks`, which are its runs.
 #[derive(Deserialize)]
 struct ResultFile {
     benchmarks: Option<Vec<Object>>,
@@ -209,7 +210,9 @@ impl Object {
             (None | Some(Field::Null), _) => Ok(None),
             (found, None) => Ok(found),
             (Some(Field::Object(inner)), Some(rest)) => inner.find(rest),
-            _ => Err(format!("{name}: wanted an object")),
+            (Some(other), Some(_)) => {
+                Err(format!("{name}: wanted an object, got {}", other.kind()))
+            }
         }
     }
 
@@ -217,14 +220,16 @@ impl Object {
         match self.find(path)? {
             None => Ok(None),
             Some(Field::Number(number)) => Ok(Some(*number)),
-            Some(_) => Err(format!("{path}: wanted a number")),
+            Some(other) => Err(format!("{path}: wanted a number, got {}", other.kind())),
         }
     }
 
     fn count(&self, path: &str) -> Result<Option<u64>, String> {
         match self.number(path)? {
             None => Ok(None),
-            Some(count) if (0.0..COUNT_MAX).contains(&count) => Ok(Some(count.round() as u64)),
+            Some(count) if (0.0..COUNT_MAX).contains(&count) && count.fract() == 0.0 => {
+                Ok(Some(count as u64))
+            }
             Some(count) => Err(format!("{path}: wanted a count, got {count}")),
         }
     }
@@ -233,7 +238,20 @@ impl Object {
         match self.find(path)? {
             None => Ok(None),
             Some(Field::Text(text)) => Ok(Some(text.clone())),
-            Some(_) => Err(format!("{path}: wanted a text")),
+            Some(other) => Err(format!("{path}: wanted a string, got {}", other.kind())),
+        }
+    }
+}
+
+impl Field {
+    /// The JSON type of the value, for messages.
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::Null => "null",
+            Self::Number(_) => "a number",
+            Self::Text(_) => "a string",
+            Self::Object(_) => "an object",
+            Self::Skipped => "an array or a boolean",
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Server-sent events (WHATWG HTML, section 9.2), read as their bytes come.
 
-/// Longest line: one event of a whole answer that was not cut into tokens.
+/// The longest line, in bytes: one event with a whole answer that was not cut into tokens.
 const LINE_BYTES_MAX: usize = 4 << 20;
 
 /// An event is longer than any honest one.
@@ -8,7 +8,7 @@ const LINE_BYTES_MAX: usize = 4 << 20;
 #[error("event is longer than {LINE_BYTES_MAX} bytes")]
 pub struct EventTooLong;
 
-/// Reads the data of events.
+/// The reader of a stream of events, of which it hands on the data.
 #[derive(Debug, Default)]
 pub struct Events {
     line: Vec<u8>,
@@ -66,7 +66,7 @@ impl Events {
             self.has_data = false;
             return told;
         }
-        // Comments, ids and names of events say nothing that is needed here.
+        // Comments, ids and names of events are not needed here.
         let Some(value) = line.strip_prefix(b"data") else { return Ok(()) };
         let value = match value.split_first() {
             None => &[],

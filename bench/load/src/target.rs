@@ -7,18 +7,18 @@ use serde_json::{Map, Value, json};
 
 use crate::plan::Plan;
 
-/// An OpenAI-compatible endpoint and what every request says.
+/// An OpenAI-compatible endpoint, and the fields that every request has.
 #[derive(Clone)]
 pub struct Target {
-    /// Whether the address says `https`.
+    /// Whether requests go over TLS, because the address says `https`.
     pub secure: bool,
-    /// Host without brackets.
+    /// The host, without brackets around an IPv6 address.
     pub host: String,
-    /// Port.
+    /// The port.
     pub port: u16,
-    /// Path of the route.
+    /// The path of the route.
     pub path: String,
-    /// Name of the model.
+    /// The name of the model.
     pub model: String,
     /// The key of the API, without `Bearer`.
     pub key: Option<String>,
@@ -27,7 +27,7 @@ pub struct Target {
     pub more: Map<String, Value>,
 }
 
-/// The address cannot be used.
+/// The error of an address that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("address: wanted http[s]://HOST[:PORT][/PATH], got {got}")]
 pub struct TargetError {
@@ -39,7 +39,7 @@ impl Target {
     /// Reads `http[s]://HOST[:PORT][/PATH]`; the path is that of the API, `/v1` where there is none.
     ///
     /// # Errors
-    /// [`TargetError`].
+    /// [`TargetError`] where the address has another form.
     pub fn parse(text: &str, model: &str) -> Result<Self, TargetError> {
         let wrong = || TargetError { got: text.chars().take(200).collect() };
         let url = HttpUrl::parse(text).map_err(|_| wrong())?;

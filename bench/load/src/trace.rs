@@ -6,19 +6,20 @@ use serde::Deserialize;
 
 use crate::event::REQUESTS_MAX;
 
-/// Public traces list cache blocks in a line; those of a prompt of a million tokens fit.
+/// The longest line, in bytes. Public traces list cache blocks in a line; those of a prompt of a
+/// million tokens fit.
 const LINE_BYTES_MAX: usize = 256 << 10;
 /// The longest prompt and answer in tokens: beyond every served context.
 pub(crate) const TOKENS_MAX: u32 = 4_000_000;
 
-/// One arrival.
+/// One arrival of a trace.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TraceRow {
-    /// Seconds after the first row.
+    /// The instant in seconds after the first row.
     pub at_s: f64,
-    /// Tokens of the prompt, where the trace has them.
+    /// The number of tokens of the prompt, where the trace has it.
     pub prompt_tokens: Option<u32>,
-    /// Tokens of the answer, where the trace has them.
+    /// The number of tokens of the answer, where the trace has it.
     pub output_tokens: Option<u32>,
 }
 
@@ -28,7 +29,7 @@ pub enum TraceError {
     /// The file cannot be read.
     #[error("trace cannot be read: {0}")]
     Read(#[from] std::io::Error),
-    /// A line is no row.
+    /// A line is not a row.
     #[error("line {line} of the trace: {message}")]
     Line {
         /// The number of the line, from 1.
@@ -36,7 +37,7 @@ pub enum TraceError {
         /// What was wrong with it.
         message: String,
     },
-    /// More rows than a run may have requests.
+    /// The trace has more rows than a run may have requests.
     #[error("trace has more than {REQUESTS_MAX} rows")]
     TooLong,
 }
@@ -45,7 +46,7 @@ pub enum TraceError {
 /// in order of time; both lengths may be absent, other fields are ignored. The first row is at 0.
 ///
 /// # Errors
-/// [`TraceError`].
+/// [`TraceError`] where a line is not such a row, the rows are not in order, or there are too many.
 pub fn read_trace(mut input: impl BufRead) -> Result<Vec<TraceRow>, TraceError> {
     let mut rows: Vec<TraceRow> = Vec::new();
     let (mut line, mut number, mut first_ms) = (Vec::new(), 0, None);
@@ -79,13 +80,13 @@ pub fn read_trace(mut input: impl BufRead) -> Result<Vec<TraceRow>, TraceError> 
 
 #[derive(Deserialize)]
 struct Line {
-    /// Milliseconds.
+    /// The instant in milliseconds, from any origin.
     timestamp: f64,
     input_length: Option<u32>,
     output_length: Option<u32>,
 }
 
-/// Reads one line of bounded length; false at the end.
+/// Reads one line of bounded length into `line`; gives false at the end of the input.
 fn next_line(
     input: &mut impl BufRead,
     line: &mut Vec<u8>,

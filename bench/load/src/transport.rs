@@ -1,4 +1,4 @@
-//! How connections are made: a trait, and plain TCP and TLS behind it.
+//! Connections to the server: a trait, with plain TCP and TLS behind it.
 
 use std::{future::Future, pin::Pin, sync::Arc, time::Instant};
 
@@ -11,7 +11,7 @@ use tokio_rustls::TlsConnector;
 
 use crate::event::{Attestation, Event};
 
-/// Seconds since the run's origin.
+/// The clock of a run, in seconds since the run's origin.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     origin: Instant,
@@ -23,12 +23,12 @@ impl Clock {
         Self { origin }
     }
 
-    /// Now; below 0 before the origin.
+    /// The present instant; below 0 before the origin.
     pub fn now_s(&self) -> f64 {
         self.at_s(Instant::now())
     }
 
-    /// The seconds of an instant.
+    /// An instant in seconds; below 0 before the origin.
     pub fn at_s(&self, instant: Instant) -> f64 {
         match instant.checked_duration_since(self.origin) {
             Some(after) => after.as_secs_f64(),
@@ -42,26 +42,27 @@ pub trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Wire for T {}
 
-/// A connection that takes a request, and when its stages were reached.
+/// A connection that takes a request, and the instants at which its stages were reached.
 pub struct Opened {
-    /// The stream.
+    /// The byte stream.
     pub wire: Box<dyn Wire>,
-    /// The stages.
+    /// The instants of its stages.
     pub stages: Stages,
 }
 
-/// Instants of opening a connection, in seconds of the run's clock. Absent is what did not happen.
+/// Instants of opening a connection, in seconds of the run's clock. A stage that did not happen is
+/// absent.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Stages {
-    /// Name resolved.
+    /// The instant at which the name was resolved.
     pub resolved_s: Option<f64>,
-    /// TCP connected, and with a tunnel its upgrade.
+    /// The instant at which TCP was connected and, with a tunnel, upgraded.
     pub connected_s: Option<f64>,
-    /// TLS handshake complete.
+    /// The instant at which the TLS handshake was complete.
     pub handshake_s: Option<f64>,
-    /// Evidence accepted.
+    /// The instant at which the evidence was accepted.
     pub attested_s: Option<f64>,
-    /// Parts of attestation.
+    /// The durations within attestation.
     pub attestation: Option<Attestation>,
 }
 
@@ -81,10 +82,10 @@ pub type Opening<'a> = Pin<Box<dyn Future<Output = Result<Opened, String>> + Sen
 
 /// A way to the server.
 pub trait Transport: Send + Sync {
-    /// Opens one connection; stages by `clock`. The caller has a deadline.
+    /// Opens one connection, its stages timed by `clock`. The caller sets the deadline.
     fn open(&self, clock: Clock) -> Opening<'_>;
 
-    /// What it is, for the log: `tcp`, `tls 1.3`, ….
+    /// Its description in event logs: `tcp`, `tls 1.3`, ….
     fn describe(&self) -> String;
 }
 
@@ -96,12 +97,12 @@ pub struct Tcp {
 }
 
 impl Tcp {
-    /// To this host, without brackets around an IPv6 address.
+    /// A transport to this host, which has no brackets around an IPv6 address.
     pub fn new(host: &str, port: u16) -> Self {
         Self { host: host.to_owned(), port }
     }
 
-    /// A connected socket and when its stages were reached.
+    /// Connects a socket; gives the instants at which its stages were reached too.
     ///
     /// # Errors
     /// A text that says what failed.
@@ -151,16 +152,16 @@ pub struct Tls {
 }
 
 impl Tls {
-    /// To this host, whose certificate must lead to one of `roots` (DER); where none is given, to
-    /// one that the machine trusts.
+    /// A transport to this host, whose certificate must lead to one of `roots` (DER) or, where none
+    /// is given, to a root that the machine trusts.
     ///
     /// # Errors
-    /// A text: a root that cannot be read, or a host that is no name.
+    /// A text, where a root cannot be read or the host is not a name.
     pub fn new(host: &str, port: u16, roots: &[Vec<u8>]) -> Result<Self, String> {
         let mut store = RootCertStore::empty();
         if roots.is_empty() {
             for root in rustls_native_certs::load_native_certs().certs {
-                // Machines carry roots that no verifier reads; the others do.
+                // Some machines carry roots that cannot be read; the others suffice.
                 let _ = store.add(root);
             }
         }

@@ -29,7 +29,7 @@ use crate::{
     figure::{Definition, Figure, Quantiles, Quantity, Tool, View},
 };
 
-/// A log that says more tokens in one chunk is wrong, and shall not fill the memory.
+/// The most tokens in one chunk that are counted: a log that says more is wrong and must not fill the memory.
 const CHUNK_TOKENS_MAX: u32 = 4_096;
 
 impl View {
@@ -92,7 +92,7 @@ impl<'a> Answer<'a> {
         Some(Self { event, first_s, last_chunk_s, last_s: event.last_s?, tokens })
     }
 
-    /// Tokens of the first chunk, however many the server says it had; one where it does not say, or says all of them.
+    /// The tokens of the first chunk, as the server says them; one where it does not say, or says all of the answer's.
     fn first_chunk_tokens(&self) -> u64 {
         let first = self.event.chunk_tokens.as_ref().and_then(|tokens| tokens.first());
         let first = first.map_or(1, |tokens| u64::from(*tokens));
@@ -191,17 +191,17 @@ impl Run<'_> {
         self.answers.iter().filter_map(value).collect()
     }
 
-    /// When the tool's clock for a request starts.
+    /// The instant at which the tool's clock for a request starts, in seconds.
     fn start_s(&self, event: &Event) -> f64 {
         if self.tool != Tool::GuideLlm {
             return event.dispatched_s;
         }
-        // When the session could carry the first byte of the request.
+        // The instant at which the session could carry the first byte of the request.
         let stages = [event.connected_s, event.handshake_s, event.attested_s];
         stages.into_iter().flatten().fold(event.dispatched_s, f64::max)
     }
 
-    /// When the tool's clock for a request stops.
+    /// The instant at which the tool's clock for a request stops, in seconds.
     fn end_s(&self, answer: &Answer<'_>) -> f64 {
         match self.tool {
             Tool::Vllm | Tool::AiPerf => answer.last_chunk_s,

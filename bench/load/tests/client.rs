@@ -16,18 +16,18 @@ use confide_load::{
     Transport, Workload, run,
 };
 
-/// How the server of a test behaves.
+/// The behaviour of a test's server.
 #[derive(Clone, Copy)]
 enum Manner {
-    /// Three tokens, chunked, then the next request.
+    /// It sends three tokens, chunked, and takes the next request.
     Well,
-    /// As well, but the connection is closed after each answer without a word.
+    /// It answers well, but closes the connection after each answer without announcing it.
     Closes,
-    /// Status 503.
+    /// It answers with status 503.
     Refuses,
-    /// Breaks off after the first token.
+    /// It breaks off after the first token.
     Breaks,
-    /// Never answers.
+    /// It never answers.
     Sleeps,
 }
 

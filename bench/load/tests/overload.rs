@@ -25,13 +25,13 @@ const TTFT: Duration = Duration::from_millis(40);
 const GAP: Duration = Duration::from_millis(8);
 const TOKENS: u32 = 8;
 const REQUESTS: usize = 60;
-/// Runs of which one has to be honest; an instrument that is not fails them all.
+/// The number of runs, of which one has to be honest: a dishonest instrument fails them all.
 const TRIES: usize = 3;
 
-/// One at a time: each of these tests takes the whole machine.
+/// Held by one test at a time, because each takes the whole machine.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// First sends, by the number that each request says it is.
+/// The instant of the first token sent, by the number that each request gives itself.
 type SendTimes = Arc<Mutex<Vec<Option<Instant>>>>;
 
 #[test]
@@ -74,7 +74,7 @@ fn busy_loops_beside_the_client_are_seen_too() {
     assert!(honest, "wrong and not marked, {TRIES} times");
 }
 
-/// The client's own share of the mean time to first token, and what it says of itself.
+/// The client's own share of the mean time to first token, and the bounds that it reports of itself.
 fn measure(spin: Duration) -> (f64, Vec<Bound>) {
     let sent: SendTimes = Arc::new(Mutex::new(vec![None; REQUESTS]));
     let port = server(&sent);

@@ -14,10 +14,10 @@ pub enum StoreError {
     /// PostgreSQL refused, or the connection broke.
     #[error("PostgreSQL: {0}")]
     Postgres(#[from] tokio_postgres::Error),
-    /// PostgreSQL took too long.
-    #[error("PostgreSQL did not answer in {limit_s} s")]
+    /// PostgreSQL did not answer in time.
+    #[error("PostgreSQL: wanted an answer within {limit_s} s, got none")]
     Late {
-        /// The seconds that it had.
+        /// The time that it had, in seconds.
         limit_s: u64,
     },
     /// The connection's runtime cannot be started.

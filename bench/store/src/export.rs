@@ -12,7 +12,7 @@ use crate::{error::StoreError, parquet, table::Table};
 pub enum Format {
     /// The whole run as one document of this version's layout.
     Json,
-    /// A table, comma-separated.
+    /// A table as comma-separated values.
     Csv,
     /// A table as Apache Parquet.
     Parquet,
@@ -90,7 +90,7 @@ fn bencher_metrics(facts: &Facts) -> Value {
     Value::Object(benchmarks)
 }
 
-/// Whether two rows are of the same figure, over whichever reference.
+/// Whether two rows are about the same figure, whichever their references.
 fn share_figure(one: &RowFacts, other: &RowFacts) -> bool {
     (&one.bench, &one.case, &one.metric) == (&other.bench, &other.case, &other.metric)
 }

@@ -1,4 +1,4 @@
-//! The index of many records: what it holds, is asked and answers, whatever the database.
+//! The index of many records: its queries and the lines of its answers, the same for every database.
 
 use confide_bench::{Facts, RowFacts};
 use rusqlite::types::FromSql;
@@ -42,18 +42,18 @@ pub enum Addition {
     Present,
 }
 
-/// Which records and rows. An empty field selects all.
+/// The selection of records and rows. An empty field selects all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Query {
     /// The suite's name.
     pub suite: String,
-    /// A part of the machine's line, such as the processor's name.
+    /// A part of the machine's description, such as the processor's name.
     pub machine: String,
     /// The bench's name.
     pub bench: String,
-    /// The arm.
+    /// The arm's name.
     pub arm: String,
-    /// The metric.
+    /// The metric's name.
     pub metric: String,
     /// The earliest start, in Unix seconds.
     pub since_unix_s: u64,
@@ -68,23 +68,23 @@ pub struct RecordLine {
     pub sha256: String,
     /// The suite's name.
     pub suite: String,
-    /// Processor, CPUs, memory and kernel.
+    /// The machine: processor, CPUs, memory and kernel.
     pub machine: String,
-    /// The program's version.
+    /// The version of the program that made it.
     pub version: String,
-    /// The commit.
+    /// The commit of that program.
     pub commit: String,
     /// When it was started, in Unix seconds.
     pub started_unix_s: i64,
     /// The wall time of all its sessions, in seconds.
     pub wall_s: f64,
-    /// Why it is partial.
+    /// The reason for which it is partial; absent where it is complete.
     pub partial: Option<String>,
-    /// `valid`, `invalid` or `not_judged`.
+    /// The judgement of its A/A rows: `valid`, `invalid` or `not_judged`.
     pub validity: String,
-    /// Where it was when it was added.
+    /// The path at which it was when it was added.
     pub path: String,
-    /// How many rows it has.
+    /// The number of its rows.
     pub rows: i64,
 }
 
@@ -95,41 +95,41 @@ pub struct RowLine {
     pub started_unix_s: i64,
     /// The record's SHA-256.
     pub sha256: String,
-    /// What the A/A rows of the record say.
+    /// The judgement of the record's A/A rows: `valid`, `invalid` or `not_judged`.
     pub validity: String,
-    /// The bench.
+    /// The bench's name.
     pub bench: String,
-    /// The point of its grid.
+    /// The point of the bench's grid.
     pub case: String,
-    /// The arm.
+    /// The arm's name.
     pub arm: String,
-    /// The reference arm.
+    /// The reference arm's name.
     pub reference: String,
     /// Whether it is an A/A row.
     pub twin: bool,
-    /// The metric.
+    /// The metric's name.
     pub metric: String,
-    /// How the metric was reduced.
+    /// The statistic to which the metric was reduced.
     pub stat: String,
     /// The figure of the reference arm.
     pub clear: Option<f64>,
     /// The figure of the arm.
     pub protected: Option<f64>,
-    /// The number of pairs.
+    /// The number of paired blocks.
     pub blocks: i64,
-    /// The cost as a ratio, with its interval where one may be printed.
+    /// The cost as a ratio, and the ends of its interval where one may be printed.
     pub ratio: [Option<f64>; 3],
-    /// The cost as a difference, likewise.
+    /// The cost as a difference, and the ends of its interval where one may be printed.
     pub difference: [Option<f64>; 3],
-    /// `within`, `above`, `below`, `undecided` or `not_evaluated`.
+    /// The verdict: `within`, `above`, `below`, `undecided` or `not_evaluated`.
     pub verdict: String,
-    /// Whether it rests on something simulated.
+    /// Whether its figures rest on something simulated.
     pub simulated: bool,
 }
 
 /// A row of a database's answer.
 pub(crate) trait Columns {
-    /// The value of a column, from 0.
+    /// The value of the column with this index, from 0.
     fn column<T>(&self, index: usize) -> Result<T, StoreError>
     where
         T: FromSql + for<'a> tokio_postgres::types::FromSql<'a>;
@@ -179,7 +179,7 @@ impl RowLine {
     }
 }
 
-/// A value to be bound.
+/// A value to be bound to a parameter of a statement.
 #[derive(Clone, Debug)]
 pub(crate) enum Cell {
     Text(Option<String>),
@@ -248,13 +248,13 @@ fn row_cells(sha256: &String, number: i64, row: &RowFacts) -> Vec<Cell> {
     cells
 }
 
-/// What `schema::LIST` asks for.
+/// The parameters of `schema::LIST`, in their order.
 pub(crate) fn list_query_cells(query: &Query) -> Vec<Cell> {
     let since = Cell::Integer(to_signed(query.since_unix_s));
     vec![(&query.suite).into(), (&query.machine).into(), since, Cell::Integer(LINES_MAX)]
 }
 
-/// What `schema::ROWS` asks for.
+/// The parameters of `schema::ROWS`, in their order.
 pub(crate) fn rows_query_cells(query: &Query) -> Vec<Cell> {
     let since = Cell::Integer(to_signed(query.since_unix_s));
     let mut cells = vec![(&query.suite).into(), (&query.machine).into(), since];
@@ -263,7 +263,7 @@ pub(crate) fn rows_query_cells(query: &Query) -> Vec<Cell> {
     cells
 }
 
-/// Seconds and counts stay far below 2^63.
+/// Converts seconds and counts, which stay far below 2^63.
 fn to_signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }

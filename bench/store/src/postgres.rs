@@ -1,4 +1,4 @@
-//! PostgreSQL, for several people. Without TLS: by a socket, or through a tunnel.
+//! The index in a PostgreSQL database, for several people. The connection has no TLS: use a socket or a tunnel.
 
 use std::time::Duration;
 
@@ -21,14 +21,14 @@ use crate::{
     schema,
 };
 
-/// How long a dial may take.
+/// The longest time for opening the connection.
 const DIAL_WAIT: Duration = Duration::from_secs(5);
-/// How long one call may take: a record of a thousand rows over a slow line.
+/// The longest time for one call: a record of a thousand rows over a slow line.
 const CALL_WAIT: Duration = Duration::from_secs(60);
-/// Under this lock one process at a time changes the schema; any number that nobody else uses.
+/// Takes the lock under which one process at a time changes the schema. Its number is arbitrary.
 const MIGRATION_LOCK: &str = "SELECT pg_advisory_xact_lock(7108241691)";
 
-/// Records in a PostgreSQL database.
+/// An index of records in a PostgreSQL database.
 pub(crate) struct Postgres {
     // Before the runtime, so that the connection ends while there is one.
     client: Client,
@@ -44,7 +44,7 @@ impl Postgres {
             Builder::new_current_thread().enable_all().build().map_err(StoreError::Runtime)?;
         let client = runtime.block_on(with_deadline(async {
             let (mut client, connection) = config.connect(NoTls).await?;
-            // Its end shows in the next call.
+            // Where the connection breaks, the next call fails.
             tokio::spawn(connection);
             migrate(&mut client).await?;
             Ok(client)

@@ -1,8 +1,8 @@
 //! The tables, and the statements. Every value is bound; no statement is put together at run time but from constants of
 //! this file.
 
-/// The tables of each version, as PostgreSQL spells them. A version that has been released is never edited: what
-/// changes is a version more.
+/// The tables of each version, as PostgreSQL spells them. A version that has been released is never
+/// edited: every change is a new version.
 const MIGRATIONS: &[&str] = &[include_str!("schema_1.sql")];
 
 /// The migrations that a database at `version` lacks, each with the version that it leads to; `None` where the database
@@ -17,7 +17,7 @@ pub(crate) fn missing_migrations(
 /// The latest version that this program knows.
 pub(crate) const LATEST: i64 = MIGRATIONS.len() as i64;
 
-/// An empty table is version 0.
+/// Makes the table of versions; an empty one stands for version 0.
 pub(crate) const VERSION_TABLE: &str =
     "CREATE TABLE IF NOT EXISTS confide_bench_schema (version BIGINT NOT NULL)";
 pub(crate) const VERSION: &str = "SELECT coalesce(max(version), 0) FROM confide_bench_schema";
@@ -36,8 +36,8 @@ pub(crate) const ADD_ROW: &str = "INSERT INTO confide_bench_rows \
      VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, \
      $20, $21, $22, $23, $24)";
 
-/// `replace` finds a part of a text alike in both, as it is written: where taking the part away
-/// changes the text, the part is in it.
+/// Lists records. `replace` finds a part of a text literally and alike in both databases: where
+/// removing the part changes the text, the text contains it.
 pub(crate) const LIST: &str = "SELECT sha256, suite, machine, version, made_at_commit, \
      started_unix_s, wall_s, partial, validity, path, \
      (SELECT count(*) FROM confide_bench_rows r WHERE r.sha256 = c.sha256) \

@@ -1,4 +1,5 @@
--- Version 1 of the index, as PostgreSQL spells it; what SQLite alone has stands in comments. It has been released: what changes is a version more.
+-- Version 1 of the index, as PostgreSQL spells it; the words for SQLite alone stand in comments.
+-- It has been released: never edit it, every change is a new version.
 CREATE TABLE confide_bench_records (
     sha256 TEXT NOT NULL PRIMARY KEY, suite TEXT NOT NULL, suite_sha256 TEXT NOT NULL,
     plan_sha256 TEXT NOT NULL, machine TEXT NOT NULL, version TEXT NOT NULL,

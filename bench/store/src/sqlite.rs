@@ -1,4 +1,4 @@
-//! SQLite in a file, for one person.
+//! The index in a SQLite file, for one person.
 
 use std::{path::Path, time::Duration};
 
@@ -17,14 +17,14 @@ use crate::{
     schema,
 };
 
-/// How long another process may hold the file.
+/// The longest time for which another process may lock the file.
 const BUSY_WAIT: Duration = Duration::from_secs(5);
 
-/// Records in a SQLite file.
+/// An index of records in a SQLite file.
 pub(crate) struct Sqlite(Connection);
 
 impl Sqlite {
-    /// Opens the file, or makes it.
+    /// Opens the file, which is made where it is missing, and brings its schema up to date.
     pub(crate) fn open(path: &Path) -> Result<Self, StoreError> {
         let mut connection = Connection::open(path)?;
         connection.busy_timeout(BUSY_WAIT)?;
@@ -52,7 +52,7 @@ impl Sqlite {
     }
 }
 
-/// A migration as SQLite spells it: with its names of types, and with what stands in comments for it.
+/// A migration as SQLite spells it: with SQLite's names of types, and with the words that stand in comments for it.
 fn to_sqlite(migration: &str) -> String {
     let typed = migration.replace("BIGINT", "INTEGER").replace("DOUBLE PRECISION", "REAL");
     typed.replace("/*", "").replace("*/", "")
@@ -69,9 +69,11 @@ impl Index for Sqlite {
         if transaction.execute(schema::ADD_RECORD, cells)? == 0 {
             return Ok(Addition::Present);
         }
+        let mut add_row = transaction.prepare(schema::ADD_ROW)?;
         for cells in rows_cells(facts) {
-            transaction.prepare(schema::ADD_ROW)?.execute(params_from_iter(cells))?;
+            add_row.execute(params_from_iter(cells))?;
         }
+        drop(add_row);
         transaction.commit()?;
         Ok(Addition::Added)
     }

@@ -1,8 +1,8 @@
-//! A run as tables: its rows, and every number.
+//! The tables of a run: its rows, and every number.
 
 use confide_bench::{Estimated, Facts, Loaded, RowFacts};
 
-/// Columns of one length.
+/// A table: columns of one length, by their names.
 pub(crate) struct Table {
     pub(crate) columns: Vec<(&'static str, Column)>,
 }
@@ -16,7 +16,7 @@ pub(crate) enum Column {
 }
 
 impl Table {
-    /// One line for each row of a run.
+    /// The table with one line for each row of a run.
     pub(crate) fn rows(facts: &Facts) -> Self {
         let rows = &facts.rows;
         let text = |of: fn(&RowFacts) -> &String| {
@@ -65,7 +65,7 @@ impl Table {
         Self { columns }
     }
 
-    /// One line for each number of each sample, and of each run of an arm.
+    /// The table with one line for each number of each sample, and of each run of an arm.
     pub(crate) fn samples(loaded: &Loaded, sha256: &str) -> Self {
         let numbers = loaded.numbers();
         let text = |of: fn(&confide_bench::Number<'_>) -> Option<String>| {
@@ -101,7 +101,7 @@ impl Table {
         Self { columns }
     }
 
-    /// Comma-separated, with a head line; quoted where a cell needs it.
+    /// The table as comma-separated values with a head line; cells are quoted where they need it.
     pub(crate) fn csv(&self) -> String {
         let head: Vec<&str> = self.columns.iter().map(|(name, _)| *name).collect();
         let mut text = head.join(",") + "\n";

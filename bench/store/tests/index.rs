@@ -170,7 +170,7 @@ struct Server {
 }
 
 impl Server {
-    /// `None`, said by name, where there is no PostgreSQL.
+    /// Starts a server; prints the reason and gives `None` where there is no PostgreSQL.
     fn start() -> Option<Self> {
         // The path of a socket has to be short.
         let folder = Folder::new("store");

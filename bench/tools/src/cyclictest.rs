@@ -9,16 +9,16 @@ use crate::{error::ReadError, histogram::Histogram};
 pub struct Wakeups {
     /// The mean of all wake-ups, in microseconds.
     pub mean_us: f64,
-    /// The greatest of all.
+    /// The greatest of all, in microseconds.
     pub max_us: f64,
-    /// Counts by latency in microseconds; latencies beyond the histogram are known as greater ones.
+    /// Wake-ups by latency in microseconds; those beyond the histogram are only known to be greater.
     pub times_us: Histogram,
 }
 
 /// Reads the threads of one run.
 ///
 /// # Errors
-/// When there are none, or one lacks a figure.
+/// When there are no threads or no wake-ups, or a thread lacks a figure.
 pub fn read(document: &Value) -> Result<Wakeups, ReadError> {
     let missing = |what: &str| ReadError::Missing { what: what.to_owned() };
     let threads = document["thread"].as_object().ok_or_else(|| missing("thread"))?;

@@ -1,18 +1,18 @@
 //! Why a tool's output gave no figures.
 
-/// The fault of a tool's output.
+/// A fault of a tool's output.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
-    /// Longer than any honest output.
+    /// The output is longer than any honest one.
     #[error("the output has {got} bytes, wanted at most {wanted}")]
     TooLong {
-        /// Bytes seen.
+        /// Bytes of the output.
         got: usize,
-        /// Bytes allowed.
+        /// The most bytes that are read.
         wanted: usize,
     },
-    /// No JSON.
-    #[error("the output is no JSON: {message}")]
+    /// The output holds no JSON object where one is wanted.
+    #[error("the output is not JSON: {message}")]
     NotJson {
         /// The parser's message, with its line.
         message: String,
@@ -23,18 +23,18 @@ pub enum ReadError {
         /// Its message.
         message: String,
     },
-    /// A figure that every honest output has.
+    /// The output lacks a figure that every honest one has.
     #[error("the output has no {what}")]
     Missing {
-        /// The figure.
+        /// Name of the figure.
         what: String,
     },
-    /// A figure that is no number, or outside its limits.
-    #[error("the output has {got} for {what}")]
+    /// A figure is no number, or lies outside its limits.
+    #[error("{what}: wanted a number within its limits, got {got}")]
     NoNumber {
-        /// The figure.
+        /// Name of the figure.
         what: String,
-        /// The text in its place.
+        /// The text at its place, cut to 60 characters.
         got: String,
     },
 }

@@ -45,13 +45,13 @@ impl Histogram {
         self.beyond = self.beyond.saturating_add(count);
     }
 
-    /// How many values.
+    /// The number of values, those beyond all others included.
     pub fn total(&self) -> u64 {
         self.values.values().fold(self.beyond, |sum, count| sum.saturating_add(*count))
     }
 
     /// The nearest-rank quantile `q`, 0 to 1: `None` where fewer than ten values lie beyond it, or
-    /// where it is one of those that are only known to be great.
+    /// where it is one of those that are only known to be greater than all others.
     pub fn quantile(&self, q: f64) -> Option<f64> {
         let total = self.total() as f64;
         // A thousandth of ten thousand is ten, whatever the last bit of 1 - q says.

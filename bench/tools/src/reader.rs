@@ -19,18 +19,18 @@ pub const QUANTILES: [(&str, f64); 3] = [("p50", 0.5), ("p99", 0.99), ("p999", 0
 /// The numbers and texts of one output.
 #[derive(Clone, Debug, Default)]
 pub struct Reading {
-    /// Metrics, in their own units.
+    /// Metrics by name, each in the unit of its name.
     pub figures: BTreeMap<String, f64>,
-    /// Further numbers, in the tool's units.
+    /// Numbers that are no metrics, by name, in the tool's units.
     pub values: BTreeMap<String, f64>,
-    /// Texts, where they stand.
+    /// Texts by name; those that the output lacks are absent.
     pub texts: BTreeMap<String, String>,
-    /// The whole output where it is JSON.
+    /// The whole output where the tool prints JSON, else null.
     pub document: Value,
 }
 
 impl Reading {
-    /// A further number; 0 where it is absent.
+    /// A number that is no metric; 0 where it is absent.
     pub fn value(&self, name: &str) -> f64 {
         self.values.get(name).copied().unwrap_or(0.0)
     }
@@ -89,7 +89,7 @@ fn parse(tool: &Tool, text: &str) -> Result<Value, ReadError> {
     value.map_err(|error| ReadError::NotJson { message: error.to_string() })
 }
 
-/// An output in both forms.
+/// An output as text and as JSON.
 struct Source<'a> {
     text: &'a str,
     document: &'a Value,
@@ -156,7 +156,7 @@ fn parse_number(
     number.ok_or_else(|| ReadError::NoNumber { what: name.to_owned(), got: excerpt(text) })
 }
 
-/// Short enough for a message.
+/// Cuts a text to 60 characters, for a message.
 fn excerpt(text: &str) -> String {
     text.chars().take(60).collect()
 }

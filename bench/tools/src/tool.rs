@@ -5,21 +5,21 @@ use std::{collections::BTreeMap, sync::LazyLock};
 use regex::Regex;
 use serde::Deserialize;
 
-/// One tool of the command line.
+/// One row of `tools.toml`: a tool, how it is driven and how its output is read.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Tool {
     /// Names of the program; the first one in PATH is run.
     pub programs: Vec<String>,
-    /// Debian's package.
+    /// Debian's package that has the program.
     pub package: String,
     /// Arguments by which it prints its version.
     pub version: Vec<String>,
     /// The arm's name, with placeholders.
     pub title: String,
-    /// Whether it prints JSON.
+    /// Whether it prints JSON: then every place in its output is a pointer.
     pub json: bool,
-    /// Place of a failure in its JSON, which counts instead of the exit status.
+    /// Place of a failure in its JSON; where one is given, the exit status is not looked at.
     pub failure: Option<Place>,
     /// Arguments with placeholders: `{count}`, params, and what the arm adds. With `{file}` among
     /// them the tool writes its results there instead of printing them.
@@ -30,11 +30,11 @@ pub struct Tool {
     pub choose: Option<String>,
     /// The shape where that param is absent.
     pub default: Option<String>,
-    /// Shapes of the tool's work.
+    /// Shapes of the tool's work, by name.
     pub shapes: BTreeMap<String, Shape>,
-    /// Whole-number params.
+    /// Whole-number params, by name.
     pub params: BTreeMap<String, Param>,
-    /// Metrics.
+    /// Metrics of every run, by name.
     pub figures: BTreeMap<String, Figure>,
     /// Numbers that are read and checked and are no metrics.
     pub values: BTreeMap<String, Figure>,
@@ -50,13 +50,13 @@ pub struct Tool {
 pub struct Shape {
     /// Arguments after the tool's.
     pub command: Vec<String>,
-    /// Metrics.
+    /// Metrics of this shape alone, by name.
     pub figures: BTreeMap<String, Figure>,
-    /// Numbers that are no metrics.
+    /// Numbers of this shape that are read and checked and are no metrics.
     pub values: BTreeMap<String, Figure>,
-    /// Quantiles of a histogram.
+    /// Metrics that are quantiles of a histogram.
     pub quantiles: Option<Quantiles>,
-    /// Marks of every run of this shape.
+    /// Marks that stand next to every run of this shape.
     pub marks: Vec<String>,
 }
 
@@ -75,7 +75,7 @@ pub struct Param {
     /// Below this the run is marked with `reduced`.
     #[serde(default)]
     pub reduced_below: u64,
-    /// The mark, with placeholders.
+    /// The mark of a run below `reduced_below`, with placeholders.
     #[serde(default)]
     pub reduced: String,
 }
@@ -93,10 +93,10 @@ pub struct Figure {
     /// Another number by which it is divided; without that number, or where it is 0, there is no
     /// figure.
     pub over: Option<Place>,
-    /// From the tool's unit to the metric's.
+    /// The metric's unit in the tool's unit: the number is divided by it.
     #[serde(default = "unity")]
     pub divide_by: f64,
-    /// Divided by the number of threads or processes.
+    /// Whether the number is also divided by the number of threads or processes.
     #[serde(default)]
     pub per_count: bool,
     /// Whether it may be absent.
@@ -126,11 +126,11 @@ fn figure_max() -> f64 {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Quantiles {
-    /// An object from value to count.
+    /// Place of an object from value to count.
     pub at: Place,
     /// Name of the metrics, with `{quantile}` for `p50`, `p99` and `p999`.
     pub metric: String,
-    /// From the histogram's unit to the metric's.
+    /// The metric's unit in the histogram's unit: a quantile is divided by it.
     pub divide_by: f64,
 }
 
@@ -138,9 +138,9 @@ pub struct Quantiles {
 #[derive(Debug, Deserialize)]
 #[serde(try_from = "String")]
 pub enum Place {
-    /// A JSON pointer.
+    /// A JSON pointer (RFC 6901).
     Pointer(String),
-    /// The group `value` of a regular expression.
+    /// The group `value` of a regular expression over the whole output.
     Pattern(Regex),
 }
 
@@ -159,15 +159,15 @@ impl TryFrom<String> for Place {
 static TOOLS: LazyLock<BTreeMap<String, Tool>> =
     LazyLock::new(|| toml::from_str(include_str!("../tools.toml")).expect("tools.toml is valid"));
 
-/// All tools by the name of their subcommand.
+/// The rows of `tools.toml`, by the name of their subcommand.
 pub fn tools() -> &'static BTreeMap<String, Tool> {
     &TOOLS
 }
 
-/// Puts settings in the place of `{name}`.
+/// Replaces every `{name}` of a template by the setting of that name.
 ///
 /// # Errors
-/// The first name without a setting.
+/// When a name has no setting, or a brace is not closed.
 pub fn expand(template: &str, settings: &BTreeMap<String, String>) -> Result<String, String> {
     let (mut text, mut rest) = (String::new(), template);
     while let Some((before, after)) = rest.split_once('{') {

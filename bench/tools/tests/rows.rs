@@ -44,6 +44,9 @@ fn count_readable_rows(text: &str) -> usize {
         for reading in shapes.filter_map(|shape| read(tool, shape, 2, text).ok()) {
             let mut numbers = reading.figures.values().chain(reading.values.values());
             assert!(numbers.all(|number| number.is_finite() && *number >= 0.0), "{reading:?}");
+            let [p50, p99] =
+                ["single_p50_us", "single_p99_us"].map(|name| reading.figures.get(name));
+            assert!(p50.zip(p99).is_none_or(|(p50, p99)| p50 <= p99), "{reading:?}");
             if let Ok(wakeups) = cyclictest::read(&reading.document) {
                 assert!(wakeups.mean_us.is_finite());
             }
@@ -69,7 +72,8 @@ fn every_row_and_every_shape_can_be_driven() {
             tool.default.as_ref().is_none_or(|shape| tool.shapes.contains_key(shape)),
             "{name}"
         );
-        let figures = tool.shapes.values().flat_map(|shape| shape.figures.values());
+        let shapes = tool.shapes.values();
+        let figures = shapes.flat_map(|shape| shape.figures.values().chain(shape.values.values()));
         for figure in tool.figures.values().chain(tool.values.values()).chain(figures) {
             let is_pointer = matches!(figure.at, confide_tools::Place::Pointer(_));
             assert_eq!(is_pointer, tool.json, "{name}: {:?}", figure.at);
@@ -104,6 +108,11 @@ fn seven_zip_has_speeds_and_ratings_of_both_directions() {
     );
     let two = read_shape("seven-zip", "", include_str!("../recorded/7z-2.txt")).expect("recorded");
     assert_eq!((two.value("benchmark_threads"), two.figures["rating_mips"]), (2.0, 8_232.0));
+    let (bar, no_bar) =
+        ("Avr:     11732   100  10477  10453  |", "Avr:     11732   100  10477  10453");
+    assert!(text.contains(bar));
+    let older = read_shape("seven-zip", "", &text.replace(bar, no_bar)).expect("no bar needed");
+    assert_eq!(older.figures, reading.figures);
     let missing =
         |text: &str| matches!(read_shape("seven-zip", "", text), Err(ReadError::Missing { .. }));
     assert!(missing("") && missing(&text.replace("Avr:", "")));
@@ -192,12 +201,24 @@ fn faults_of_fio_are_errors_by_name() {
 }
 
 #[test]
+fn cyclictest_counts_its_threads_whatever_their_priority() {
+    let text = include_str!("../recorded/cyclictest.json");
+    for shape in ["real-time", "usual"] {
+        assert_eq!(read_shape("cyclictest", shape, text).expect("recorded").value("threads"), 2.0);
+    }
+    let missing = read_shape("cyclictest", "usual", "{}");
+    assert!(matches!(missing, Err(ReadError::Missing { what }) if what == "threads"));
+}
+
+#[test]
 fn iperf3_counts_what_arrived_and_states_its_failures() {
     let read_iperf3 = |text: &str| read_shape("iperf3", "to the server", text);
     let two = read_iperf3(include_str!("../recorded/iperf3-two.json")).expect("recorded");
     assert_eq!(two.value("ended_streams"), 2.0);
+    assert_eq!(two.value("received_bytes"), 1_665_794_048.0);
     let reversed = read_iperf3(include_str!("../recorded/iperf3-reverse.json")).expect("recorded");
     assert!((reversed.figures["received_gbit_per_s"] - 31.38).abs() < 0.1);
+    assert_eq!(reversed.value("received_bytes"), 3_923_378_070.0);
     let silent =
         include_str!("../recorded/iperf3-two.json").replace("\"retransmits\"", "\"other\"");
     let silent = read_iperf3(&silent).expect("a system that counts none");

@@ -7,7 +7,7 @@ use confide_verifier::{RootKind, Scope};
 /// An accepted attestation, cheap to clone.
 pub type SharedAppraisal = Arc<PeerAppraisal>;
 
-/// What the appraisal of one connection's evidence said, and what it is worth.
+/// The verdict on one connection's evidence, and what it is worth.
 ///
 /// Only [`crate::PolicyAppraiser`] makes one.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub struct PeerAppraisal {
 }
 
 impl PeerAppraisal {
-    /// What it took to have the endorsements at hand: preparing stapled ones, or recognising them.
+    /// Time spent on getting the endorsements: preparing stapled ones, or recognising them.
     /// It is part of the time of the appraisal.
     pub fn collateral_time(&self) -> Duration {
         self.collateral
@@ -41,7 +41,7 @@ impl PeerAppraisal {
         self.operator_root && !self.simulated
     }
 
-    /// Who is protected from whom on this connection: computed from what was checked.
+    /// The guarantee of this connection, computed from what was checked: who is protected from whom.
     ///
     /// The attested end's own word counts only where the root is production, the memory closed to
     /// the host, and program and configuration those that the policy names.
@@ -55,7 +55,7 @@ impl PeerAppraisal {
         }
     }
 
-    /// What the attested end says of itself, whatever that is worth.
+    /// The guarantee that the attested end claims for itself, whatever that is worth.
     pub fn claimed_guarantee(&self) -> Option<&str> {
         self.verdict.claims().map(|claims| claims.guarantee.as_str())
     }
@@ -71,7 +71,7 @@ impl PeerAppraisal {
 const CLAIMS_KNOWN: [&str; 3] = [
     "operator is outside the TEE",
     "gateway only",
-    // A notary's: it opens TLS to other hosts for its clients.
+    // The claim of a notary, which opens TLS connections to other hosts for its clients.
     "the notary sees the plaintext, its operator does not",
 ];
 

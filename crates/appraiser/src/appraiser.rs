@@ -37,13 +37,13 @@ pub struct PolicyAppraiser {
     newest: NewestLists,
 }
 
-/// Where endorsements come from.
+/// The origin of endorsements.
 enum Origin {
-    /// Stapled by the peer.
+    /// The peer staples them.
     Peer,
-    /// A file; what peers staple is not looked at.
+    /// They come from a file; what peers staple is ignored.
     File(ArcSwap<Set>),
-    /// Fetched; what peers staple is not looked at.
+    /// They are fetched from a service; what peers staple is ignored.
     Service(Arc<Source>),
 }
 
@@ -82,17 +82,17 @@ impl PolicyAppraiser {
         Ok(())
     }
 
-    /// What it decides by.
+    /// The policy that it decides by.
     pub fn policy(&self) -> &Policy {
         &self.policy
     }
 
-    /// How many AMD chip keys are known.
+    /// The number of AMD chip keys that are known.
     pub fn chip_count(&self) -> usize {
         self.chips.count()
     }
 
-    /// What is known of platforms.
+    /// The memory of platforms.
     pub fn platforms(&self) -> &Platforms {
         &self.platforms
     }
@@ -124,8 +124,8 @@ impl PolicyAppraiser {
         }
     }
 
-    /// The same for somebody who reads the scope of the answer and passes it on, and does not talk
-    /// to the peer.
+    /// Decides as [`Self::judge`] does, whatever the scope: for a caller who reads the scope and passes it on, and
+    /// does not talk to the peer.
     pub fn judge_any_scope(
         &self,
         evidence: &Evidence<'_>,
@@ -145,7 +145,7 @@ impl PolicyAppraiser {
                 let collateral = started.elapsed();
                 accepted(self.chips.appraise(evidence, &bytes, &self.policy, now)?, collateral)
             }
-            // Bytes of no known kind go the way of a quote, whose parser says what is wrong.
+            // Bytes of an unknown kind are treated as a quote, whose parser says what is wrong.
             None | Some(Kind::SgxQuote | Kind::TdxQuote) => {
                 let set = self.set(evidence.quote, stapled)?;
                 let ready = set.ready(&self.policy, now)?;

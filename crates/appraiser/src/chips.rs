@@ -22,16 +22,16 @@ use crate::{
 /// The memory of chip keys, and of the newest revocation list of each root.
 #[derive(Default)]
 pub(crate) struct Chips {
-    /// By the endorsements' bytes: their keys are compared as a whole.
+    /// The chip keys by the endorsements' bytes, which are compared as a whole.
     held: RwLock<HashMap<Arc<[u8]>, Arc<Chip>>>,
-    /// By the SHA-256 of the root.
+    /// The newest revocation list accepted of each root, by the root's SHA-256.
     newest: Mutex<BTreeMap<[u8; 32], CrlMinimum>>,
 }
 
 struct Chip {
     prepared: snp::Prepared,
     is_simulated: bool,
-    /// Unix seconds.
+    /// Unix seconds at which the key was verified.
     learnt_at: u64,
 }
 
@@ -60,7 +60,7 @@ impl Chips {
         Ok((verdict, is_simulated))
     }
 
-    /// How many chip keys are held.
+    /// The number of chip keys that are held.
     pub(crate) fn count(&self) -> usize {
         self.held.read().unwrap_or_else(PoisonError::into_inner).len()
     }

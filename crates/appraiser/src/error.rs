@@ -8,16 +8,16 @@ use confide_verifier::{Outcome, Rejection};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AppraisalError {
-    /// There is nothing to appraise the evidence with.
+    /// No collateral came with the evidence or is configured.
     #[error("collateral is missing: wanted it from a file or stapled by the peer, got neither")]
     NoCollateral,
     /// The collateral cannot be read.
     #[error("collateral is not readable: {0}")]
     Collateral(#[from] ParseError),
     /// The collateral could not be had from the service.
-    #[error("collateral is not at hand: {0}")]
+    #[error("collateral could not be fetched: {0}")]
     Fetch(#[from] CollateralError),
-    /// Evidence of a kind that is not appraised here.
+    /// The evidence is of a kind that is not appraised here.
     #[error("evidence is not supported: wanted a DCAP quote or an SNP report, got {0}")]
     Unsupported(Kind),
     /// The evidence holds, and says nothing of the program that answered: the policy does not

@@ -1,4 +1,4 @@
-//! How much is kept, and why no more.
+//! The limits of what is kept, each with its reason.
 
 use std::time::Duration;
 
@@ -25,5 +25,5 @@ pub const SETS_MAX: usize = 64;
 /// Sets that are being prepared at one time; what comes beyond is prepared without being shared.
 pub const FLIGHTS_MAX: usize = 64;
 
-/// How long an appraisal waits for endorsements that have to be fetched.
+/// The longest wait of an appraisal for endorsements that have to be fetched.
 pub const FETCH_DEADLINE: Duration = Duration::from_secs(10);

@@ -8,18 +8,18 @@ use std::{
 use arc_swap::ArcSwap;
 use confide_verifier::{CrlMinimum, CrlVersion, Policy, Prepared};
 
-/// By issuer name. It only grows, and is read without a lock.
+/// The newest version of each issuer's revocation list, by issuer name. It only grows, and is read without a lock.
 #[derive(Default)]
 pub(crate) struct NewestLists {
     seen: ArcSwap<BTreeMap<Vec<u8>, CrlMinimum>>,
     writing: Mutex<()>,
 }
 
-/// What was seen, as it was at one moment.
+/// The newest versions as they were at one moment.
 pub(crate) type ListSnapshot = Arc<BTreeMap<Vec<u8>, CrlMinimum>>;
 
 impl NewestLists {
-    /// Whether this is still what was seen.
+    /// Whether no newer list was accepted since this snapshot.
     pub(crate) fn is_latest(&self, seen: &ListSnapshot) -> bool {
         Arc::ptr_eq(&self.seen.load(), seen)
     }
@@ -28,7 +28,7 @@ impl NewestLists {
         self.seen.load_full()
     }
 
-    /// Takes in the lists of an accepted set; whether one of them was newer than what was held.
+    /// Takes in the lists of an accepted set; `true` where one of them was newer than what was held.
     pub(crate) fn remember(&self, prepared: &Prepared) -> bool {
         let lists = prepared.revocation_lists();
         let is_new = |seen: &ListSnapshot| {

@@ -26,7 +26,7 @@ pub struct Platforms {
 }
 
 impl Platforms {
-    /// Room for `platforms_max`, under a secret drawn now.
+    /// A memory of at most `platforms_max` platforms, under a secret drawn now.
     pub fn new(platforms_max: usize) -> Self {
         Self {
             secret: AwsLc::secret(),
@@ -89,7 +89,7 @@ struct Table<V> {
 
 struct Shard<V> {
     entries: HashMap<Tag, Entry<V>, BuildHasherDefault<TagHasher>>,
-    /// Oldest first.
+    /// The tags of the entries, oldest first.
     order: VecDeque<Tag>,
 }
 
@@ -110,14 +110,14 @@ impl<V> Table<V> {
     }
 
     fn shard(&self, tag: Tag) -> &RwLock<Shard<V>> {
-        // Not the bits that the map takes.
+        // The high bits, because the map inside a shard uses the low ones.
         &self.shards[(tag.number() >> 120) as usize % SHARDS]
     }
 
     fn find(&self, tag: Tag) -> Option<Arc<V>> {
         let shard = self.shard(tag).read().unwrap_or_else(PoisonError::into_inner);
         let entry = shard.entries.get(&tag)?;
-        // A store each time would make the line travel between the cores for nothing.
+        // A store on every look-up would move the cache line between cores for nothing.
         if !entry.used.load(Relaxed) {
             entry.used.store(true, Relaxed);
         }
@@ -161,7 +161,7 @@ impl<V> Table<V> {
 impl<V> Shard<V> {
     /// Drops the oldest entry that was not used since it was last looked at.
     fn evict(&mut self) {
-        // Twice around: the first time may clear every mark.
+        // Two rounds, because the first may do no more than clear every mark.
         for _ in 0..=2 * self.order.len() {
             let Some(tag) = self.order.pop_front() else { return };
             match self.entries.get(&tag) {
@@ -175,13 +175,13 @@ impl<V> Shard<V> {
     }
 }
 
-/// Enough to tell the generations of one process apart; the tag is what binds.
+/// Returns the first eight bytes of a generation: enough to tell those of one process apart; the tag is what binds.
 fn generation_prefix(generation: Generation) -> u64 {
     let [a, b, c, d, e, f, g, h, ..] = generation.0;
     u64::from_le_bytes([a, b, c, d, e, f, g, h])
 }
 
-/// A tag is a pseudo-random number already.
+/// Uses the tag itself as its hash: it is a pseudo-random number already.
 #[derive(Default)]
 struct TagHasher(u64);
 
@@ -217,7 +217,7 @@ mod tests {
         table.insert(tag(3), Arc::new(0), generation);
         assert!(table.find(tag(0)).is_some(), "used");
         assert!(table.find(tag(1)).is_none(), "the oldest that was not");
-        // All used: one goes all the same.
+        // With all entries marked as used, one is evicted all the same.
         for number in [0, 2, 3] {
             assert!(table.find(tag(number)).is_some());
         }

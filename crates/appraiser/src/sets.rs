@@ -15,15 +15,15 @@ use crate::{
     newest::{self, ListSnapshot, NewestLists},
 };
 
-/// One set: its bytes, and what was made of them.
+/// A set of endorsements: its bytes, and what was prepared from them.
 pub(crate) struct Set {
     bytes: Arc<[u8]>,
     prepared: OnceLock<Ready>,
-    /// One thread prepares, the others wait for it.
+    /// Held by the thread that prepares the set; the others wait for it.
     flight: Mutex<()>,
     /// The policy as it stands against this set, remade when a newer revocation list was seen.
     policy: ArcSwapOption<(ListSnapshot, Policy)>,
-    /// Unix seconds.
+    /// Unix seconds of the last use.
     used: AtomicU64,
 }
 
@@ -110,12 +110,12 @@ impl Set {
 #[derive(Default)]
 pub(crate) struct Sets {
     held: ArcSwap<Vec<Arc<Set>>>,
-    /// Not accepted yet, so that a crowd that comes with the same new set prepares it once.
+    /// Sets that were not accepted yet, kept so that a crowd with the same new set prepares it once.
     flights: Mutex<Vec<Weak<Set>>>,
 }
 
 impl Sets {
-    /// The set of these bytes, new or held.
+    /// Returns the set with these bytes, whether it is held or new.
     pub(crate) fn find_or_create(&self, bytes: &[u8]) -> Arc<Set> {
         if let Some(set) = self.held.load().iter().find(|set| set.has(bytes)) {
             return set.clone();

@@ -10,7 +10,7 @@ use confide_verifier::{Policy, Scope};
 /// 2026-06-01.
 const NOW: u64 = 1_780_272_000;
 
-/// What every attested end here says of its configuration.
+/// The configuration digest in the claims of every attested end here.
 const CONFIGURATION: [u8; 32] = [7; 32];
 
 fn now() -> u64 {
@@ -48,7 +48,7 @@ fn a_peer_of_which_only_the_platform_is_known_is_refused_unless_the_policy_is_co
             let content = judge(&format!("dangerous_scope = \"platform\"\n{text}")).unwrap();
             assert_eq!(content.verdict().scope(), Scope::Platform);
         }
-        // Whoever passes the scope on is told, and decides.
+        // A caller that passes the scope on gets the verdict, and decides by its scope.
         let policy = Policy::from_toml(&configuration).unwrap();
         let appraiser = PolicyAppraiser::new(policy, None, now).unwrap();
         let evidence = confide_verifier::Evidence {
@@ -208,7 +208,7 @@ fn appraiser(attester: &FakeAttester) -> PolicyAppraiser {
     PolicyAppraiser::new(policy, None, now).unwrap()
 }
 
-/// What a peer shows on one connection.
+/// The evidence that a peer presents on one connection.
 struct PeerEvidence {
     quote: Vec<u8>,
     claims: Vec<u8>,

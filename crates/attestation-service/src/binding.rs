@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 
 use crate::{error::ServiceError, jws::SigningKey};
 
-/// How long claims about the signing key hold; they are made anew at half of it.
+/// Seconds for which claims about the signing key hold; they are renewed at half of it.
 const VALIDITY_S: u64 = 60 * 60;
-/// Claims begin this much before now, for relying parties whose clock is late.
+/// Seconds by which the claims begin before now, for relying parties whose clock is late.
 const CLOCK_SKEW_S: u64 = 60;
 
-/// How long a device that failed is left in peace: whoever asks for the keys must not keep it busy.
+/// Seconds for which a device that failed is not asked again: requests for the keys must not keep it busy.
 const FAILED_REST_S: u64 = 5;
 
 /// Evidence over the signing key, by key binding: report data is the SHA-256 of claims that hold

@@ -1,4 +1,4 @@
-//! What a caller asks: the JSON of a request, read into bytes and bounded.
+//! The JSON of an appraisal request, read into bytes and bounded.
 
 use base64::{
     Engine,
@@ -18,7 +18,7 @@ const EVIDENCE_BYTES_MAX: usize = 64 * 1024;
 /// Longest name of a policy.
 pub(crate) const POLICY_ID_BYTES_MAX: usize = 64;
 
-/// One thing to judge.
+/// The evidence of one request, and the policy to judge it by.
 pub(crate) struct Case {
     pub(crate) evidence: Vec<u8>,
     pub(crate) claims: Option<Vec<u8>>,

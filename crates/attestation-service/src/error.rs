@@ -12,21 +12,21 @@ pub enum ServiceError {
     /// The signing key cannot be read or made.
     #[error("signing key is not usable: wanted {wanted}")]
     SigningKey {
-        /// What it must be.
+        /// The form that a key must have.
         wanted: &'static str,
     },
     /// Two policies of one name, a bad name, or none at all.
     #[error("policy name `{got}` is not usable: wanted {wanted}")]
     PolicyName {
-        /// What a name must be.
+        /// The form that a name must have.
         wanted: &'static str,
         /// The name given.
         got: String,
     },
-    /// A result may not hold for so long.
+    /// The configured lifetime of results is zero or too long.
     #[error("lifetime of a result is {got} s, wanted 1 to {wanted} s")]
     Lifetime {
-        /// The most, in seconds.
+        /// The longest lifetime, in seconds.
         wanted: u64,
         /// The seconds given.
         got: u64,
@@ -37,9 +37,9 @@ pub enum ServiceError {
     /// The drain took too long; the connections that were left are closed.
     #[error("{left} connections were still open {} s after the stop", .limit.as_secs())]
     Undrained {
-        /// How many were left.
+        /// The number of connections that were left.
         left: usize,
-        /// How long they had.
+        /// The time that they had.
         limit: Duration,
     },
 }
@@ -55,7 +55,7 @@ pub(crate) enum RequestError {
     BodyLate { limit: Duration },
     #[error("body broke off")]
     BodyBroken,
-    #[error("body is not the JSON wanted: {0}")]
+    #[error("body is not the wanted JSON: {0}")]
     Json(String),
     #[error("{field} is not as wanted: wanted {wanted}")]
     Field { field: &'static str, wanted: &'static str },
@@ -69,7 +69,7 @@ pub(crate) enum RequestError {
     Busy { waited: Duration },
     #[error("there is no such route")]
     NoRoute,
-    #[error("this route has another method")]
+    #[error("this route does not accept the method; the header `Allow` lists those that it does")]
     NoMethod,
     #[error("result could not be signed")]
     Signing,

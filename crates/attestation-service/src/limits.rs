@@ -1,4 +1,4 @@
-//! Every bound of the service, with its reason.
+//! The limits of the service, each with its reason.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use confide_http::QueueLimits;
 /// No result holds for longer: it speaks of a machine as it was when the evidence was appraised.
 pub const RESULT_LIFETIME_MAX: Duration = Duration::from_secs(300);
 
-/// What the service allows itself and its callers.
+/// The limits of the service and of its callers.
 #[derive(Clone, Debug)]
 pub struct ServiceLimits {
     /// Bytes of a request's body: evidence, GPU evidence and endorsements in base64 and JSON.
@@ -15,7 +15,7 @@ pub struct ServiceLimits {
     /// Bytes of all bodies that are held at once: connections times streams times one body would be
     /// more than any machine has.
     pub bodies_bytes: usize,
-    /// How long a body may take to come.
+    /// The longest time that a body may take to arrive.
     pub body_wait: Duration,
     /// Appraisals that run at once; more than the cores would only wait for each other.
     pub concurrent: usize,
@@ -24,19 +24,19 @@ pub struct ServiceLimits {
     pub connection_age: Duration,
     /// Connections at once; a quarter of them for one address, an eighth for addresses without any.
     pub connections: usize,
-    /// How long running requests may go on after a stop.
+    /// The longest time that running requests may go on after a stop.
     pub drain: Duration,
-    /// How long the head of a request may take to come, and the first request of a connection.
+    /// The longest time that the head of a request, or the first request of a connection, may take to arrive.
     pub head_wait: Duration,
-    /// How long a connection may be silent; longer than an answer takes.
+    /// The longest silence of a connection; longer than an answer takes.
     pub idle: Duration,
     /// Requests that wait for a place; the next one is told to come again.
     pub queued: usize,
-    /// How long one of them waits.
+    /// The longest wait of one of them.
     pub queue_wait: Duration,
     /// Requests at once on one HTTP/2 connection.
     pub streams: u32,
-    /// How long a peer may leave an answer unread.
+    /// The longest time that a peer may leave an answer unread.
     pub write_wait: Duration,
 }
 

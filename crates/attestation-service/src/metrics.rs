@@ -1,10 +1,10 @@
-//! What the service counts.
+//! The metrics of the service.
 
 use std::time::Duration;
 
 use confide_http::metrics::{Gauge, Histogram, LabelledCounter, MetricsRegistry};
 
-/// Upper bounds of the histogram's buckets, in seconds: one signature to a busy machine.
+/// Upper bounds of the histogram's buckets, in seconds, from one signature to a busy machine.
 const BUCKETS_S: [f64; 10] =
     [0.000_05, 0.000_1, 0.000_2, 0.000_5, 0.001, 0.002, 0.005, 0.02, 0.1, 1.0];
 

@@ -8,13 +8,13 @@ use crate::{binding::OwnEvidence, jws::SigningKey, limits::ServiceLimits, polici
 pub struct ServiceOptions {
     /// The server's policies.
     pub policies: Policies,
-    /// Signs results.
+    /// The key that signs results.
     pub key: SigningKey,
     /// `iss` of every result.
     pub issuer: String,
     /// `aud` of every result.
     pub audience: String,
-    /// From `iat` to `exp`; at most [`crate::RESULT_LIFETIME_MAX`].
+    /// The time from `iat` to `exp` of a result; at most [`crate::RESULT_LIFETIME_MAX`].
     pub lifetime: Duration,
     /// Evidence over the key, where this machine attests.
     pub own_evidence: Option<OwnEvidence>,

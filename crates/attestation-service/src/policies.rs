@@ -7,15 +7,15 @@ use confide_verifier::Evidence;
 
 use crate::{case::POLICY_ID_BYTES_MAX, error::ServiceError};
 
-/// One policy of the server.
+/// A policy of the server.
 pub struct PolicyEntry {
-    /// Decides by it.
+    /// The appraiser that decides by this policy.
     pub appraiser: Arc<PolicyAppraiser>,
     /// SHA-256 of the policy's text, as results carry it.
     pub sha256: [u8; 32],
 }
 
-/// All policies of the server.
+/// The policies of the server, by name.
 pub struct Policies(BTreeMap<String, PolicyEntry>);
 
 impl Policies {

@@ -1,4 +1,4 @@
-//! What a result says: the claims of EAT (RFC 9711) and EAR (draft-ietf-rats-ear).
+//! The content of a result: the claims of EAT (RFC 9711) and EAR (draft-ietf-rats-ear).
 //!
 //! The values of the trustworthiness vector are those of AR4SI (draft-ietf-rats-ar4si section 2.3).
 //! A value is given only for what was looked at; what was not evaluated is absent.
@@ -22,7 +22,7 @@ const CONTRAINDICATED: i64 = 96;
 /// "A Verifier does not recognize an Attester's hardware or firmware, but it should be recognized".
 const UNRECOGNISED_HARDWARE: i64 = 97;
 
-/// What does not depend on the evidence.
+/// The claims that do not depend on the evidence.
 pub(crate) struct Frame<'a> {
     pub(crate) issuer: &'a str,
     pub(crate) audience: &'a str,
@@ -60,11 +60,11 @@ pub(crate) fn accepted_claims(
     claims
 }
 
-/// Why simulated evidence is never good for anything, whatever a policy accepts.
+/// The reason given for refusing simulated evidence, whatever a policy accepts.
 pub(crate) const SIMULATED: &str =
     "evidence is simulated: software made it, and it protects nothing";
 
-/// What the root under which evidence was accepted is worth.
+/// The worth of the root under which evidence was accepted.
 #[derive(Clone, Copy, PartialEq)]
 enum Trust {
     /// A vendor's root, or one that the policy lists as the operator's own.
@@ -138,7 +138,7 @@ fn claims(
     })
 }
 
-/// Each check with its outcome; the details stay in the log of whoever asks for `verify --json`.
+/// Returns each check with its outcome, without its details; `confide verify --json` has those.
 fn outcomes(checks: &Value) -> Value {
     let mut outcomes = Map::new();
     for check in checks.as_array().into_iter().flatten() {

@@ -1,4 +1,4 @@
-//! The routes.
+//! The routes of the service.
 
 use std::{sync::Arc, time::Instant};
 
@@ -27,7 +27,7 @@ use crate::{
 pub(crate) struct Site {
     options: ServiceOptions,
     queue: AdmissionQueue,
-    /// A permit for each byte of a body that is held.
+    /// Permits, one for each byte of the bodies that are held.
     bodies: Arc<Semaphore>,
     /// One caller makes the own evidence; the others wait without a thread each, so that appraisals
     /// keep theirs.
@@ -116,7 +116,7 @@ impl Site {
             claims: case.claims.as_deref(),
             report_data: case.report_data,
             gpu: gpu.map(|gpu| GpuPresented { evidence: &gpu.evidence, nonce: gpu.nonce }),
-            // A caller's word on how it was bound is no evidence of that.
+            // A caller's statement on how the evidence was bound proves nothing.
             binding: None,
         };
         let started = Instant::now();
@@ -165,7 +165,7 @@ impl Judgement {
             }
             Err(AppraisalError::Rejected(no)) if !no.reason().is_unreadable() => {
                 let claims = result::rejected_claims(frame, case, &no.to_json());
-                // Not 200: whoever looks at the status alone must not take it for a yes.
+                // Not 200: a caller that looks at the status alone must not take it for an acceptance.
                 let status = StatusCode::UNPROCESSABLE_ENTITY;
                 let reason = Some(no.reason().to_string());
                 Ok(Self { outcome: "rejected", status, claims, reason })
@@ -188,7 +188,7 @@ async fn answer_keys(site: &Arc<Site>) -> Response<Full<Bytes>> {
         match made.await {
             Ok(Ok(Some(evidence))) => jwk["confide.evidence"] = evidence,
             Ok(Ok(None)) => {}
-            // The key is still the key; a relying party that wants evidence misses it and says so.
+            // The key is served without evidence; a relying party that wants evidence refuses it.
             Ok(Err(error)) => tracing::warn!(%error, "the key is published without evidence"),
             Err(_) => tracing::warn!("the key is published without evidence: the device failed"),
         }

@@ -1,4 +1,4 @@
-//! The certificate table that a host puts beside an SNP report (`auxblob`).
+//! The certificate table that a host gives along with an SNP report (`auxblob`).
 //!
 //! SEV-ES Guest-Hypervisor Communication Block, 4.1.8.1: entries of 24 bytes (GUID in the order
 //! of its text, offset and length as little-endian u32), ended by one that is all zero; the
@@ -9,33 +9,33 @@ use serde_json::json;
 
 use crate::error::AttesterError;
 
-/// Entries of a table: four certificates are defined, hosts add a few of their own.
+/// The most entries of a table: four certificates are defined, hosts add a few of their own.
 const ENTRIES_MAX: usize = 32;
-/// A certificate of this chain is some 1.5 KB.
+/// The longest certificate in bytes; one of this chain has some 1.5 KB.
 const CERTIFICATE_LENGTH_MAX: usize = 8 * 1024;
 const ENTRY_LENGTH: usize = 24;
 
 const VCEK: [u8; 16] = guid("63da758de6644564adc5f4b93be8accd");
 const VLEK: [u8; 16] = guid("a8074bc2a25a483eaae639c045a0b8a1");
-/// The ASK, or the ASVK where the endorsement key is a VLEK.
+/// The GUID of the ASK, or of the ASVK where the endorsement key is a VLEK.
 const ASK: [u8; 16] = guid("4ab7b379bbac4fe4a02f05aef327c782");
 const ARK: [u8; 16] = guid("c0b406a4a803495297433fb6014cd0ae");
 
 /// The certificates of a table that belong to a chain, as DER; unverified.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CertTable<'a> {
-    /// The chip's endorsement key.
+    /// The certificate of the chip's own endorsement key (VCEK).
     pub vcek: Option<&'a [u8]>,
-    /// The endorsement key that the chip was loaded with.
+    /// The certificate of the endorsement key that was loaded into the chip (VLEK).
     pub vlek: Option<&'a [u8]>,
-    /// The signing key above: ASK, or ASVK for a VLEK.
+    /// The certificate of the key above: the ASK, or the ASVK for a VLEK.
     pub ask: Option<&'a [u8]>,
-    /// The root.
+    /// The root certificate (ARK).
     pub ark: Option<&'a [u8]>,
 }
 
 impl<'a> CertTable<'a> {
-    /// Reads a table; an empty one is a host that provides no certificates.
+    /// Reads a table; an empty one means that the host provides no certificates.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, AttesterError> {
         let mut table = Self::default();
         if bytes.iter().all(|byte| *byte == 0) {
@@ -63,9 +63,9 @@ impl<'a> CertTable<'a> {
         Err(AttesterError::CertTable("wanted at most 32 entries, got more"))
     }
 
-    /// The endorsements of an SNP report as the wire knows them, where the table has all of them.
+    /// The endorsements of an SNP report in their wire format, where the table has all of them.
     ///
-    /// `vlek` says which key signed the report. There is no revocation list in a table.
+    /// `vlek` tells which key signed the report. A table has no revocation list.
     pub fn endorsements(&self, vlek: bool) -> Option<Vec<u8>> {
         let key = if vlek { self.vlek } else { self.vcek }?;
         let chain = format!("{}{}", pem(self.ask?), pem(self.ark?));
@@ -100,7 +100,7 @@ fn pem(der: &[u8]) -> String {
     text + "-----END CERTIFICATE-----\n"
 }
 
-/// A GUID from its digits, without the hyphens.
+/// The bytes of a GUID, from its digits without the hyphens.
 const fn guid(digits: &str) -> [u8; 16] {
     const fn digit(byte: u8) -> u8 {
         if byte.is_ascii_digit() { byte - b'0' } else { byte - b'a' + 10 }

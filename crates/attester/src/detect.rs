@@ -1,4 +1,4 @@
-//! Which devices a machine has, and how that is known.
+//! Finds the devices of a machine, and says how they are recognised.
 
 use std::{
     fmt, fs,
@@ -12,13 +12,14 @@ use crate::{
     tsm::{self, TSM_ROOT},
 };
 
-/// A tree that does not answer its name within this is not one to use.
+/// The deadline of a tree that is asked for its provider; one that does not answer in time is not
+/// used.
 const PROBE_DEADLINE: Duration = Duration::from_secs(5);
-/// `/proc/cpuinfo` of one processor; all have the same flags.
+/// The bytes read of `/proc/cpuinfo`: enough for one processor, and all have the same flags.
 const CPUINFO_READ_MAX: u64 = 16 * 1024;
 const DMI_READ_MAX: u64 = 256;
 
-/// What can attest.
+/// A device that can attest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Device {
     /// The kernel's common interface for TDX and SEV-SNP guests.
@@ -32,7 +33,7 @@ pub enum Device {
 }
 
 impl Device {
-    /// A short name for machines and people.
+    /// A short name, for programs and people.
     pub fn name(self) -> &'static str {
         match self {
             Self::ConfigfsTsm => "configfs-tsm",
@@ -52,11 +53,11 @@ impl fmt::Display for Device {
 /// One device that was looked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DetectedDevice {
-    /// Which one.
+    /// The device that was looked for.
     pub device: Device,
-    /// Whether it is there and answers.
+    /// Whether the device is there and answers.
     pub present: bool,
-    /// What was looked at and what it said, one line each.
+    /// What was looked at and what was found, one line each.
     pub because: Vec<String>,
 }
 
@@ -67,7 +68,7 @@ pub fn detect(root: &Path) -> Vec<DetectedDevice> {
     detect_with_tsm(root, &path_below(root, TSM_ROOT))
 }
 
-/// The same, with the configfs-tsm tree in another place.
+/// As [`detect`], with the configfs-tsm tree in another place.
 pub fn detect_with_tsm(root: &Path, tsm: &Path) -> Vec<DetectedDevice> {
     vec![configfs_tsm(root, tsm), tdx_guest(root), sev_guest(root), nvidia_gpu(root)]
 }
@@ -103,11 +104,11 @@ fn configfs_tsm(root: &Path, tree: &Path) -> DetectedDevice {
     DetectedDevice { device: Device::ConfigfsTsm, present, because }
 }
 
-/// Why there may be no tree.
+/// The reason for which there may be no tree.
 fn configfs_mount(root: &Path) -> String {
     match fs::read_to_string(path_below(root, "/proc/mounts")) {
         Ok(mounts) if mounts.lines().any(|line| line.split(' ').nth(2) == Some("configfs")) => {
-            "configfs is mounted: the kernel has no tsm module, or this is no confidential guest"
+            "configfs is mounted: the kernel has no tsm module, or this is not a confidential guest"
                 .into()
         }
         Ok(_) => "configfs is not mounted".into(),
@@ -136,7 +137,7 @@ fn sev_guest(root: &Path) -> DetectedDevice {
     DetectedDevice { device: Device::SevGuest, present: path.exists(), because }
 }
 
-/// Where distributions and container runtimes put the management library.
+/// The paths at which distributions and container runtimes put the management library.
 const NVML: &[&str] = &[
     "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1",
     "/usr/lib/aarch64-linux-gnu/libnvidia-ml.so.1",
@@ -151,7 +152,7 @@ fn nvidia_gpu(root: &Path) -> DetectedDevice {
     let library = NVML.iter().map(|path| path_below(root, path)).find(|path| path.exists());
     because.push(match &library {
         Some(path) => format!("{} exists", path.display()),
-        None => "libnvidia-ml.so.1 is in none of its usual folders".into(),
+        None => "libnvidia-ml.so.1 was not found in its usual folders".into(),
     });
     if let Some(version) = first_line(&path_below(root, "/proc/driver/nvidia/version")) {
         because.push(format!("/proc/driver/nvidia/version: {version}"));
@@ -167,7 +168,7 @@ fn guest_flags(root: &Path) -> Vec<String> {
     ["tdx_guest", "sev_snp"].iter().filter_map(|name| flag(root, name)).collect()
 }
 
-/// Whether the kernel counts `name` among the processor's flags.
+/// Whether the kernel lists `name` among the processor's flags, as a line for people.
 fn flag(root: &Path, name: &str) -> Option<String> {
     let text = start(&path_below(root, "/proc/cpuinfo"), CPUINFO_READ_MAX)?;
     let flags = text.lines().find(|line| line.starts_with("flags"))?;

@@ -1,4 +1,4 @@
-//! The two calls that Rust cannot check: an ioctl and an address of the VM's socket family.
+//! The two calls that Rust cannot check: an ioctl, and an address of the VM socket family.
 #![allow(unsafe_code)]
 
 use std::{
@@ -19,17 +19,17 @@ use rustix::{
 
 use crate::qgs::TD_REPORT_LENGTH;
 
-/// `struct tdx_report_req`, include/uapi/linux/tdx-guest.h.
+/// The argument of the ioctl: `struct tdx_report_req`, include/uapi/linux/tdx-guest.h.
 #[repr(C)]
 struct TdxReportRequest {
     report_data: [u8; 64],
     report: [u8; TD_REPORT_LENGTH],
 }
 
-/// `TDX_CMD_GET_REPORT0`: `_IOWR('T', 1, struct tdx_report_req)`.
+/// The ioctl `TDX_CMD_GET_REPORT0`: `_IOWR('T', 1, struct tdx_report_req)`.
 const GET_REPORT_0: Opcode = opcode::read_write::<TdxReportRequest>(b'T', 1);
 
-/// A TD report over `report_data` from the device at `path`.
+/// Gets a TD report over `report_data` from the device at `path`.
 pub(crate) fn td_report(path: &Path, report_data: &[u8; 64]) -> io::Result<[u8; TD_REPORT_LENGTH]> {
     let device = OpenOptions::new().read(true).write(true).open(path)?;
     let mut request = TdxReportRequest { report_data: *report_data, report: [0; TD_REPORT_LENGTH] };
@@ -41,7 +41,7 @@ pub(crate) fn td_report(path: &Path, report_data: &[u8; 64]) -> io::Result<[u8; 
     Ok(request.report)
 }
 
-/// `struct sockaddr_vm`, include/uapi/linux/vm_sockets.h.
+/// An address of the VM socket family: `struct sockaddr_vm`, include/uapi/linux/vm_sockets.h.
 #[repr(C)]
 struct VmAddress {
     family: u16,
@@ -63,8 +63,8 @@ unsafe impl SocketAddrArg for VmAddress {
     }
 }
 
-/// A stream to `port` of the virtual machine or host `context`; no step of it takes longer than
-/// `timeout`.
+/// Opens a stream to `port` of the virtual machine or host `context`; none of its steps takes
+/// longer than `timeout`.
 pub(crate) fn vm_stream(context: u32, port: u32, timeout: Duration) -> io::Result<File> {
     let (family, kind) = (AddressFamily::VSOCK, SocketType::STREAM);
     let socket = net::socket_with(family, kind, SocketFlags::CLOEXEC, None)?;

@@ -1,4 +1,5 @@
-//! One thread for each kind of device: calls in the order in which they came, each with a deadline.
+//! One thread for each kind of device, which runs calls in the order of their arrival, each with a
+//! deadline.
 //!
 //! The kernel holds one lock around a report, so more threads would only wait there, where no
 //! deadline reaches. A call that hangs keeps this thread; its caller and those behind it give up
@@ -18,18 +19,18 @@ use std::{
 
 use crate::error::AttesterError;
 
-/// How many callers may wait: a batch of sessions is one call, so more than this is a flood.
+/// The most callers that may wait: a batch of sessions is one call, so more than this is a flood.
 pub const WAITING_MAX: usize = 1024;
 
-/// The longest wait for a device; longer ones are cut to this, as no clock reaches further.
+/// The longest wait for a device; longer ones are shortened to this, as no clock reaches further.
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
-/// For the CPU's evidence.
+/// The thread for the CPU's evidence.
 pub(crate) static CPU: DeviceThread = DeviceThread::new("cpu device");
-/// For GPUs.
+/// The thread for the GPUs' evidence.
 pub(crate) static GPU: DeviceThread = DeviceThread::new("gpu device");
 
-/// A thread that is started with the first call.
+/// A thread that starts with its first call.
 pub(crate) struct DeviceThread {
     name: &'static str,
     queue: Mutex<Option<SyncSender<Job>>>,
@@ -45,7 +46,7 @@ impl DeviceThread {
         Self { name, queue: Mutex::new(None) }
     }
 
-    /// Does `work` on this thread; it receives the instant at which nobody waits any more.
+    /// Runs `work` on this thread; `work` receives the instant at which its caller gives up.
     pub(crate) fn call<T: Send + 'static>(
         &self,
         deadline: Duration,
@@ -55,7 +56,7 @@ impl DeviceThread {
         let until = Instant::now() + deadline;
         let (answer, answered) = mpsc::sync_channel(1);
         let work = Box::new(move || {
-            // The caller may have gone; then nobody misses the answer.
+            // If the caller has given up, nobody needs the answer.
             let _ = answer.send(work(until));
         });
         match self.queue()?.try_send(Job { until, work }) {
@@ -68,7 +69,7 @@ impl DeviceThread {
         match answered.recv_timeout(deadline) {
             Ok(outcome) => outcome,
             Err(RecvTimeoutError::Timeout) => Err(AttesterError::Deadline { deadline }),
-            // A call that was skipped, or that died.
+            // The call was skipped, or its thread died.
             Err(RecvTimeoutError::Disconnected) if Instant::now() >= until => {
                 Err(AttesterError::Deadline { deadline })
             }
@@ -105,7 +106,7 @@ fn thread_end_error() -> AttesterError {
 mod tests {
     use super::*;
 
-    // One test: the thread is the process's, and a test beside this one would wait for it.
+    // One test for all of this: the thread is the process's, and another test would wait for it.
     #[test]
     fn a_hanging_call_costs_its_callers_their_deadline_and_no_more() {
         assert_eq!(CPU.call(Duration::from_secs(5), |_| Ok(7)).unwrap(), 7);

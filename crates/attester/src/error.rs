@@ -1,40 +1,40 @@
-//! Why a device gave no evidence.
+//! The reasons for which a device gives no evidence.
 
 use std::{io, path::PathBuf, time::Duration};
 
 use confide_evidence::{AttestError, ParseError};
 
-/// Why a device gave no evidence.
+/// The reason for which a device gave no evidence.
 #[derive(Debug, thiserror::Error)]
 pub enum AttesterError {
-    /// The device's file or folder is not there.
+    /// The file or folder of the device does not exist.
     #[error("no device at {}: {source}", path.display())]
     Absent {
-        /// The path that was looked for.
+        /// The path of the device.
         path: PathBuf,
-        /// What the operating system said.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// A file or socket of the device failed in a way that has no name of its own here.
+    /// A file or socket of the device failed in a way that has no variant of its own.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {
         /// The action that failed.
         action: &'static str,
-        /// With which file.
+        /// The path of the file.
         path: PathBuf,
-        /// What the operating system said.
+        /// The operating system's error.
         source: io::Error,
     },
     /// The tree belongs to a device whose evidence this version does not know.
     #[error("provider: wanted tdx_guest or sev_guest, got {got:?}")]
     Provider {
-        /// The value in the tree.
+        /// The name of the provider in the tree.
         got: String,
     },
-    /// An attribute holds something else than its kernel documentation says.
+    /// An attribute holds something other than its kernel documentation says.
     #[error("{}: wanted {wanted}, got {got:?}", path.display())]
     Attribute {
-        /// The name of the attribute.
+        /// The path of the attribute.
         path: PathBuf,
         /// The value that it should hold.
         wanted: &'static str,
@@ -44,71 +44,71 @@ pub enum AttesterError {
     /// The host limits the rate of reports, and still did at the deadline.
     #[error("device busy: {tries} tries in {waited:?}")]
     Busy {
-        /// How often the report was asked for.
+        /// The number of times that the report was asked for.
         tries: u32,
-        /// How long that took.
+        /// The time that all tries took.
         waited: Duration,
     },
-    /// The report exceeds the limit of the kernel (EFBIG) or of this program.
+    /// The report is longer than the kernel (EFBIG) or this program allows.
     #[error("{}: wanted at most {limit} bytes, got more", path.display())]
     TooBig {
-        /// The name of the attribute.
+        /// The path of the attribute.
         path: PathBuf,
-        /// The limit.
+        /// The limit in bytes.
         limit: usize,
     },
-    /// The read succeeded and gave nothing, which is no evidence.
+    /// The read succeeded and gave no bytes, which is not evidence.
     #[error("{}: wanted a report, got 0 bytes", path.display())]
     Empty {
-        /// The name of the attribute.
+        /// The path of the attribute.
         path: PathBuf,
     },
     /// The report has the wrong length for its kind.
     #[error("{subject}: wanted {wanted} bytes, got {got}")]
     Length {
-        /// What was measured.
+        /// The name of the part that has the wrong length.
         subject: &'static str,
-        /// The length it has to have.
+        /// The length that it must have, in bytes.
         wanted: usize,
-        /// The length it has.
+        /// The length that it has, in bytes.
         got: usize,
     },
     /// Another writer touched the entry on each try.
     #[error("report entry was written by another in each of {tries} tries")]
     Race {
-        /// How often a new entry was made.
+        /// The number of entries that were made.
         tries: u32,
     },
-    /// The report signs something else than what was asked.
+    /// The report signs other data than was asked for.
     #[error("report data: wanted {wanted}, got {got}")]
     ReportData {
-        /// What was asked, in hexadecimal.
+        /// The data that was asked for, in hexadecimal.
         wanted: String,
-        /// What the report holds, in hexadecimal.
+        /// The data in the report, in hexadecimal.
         got: String,
     },
-    /// The outblob does not parse as the evidence of its provider.
-    #[error("report is no quote: {0}")]
+    /// The outblob cannot be parsed as the evidence of its provider.
+    #[error("report is not a quote: {0}")]
     Quote(#[from] ParseError),
-    /// The report is of another kind than its provider makes.
+    /// The report is of another kind than the provider makes.
     #[error("report: wanted {wanted}, got {got}")]
     Kind {
-        /// What the provider makes.
+        /// The kind that the provider makes.
         wanted: &'static str,
-        /// What the report is.
+        /// The kind of the report.
         got: &'static str,
     },
-    /// The certificate table beside an SNP report is malformed.
+    /// The certificate table that came with an SNP report is malformed.
     #[error("certificate table: {0}")]
     CertTable(&'static str),
-    /// The quote generation service answered something else than a quote.
+    /// The quote generation service answered something other than a quote.
     #[error("quote generation service: {subject}: wanted {wanted}, got {got}")]
     Service {
-        /// Which field of its answer.
+        /// The name of the field of its answer.
         subject: &'static str,
         /// The value that it should hold.
         wanted: u64,
-        /// What it holds.
+        /// The value that it holds.
         got: u64,
     },
     /// NVML could not be loaded, or lacks a call.
@@ -116,18 +116,18 @@ pub enum AttesterError {
     Library {
         /// The library, or the call that it lacks.
         path: PathBuf,
-        /// What the loader said.
+        /// The loader's error.
         source: libloading::Error,
     },
     /// A call of NVML failed.
     #[error("{call}: wanted status 0, got {status}")]
     Nvml {
-        /// Which call.
+        /// The name of the function.
         call: &'static str,
-        /// `nvmlReturn_t`
+        /// The `nvmlReturn_t` that it returned.
         status: i32,
     },
-    /// The GPU is in no state to attest.
+    /// The GPU is not ready to attest.
     #[error(
         "GPU: wanted confidential computing on and ready, \
          got on: {confidential_computing}, ready: {ready}"
@@ -141,30 +141,30 @@ pub enum AttesterError {
     /// The GPU signed another nonce than it was given.
     #[error("GPU nonce: wanted {wanted}, got {got}")]
     GpuNonce {
-        /// What was asked, in hexadecimal.
+        /// The nonce that was given, in hexadecimal.
         wanted: String,
-        /// What the report holds, in hexadecimal.
+        /// The nonce in the report, in hexadecimal.
         got: String,
     },
     /// The device did not answer in time; it may still be busy with the call.
     #[error("device: wanted an answer within {deadline:?}, got none")]
     Deadline {
-        /// How long was waited.
+        /// The longest wait.
         deadline: Duration,
     },
-    /// Too many callers wait already.
+    /// As many callers wait as are allowed to.
     #[error("device queue: wanted at most {limit} callers, got one more")]
     QueueFull {
-        /// How many may wait.
+        /// The most callers that may wait.
         limit: usize,
     },
-    /// The thread that talks to devices could not be started or ended.
+    /// The thread that calls the devices could not be started, or has ended.
     #[error("device thread is not running: {0}")]
     Thread(String),
 }
 
 impl AttesterError {
-    /// The error as the channel knows it.
+    /// The error of the trait [`confide_evidence::Attest`], with the name of the device.
     pub(crate) fn into_attest_error(self, device: &str) -> AttestError {
         AttestError::Device { device: device.into(), reason: self.to_string() }
     }

@@ -1,13 +1,13 @@
-//! Obtains evidence from the devices of this machine; the only room that touches one.
+//! Obtains evidence from the devices of this machine; the only crate that calls one.
 //!
 //! - [`Tsm`]: configfs-tsm, the kernel's interface since 6.7, for TDX guests and SEV-SNP guests.
 //! - [`TdxGuest`]: `/dev/tdx_guest` and the quote generation service, for older TDX guests.
 //! - [`Nvml`]: an NVIDIA GPU, through the management library of its driver.
-//! - [`detect`]: which of them this machine has, and how that is known.
+//! - [`detect`]: the devices that this machine has, and how they were recognised.
 //!
-//! A device may hang, and the kernel makes one report at a time. All calls of the process
-//! therefore run one after the other on one thread, and each caller waits for a bounded time.
-//! Nothing here knows a simulation: tests lead the very same calls to a file system of their own.
+//! A device may hang, and the kernel makes one report at a time. All calls of the process therefore
+//! run one after the other on one thread, and each caller waits for a bounded time. There is no
+//! simulation in this crate: tests make the same calls on a file system of their own.
 
 mod cert_table;
 mod detect;

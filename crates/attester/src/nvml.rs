@@ -1,8 +1,8 @@
 //! Evidence of an NVIDIA GPU through NVML's confidential-computing calls, loaded at run time.
 //!
-//! Calls and layouts are those of NVML 12 (`nvml.h`, and the package nvidia-ml-py). What the
-//! library says of mode and readiness only decides whether the GPU is asked: none of it is
-//! evidence, for it is not signed.
+//! Calls and layouts are those of NVML 12 (`nvml.h`, and the package nvidia-ml-py). The mode and
+//! readiness that the library reports only decide whether the GPU is asked: they are not evidence,
+//! for they are not signed.
 
 #![allow(unsafe_code, reason = "NVML is a C library; each block has its proof beside it")]
 
@@ -25,7 +25,7 @@ use crate::{device_thread, error::AttesterError};
 /// The name under which the driver installs the library.
 pub const NVML_LIBRARY: &str = "libnvidia-ml.so.1";
 
-/// How long a GPU may take for its report. The GPU signs in about a second.
+/// The deadline of a GPU's report. The GPU signs in about a second.
 pub const NVML_DEADLINE: Duration = Duration::from_secs(30);
 
 const SUCCESS: c_int = 0;
@@ -36,7 +36,7 @@ const CEC_REPORT_BYTES: usize = 0x1000;
 
 type Device = *mut c_void;
 
-/// `nvmlConfComputeSystemState_t`
+/// The layout of `nvmlConfComputeSystemState_t`.
 #[repr(C)]
 #[derive(Default)]
 struct SystemState {
@@ -45,7 +45,7 @@ struct SystemState {
     dev_tools_mode: c_uint,
 }
 
-/// `nvmlConfComputeGpuCertificate_t`
+/// The layout of `nvmlConfComputeGpuCertificate_t`.
 #[repr(C)]
 struct Certificate {
     chain_bytes: c_uint,
@@ -54,7 +54,7 @@ struct Certificate {
     attestation_chain: [u8; ATTESTATION_CHAIN_BYTES],
 }
 
-/// `nvmlConfComputeGpuAttestationReport_t`
+/// The layout of `nvmlConfComputeGpuAttestationReport_t`.
 #[repr(C)]
 struct Report {
     has_cec_report: c_uint,
@@ -65,7 +65,7 @@ struct Report {
     cec_report: [u8; CEC_REPORT_BYTES],
 }
 
-/// One GPU of this machine.
+/// Obtains evidence of one GPU of this machine.
 #[derive(Clone, Debug)]
 pub struct Nvml {
     library: PathBuf,
@@ -74,7 +74,7 @@ pub struct Nvml {
     ocsp: Vec<Vec<u8>>,
 }
 
-/// What the library says of the machine. It is not signed.
+/// The state of the machine's GPUs as the library reports it. It is not signed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NvmlState {
     /// Whether confidential computing is on.
@@ -94,19 +94,20 @@ impl Nvml {
         Self { library: library.as_ref().into(), index, rims: Vec::new(), ocsp: Vec::new() }
     }
 
-    /// Staples reference manifests and revocation answers, so that a peer needs no third party.
+    /// Staples reference manifests and revocation answers, so that a verifier needs no third party.
     pub fn with_endorsements(mut self, rims: Vec<Vec<u8>>, ocsp: Vec<Vec<u8>>) -> Self {
         (self.rims, self.ocsp) = (rims, ocsp);
         self
     }
 
-    /// What the library says of this machine.
+    /// Asks the library for the state of this machine's GPUs.
     pub fn state(&self) -> Result<NvmlState, AttesterError> {
         let library = self.library.clone();
         device_thread::GPU.call(NVML_DEADLINE, move |_| Session::open(&library)?.state())
     }
 
-    /// The container of [`GpuEvidence`] over `nonce`, which was found to hold it.
+    /// Evidence over `nonce` in the container of [`GpuEvidence`]; the report was found to hold the
+    /// nonce.
     pub fn evidence(&self, nonce: &[u8; NONCE_BYTES]) -> Result<Vec<u8>, AttesterError> {
         let (library, index, nonce) = (self.library.clone(), self.index, *nonce);
         let (report, chain) = device_thread::GPU.call(NVML_DEADLINE, move |_| {
@@ -133,7 +134,7 @@ impl Nvml {
             ocsp: self.ocsp.iter().map(Vec::as_slice).collect(),
         };
         let bytes = evidence.encode();
-        // Endorsements that are too long are an error here, not a surprise at the other end.
+        // Endorsements that are too long are an error here, and not first at the verifier.
         match GpuEvidence::decode(&bytes) {
             Ok(_) => Ok(bytes),
             Err(_) => Err(AttesterError::Length {
@@ -145,7 +146,7 @@ impl Nvml {
     }
 }
 
-/// A CPU's attester with a GPU beside it.
+/// The attester of a CPU and of a GPU next to it.
 pub struct GpuAttester<A> {
     attester: A,
     gpu: Nvml,
@@ -176,7 +177,7 @@ impl<A: Attest> Attest for GpuAttester<A> {
     }
 }
 
-/// The library, initialised; dropped, it is shut down and then unloaded.
+/// The library, initialised; when dropped, it is shut down and then unloaded.
 struct Session {
     library: Library,
 }
@@ -295,12 +296,12 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // Nothing could be done about a failure, and nothing is left that needs the library.
+        // A failure could not be handled, and nothing is left that needs the library.
         let _ = self.call0("nvmlShutdown");
     }
 }
 
-/// What the library wrote into a buffer of its own fixed length.
+/// The part of a buffer of fixed length into which the library wrote.
 fn written_part(
     subject: &'static str,
     buffer: &[u8],

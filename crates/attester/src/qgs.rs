@@ -13,21 +13,22 @@ use confide_evidence::quote::QUOTE_LENGTH_MAX;
 
 use crate::error::AttesterError;
 
-/// Length of a TD report (Intel TDX Module, `TDREPORT_STRUCT`).
+/// The length of a TD report in bytes (Intel TDX Module, `TDREPORT_STRUCT`).
 pub const TD_REPORT_LENGTH: usize = 1024;
 
 const HEADER_LENGTH: usize = 16;
-/// The header and the two sizes.
+/// The bytes of the header and of the two sizes.
 const PRELUDE_LENGTH: usize = HEADER_LENGTH + 8;
 const GET_QUOTE_REQUEST: u32 = 0;
 const GET_QUOTE_RESPONSE: u32 = 1;
 const MAJOR_VERSION: u16 = 1;
-/// A service of version 1.1 answers 1.0 as well.
+/// Version 1.0, which a service of version 1.1 answers as well.
 const MINOR_VERSION: u16 = 0;
-/// A quote, the identity of the quoting enclave that made it (32 bytes today), the prelude.
+/// The longest answer: a quote, the identity of the quoting enclave that made it (32 bytes), the
+/// prelude.
 const ANSWER_LENGTH_MAX: usize = QUOTE_LENGTH_MAX + PRELUDE_LENGTH + 256;
 
-/// The request for a quote over `report`, its length in front.
+/// The request for a quote over `report`, with its length in front.
 pub fn request(report: &[u8; TD_REPORT_LENGTH]) -> Vec<u8> {
     let size = PRELUDE_LENGTH + report.len();
     let mut message = Vec::with_capacity(4 + size);
@@ -41,7 +42,7 @@ pub fn request(report: &[u8; TD_REPORT_LENGTH]) -> Vec<u8> {
     message
 }
 
-/// The quote inside an answer, which comes without the length in front.
+/// The quote in an answer, which comes without the length in front.
 pub fn quote(answer: &[u8]) -> Result<&[u8], AttesterError> {
     let length = answer.len();
     if length < PRELUDE_LENGTH {
@@ -62,8 +63,8 @@ pub fn quote(answer: &[u8]) -> Result<&[u8], AttesterError> {
     Ok(&answer[length - quote as usize..])
 }
 
-/// Asks the service at the other end of `stream`, whose single steps have a limit of their own;
-/// no step is begun after `until`, however many bytes came before it.
+/// Asks the service at the other end of `stream`, whose single steps have a limit of their own; no
+/// step is begun after `until`, however many bytes came before it.
 pub fn ask(
     stream: &mut (impl Read + Write),
     report: &[u8; TD_REPORT_LENGTH],
@@ -81,7 +82,8 @@ pub fn ask(
     Ok(quote(&answer)?.to_vec())
 }
 
-/// A host that sends a byte at a time must not keep the device's thread for as long as it likes.
+/// Reads until `room` is full. A host that sends a byte at a time must not hold the device's thread
+/// for as long as it likes.
 fn read_whole(stream: &mut impl Read, mut room: &mut [u8], until: Instant) -> io::Result<()> {
     while !room.is_empty() {
         if Instant::now() >= until {
@@ -115,7 +117,7 @@ mod tests {
 
     use super::*;
 
-    /// An answer as QEMU's client of the service takes it apart.
+    /// An answer as QEMU's client of the service parses it.
     fn answer(selected: &[u8], quote: &[u8]) -> Vec<u8> {
         let size = (PRELUDE_LENGTH + selected.len() + quote.len()) as u32;
         let mut bytes = vec![1, 0, 1, 0];

@@ -1,7 +1,7 @@
 //! `/dev/tdx_guest`: a TD report by ioctl, and a quote over it from the service on the host.
 //!
-//! For TDX guests whose kernel has no configfs-tsm (before 6.7). The report is only good on its
-//! machine; the quote generation service, reached by the VM's socket, signs it for others.
+//! For TDX guests whose kernel has no configfs-tsm (before 6.7). The report is only valid on its
+//! machine; the quote generation service, reached through the VM's socket, signs it for others.
 
 use std::{
     io::ErrorKind,
@@ -20,21 +20,21 @@ use crate::{
 
 /// The device of the kernel's TDX guest driver.
 pub const TDX_GUEST: &str = "/dev/tdx_guest";
-/// `VMADDR_CID_HOST`.
+/// The address of the host, `VMADDR_CID_HOST`.
 const HOST: u32 = 2;
-/// Where the quote generation service listens unless its host says otherwise.
+/// The port of the quote generation service, unless its host configures another.
 const SERVICE_PORT: u32 = 4050;
 
-/// Which device and which service.
+/// The device and the service of a TDX guest.
 #[derive(Clone, Debug)]
 pub struct TdxGuestOptions {
-    /// The device of the TDX guest driver.
+    /// The path of the device of the TDX guest driver.
     pub device: PathBuf,
-    /// The service's machine as the VM's socket family counts them; 2 is the host.
+    /// The machine of the service, as an address of the VM socket family; 2 is the host.
     pub context: u32,
     /// The service's port.
     pub port: u32,
-    /// How long a quote may take, waiting for other callers included.
+    /// The longest time of a quote, waiting for other callers included.
     pub deadline: Duration,
 }
 
@@ -52,14 +52,14 @@ pub struct TdxGuest {
 }
 
 impl TdxGuest {
-    /// Asks the device for one TD report, to know that it is one.
+    /// Asks the device for one TD report, to check that it is a TDX guest's.
     pub fn open(options: TdxGuestOptions) -> Result<Self, AttesterError> {
         let device = options.device.clone();
         device_thread::CPU.call(options.deadline, move |_| td_report(device, &ReportData::ZERO))?;
         Ok(Self { options })
     }
 
-    /// A quote over `report_data`.
+    /// Obtains a quote over `report_data`.
     pub fn quote(&self, report_data: &ReportData) -> Result<Vec<u8>, AttesterError> {
         let (options, wanted) = (self.options.clone(), *report_data);
         device_thread::CPU.call(options.deadline, move |until| quote(options, &wanted, until))

@@ -1,9 +1,9 @@
 //! configfs-tsm: one entry for each report, made and removed again.
 //!
-//! Linux, `Documentation/ABI/testing/configfs-tsm` (6.7): what is written to `inblob` is signed
-//! into `outblob`; `generation` counts the writes, so that a second writer is seen; `provider`
-//! names the format. The kernel takes a written `inblob` over when the file is closed and drops
-//! what it thinks of it there: only `generation` and the report itself tell.
+//! Linux, `Documentation/ABI/testing/configfs-tsm` (6.7): the bytes written to `inblob` are signed
+//! into `outblob`; `generation` counts the writes, so that a second writer is noticed; `provider`
+//! names the format. The kernel takes over a written `inblob` when the file is closed, and does not
+//! report errors there: only `generation` and the report itself tell.
 
 mod entry;
 mod provider;
@@ -26,34 +26,36 @@ use crate::{cert_table::CertTable, device_thread, error::AttesterError};
 use entry::{Entry, errno};
 pub use provider::Provider;
 
-/// Where the kernel shows its tree.
+/// The path at which the kernel shows its tree.
 pub const TSM_ROOT: &str = "/sys/kernel/config/tsm";
-/// As long as a virtual machine monitor gives the quote generation service (QEMU: 30 s), and six
-/// times what the 128th caller of a device of 39 ms waits.
+/// The default deadline of a report: as long as a virtual machine monitor gives the quote
+/// generation service (QEMU: 30 s), and six times what the 128th caller of a device of 39 ms waits.
 pub const DEADLINE_DEFAULT: Duration = Duration::from_secs(30);
 
-/// A new entry is nobody else's, so a race means that somebody writes into entries of others.
+/// A new entry belongs to its maker alone, so a race means that somebody writes into entries of
+/// others.
 const RACE_TRIES: u32 = 3;
-/// Between two tries at a busy device: a quote takes 39 ms, a host that limits the rate (SNP)
-/// asks for two seconds, so the wait doubles from the one to the other.
+/// The first pause between two tries at a busy device: a quote takes 39 ms, a host that limits the
+/// rate (SNP) asks for two seconds, so the pause doubles from the one to the other.
 const BUSY_WAIT_FIRST: Duration = Duration::from_millis(40);
 const BUSY_WAIT_MAX: Duration = Duration::from_secs(2);
-/// SEV Secure Nested Paging Firmware ABI, table "ATTESTATION_REPORT".
+/// The length of a report in bytes: SEV Secure Nested Paging Firmware ABI, table
+/// "ATTESTATION_REPORT".
 const SNP_REPORT_LENGTH: usize = 1184;
 const SNP_REPORT_DATA_AT: usize = 0x50;
-/// Bits 2 to 4: 0 for VCEK, 1 for VLEK.
+/// The offset of the signing key in bits 2 to 4: 0 for VCEK, 1 for VLEK.
 const SNP_KEY_INFO_AT: usize = 0x48;
 /// `CONFIGFS_MAGIC`, include/uapi/linux/magic.h: "bep" and "b".
 const CONFIGFS_MAGIC: i64 = 0x6265_6570;
 
-/// Which tree, and how it is asked.
+/// The tree that is asked, and the conditions.
 #[derive(Clone, Debug)]
 pub struct TsmOptions {
     /// The folder that holds `report`.
     pub root: PathBuf,
-    /// The privilege level to sign for (SNP: VMPL 0 to 3); the provider's own choice if none.
+    /// The privilege level to sign for (SNP: VMPL 0 to 3); `None` lets the provider choose.
     pub privlevel: Option<u32>,
-    /// How long a report may take, waiting for other callers included.
+    /// The longest time of a report, waiting for other callers included.
     pub deadline: Duration,
 }
 
@@ -63,7 +65,7 @@ impl Default for TsmOptions {
     }
 }
 
-/// One report of a tree.
+/// One report from a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     /// A DCAP quote or an SNP report; it holds the report data that was asked for.
@@ -78,12 +80,13 @@ pub struct Tsm {
     options: TsmOptions,
     provider: Provider,
     kernels: bool,
-    /// Those of the last report: a new firmware changes the endorsement key under a running guest.
+    /// The endorsements of the last report: a new firmware changes the endorsement key under a
+    /// running guest.
     endorsements: Mutex<Option<Vec<u8>>>,
 }
 
 impl Tsm {
-    /// Looks the tree up and makes an empty entry in it, to know its provider.
+    /// Opens the tree and makes an empty entry in it, to learn its provider.
     pub fn open(options: TsmOptions) -> Result<Self, AttesterError> {
         let reports = options.root.join("report");
         let (provider, kernels) = device_thread::CPU.call(options.deadline, move |_| {
@@ -99,12 +102,12 @@ impl Tsm {
         self.provider
     }
 
-    /// Whether the tree is the kernel's own, and not another file system of the same shape.
+    /// Whether the tree is the kernel's own, and not another file system of the same layout.
     pub fn is_kernels(&self) -> bool {
         self.kernels
     }
 
-    /// A report over `report_data`.
+    /// Obtains a report over `report_data`.
     pub fn report(&self, report_data: &ReportData) -> Result<Report, AttesterError> {
         let (options, provider, wanted) = (self.options.clone(), self.provider, *report_data);
         let report = device_thread::CPU
@@ -129,12 +132,13 @@ impl Attest for Tsm {
         Ok(report.map_err(|error| error.into_attest_error(self.provider.name()))?.evidence)
     }
 
-    /// SNP: from the host's certificate table beside the last report. TDX has none.
+    /// The endorsements from the host's certificate table next to the last report (SNP). TDX has
+    /// none.
     fn collateral(&self) -> Option<Vec<u8>> {
         self.endorsements.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// A tree that is not the kernel's is not believed to be a device.
+    /// A tree that is not the kernel's is not accepted as a device.
     fn is_simulated(&self) -> bool {
         !self.kernels
     }
@@ -156,7 +160,7 @@ fn report(
     Err(AttesterError::Race { tries: RACE_TRIES })
 }
 
-/// None where another writer was at the entry.
+/// Makes one report; `None` where another writer was at the entry.
 fn try_once(
     entry: &Entry,
     options: &TsmOptions,
@@ -182,7 +186,7 @@ fn try_once(
         }
         _ => Vec::new(),
     };
-    // Before what was read is looked at, an error included: it may belong to the other's write.
+    // Checked before the result is used, an error included: it may belong to the other's write.
     if entry.generation()? != before.wrapping_add(writes) {
         return Ok(None);
     }
@@ -194,7 +198,7 @@ fn try_once(
     }
 }
 
-/// Reads again, after a growing pause, while the device says that it is busy.
+/// Reads again, after a growing pause, while the device answers that it is busy.
 fn retry_while_busy(
     until: Instant,
     read: impl Fn() -> Result<Vec<u8>, AttesterError>,
@@ -216,14 +220,14 @@ fn retry_while_busy(
     }
 }
 
-/// EBUSY: the host limits the rate, or another quote is under way. EAGAIN and EINTR: as in any
-/// read.
+/// Whether a read is worth repeating. EBUSY: the host limits the rate, or another quote is under
+/// way. EAGAIN and EINTR: as in any read.
 fn is_busy(error: &AttesterError) -> bool {
     let AttesterError::Io { source, .. } = error else { return false };
     matches!(errno(source), Some(Errno::BUSY | Errno::AGAIN | Errno::INTR))
 }
 
-/// Whether the evidence is of the provider's kind and signs what was asked.
+/// Checks that the evidence is of the provider's kind and signs the report data that was asked for.
 fn check(provider: Provider, evidence: &[u8], wanted: &ReportData) -> Result<(), AttesterError> {
     let got = match provider {
         Provider::TdxGuest => quote_report_data(evidence)?,
@@ -236,7 +240,7 @@ fn check(provider: Provider, evidence: &[u8], wanted: &ReportData) -> Result<(),
     Ok(())
 }
 
-/// What a TDX quote signs; another quote is refused.
+/// The report data that a TDX quote signs; a quote of another TEE is refused.
 pub(crate) fn quote_report_data(evidence: &[u8]) -> Result<ReportData, AttesterError> {
     let quote = Quote::parse(evidence)?;
     if matches!(quote.body, Body::Sgx(_)) {
@@ -260,7 +264,7 @@ pub(crate) fn is_configfs(path: &Path) -> io::Result<bool> {
     Ok(rustix::fs::statfs(path)?.f_type == CONFIGFS_MAGIC)
 }
 
-/// Whose tree lies under `root`, from an entry made for the question.
+/// The provider of the tree under `root`, read from an entry that is made for this.
 pub(crate) fn provider(root: &Path, deadline: Duration) -> Result<Provider, AttesterError> {
     let reports = root.join("report");
     device_thread::CPU.call(deadline, move |_| Entry::make(&reports)?.provider())

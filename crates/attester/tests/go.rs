@@ -18,7 +18,7 @@ use confide_fake_attester::{FakeAttester, FakeAttesterOptions, Mode, Tee, TsmFau
 use confide_verifier::{AwsLc, Endorsements, Evidence, Policy, UnixTime, appraise};
 use namespace::with_private_mounts;
 
-/// 2026-06-01.
+/// 2026-06-01, in Unix seconds.
 const NOW: u64 = 1_780_272_000;
 
 #[test]
@@ -27,7 +27,7 @@ fn googles_library_gets_the_same_quote_from_the_same_tree() {
     with_private_mounts("googles_library_gets_the_same_quote_from_the_same_tree", |folder| {
         let attester = Arc::new(fake_attester(Tee::Tdx));
         // The library looks at the kernel's path; in this namespace nothing else is there.
-        let (root, arguments) = match kernels_place() {
+        let (root, arguments) = match mount_at_kernel_path() {
             Some(place) => (place, vec![]),
             None => (folder.into(), vec!["-root".to_owned(), folder.display().to_string()]),
         };
@@ -79,7 +79,7 @@ fn googles_library_reads_the_certificate_table_as_ours_does() {
     });
 }
 
-/// The Go program, or none where Go or its modules are missing.
+/// Builds the Go program; `None` where Go or its modules are missing.
 fn build() -> Option<PathBuf> {
     let go = ["go", "/usr/local/go/bin/go"].into_iter().find(|go| {
         Command::new(go).arg("version").output().is_ok_and(|output| output.status.success())
@@ -104,8 +104,9 @@ fn build() -> Option<PathBuf> {
     Some(program)
 }
 
-/// The kernel's path with an empty folder at it, or none where the kernel does not allow that.
-fn kernels_place() -> Option<PathBuf> {
+/// Mounts an empty folder at the kernel's path, and returns the path; `None` where the kernel does
+/// not allow that.
+fn mount_at_kernel_path() -> Option<PathBuf> {
     let place = Path::new(TSM_ROOT);
     let configfs = place.parent()?;
     let covered = if configfs.is_dir() { configfs } else { configfs.parent()? };

@@ -13,7 +13,7 @@ use confide_fake_attester::{
 use confide_verifier::{AwsLc, Endorsements, Evidence, Policy, UnixTime, appraise};
 use namespace::with_private_mounts;
 
-/// 2026-06-01.
+/// 2026-06-01, in Unix seconds.
 const NOW: u64 = 1_780_272_000;
 
 #[test]
@@ -53,7 +53,7 @@ fn a_tree_that_is_not_the_kernels_counts_as_simulated() {
 fn callers_side_by_side_each_get_their_own_report() {
     with_private_mounts("callers_side_by_side_each_get_their_own_report", |folder| {
         let tree = mount(&fake_attester(), folder);
-        // Entries that others left behind are none of its business.
+        // Entries that others left behind must not matter.
         fs::create_dir(folder.join("report/left-behind")).unwrap();
         let tsm = open(folder);
         thread::scope(|scope| {
@@ -180,7 +180,7 @@ fn a_machine_without_a_tree_is_named() {
     assert!(matches!(Tsm::open(absent), Err(AttesterError::Absent { .. })));
 }
 
-/// What the simulated tree owes to those who test against it.
+/// Checks the behaviour of the simulated tree on which the other tests rely.
 #[test]
 fn the_tree_has_the_manners_of_configfs() {
     with_private_mounts("the_tree_has_the_manners_of_configfs", |folder| {

@@ -16,7 +16,7 @@ pub struct Attested<S, T> {
 }
 
 impl<S, T> Attested<S, T> {
-    /// What the appraiser accepted.
+    /// The appraiser's result for the server's evidence.
     pub fn appraisal(&self) -> &T {
         &self.appraised
     }
@@ -41,7 +41,7 @@ pub struct AttestedClient<S, T> {
 }
 
 impl<S, T> AttestedClient<S, T> {
-    /// What the appraiser accepted.
+    /// The appraiser's result for the client's evidence.
     pub fn appraisal(&self) -> &T {
         &self.appraised
     }

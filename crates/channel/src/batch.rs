@@ -29,18 +29,19 @@ use crate::{batch_error::BatchError, error::ChannelError, own_evidence};
 /// Bounds of a [`Batcher`], with [`BatchLimits::default`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchLimits {
-    /// Sessions under one quote at most, 1 to [`BATCH_MAX`].
+    /// The most sessions under one quote, 1 to [`BATCH_MAX`].
     pub sessions: usize,
-    /// Sessions that wait at most, besides those whose quote is being made; the next is refused
-    /// with [`BatchError::Full`]. Eight full batches by default: a second of waiting at the most.
+    /// The most sessions that wait, besides those whose quote is being made; the next one is
+    /// refused with [`BatchError::Full`]. The default is eight full batches: a second of waiting at
+    /// the most.
     pub waiting: usize,
-    /// The same for sessions whose peer reads no batch path: each costs a quote of its own, so
-    /// more than 64 could not be served before their deadlines anyway.
+    /// The same limit for sessions whose peer reads no batch path: each costs a quote of its own,
+    /// so more than 64 could not be served before their deadlines anyway.
     pub waiting_alone: usize,
-    /// How long the first of a batch waits for others when the device is idle: none by default,
-    /// [`BatchLimits::WINDOW_MAX`] at most.
+    /// The time for which the first session of a batch waits for others when the device is idle:
+    /// zero by default, [`BatchLimits::WINDOW_MAX`] at most.
     pub window: Duration,
-    /// How long a session waits altogether, from its binder to its quote.
+    /// The longest wait of a session, from its binder to its quote.
     pub wait: Duration,
 }
 
@@ -75,8 +76,8 @@ impl Default for BatchLimits {
     }
 }
 
-/// How many sessions ask for GPU evidence at once: a driver answers one after the other, so more
-/// would only hold threads. The others wait, each until its own deadline.
+/// The most sessions that ask for GPU evidence at once: a driver answers one after the other, so
+/// more would only hold threads. The others wait, each until its own deadline.
 const GPU_IN_FLIGHT_MAX: usize = 8;
 
 /// Obtains quotes for many sessions from one device. Clones share the queue: every server of a
@@ -87,31 +88,32 @@ pub struct Batcher(Arc<Shared>);
 /// A session's share of a quote.
 #[derive(Clone, Debug)]
 pub struct BatchedQuote {
-    /// Endorsements that the attester has for it.
+    /// The endorsements that the attester has for the quote.
     pub collateral: Option<Arc<[u8]>>,
-    /// From the session's binder to what the quote signs; none if the quote signs the binder.
+    /// The path from the session's binder to what the quote signs; `None` if the quote signs the
+    /// binder.
     pub path: Option<BatchPath>,
     /// The quote, the same for the whole batch.
     pub quote: Arc<[u8]>,
 }
 
 impl BatchedQuote {
-    /// How many sessions share the quote.
+    /// The number of sessions that share the quote.
     pub fn sessions(&self) -> usize {
         self.path.as_ref().map_or(1, BatchPath::size)
     }
 }
 
-/// What a [`Batcher`] has done since it was made, and who waits now.
+/// The counters of a [`Batcher`] since it was made, and the sessions that wait now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BatchCounts {
-    /// Quotes asked of the attester.
+    /// Quotes that the attester was asked for.
     pub quotes: u64,
-    /// How many of these quotes failed.
+    /// Quotes that failed.
     pub failed: u64,
-    /// Sessions under all of them; divided by `quotes`, the mean size of a batch.
+    /// Sessions under all quotes; divided by `quotes`, the mean size of a batch.
     pub sessions: u64,
-    /// Sessions under the largest.
+    /// Sessions under the quote that most of them shared.
     pub largest: u64,
     /// Sessions refused because the queue was full.
     pub refused: u64,
@@ -122,12 +124,12 @@ pub struct BatchCounts {
 }
 
 impl Batcher {
-    /// A queue before `attester`, with the default limits.
+    /// A queue in front of `attester`, with the default limits.
     pub fn new(attester: Arc<dyn Attest>) -> Self {
         Self::with_valid_limits(attester, BatchLimits::default())
     }
 
-    /// The same with other limits.
+    /// A queue in front of `attester`, with other limits.
     ///
     /// # Errors
     /// [`ChannelError::Option`] where a limit is out of bounds.
@@ -157,8 +159,8 @@ impl Batcher {
 
     /// A quote over `report_data` itself, for a peer that reads no path.
     ///
-    /// These sessions have a queue of their own, and the device turns to both in turn: they wait
-    /// for each other, and nobody else for them longer than for one quote.
+    /// These sessions have a queue of their own, and the device serves both queues in turn: they
+    /// wait for each other, and the other sessions wait for them no longer than for one quote.
     ///
     /// # Errors
     /// As [`Batcher::attest`].
@@ -169,7 +171,7 @@ impl Batcher {
         self.clone().wait(report_data, Lane::Single)
     }
 
-    /// The attester behind the queue.
+    /// The attester that the queue asks.
     pub fn attester(&self) -> &Arc<dyn Attest> {
         &self.0.attester
     }
@@ -183,14 +185,14 @@ impl Batcher {
             self.0.gpu_turns.clone().acquire_owned().await.map_err(|_| BatchError::WorkerEnded)?;
         let attester = self.0.attester.clone();
         let task = tokio::task::spawn_blocking(move || {
-            // Held to the end of the work, also where the session has given up on it.
+            // Held to the end of the work, even if the session has given up on it.
             let _turn = turn;
             own_evidence::obtain_gpu_evidence(&*attester, &nonce)
         });
         task.await.map_err(|_| BatchError::WorkerEnded)?
     }
 
-    /// What it has done so far.
+    /// The counters of the batcher.
     pub fn counts(&self) -> BatchCounts {
         let queue = self.0.queue();
         let waiting = queue.together.len() + queue.alone.len();
@@ -214,7 +216,7 @@ impl Batcher {
         }
     }
 
-    /// Takes a place in the queue, and sees to it that somebody works it off.
+    /// Takes a place in the queue, and starts a worker where none runs.
     fn enter(
         &self,
         binder: ReportData,
@@ -253,7 +255,7 @@ impl std::fmt::Debug for Batcher {
 
 struct Shared {
     attester: Arc<dyn Attest>,
-    /// One for each session that waits for GPU evidence: as many as may wait for a quote.
+    /// One place for each session that waits for GPU evidence: as many as may wait for a quote.
     gpu_places: Semaphore,
     gpu_turns: Arc<Semaphore>,
     limits: BatchLimits,
@@ -261,7 +263,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// Nothing panics while it is held.
+    /// The queue, also after a panic: nothing panics while the lock is held.
     fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -273,14 +275,14 @@ enum Lane {
     Single,
 }
 
-/// Sessions in order of arrival; the number is also how one that gives up is found again.
+/// Sessions in order of arrival, by the number under which one that gives up is removed.
 type Waiters = BTreeMap<u64, Waiter>;
 
 #[derive(Default)]
 struct Queue {
     together: Waiters,
     alone: Waiters,
-    /// Whether the last quote was for a session alone: the other lane is next.
+    /// Whether the last quote was for a single session: the other lane is next.
     was_alone: bool,
     counts: BatchCounts,
     /// The number of the last arrival.
@@ -297,7 +299,7 @@ impl Queue {
         }
     }
 
-    /// The next batch; none if nobody waits, and then nobody works any more.
+    /// The next batch; `None` if no session waits, and then the worker ends.
     fn next(&mut self, most: usize) -> Option<Waiters> {
         self.was_alone = match (self.together.is_empty(), self.alone.is_empty()) {
             (true, true) => {
@@ -346,7 +348,7 @@ impl Drop for QueuePlace {
 
 type Answer = Result<Share, BatchError>;
 
-/// What a session is sent; it copies its path out of the tree on its own time.
+/// A session's part of a signed batch; the session copies its path out of the tree on its own time.
 struct Share {
     index: usize,
     signed: Arc<SignedBatch>,
@@ -355,7 +357,7 @@ struct Share {
 struct SignedBatch {
     collateral: Option<Arc<[u8]>>,
     quote: Arc<[u8]>,
-    /// None where the quote is over the one binder.
+    /// `None` where the quote is over the one binder.
     tree: Option<BatchTree>,
 }
 
@@ -371,10 +373,10 @@ impl Share {
     }
 }
 
-/// Works the queue off on a thread that may block, and ends when nobody waits.
+/// Serves the queue on a thread that may block, and ends when no session waits.
 struct Worker {
     shared: Arc<Shared>,
-    /// Whether it has handed its duty back.
+    /// Whether the worker has given up its role, so that the next session starts another one.
     done: bool,
 }
 
@@ -390,7 +392,7 @@ impl Worker {
             let signed = signed.map(Arc::new);
             for (index, waiting) in batch.into_iter().enumerate() {
                 let share = signed.clone().map(|signed| Share { index, signed });
-                // Whoever has given up since does not take it.
+                // A session that has given up since then does not receive it.
                 let _ = waiting.answer.send(share);
             }
         }
@@ -428,7 +430,7 @@ impl Worker {
 }
 
 impl Drop for Worker {
-    /// A runtime that shuts down drops its tasks: those who wait must not wait for nobody.
+    /// A runtime that shuts down drops its tasks: the sessions that wait must not wait for ever.
     fn drop(&mut self) {
         if !self.done {
             let mut queue = self.shared.queue();

@@ -1,23 +1,23 @@
-//! Why a session got no quote.
+//! The reasons for which a session gets no quote.
 
 use std::{sync::Arc, time::Duration};
 
 use confide_evidence::AttestError;
 
-/// Why a session got no quote.
+/// The reason for which a session got no quote.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BatchError {
-    /// As many sessions wait as may.
+    /// As many sessions wait as are allowed to.
     #[error("quote queue is full: wanted at most {wanted} waiting sessions")]
     Full {
-        /// The limit.
+        /// The most sessions that may wait.
         wanted: usize,
     },
     /// The quote did not come within [`BatchLimits::wait`](crate::BatchLimits::wait).
     #[error("quote did not come within {} ms", wanted.as_millis())]
     Late {
-        /// The limit.
+        /// The longest wait for a quote.
         wanted: Duration,
     },
     /// The attester failed; so did every session of the batch.

@@ -45,7 +45,7 @@ impl<A: Appraise> Client<A> {
         Ok(Self { appraiser, config, evidence: None, options, tuning })
     }
 
-    /// The same client, able to attest where the server demands it (session binding only).
+    /// The same client, which can also attest where the server demands it (session binding only).
     ///
     /// # Errors
     /// [`ChannelError::Binding`] without session binding, [`ChannelError::Identity`] or
@@ -64,8 +64,8 @@ impl<A: Appraise> Client<A> {
         self
     }
 
-    /// Takes an open byte stream through handshake, evidence and appraisal. `name` is sent as
-    /// server name; it is not what the server is believed by.
+    /// Takes an open byte stream through handshake, evidence and appraisal. `name` is sent as the
+    /// server name; the server is not believed because of it.
     ///
     /// The appraiser runs on the calling task: appraisal is computation of under a millisecond.
     ///
@@ -126,14 +126,15 @@ impl<A: Appraise> Client<A> {
         }) {
             Ok(appraised) => Ok(Attested { stream, appraised, timings }),
             Err(error) => {
-                // So that the server sees an end and not a broken stream; its arrival matters not.
+                // Closed in order, so that the server sees an end and not a broken stream; a
+                // failure changes nothing.
                 let _ = deadline.keep_io(Phase::Evidence, stream.shutdown()).await;
                 Err(error)
             }
         }
     }
 
-    /// Key binding: the evidence came in the handshake.
+    /// Appraises the evidence that came in the handshake (key binding).
     fn appraise_certificate<S>(
         &self,
         stream: &TlsStream<S>,
@@ -191,7 +192,7 @@ where
     Ok((stream, timings))
 }
 
-/// What a client attests with: its key and claims, and the queue before its attester.
+/// The means by which a client attests: its key and claims, and the queue in front of its attester.
 pub(crate) struct OwnEvidence {
     batcher: Batcher,
     identities: Identities,

@@ -6,7 +6,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::error::{ChannelError, Phase};
 
-/// When a call has to be over, and how long it was given (for the error).
+/// The instant at which a call has to be over, and the time that it was given (for the error).
 #[derive(Clone, Copy)]
 pub(crate) struct Deadline {
     at: Instant,
@@ -21,7 +21,7 @@ impl Deadline {
         Self { at: Instant::now() + given.min(LONGEST), given }
     }
 
-    /// What `future` gives, unless the deadline comes first.
+    /// The output of `future`, unless the deadline comes first.
     pub(crate) async fn keep<T>(
         &self,
         phase: Phase,
@@ -31,7 +31,7 @@ impl Deadline {
         timeout_at(self.at, future).await.map_err(late)
     }
 
-    /// The same for input and output.
+    /// As [`Self::keep`], for input and output.
     pub(crate) async fn keep_io<T>(
         &self,
         phase: Phase,

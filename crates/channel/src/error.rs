@@ -51,7 +51,7 @@ impl std::fmt::Display for Phase {
     }
 }
 
-/// Through whom an error came about.
+/// The party through which an error came about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// This end: its options, its keys or its attester.
@@ -64,32 +64,32 @@ pub enum Fault {
     Evidence,
 }
 
-/// Why there is no attested stream.
+/// The reason for which there is no attested stream.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChannelError {
     /// An option of this end is out of bounds.
     #[error("option {option} is {got}, wanted {wanted}")]
     Option {
-        /// Its name.
+        /// The name of the option.
         option: &'static str,
         /// The value that was wanted.
         wanted: &'static str,
         /// The value that came.
         got: String,
     },
-    /// Evidence is to be shown and there is no attester.
+    /// Evidence has to be shown and there is no attester.
     #[error("binding {binding} needs an attester, got none")]
     NoAttester {
-        /// The binding asked for.
+        /// The binding that was asked for.
         binding: &'static str,
     },
-    /// The binding does not know this call.
+    /// The binding does not support this call.
     #[error("{call} needs binding {wanted}")]
     Binding {
         /// The name of the call.
         call: &'static str,
-        /// The binding it needs.
+        /// The binding that the call needs.
         wanted: &'static str,
     },
     /// This end could not make its key or certificate.
@@ -103,7 +103,7 @@ pub enum ChannelError {
     CertificateSize {
         /// The limit in bytes.
         wanted: usize,
-        /// The size that came.
+        /// The size of the certificate in bytes.
         got: usize,
     },
     /// This end's attester gave no evidence.
@@ -122,20 +122,20 @@ pub enum ChannelError {
         part: &'static str,
         /// The limit in bytes.
         wanted: usize,
-        /// The length that came.
+        /// The length of the part in bytes.
         got: usize,
     },
-    /// This end's claims are ones that no peer would read.
+    /// No peer would read this end's claims.
     #[error("own claims are out of bounds")]
     OwnClaims(#[source] ClaimsError),
     /// This end's key has ended, and no new one could be made.
     #[error("own key has ended and could not be renewed")]
     KeyEnded {
-        /// Why the last renewal failed.
+        /// The error of the last renewal.
         #[source]
         source: Arc<ChannelError>,
     },
-    /// Nothing came, or nothing could be sent, before the deadline.
+    /// Nothing was received, or nothing could be sent, before the deadline.
     #[error("{phase} did not end within {} ms", deadline.as_millis())]
     Timeout {
         /// The phase in which it waited.
@@ -148,7 +148,7 @@ pub enum ChannelError {
     Io {
         /// The phase in which it failed.
         phase: Phase,
-        /// What the system or the TLS library said.
+        /// The error of the operating system or of the TLS library.
         #[source]
         source: io::Error,
     },
@@ -158,7 +158,7 @@ pub enum ChannelError {
     /// The server's name cannot be sent in a handshake.
     #[error("server name {name:?} is neither a DNS name nor an address")]
     ServerName {
-        /// The name.
+        /// The name that was given.
         name: String,
     },
     /// The peer speaks another application protocol.
@@ -175,14 +175,14 @@ pub enum ChannelError {
         /// The parser's error.
         reason: String,
     },
-    /// The peer's certificate has no such extension, or has it more than once.
+    /// The peer's certificate lacks an extension, or has it more than once.
     #[error("peer certificate has {got} extensions {oid}, wanted {wanted}")]
     Extension {
         /// The object identifier.
         oid: &'static str,
-        /// The number that was wanted.
+        /// The number of extensions that was wanted.
         wanted: &'static str,
-        /// The number that is there.
+        /// The number of extensions that the certificate has.
         got: usize,
     },
     /// The evidence extension cannot be read.
@@ -202,8 +202,8 @@ pub enum ChannelError {
         /// The hash of the connection's key.
         connection: [u8; 32],
     },
-    /// The claims are about other evidence of a GPU than the one that came: one of both is
-    /// missing, or the hash is another.
+    /// The claims are about other GPU evidence than the evidence that was received: one of the two
+    /// is missing, or the hash differs.
     #[error("claims name {}, wanted {}, as it came", gpu_text(claims), gpu_text(evidence))]
     GpuEvidence {
         /// `gpu-evidence-hash` in the claims.
@@ -221,7 +221,7 @@ pub enum ChannelError {
         phase: Phase,
         /// The limit in bytes.
         wanted: usize,
-        /// The length that came.
+        /// The length that the frame announces, in bytes.
         got: usize,
     },
     /// The peer ended the stream inside a frame or before it.
@@ -235,7 +235,7 @@ pub enum ChannelError {
     Message {
         /// The phase in which it came.
         phase: Phase,
-        /// Why.
+        /// The reason for which the message cannot be read.
         #[source]
         source: SessionMessageError,
     },
@@ -244,13 +244,13 @@ pub enum ChannelError {
     MessageKind {
         /// The phase in which it came.
         phase: Phase,
-        /// The value that was wanted.
+        /// The kind of message that was wanted.
         wanted: &'static str,
     },
     /// The peer was asked for evidence and sent none.
     #[error("peer sent no evidence")]
     NoEvidence,
-    /// The peer says that it does not go on.
+    /// The peer refuses to go on.
     #[error("peer refused in {phase}: {refusal}")]
     Refused {
         /// The phase in which it came.
@@ -258,7 +258,8 @@ pub enum ChannelError {
         /// The peer's reason.
         refusal: Refusal,
     },
-    /// The appraiser said no. The box holds its `Rejection`: see [`ChannelError::rejection`].
+    /// The appraiser rejected the evidence. The box holds its `Rejection`: see
+    /// [`ChannelError::rejection`].
     #[error("peer evidence was rejected")]
     Rejected(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The tunnel could not be opened or broke.
@@ -266,29 +267,29 @@ pub enum ChannelError {
     Tunnel(#[from] TunnelError),
 }
 
-/// Why a tunnel was not opened or broke.
+/// The reason for which a tunnel was not opened, or broke.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TunnelError {
     /// A proxy address that cannot be used.
     #[error("tunnel address {url:?} is unusable, wanted ws://HOST:PORT[/PATH]")]
     Url {
-        /// The address.
+        /// The address of the proxy, shortened.
         url: String,
     },
     /// A target that is not a host and a port.
     #[error("tunnel target {target:?} is unusable, wanted HOST:PORT")]
     Target {
-        /// The target.
+        /// The target, shortened.
         target: String,
     },
     /// The target is not on the allow-list.
     #[error("tunnel target {target} is not on the allow-list")]
     TargetRefused {
-        /// The target.
+        /// The target, as `HOST:PORT`.
         target: String,
     },
-    /// A request that is no tunnel request.
+    /// A request that is not a request for a tunnel.
     #[error("tunnel request is unusable: {reason}")]
     Request {
         /// The HTTP status that answers it.
@@ -305,7 +306,7 @@ pub enum TunnelError {
     /// The target could not be reached.
     #[error("tunnel target {target} could not be reached")]
     TargetUnreachable {
-        /// The target.
+        /// The target, as `HOST:PORT`.
         target: String,
         /// The operating system's error.
         #[source]
@@ -334,7 +335,7 @@ pub enum TunnelError {
 }
 
 impl ChannelError {
-    /// Through whom the error came about.
+    /// The party through which the error came about.
     pub fn fault(&self) -> Fault {
         match self {
             Self::Option { .. }

@@ -8,12 +8,13 @@ use crate::{
     error::{ChannelError, Phase},
 };
 
-/// The longest frame: quote, claims, collateral, batch path and GPU evidence fit, each as long as
-/// it may be.
+/// The longest frame in bytes: it holds quote, claims, collateral, batch path and GPU evidence,
+/// each of its greatest length.
 pub const FRAME_BYTES_MAX: usize = 208 * 1024;
 
-/// The longest request or verdict: both have under 50 bytes, and a little more is read so that
-/// what is wrong with it can be said. A peer that has proved nothing yet fills no evidence's room.
+/// The longest request or verdict in bytes. Both have under 50; more is read so that an error can
+/// name what is wrong. A peer that has proved nothing yet cannot make this end reserve room for
+/// evidence.
 const SHORT_FRAME_BYTES_MAX: usize = 1024;
 
 /// Writes one message as one frame in one write, so that it does not become two TLS records.
@@ -26,7 +27,7 @@ pub(crate) async fn write<S: AsyncWrite + Unpin>(
     write_encoded(stream, &message.encode(), phase, deadline).await
 }
 
-/// The same for a message that is already encoded.
+/// As [`write()`], for a message that is already encoded.
 pub(crate) async fn write_encoded<S: AsyncWrite + Unpin>(
     stream: &mut S,
     bytes: &[u8],
@@ -76,7 +77,7 @@ pub(crate) fn parse(bytes: &[u8], phase: Phase) -> Result<SessionMessage<'_>, Ch
     }
 }
 
-/// What a peer is told about an error, if anything.
+/// The reason that a peer is told for an error; `None` if it is told nothing.
 pub(crate) fn refusal(error: &ChannelError) -> Option<Refusal> {
     match error {
         ChannelError::Message { source: SessionMessageError::ContextLength { .. }, .. } => {

@@ -49,7 +49,7 @@ pub(crate) fn server_config(
     Ok(config)
 }
 
-/// What every client has in common: nothing is resumed and nothing is sent early.
+/// Sets what all clients have in common: nothing is resumed and nothing is sent early.
 pub(crate) fn client_policy(config: &mut ClientConfig, binding: Binding) {
     config.resumption = Resumption::disabled();
     config.enable_early_data = false;
@@ -200,7 +200,7 @@ pub(crate) fn check_alpn(got: Option<&[u8]>, binding: Binding) -> Result<(), Cha
     Err(ChannelError::Protocol { wanted, got })
 }
 
-/// TCP and TLS; one more where the server had to ask for another key share.
+/// The round trips of TCP and TLS; one more where the server had to ask for another key share.
 pub(crate) fn round_trips(kind: Option<HandshakeKind>) -> u32 {
     match kind {
         Some(HandshakeKind::FullWithHelloRetryRequest) => 3,

@@ -29,15 +29,15 @@ use crate::{certificate::sha256, error::ChannelError, options::Binding, own_evid
 /// A certificate has to stay under this: peers refuse handshake messages from 64 KiB on.
 pub const CERTIFICATE_BYTES_MAX: usize = 60_000;
 
-/// How long a certificate without evidence lives. It is pinned by its clients, so it is not
+/// The lifetime of a certificate without evidence. It is pinned by its clients, so it is not
 /// renewed while the server runs.
 pub const PLAIN_VALIDITY: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// How far in the past a key's validity begins, for verifiers whose clock is behind. It is part
-/// of the span that a policy caps, and at most a quarter of it.
+/// The seconds by which a key's validity begins in the past, for verifiers whose clock is behind.
+/// They are part of the span that a policy caps, and at most a quarter of it.
 const CLOCK_SKEW_S: u64 = 60;
 
-/// What an identity is made from.
+/// The options from which an identity is made.
 #[derive(Clone)]
 pub(crate) struct IdentityOptions {
     pub(crate) attester: Option<Arc<dyn Attest>>,
@@ -87,11 +87,13 @@ impl Identity {
         if options.binding == Binding::Key {
             let attester = attester.ok_or(ChannelError::NoAttester { binding: "key" })?;
             let quote = own_evidence::obtain_quote(attester, &key_report_data(&claims))?;
-            // After the quote: some devices give the endorsements beside it (SNP's host table).
+            // Read after the quote: some devices give the endorsements along with it (SNP's host
+            // table).
             let collateral = own_evidence::obtain_collateral(attester)?;
             params.custom_extensions = evidence_extensions(&quote, &claims, collateral.as_deref());
         } else if let Some(attester) = attester {
-            // Sent later with session binding; what no client would read is found out here.
+            // With session binding the collateral is sent later; collateral that no client would
+            // read is refused here.
             own_evidence::obtain_collateral(attester)?;
         }
         let certificate = params.self_signed(&key).map_err(identity_error)?.der().clone();

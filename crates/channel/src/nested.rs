@@ -16,11 +16,11 @@ use crate::{
     server::{AcceptedConnection, Server},
 };
 
-/// What carries the inner session at the connecting end. The buffer lets the inner session read
-/// whole outer records at once.
+/// The stream that carries the inner session at the connecting end. The buffer lets the inner
+/// session read whole outer records at once.
 pub type NestedClient<S> = BufReader<client::TlsStream<S>>;
 
-/// What carries the inner session at the accepting end.
+/// The stream that carries the inner session at the accepting end.
 pub type NestedServer<S> = BufReader<server::TlsStream<S>>;
 
 /// Opens the outer session to `outer_name`, then the attested one inside it. Each has its own

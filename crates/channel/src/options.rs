@@ -45,7 +45,7 @@ impl Binding {
 /// The exchange whose evidence is a quote over the binder itself.
 const SESSION_1: &str = "confide-session/1";
 
-/// The same where evidence may also hold a batch path and a GPU's evidence.
+/// The exchange whose evidence may also hold a batch path and a GPU's evidence.
 pub(crate) const SESSION_2: &str = "confide-session/2";
 
 /// Options of the accepting end.
@@ -55,12 +55,12 @@ pub struct ServerOptions {
     pub binding: Binding,
     /// SHA-256 of the effective configuration; it goes into the claims.
     pub config_digest: [u8; 32],
-    /// What this end says of itself; it goes into the claims.
+    /// The guarantee that this end claims; it is one of the signed claims.
     pub guarantee: String,
-    /// How long a key lives: the span from `not-before` to `not-after` in the claims.
-    /// Without binding the certificate lives for [`crate::PLAIN_VALIDITY`] and is never renewed.
+    /// The lifetime of a key: the span from `not-before` to `not-after` in the claims. Without
+    /// binding the certificate lives for [`crate::PLAIN_VALIDITY`] and is never renewed.
     pub key_validity: Duration,
-    /// One deadline for everything in [`crate::Server::accept`].
+    /// The deadline of one whole call of [`crate::Server::accept`].
     pub deadline: Duration,
     /// Subject alternative names of the certificate: DNS names or addresses.
     pub names: Vec<String>,
@@ -69,24 +69,25 @@ pub struct ServerOptions {
 /// Options of the connecting end.
 #[derive(Clone, Debug)]
 pub struct ClientOptions {
-    /// How the server's evidence is tied to the connection.
+    /// The way in which the server's evidence is tied to the connection.
     pub binding: Binding,
-    /// One deadline for everything in [`crate::Client::connect`].
+    /// The deadline of one whole call of [`crate::Client::connect`].
     pub deadline: Duration,
 }
 
-/// What a client attests with, where servers appraise their clients (session binding only).
+/// The options with which a client attests, where servers appraise their clients (session binding
+/// only).
 #[derive(Clone)]
 pub struct ClientEvidence {
     /// Obtains the evidence.
     pub attester: Arc<dyn Attest>,
-    /// Unix seconds.
+    /// A clock that gives Unix seconds.
     pub clock: fn() -> u64,
-    /// As in [`ServerOptions`].
+    /// SHA-256 of the effective configuration, as [`ServerOptions::config_digest`].
     pub config_digest: [u8; 32],
-    /// As in [`ServerOptions`].
+    /// The guarantee that this end claims, as [`ServerOptions::guarantee`].
     pub guarantee: String,
-    /// As in [`ServerOptions`].
+    /// The lifetime of a key, as [`ServerOptions::key_validity`].
     pub key_validity: Duration,
 }
 
@@ -113,8 +114,8 @@ impl Tuning {
     /// Header, content type and tag: what a TLS 1.3 record adds to its plaintext.
     pub const RECORD_OVERHEAD_BYTES: usize = 5 + 1 + 16;
 
-    /// For a session inside another TLS session: each inner record fills one outer record of
-    /// 16 KiB, and each batch of inner records one batch of outer ones. With full inner records
+    /// The sizes for a session inside another TLS session: each inner record fills one outer record
+    /// of 16 KiB, and each batch of inner records one batch of outer ones. With full inner records
     /// 22 bytes of each would spill into a second, tiny outer one.
     pub const fn for_nested_tls() -> Self {
         let record_bytes = Self::RECORD_BYTES_MAX - Self::RECORD_OVERHEAD_BYTES;
@@ -126,7 +127,7 @@ impl Tuning {
         Self { buffer_bytes: 64 * 1024, record_bytes, write_bytes: 4 * record_bytes }
     }
 
-    /// As rustls counts it: with the record's header.
+    /// The fragment size as rustls counts it: with the record's header.
     pub(crate) fn fragment_size(self) -> Option<usize> {
         Some(self.record_bytes + 5)
     }
@@ -138,7 +139,7 @@ impl Default for Tuning {
     }
 }
 
-/// What it took to get from an open byte stream to the first application byte.
+/// The time of each step from an open byte stream to the first application byte.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timings {
     /// The TLS handshake.
@@ -147,16 +148,17 @@ pub struct Timings {
     pub quote: Duration,
     /// Parsing and appraising the peer's evidence.
     pub appraisal: Duration,
-    /// How many sessions share the quote of the end that attests (the server's where both do): 1
-    /// if it is over this session alone, 0 where no quote is bound to the session.
+    /// The number of sessions that share the quote of the end that attests (the server's where both
+    /// do): 1 if it is over this session alone, 0 where no quote is bound to the session.
     pub batch: u32,
     /// Round trips before the first application byte can be sent by the client. The stream's own
-    /// opening counts as one (TCP); a carrier that needed more is added by [`Timings::over_carrier`].
+    /// opening counts as one (TCP); a carrier that needed more is added by
+    /// [`Timings::over_carrier`].
     pub round_trips: u32,
 }
 
 impl Timings {
-    /// The same on a carrier that needed `round_trips` to open, instead of TCP's one.
+    /// The same timings on a carrier that needed `round_trips` to open, instead of TCP's one.
     pub fn over_carrier(self, round_trips: u32) -> Self {
         Self { round_trips: self.round_trips.saturating_sub(1) + round_trips, ..self }
     }

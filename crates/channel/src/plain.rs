@@ -28,7 +28,7 @@ pub struct PlainClient {
     tuning: Tuning,
 }
 
-/// An open ordinary TLS stream, and what it took.
+/// An open ordinary TLS stream, and the time that it took to open.
 #[derive(Debug)]
 pub struct PlainConnection<S> {
     /// Carries application bytes from here on.
@@ -52,7 +52,7 @@ impl PlainClient {
         Self::with_roots(options, vec![CertificateDer::from(root_der.to_vec())], clock)
     }
 
-    /// The same with any number of roots.
+    /// As [`PlainClient::new`], with any number of roots.
     ///
     /// # Errors
     /// As [`PlainClient::new`].
@@ -78,8 +78,8 @@ impl PlainClient {
         Ok(Self { config, evidence: None, options, tuning: Tuning::default() })
     }
 
-    /// The same client for servers that appraise it and show no evidence themselves
-    /// ([`crate::Server::without_evidence`]): the server is believed by its certificate.
+    /// The same client, for servers that appraise it and show no evidence themselves
+    /// ([`crate::Server::without_evidence`]): the server is believed because of its certificate.
     ///
     /// # Errors
     /// [`ChannelError::Identity`] or [`ChannelError::OwnClaims`] where no key or claims can be

@@ -21,8 +21,8 @@ use crate::{
     options::Binding,
 };
 
-/// After a failed renewal the next try waits this long, so that a broken device is not asked
-/// again by every connection.
+/// The wait after a failed renewal, so that a broken device is not asked again for every
+/// connection.
 const RETRY: Duration = Duration::from_secs(5);
 
 /// Gives each connection the present identity, and renews it when two thirds of its life are over.
@@ -36,12 +36,12 @@ struct Shared {
     failed: RwLock<Option<FailedRenewal>>,
     failures: AtomicU64,
     options: IdentityOptions,
-    /// Held by the one renewal that runs.
+    /// The lock that the running renewal holds, so that there is one at a time.
     renewing: Arc<Mutex<()>>,
 }
 
 struct FailedRenewal {
-    /// Monotonic: the wall clock may be what is wrong.
+    /// A monotonic instant: the wall clock may be what is wrong.
     at: Instant,
     error: Arc<ChannelError>,
 }
@@ -73,12 +73,12 @@ impl Identities {
         &self.0.options
     }
 
-    /// How many renewals have failed so far.
+    /// The number of renewals that have failed so far.
     pub(crate) fn failures(&self) -> u64 {
         self.0.failures.load(Ordering::Relaxed)
     }
 
-    /// The identity as it stands, valid or not.
+    /// The identity as it stands, valid or expired.
     pub(crate) fn current(&self) -> Arc<Identity> {
         self.0.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -123,7 +123,8 @@ impl Identities {
                 return;
             }
             let this = self.clone();
-            // The outcome is seen in `failures` and by whoever needs the key after its end.
+            // The outcome is seen in `failures` and by the connection that needs the key after its
+            // end.
             drop(tokio::task::spawn_blocking(move || this.make(turn)));
         }
     }
@@ -145,7 +146,7 @@ impl Identities {
         made.map_err(|source| ChannelError::KeyEnded { source })
     }
 
-    /// Why the last renewal failed, for as long as no new one is to be tried.
+    /// The error of the last renewal, for as long as no new one is to be tried.
     fn recent_failure(&self) -> Option<Arc<ChannelError>> {
         let failed = self.0.failed.read().unwrap_or_else(PoisonError::into_inner);
         failed.as_ref().filter(|last| last.at.elapsed() < RETRY).map(|last| last.error.clone())

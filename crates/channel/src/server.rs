@@ -1,4 +1,4 @@
-//! The accepting end.
+//! The end that accepts connections and shows evidence.
 
 use std::{sync::Arc, time::Instant};
 
@@ -23,11 +23,11 @@ use crate::{
     session::{self, ExchangeOutcome, NoAppraiser, SessionAttester},
 };
 
-/// Accepts TLS 1.3 connections and shows evidence as its binding has it.
+/// Accepts TLS 1.3 connections and shows evidence as its binding demands.
 pub struct Server {
-    /// For clients that are not asked for evidence.
+    /// The configuration for clients that are not asked for evidence.
     config: ServerConfig,
-    /// For clients that are: it asks for a certificate.
+    /// The configuration for clients that are asked for evidence, and so for a certificate.
     config_asking: ServerConfig,
     identities: Identities,
     options: ServerOptions,
@@ -35,7 +35,7 @@ pub struct Server {
     tuning: Tuning,
 }
 
-/// An open stream to a client, and what it took.
+/// An open stream to a client, and the time that it took to open.
 #[derive(Debug)]
 pub struct AcceptedConnection<S> {
     /// Carries application bytes from here on.
@@ -80,7 +80,8 @@ impl Server {
             let call = "a server without evidence";
             return Err(ChannelError::Binding { call, wanted: "session" });
         }
-        // Believed by its certificate like an ordinary server, so it keeps it like one.
+        // Clients believe this server by its certificate, so it keeps its certificate as an
+        // ordinary server does.
         let plain = ServerOptions { binding: Binding::None, ..options.clone() };
         let identities = Identities::new(identity_options(&plain, None), clock)?;
         Self::build(options, identities)
@@ -126,19 +127,19 @@ impl Server {
         Ok(self)
     }
 
-    /// The queue before the attester, where there is one.
+    /// The queue in front of the attester, where there is one.
     pub fn batcher(&self) -> Option<&Batcher> {
         self.batcher.as_ref()
     }
 
-    /// The certificate served now, DER. Without binding clients pin it as their root.
+    /// The certificate that is served now, in DER. Without binding clients pin it as their root.
     pub fn certificate_der(&self) -> Vec<u8> {
         let identity = self.identities.current();
         identity.certificate().map(|certificate| certificate.to_vec()).unwrap_or_default()
     }
 
-    /// How many renewals of the key have failed since the start. While the present key is valid
-    /// it is served on; after its end connections fail with [`ChannelError::KeyEnded`].
+    /// The number of renewals of the key that have failed since the start. While the present key is
+    /// valid it is still served; after its end connections fail with [`ChannelError::KeyEnded`].
     pub fn renewal_failures(&self) -> u64 {
         self.identities.failures()
     }
@@ -158,8 +159,8 @@ impl Server {
         self.accept_with_tuning(io, self.tuning).await
     }
 
-    /// The same, and appraises the client's evidence before the stream is handed out (session
-    /// binding only).
+    /// As [`Server::accept`], and appraises the client's evidence before the stream is handed out
+    /// (session binding only).
     ///
     /// # Errors
     /// As [`Server::accept`]; besides, [`ChannelError::Binding`] without session binding,

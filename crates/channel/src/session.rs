@@ -39,15 +39,15 @@ use crate::{
     options::SESSION_2,
 };
 
-/// What an end needs to attest.
+/// The queue and the identity with which an end attests.
 pub(crate) struct SessionAttester {
     pub(crate) batcher: Batcher,
     pub(crate) identity: Arc<Identity>,
 }
 
-/// What the exchange gave.
+/// The result of an exchange, and what it cost.
 pub(crate) struct ExchangeOutcome<T> {
-    /// There, if evidence was demanded.
+    /// The appraiser's result; `None` where no evidence was demanded.
     pub(crate) appraised: Option<T>,
     pub(crate) appraisal: Duration,
     /// Sessions under the quote; see [`crate::Timings::batch`].
@@ -57,7 +57,7 @@ pub(crate) struct ExchangeOutcome<T> {
 }
 
 impl<T> ExchangeOutcome<T> {
-    /// Before anything has come of it: the request and the reply are one round trip.
+    /// The outcome before the exchange: the request and the reply are one round trip.
     pub(crate) fn new() -> Self {
         let (appraisal, quote) = (Duration::ZERO, Duration::ZERO);
         Self { appraised: None, appraisal, batch: 0, quote, round_trips: 1 }
@@ -71,15 +71,15 @@ impl<T> ExchangeOutcome<T> {
     }
 }
 
-/// A finished handshake.
+/// A TLS stream whose handshake has ended.
 pub(crate) trait TlsSession: AsyncRead + AsyncWrite + Unpin {
     fn exporter(&self, context: &[u8; CONTEXT_BYTES]) -> Result<[u8; 32], rustls::Error>;
     fn peer_certificates(&self) -> Option<&[CertificateDer<'static>]>;
-    /// Whether both ends speak the version of the exchange that knows batch paths.
+    /// Whether both ends agreed on version 2 of the exchange, which allows batch paths.
     fn is_version_2(&self) -> bool;
 }
 
-/// The client's half.
+/// Runs the client's half of the exchange.
 pub(crate) async fn exchange_as_client<S: TlsSession, A: Appraise>(
     stream: &mut S,
     attesting: Option<&SessionAttester>,
@@ -124,7 +124,8 @@ pub(crate) async fn exchange_as_client<S: TlsSession, A: Appraise>(
     }
 }
 
-/// The server's half. Whatever ends it, the client is waiting, so it is told.
+/// Runs the server's half of the exchange. The client waits for an answer, so it is told of every
+/// failure.
 pub(crate) async fn exchange_as_server<S: TlsSession, A: Appraise>(
     stream: &mut S,
     attesting: Option<&SessionAttester>,
@@ -264,7 +265,7 @@ fn appraise_peer<S: TlsSession, A: Appraise>(
     Ok(())
 }
 
-/// This end's evidence message over the peer's context.
+/// The message with this end's evidence over the peer's context.
 async fn encode_evidence<S: TlsSession, T>(
     stream: &S,
     role: Role,

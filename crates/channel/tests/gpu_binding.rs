@@ -1,4 +1,4 @@
-//! Evidence of a GPU beside the CPU's, each bound to the session and the one to the other.
+//! Evidence of a GPU next to the CPU's: both are bound to the session, and to each other.
 
 mod fakes;
 
@@ -46,7 +46,7 @@ async fn a_client_s_gpu_is_appraised_by_the_server() {
 
 #[tokio::test]
 async fn gpu_evidence_over_the_nonce_of_this_session_is_accepted_from_the_same_hand() {
-    // So that the tests around this one fail for the reason that they name.
+    // The honest case passes, so the tests around this one fail for the reason that they name.
     assert!(cheat(|nonce| (Some(nonce.to_vec()), true)).await.is_ok());
     assert!(cheat(|_nonce| (None, false)).await.is_ok());
 }

@@ -38,7 +38,7 @@ const EVIDENCE_OID: [u64; 6] = [2, 23, 133, 5, 4, 9];
 
 #[tokio::test]
 async fn endorsements_that_a_device_gives_beside_its_first_quote_are_stapled() {
-    /// As an SNP guest: the host's certificate table comes with a report.
+    /// An attester like an SNP guest: the host's certificate table comes with a report.
     #[derive(Default)]
     struct Table(AtomicU64);
 
@@ -481,7 +481,7 @@ impl Forger {
         params.self_signed(&self.0).unwrap().der().clone()
     }
 
-    /// Why an honest client refuses this server.
+    /// The error with which an honest client refuses this server.
     async fn serve(&self, certificate: CertificateDer<'static>) -> ChannelError {
         let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(self.0.serialize_der()));
         let key = aws_lc_rs::sign::any_supported_type(&key).unwrap();

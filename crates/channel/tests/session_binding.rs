@@ -139,7 +139,7 @@ async fn evidence_in_the_wrong_role_is_rejected() {
 
 #[tokio::test]
 async fn evidence_in_the_right_role_is_accepted_from_the_same_hand() {
-    // So that the tests around this one fail for the reason that they name.
+    // The honest case passes, so the tests around this one fail for the reason that they name.
     let cheat = Cheat::new();
     let result = cheat
         .try_answer(client(Binding::Session), |cheat, exporter, context| {

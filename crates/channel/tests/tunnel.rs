@@ -19,7 +19,7 @@ use tokio_tungstenite::{accept_async, client_async, tungstenite::Message};
 
 const DEADLINES: TunnelDeadlines = TunnelDeadlines { open: LONG, idle: LONG };
 
-/// A proxy for one connection; gives its address and what `serve` says in the end.
+/// Starts a proxy for one connection; gives its address and the result of `serve`.
 async fn proxy(
     allow: AllowList,
     deadlines: TunnelDeadlines,

@@ -1,4 +1,4 @@
-//! Prints sizes and times of a circuit, three runs: a look, not a measurement.
+//! Prints sizes and times of a circuit in three runs, for orientation; the bench measures.
 //!
 //! `cargo run --release -p confide-circuits --example circuits -- sha256 1024`, or `contains 10`,
 //! `across 10`, `field-contains 1024`, `field-sha256 1024`.
@@ -62,7 +62,7 @@ fn contains(depth: u8) -> Outcome {
     )
 }
 
-/// The two leaves in the middle, whose paths meet at the root only.
+/// Proves across the two leaves in the middle, whose paths meet only at the root.
 fn across(depth: u8) -> Outcome {
     let bytes = text(128);
     let middle = 1u32 << (depth - 1);
@@ -145,7 +145,7 @@ fn digest(parts: &[&[u8]]) -> [u8; 32] {
     Sha256::digest(parts.concat()).into()
 }
 
-/// Bytes of which no 20 stand twice in 1 KiB.
+/// Bytes of which no 20 occur twice in 1 KiB.
 fn text(bytes: usize) -> Vec<u8> {
     (0..bytes).map(|place| (place * 7 + place / 256) as u8).collect()
 }

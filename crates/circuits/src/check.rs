@@ -1,4 +1,4 @@
-//! Check a proof against a statement and a context.
+//! Checks of proofs against a statement and a context.
 
 use bincode::Options;
 use ff::PrimeField;
@@ -16,7 +16,7 @@ use crate::{
     witness::{Tree, check_needle},
 };
 
-/// Checks that somebody knows bytes whose SHA-256 is `digest`, in this context.
+/// Checks that the prover knows bytes whose SHA-256 is `digest`, in this context.
 ///
 /// # Errors
 ///

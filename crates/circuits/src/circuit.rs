@@ -1,4 +1,5 @@
-//! What a circuit is to spartan2: hidden part first, then the public values that bind it.
+//! A circuit in the form that spartan2 expects: the hidden part, then the public values that bind
+//! it.
 
 use bellpepper_core::{ConstraintSystem, SynthesisError, Variable, num::AllocatedNum};
 use ff::Field;
@@ -11,7 +12,7 @@ use crate::{
 
 /// A statement with its hidden part, or only the shape of both.
 pub(crate) trait Claim: Clone + Send + Sync {
-    /// Holds the hidden part, and returns what [`Claim::bind`] needs of it.
+    /// Allocates the hidden part, and returns what [`Claim::bind`] needs of it.
     fn hold<CS: ConstraintSystem<Scalar>>(
         &self,
         cs: &mut CS,
@@ -20,7 +21,7 @@ pub(crate) trait Claim: Clone + Send + Sync {
     /// The public values, each below 2^32.
     fn public(&self) -> Vec<u64>;
 
-    /// Binds what is held to the public values.
+    /// Binds the hidden part to the public values.
     fn bind<CS: ConstraintSystem<Scalar>>(
         &self,
         cs: &mut CS,
@@ -29,7 +30,7 @@ pub(crate) trait Claim: Clone + Send + Sync {
     ) -> Result<(), SynthesisError>;
 }
 
-/// A claim made in a context: 32 bytes that the proof holds for and for no others.
+/// A claim in a context of 32 bytes: the proof holds for this context only.
 #[derive(Clone)]
 pub(crate) struct InContext<C> {
     pub(crate) claim: C,
@@ -92,8 +93,8 @@ impl<C: Claim> SpartanCircuit<Curve> for InContext<C> {
     }
 }
 
-/// A variable that is `sum` modulo 2^32, which a public value is to equal: since that is below
-/// 2^32, so is this.
+/// A variable that is `sum` modulo 2^32, to be equated with a public value. The public value is
+/// below 2^32, so the variable is too.
 pub(crate) fn word_to_publish<CS: ConstraintSystem<Scalar>>(
     cs: &mut CS,
     sum: &Sum,
@@ -110,7 +111,7 @@ pub(crate) fn word_to_publish<CS: ConstraintSystem<Scalar>>(
     Ok(number)
 }
 
-/// A variable that can be handed from the hidden part to the binding.
+/// A variable that can be passed from the hidden part to the binding.
 pub(crate) fn number<CS: ConstraintSystem<Scalar>>(
     cs: &mut CS,
     value: Option<u64>,
@@ -133,7 +134,7 @@ pub(crate) fn equal<CS: ConstraintSystem<Scalar>>(
     );
 }
 
-/// Eight words, big-endian.
+/// The eight words of a digest, big-endian.
 pub(crate) fn words_of(digest: &[u8; 32]) -> [u64; 8] {
     std::array::from_fn(|word| {
         digest[4 * word..4 * word + 4].iter().fold(0, |value, byte| value << 8 | u64::from(*byte))

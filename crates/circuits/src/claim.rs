@@ -12,7 +12,7 @@ use crate::{
     kind::Circuit,
 };
 
-/// Any claim.
+/// A claim of any circuit.
 #[derive(Clone)]
 pub(crate) enum AnyClaim {
     Hash(HashClaim),
@@ -20,7 +20,7 @@ pub(crate) enum AnyClaim {
     Field(FieldClaim),
 }
 
-/// What a checker knows of a statement. Each circuit reads what it has.
+/// The public values of a statement. Each circuit reads the ones that it has.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Public<'a> {
     /// The digest, root or salted digest.
@@ -32,12 +32,12 @@ pub(crate) struct Public<'a> {
 }
 
 impl AnyClaim {
-    /// A circuit's shape, without a hidden part.
+    /// The shape of a circuit, without public values or a hidden part.
     pub(crate) fn shape(circuit: Circuit) -> Result<Self, CircuitError> {
         Self::from_public(circuit, &Public::default())
     }
 
-    /// What a checker knows.
+    /// The claim as a checker has it: public values without a hidden part.
     pub(crate) fn from_public(circuit: Circuit, public: &Public<'_>) -> Result<Self, CircuitError> {
         let Public { digest, value_digest, direction, needle } = *public;
         let needle = needle.to_vec();
@@ -47,7 +47,7 @@ impl AnyClaim {
         };
         let field =
             |room, predicate| Self::Field(FieldClaim { room, secret: None, digest, predicate });
-        // A circuit made by hand may have any size.
+        // A circuit that a caller constructs may have any size.
         Ok(match Circuit::from_code(circuit.code())? {
             Circuit::Sha256 { bytes_most: room } => {
                 Self::Hash(HashClaim { room, message: None, digest })

@@ -1,4 +1,4 @@
-//! The constraints themselves, without the back end: true for what is true, and for nothing else.
+//! Tests of the constraints without the back end: they hold for true statements, and for no others.
 
 mod across;
 mod field;
@@ -40,7 +40,7 @@ fn node(left: &[u8; 32], right: &[u8; 32]) -> [u8; 32] {
     digest_of(&[&[1], &left[..], right].concat())
 }
 
-/// A leaf under a root of 2^depth leaves, looked into at `at`.
+/// A claim about a leaf under a root of 2^depth leaves, which is searched at `at`.
 fn contains(
     depth: u8,
     index: u32,
@@ -77,7 +77,7 @@ fn holds<C: Claim>(circuit: &InContext<C>) -> bool {
     rows(circuit).hold()
 }
 
-/// The hidden part of a circuit, to be changed.
+/// A copy of a circuit's hidden part, to be changed.
 fn copy_place(circuit: &InContext<ContainsClaim>) -> Found {
     let found = circuit.claim.place.as_ref().expect("given");
     let leaf = |leaf: &LeafPath| LeafPath {
@@ -89,8 +89,8 @@ fn copy_place(circuit: &InContext<ContainsClaim>) -> Found {
     Found { leaves: found.leaves.iter().map(leaf).collect(), at: found.at }
 }
 
-/// What a value is changed into: the other bit, its neighbours, and values that no honest witness
-/// has.
+/// Other values to try in place of a value: the other bit, its neighbours, and values that no
+/// honest witness has.
 fn other_values(value: Scalar) -> impl Iterator<Item = Scalar> {
     let far = Scalar::from(0x1234_5678_9abc_def1).square();
     let candidates = [
@@ -119,7 +119,7 @@ fn changes_that_hold(rows: &mut Rows, places: impl Iterator<Item = Place>) -> Ve
 }
 
 fn every_place(rows: &Rows) -> impl Iterator<Item = Place> + use<> {
-    // The first public value is the one.
+    // The first public value is the constant one.
     let public = (1..rows.public.len()).map(Place::Public);
     public.chain((0..rows.hidden.len()).map(Place::Hidden))
 }
@@ -157,7 +157,7 @@ fn another_digest_context_or_message_does_not_hold() {
     text[7] ^= 1;
     other.claim.message = Some(Arc::new(Zeroizing::new(text)));
     assert!(!holds(&other));
-    // As many zero bytes as the padding has are another message.
+    // A message with as many zero bytes as the padding has is another message.
     let mut text = message(31);
     text.push(0);
     other.claim.message = Some(Arc::new(Zeroizing::new(text)));
@@ -211,8 +211,8 @@ fn samples_of_the_largest_circuits_cannot_be_changed() {
     }
 }
 
-/// No value that some constraint does not pin, and none of a sample that can be changed; below
-/// 2^`bits` constraints, for beyond a power of two a proof takes twice as long.
+/// Checks that constraints pin every value, that none of a sample can be changed, and that there
+/// are fewer than 2^`bits` constraints: beyond a power of two a proof takes twice as long.
 fn check_sample(name: &str, rows: &mut Rows, bits: u32) {
     let (count, hidden) = (rows.count(), rows.hidden.len());
     println!("{name}: {count} rows, {hidden} hidden, {} nonzeros", rows.nonzeros());
@@ -223,7 +223,7 @@ fn check_sample(name: &str, rows: &mut Rows, bits: u32) {
     assert_eq!(changes_that_hold(rows, places.into_iter()), [], "{name}");
 }
 
-/// Every value and every public one.
+/// Checks that no hidden or public value can be changed.
 fn nothing_can_be_changed(name: &str, rows: &mut Rows) {
     assert!(rows.hold(), "{name}");
     let places = every_place(rows);
@@ -233,7 +233,7 @@ fn nothing_can_be_changed(name: &str, rows: &mut Rows) {
 
 #[test]
 fn words_cannot_trade_bits_for_carries() {
-    // A pair of changes that a sum of bits alone would not see: one bit up, a lower one twice.
+    // Two changes that cancel in a sum of bits: one bit is added, a lower one twice.
     let mut rows = rows(&hash(55, &message(31)));
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     for _ in 0..5_000 {
@@ -259,7 +259,7 @@ fn words_cannot_trade_bits_for_carries() {
 fn the_end_of_a_message_cannot_be_moved() {
     let mut rows = rows(&hash(119, &message(60)));
     for length in 0..=119 {
-        // The places come first in the witness.
+        // The variables of the places come first in the witness.
         for place in 0..119 {
             rows.hidden[place] = Scalar::from(u64::from(place < length));
         }
@@ -283,11 +283,11 @@ fn what_a_leaf_contains_is_found_at_its_place_only() {
 #[test]
 fn neither_padding_nor_what_lies_after_the_chunk_can_be_found() {
     let chunk = message(30);
-    // The byte of the padding, the zeros after it, the length.
+    // The 0x80 of the padding, the zeros after it, the length.
     for (at, needle) in [(30, &[0x80][..]), (31, &[0]), (29, &[chunk[29], 0x80]), (63, &[0])] {
         assert!(!holds(&contains(0, 0, &chunk, at, needle)), "{at}");
     }
-    // What a place after the last is filled with: as a byte it is none.
+    // The value of a place after the last, which is no byte.
     let full = message(64);
     assert!(!holds(&contains(0, 0, &full, 63, &[full[63], 0])));
     let empty = contains(0, 0, &[], 0, &[0]);

@@ -20,14 +20,14 @@ use crate::{
     word::{Byte, Sum, Word, empty_name},
 };
 
-/// One leaf or two neighbours, and where in their bytes those looked for stand.
+/// One leaf or two neighbours, and the place in their bytes where the needle begins.
 pub(crate) struct Place {
     pub(crate) leaves: Vec<LeafPath>,
-    /// In the first leaf's chunk.
+    /// The place where the needle begins in the first leaf's chunk.
     pub(crate) at: u32,
 }
 
-/// How many leaves are looked into.
+/// The number of leaves that are searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leaves {
     Single,
@@ -100,8 +100,8 @@ impl Claim for ContainsClaim {
     }
 }
 
-/// The root to which all paths lead. Two that are different leaves' meet at the root at the
-/// latest, so the last node is hashed once for both.
+/// The root to which all paths lead. The paths of different leaves meet at the root at the latest,
+/// so the last node is hashed once for both.
 fn root<CS: ConstraintSystem<Scalar>>(
     cs: &mut CS,
     depth: usize,
@@ -119,7 +119,8 @@ fn root<CS: ConstraintSystem<Scalar>>(
     }
 }
 
-/// Both are below 2^depth, so the first is not the last leaf.
+/// Constrains the second index to be the first plus one. Both are below 2^depth, so the first is
+/// not the last leaf.
 fn follow<CS: ConstraintSystem<Scalar>>(cs: &mut CS, first: &Word, second: &Word) {
     let one = CS::one();
     cs.enforce(

@@ -1,49 +1,49 @@
-//! What can be wrong with a statement, its witness or a proof.
+//! Errors of a statement, its witness or a proof.
 
-/// Why a statement was not proved, or a proof not accepted.
+/// The reason why a statement was not proved, or a proof was not accepted.
 #[derive(Debug, thiserror::Error)]
 pub enum CircuitError {
-    /// More bytes than there is a circuit for.
+    /// There is no circuit for this number of bytes.
     #[error("{subject} is {got} bytes, wanted {least} to {most}")]
     Length {
-        /// What they are.
+        /// The name of the bytes.
         subject: &'static str,
-        /// Fewest that are taken.
+        /// The least number of bytes.
         least: usize,
-        /// Most that are taken.
+        /// The greatest number of bytes.
         most: usize,
-        /// What came.
+        /// The number of bytes that were given.
         got: usize,
     },
-    /// No circuit for a tree of this depth.
+    /// There is no circuit for a tree of this depth.
     #[error("depth of the tree is {got}, wanted {} to {}", crate::DEPTH_LEAST, crate::DEPTH_MOST)]
     Depth {
-        /// What came.
+        /// The depth of the tree.
         got: u8,
     },
     /// The hidden part does not make the statement true, so there is nothing to prove.
     #[error("{what}")]
     Untrue {
-        /// What does not hold.
+        /// The condition that fails, as a sentence.
         what: &'static str,
     },
-    /// Not a proof of this crate.
+    /// The bytes do not begin as a proof of this crate does.
     #[error("proof does not begin as a circuit proof does")]
     Magic,
-    /// A header that no proof has.
-    #[error("{field} of the proof is {got}, which names nothing known")]
+    /// A field of the header has an unknown value.
+    #[error("proof has an unknown {field}: {got}")]
     Header {
-        /// Which part of it.
+        /// The name of the field.
         field: &'static str,
-        /// Its value.
+        /// The value of the field.
         got: u64,
     },
-    /// A proof of another kind of statement.
+    /// The proof is of another kind of statement.
     #[error("proof is of the circuit {got}, wanted {wanted}")]
     OtherCircuit {
         /// The circuit that the statement needs.
         wanted: String,
-        /// The proof's.
+        /// The circuit that the proof names.
         got: String,
     },
     /// The proof was made for other constraints or another back end.
@@ -55,21 +55,21 @@ pub enum CircuitError {
     /// The proof claims other security than its back end gives.
     #[error("proof claims {got}, its back end gives {wanted}")]
     OtherSecurity {
-        /// What the back end gives.
+        /// The security that the back end gives.
         wanted: String,
-        /// What the header says.
+        /// The security that the header claims.
         got: String,
     },
-    /// Bytes too few or too many.
+    /// The proof has too few or too many bytes.
     #[error("proof is {got} bytes, wanted {wanted}")]
     Size {
-        /// What a proof of this circuit has.
+        /// The length of a proof of this circuit, in bytes.
         wanted: usize,
-        /// What came.
+        /// The length of the given proof, in bytes.
         got: usize,
     },
-    /// A point that is not on the curve, a number that is not reduced.
-    #[error("proof holds a point or number that is not in its one encoding")]
+    /// A point is not on the curve, or a number is not reduced.
+    #[error("proof has a point or number that is not in its canonical encoding")]
     Encoding,
     /// The proof does not show the statement.
     #[error("proof does not show the statement")]

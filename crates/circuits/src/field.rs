@@ -21,11 +21,11 @@ use crate::{
 
 const VALUE_TAG: u8 = 0x03;
 
-/// Salt and value.
+/// The salt and the value of a field.
 pub(crate) struct FieldSecret {
     pub(crate) salt: [u8; SALT_BYTES],
     pub(crate) value: Vec<u8>,
-    /// Where in the value the bytes looked for stand.
+    /// The place in the value where the needle begins.
     pub(crate) at: u32,
 }
 
@@ -122,8 +122,8 @@ impl FieldClaim {
     }
 }
 
-/// Two hashed strings of bytes have one length and the same bytes within it. Beyond it each has
-/// padding of its own.
+/// Constrains two hashed strings to have one length and the same bytes within it. Beyond it each
+/// has padding of its own.
 fn same_bytes<CS: ConstraintSystem<Scalar>>(cs: &mut CS, one: &Hashed, other: &Hashed) {
     let constant = CS::one();
     let both = one.inside.iter().zip(&other.inside);

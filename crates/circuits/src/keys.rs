@@ -12,12 +12,12 @@ use crate::{
     layout::Sizes, proof::Security,
 };
 
-/// The proof system. Its name is where "zero-knowledge: yes" comes from.
+/// The proof system. Its name tells that its proofs are zero-knowledge.
 pub(crate) type BackEnd = SpartanZkSNARK<Curve>;
 type ProverKey = <BackEnd as R1CSSNARKTrait<Curve>>::ProverKey;
 type VerifierKey = <BackEnd as R1CSSNARKTrait<Curve>>::VerifierKey;
 
-/// What a proof system gives, said of its type.
+/// The security of a proof system, stated for its type.
 trait Secures {
     const SECURITY: Security;
 }
@@ -26,10 +26,10 @@ impl Secures for SpartanZkSNARK<Curve> {
     const SECURITY: Security = Security { conjectured_bits: 128, zero_knowledge: true };
 }
 
-/// What this one gives.
+/// The security of the proof system in use.
 pub(crate) const SECURITY: Security = <BackEnd as Secures>::SECURITY;
 
-/// Circuits whose keys a process keeps: a pair takes hundreds of megabytes.
+/// The number of circuits whose keys a process keeps: a pair of keys takes hundreds of megabytes.
 const KEPT: usize = 2;
 
 /// Keys of one circuit. Both sides derive the same ones.
@@ -71,7 +71,7 @@ impl Keys {
             kept.push(Arc::clone(&keys));
             return Ok(keys);
         }
-        // Under the lock, so that two callers do not derive the same keys side by side.
+        // Keys are derived under the lock, so that two callers do not derive the same ones twice.
         if kept.len() == KEPT {
             kept.remove(0);
         }
@@ -80,12 +80,12 @@ impl Keys {
         Ok(keys)
     }
 
-    /// SHA-256 over generators and constraints: what a proof names as its key.
+    /// SHA-256 over generators and constraints, by which a proof names its key.
     pub fn digest(&self) -> &[u8; 32] {
         &self.digest
     }
 
-    /// Constraints, before they are padded to a power of two.
+    /// The number of constraints, before they are padded to a power of two.
     pub fn constraints(&self) -> usize {
         self.constraints
     }

@@ -1,63 +1,63 @@
-//! The circuits there are.
+//! The kinds of circuits and their sizes.
 
 use std::fmt;
 
 use crate::error::CircuitError;
 
-/// Bytes in a block of SHA-256.
+/// The number of bytes in a block of SHA-256.
 pub(crate) const BLOCK_BYTES: usize = 64;
 
-/// The 0x80 byte and the eight bytes of the length.
+/// The least number of bytes of padding: 0x80 and the eight bytes of the length.
 pub(crate) const PADDING_LEAST: usize = 9;
 
-/// Longest message whose digest can be proved.
+/// The greatest length of a message whose digest can be proved, in bytes.
 pub const MESSAGE_BYTES_MOST: usize = 1024;
 
-/// Trees of 2^4 to 2^10 leaves: from the least that a transcript has to 64 KiB.
+/// The least depth of a tree that there is a circuit for. A transcript has at least 2^4 leaves.
 pub const DEPTH_LEAST: u8 = 4;
-/// Deepest tree that there is a circuit for.
+/// The greatest depth of a tree that there is a circuit for: 2^10 leaves are 64 KiB.
 pub const DEPTH_MOST: u8 = 10;
 
-/// Longest message of each circuit for digests: 1, 2, 4, 8 blocks and the whole.
+/// The greatest length of a message of each circuit for digests: 1, 2, 4, 8 blocks and the maximum.
 const ROOMS: [usize; 5] = [55, 119, 247, 503, MESSAGE_BYTES_MOST];
 
-/// What stands before a field's value where it is hashed: a tag and a salt.
+/// The number of bytes before a field's value in its hash: a tag and a salt.
 const FIELD_PREFIX_BYTES: usize = 17;
 
-/// Longest value of each circuit for fields: 1, 2, 4, 8 blocks with the tag and salt before it, and
-/// the whole.
+/// The greatest length of a value of each circuit for fields: 1, 2, 4, 8 blocks with the tag and
+/// salt before it, and the maximum.
 const FIELD_ROOMS: [usize; 5] = [38, 102, 230, 486, FIELD_BYTES_MOST];
 
-/// Longest value of a field that something can be proved of.
+/// The greatest length of a field's value that something can be proved of, in bytes.
 pub const FIELD_BYTES_MOST: usize = 1024;
 
 /// A circuit, with its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Circuit {
-    /// SHA-256 of at most so many hidden bytes is a public digest. How many they are is hidden.
+    /// SHA-256 of at most `bytes_most` hidden bytes is a public digest. Their number is hidden.
     Sha256 {
-        /// 55, 119, 247, 503 or 1,024.
+        /// The greatest number of bytes: 55, 119, 247, 503 or 1,024.
         bytes_most: usize,
     },
     /// A hidden leaf under a public root contains public bytes.
     Contains {
-        /// The tree has 2^depth leaves.
+        /// The depth: the tree has 2^depth leaves.
         depth: u8,
     },
     /// Two neighbouring hidden leaves under a public root contain public bytes, which begin in the
     /// first of them.
     ContainsAcross {
-        /// The tree has 2^depth leaves.
+        /// The depth: the tree has 2^depth leaves.
         depth: u8,
     },
-    /// A hidden value of at most so many bytes behind a salted digest contains public bytes.
+    /// A hidden value of at most `bytes_most` bytes behind a salted digest contains public bytes.
     FieldContains {
-        /// 38, 102, 230, 486 or 1,024.
+        /// The greatest number of bytes: 38, 102, 230, 486 or 1,024.
         bytes_most: usize,
     },
-    /// SHA-256 of a hidden value of at most so many bytes behind a salted digest is public.
+    /// SHA-256 of a hidden value of at most `bytes_most` bytes behind a salted digest is public.
     FieldSha256 {
-        /// 38, 102, 230, 486 or 1,024.
+        /// The greatest number of bytes: 38, 102, 230, 486 or 1,024.
         bytes_most: usize,
     },
 }
@@ -111,7 +111,7 @@ impl Circuit {
         Ok(Self::FieldSha256 { bytes_most })
     }
 
-    /// Two bytes that name it in a proof.
+    /// The two bytes that name the circuit in a proof.
     pub(crate) fn code(self) -> [u8; 2] {
         match self {
             Self::Sha256 { bytes_most } => [1, blocks_of(bytes_most) as u8],
@@ -158,7 +158,7 @@ impl fmt::Display for Circuit {
     }
 }
 
-/// Blocks that a message of so many bytes fills, with its padding.
+/// The number of blocks that a message of `bytes` bytes fills, with its padding.
 pub(crate) fn blocks_of(bytes: usize) -> usize {
     (bytes + PADDING_LEAST).div_ceil(BLOCK_BYTES)
 }

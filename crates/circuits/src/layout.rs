@@ -1,24 +1,25 @@
-//! How long each part of a proof is: fixed by the circuit, so the bytes say no lengths.
+//! The lengths of the parts of a proof: the circuit fixes them, so a proof does not contain them.
 //!
 //! The back end's own decoding takes lengths and optional parts from the bytes, and its check
 //! trusts them: a proof may bring a commitment of a part that the circuit does not have, which is
-//! then used without having been hashed. Here the lengths are filled in from the circuit, and
-//! public values by the checker, so that no proof can say otherwise.
+//! then used without having been hashed. Here the circuit determines the lengths and the checker
+//! the public values, so no proof can state others.
 
 use crate::error::CircuitError;
 
-/// Columns of a commitment to the witness, and of one to the trace of the check.
+/// The number of columns of a commitment to the witness, and of one to the trace of the check.
 const COLUMNS: usize = 2048;
 const TRACE_COLUMNS: usize = 16;
 
-/// A point of the curve, compressed.
+/// The length of a compressed point of the curve, in bytes.
 const POINT_BYTES: usize = 33;
 const SCALAR_BYTES: usize = 32;
 
-/// Public values of the trace: tau at r_x, the public part at r_y, the matrices at both.
+/// The number of public values of the trace: tau at r_x, the public part at r_y, the matrices at
+/// both.
 const TRACE_PUBLIC: usize = 3;
 
-/// Sizes of a padded circuit that determine a proof's.
+/// The sizes of a padded circuit that determine the lengths of its proofs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sizes {
     pub(crate) constraints: usize,
@@ -26,11 +27,11 @@ pub(crate) struct Sizes {
     pub(crate) rest: usize,
 }
 
-/// One piece of the back end's encoding.
+/// A piece of the back end's encoding.
 enum Piece {
-    /// Written down here: lengths, whether there is a part, public values.
+    /// Bytes that the layout determines: lengths, whether there is a part, public values.
     Fixed(Vec<u8>),
-    /// So many bytes of the proof.
+    /// A number of bytes of the proof.
     Proof(usize),
 }
 
@@ -38,7 +39,7 @@ enum Piece {
 pub(crate) struct Layout(Vec<Piece>);
 
 impl Layout {
-    /// Of proofs of a circuit for these public values, each already encoded.
+    /// The layout of proofs of a circuit for these public values, each already encoded.
     pub(crate) fn new(sizes: &Sizes, public: &[[u8; SCALAR_BYTES]]) -> Self {
         let mut layout = Self(Vec::new());
         layout.instance(sizes, public);
@@ -49,7 +50,7 @@ impl Layout {
         layout
     }
 
-    /// Bytes that a proof has.
+    /// The length of a proof, in bytes.
     pub(crate) fn proof_bytes(&self) -> usize {
         let bytes = |piece: &Piece| match piece {
             Piece::Fixed(_) => 0,
@@ -58,7 +59,7 @@ impl Layout {
         self.0.iter().map(bytes).sum()
     }
 
-    /// The back end's encoding of a proof.
+    /// Restores the back end's encoding from a proof.
     pub(crate) fn restore(&self, mut proof: &[u8]) -> Result<Vec<u8>, CircuitError> {
         let (wanted, got) = (self.proof_bytes(), proof.len());
         if wanted != got {
@@ -78,7 +79,8 @@ impl Layout {
         Ok(encoding)
     }
 
-    /// A proof from the back end's encoding, which must be laid out as the circuit says.
+    /// Strips the back end's encoding to a proof; `None` where it is not laid out as the circuit
+    /// determines.
     pub(crate) fn strip(&self, mut encoding: &[u8]) -> Option<Vec<u8>> {
         let mut proof = Vec::with_capacity(self.proof_bytes());
         for piece in &self.0 {
@@ -177,13 +179,14 @@ impl Layout {
     }
 }
 
-/// Two sum-checks, what lies between and after them, and the round of the opened value.
+/// The number of rounds of the trace: two sum-checks, the steps between and after them, and the
+/// round of the opened value.
 fn trace_rounds(rounds_x: usize, rounds_y: usize) -> usize {
     rounds_x + rounds_y + 3
 }
 
-/// Constraints of the trace (spartan2's `SpartanVerifierCircuit`): the first round of each
-/// sum-check, its others, the end of each, and the row of the opened value.
+/// The number of constraints of the trace (spartan2's `SpartanVerifierCircuit`): the first round of
+/// each sum-check, its others, the end of each, and the row of the opened value.
 fn trace_constraints(rounds_x: usize, rounds_y: usize) -> usize {
     let outer = 2 + 4 * (rounds_x - 1) + 5;
     let inner = 4 + 3 * (rounds_y - 1) + 6;

@@ -1,4 +1,4 @@
-//! SHA-256 of hidden bytes whose number is hidden too, within the blocks that there is room for.
+//! SHA-256 of hidden bytes of a hidden number, within a fixed number of blocks.
 //!
 //! The witness holds the padded blocks and, for each place i, `inside[i]`: whether i is below the
 //! length. These fall from one to zero once. The padding follows from them: at the fall the byte
@@ -15,21 +15,21 @@ use crate::{
     word::{Bit, Byte, Form, Sum, empty_name, hold},
 };
 
-/// Place in a block from which the two bytes of the length stand. Lengths stay below 2^13 bytes,
-/// so the six bytes before are zero.
+/// The place in a block of the two bytes of the length. Lengths stay below 2^13 bytes, so the six
+/// bytes before are zero.
 const LENGTH_AT: usize = 62;
 
 /// Hidden bytes and their digest.
 pub(crate) struct Hashed {
-    /// As many as there is room for; outside the length they are padding.
+    /// The bytes up to the greatest length; those beyond the true length are padding.
     pub(crate) bytes: Vec<Byte>,
-    /// For each of them, whether it is within the length.
+    /// Whether each byte is within the length.
     pub(crate) inside: Vec<Bit>,
-    /// Modulo 2^32 each.
+    /// The eight words of the digest, each modulo 2^32.
     pub(crate) digest: [Sum; 8],
 }
 
-/// SHA-256 of `prefix` and up to `room` hidden bytes. `message` is both together.
+/// Hashes `prefix` and up to `room` hidden bytes. `message` is both together.
 pub(crate) fn hash_hidden<CS: ConstraintSystem<Scalar>>(
     cs: &mut CS,
     prefix: &[Byte],
@@ -55,11 +55,11 @@ pub(crate) fn hash_hidden<CS: ConstraintSystem<Scalar>>(
     Ok(Hashed { bytes, inside: places.inside, digest })
 }
 
-/// Which places are within the length.
+/// The places that are within the length.
 struct Places {
-    /// So many always are.
+    /// The number of places that always are.
     always: usize,
-    /// Whether those after them are.
+    /// Whether each of the places after those is.
     inside: Vec<Bit>,
 }
 
@@ -75,7 +75,7 @@ impl Places {
         for place in always..always + room {
             let before = places.is_inside(place.checked_sub(1));
             let inside = hold(cs, length.map(|length| u64::from(place < length)))?;
-            // Zero or one after a one, zero after a zero.
+            // A place may be inside only if the one before it is.
             cs.enforce(
                 empty_name,
                 |form| form + inside,
@@ -87,7 +87,7 @@ impl Places {
         Ok(places)
     }
 
-    /// Whether a place is within the length; what lies before the first place is.
+    /// Returns whether a place is within the length; places before the first one are.
     fn is_inside(&self, place: Option<usize>) -> Bit {
         let Some(hidden) = place.and_then(|place| place.checked_sub(self.always)) else {
             return Bit::Constant(true);
@@ -95,14 +95,14 @@ impl Places {
         self.inside.get(hidden).copied().unwrap_or(Bit::Constant(false))
     }
 
-    /// One where the message ends in `block`, as a difference.
+    /// A bit that is one where the message ends in `block`, as a difference of two bits.
     fn ends_in(&self, block: usize) -> [Bit; 2] {
         let reaches =
             |block: usize| self.is_inside((block * BLOCK_BYTES).checked_sub(PADDING_LEAST));
         [reaches(block), reaches(block + 1)]
     }
 
-    /// A byte of the padded message after the prefix.
+    /// Allocates a byte of the padded message after the prefix.
     fn byte<CS: ConstraintSystem<Scalar>>(
         &self,
         cs: &mut CS,
@@ -133,7 +133,8 @@ impl Places {
         Ok(byte)
     }
 
-    /// Where the message ends in `block`, its last two bytes are the length in bits.
+    /// Constrains the last two bytes of `block` to be the length in bits, if the message ends
+    /// there.
     fn bind_length<CS: ConstraintSystem<Scalar>>(
         &self,
         cs: &mut CS,
@@ -204,7 +205,7 @@ fn chosen_sum<CS: ConstraintSystem<Scalar>>(
     Ok(Sum::constant(0).number(product, value, sum.max()))
 }
 
-/// Adds `times` the difference of two bits.
+/// Adds the difference of two bits, multiplied by `times`.
 fn difference(
     form: Form,
     [from, less]: [Bit; 2],
@@ -214,7 +215,7 @@ fn difference(
     less.add_to(from.add_to(form, one, times), one, -times)
 }
 
-/// FIPS 180-4 section 5.1.1, then zeros up to `blocks`.
+/// Pads a message by FIPS 180-4 section 5.1.1, then with zeros up to `blocks`.
 fn pad_message(message: &[u8], blocks: usize) -> Vec<u8> {
     let mut stream = vec![0; blocks * BLOCK_BYTES];
     stream[..message.len()].copy_from_slice(message);

@@ -16,21 +16,21 @@ use crate::{
     word::{Bit, Byte, Sum, Word, empty_name},
 };
 
-/// Bytes of a chunk at most.
+/// The greatest length of a chunk, in bytes.
 pub(crate) const CHUNK_BYTES: usize = 64;
 
-/// Bytes of a salt.
+/// The length of a salt, in bytes.
 pub(crate) const SALT_BYTES: usize = 16;
 
 const LEAF_TAG: u8 = 0x00;
 const NODE_TAG: u8 = 0x01;
 
-/// A leaf and its path.
+/// A leaf and the nodes next to its path.
 pub(crate) struct LeafPath {
     pub(crate) index: u32,
     pub(crate) salt: [u8; SALT_BYTES],
     pub(crate) chunk: Vec<u8>,
-    /// From below.
+    /// The nodes next to the path, from the leaf upwards.
     pub(crate) siblings: Vec<[u8; 32]>,
 }
 
@@ -41,14 +41,14 @@ impl Drop for LeafPath {
     }
 }
 
-/// The bits of a leaf's index, which say where its path turns.
+/// The path of a leaf as the circuit holds it: the bits of the leaf's index are its turns.
 pub(crate) struct AllocatedPath<'a> {
     pub(crate) index: Word,
     pub(crate) leaf: Option<&'a LeafPath>,
 }
 
 impl<'a> AllocatedPath<'a> {
-    /// The path of a leaf in a tree of 2^depth leaves.
+    /// Allocates the path of a leaf in a tree of 2^depth leaves.
     pub(crate) fn hold<CS: ConstraintSystem<Scalar>>(
         cs: &mut CS,
         leaf: Option<&'a LeafPath>,
@@ -111,7 +111,7 @@ pub(crate) fn parent<CS: ConstraintSystem<Scalar>>(
     node_hash(cs, &left, &right)
 }
 
-/// A word of a node is, modulo 2^32, the one of two that `is_right` points to.
+/// Constrains one word of two, the one that `is_right` selects, to be a word of a node modulo 2^32.
 fn bind_child<CS: ConstraintSystem<Scalar>>(
     cs: &mut CS,
     is_right: Bit,

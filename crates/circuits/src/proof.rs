@@ -2,25 +2,25 @@
 
 use crate::{error::CircuitError, kind::Circuit};
 
-/// Begins every proof of this crate.
+/// The first bytes of every proof of this crate.
 const MAGIC: &[u8; 24] = b"confide circuit proof v1";
 
-/// Magic, circuit, security, key, length of the body.
+/// The length of a header in bytes: magic, circuit, security, key, length of the body.
 pub const HEADER_BYTES: usize = MAGIC.len() + 2 + 3 + 32 + 4;
 
-/// What makes and checks the bodies of proofs. Its version is pinned in Cargo.toml.
+/// The back end that makes and checks the bodies of proofs. Its version is pinned in Cargo.toml.
 pub const BACK_END: &str = "spartan2 0.9.0 over T256";
 
-/// Longest proof that is read. The largest circuit's has about 92,000 bytes.
+/// The greatest length of a proof that is read, in bytes. The largest circuit's has about 92,000.
 pub const PROOF_BYTES_MOST: usize = 128 * 1024;
 
-/// What a proof's security rests on.
+/// The strength of a proof, and whether it hides its witness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Security {
-    /// Bits under the assumption that discrete logarithms of the curve T256 are hard and that
-    /// the hash is a random oracle. Nothing is proven without them.
+    /// The number of bits under the assumption that discrete logarithms of the curve T256 are hard
+    /// and that the hash is a random oracle. Nothing is proven without them.
     pub conjectured_bits: u16,
-    /// Whether the proof shows nothing but the statement.
+    /// Whether the proof reveals nothing but its statement.
     pub zero_knowledge: bool,
 }
 
@@ -31,19 +31,19 @@ impl std::fmt::Display for Security {
     }
 }
 
-/// What a proof says of itself. A checker derives it all and compares.
+/// The header of a proof. A checker derives all of it and compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// The circuit.
+    /// The circuit of the proof.
     pub circuit: Circuit,
-    /// Its security.
+    /// The security that the proof claims.
     pub security: Security,
-    /// Digest of the key that checks it.
+    /// The digest of the key that checks the proof.
     pub key: [u8; 32],
 }
 
 impl Header {
-    /// The header before a body.
+    /// Writes the header for a body.
     pub fn write(&self, body: &[u8]) -> Vec<u8> {
         let mut proof = Vec::with_capacity(HEADER_BYTES + body.len());
         proof.extend_from_slice(MAGIC);

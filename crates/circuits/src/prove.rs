@@ -1,4 +1,4 @@
-//! Prove a statement.
+//! Proving of statements.
 
 use std::sync::Arc;
 
@@ -23,10 +23,10 @@ use crate::{
     witness::{FieldValue, Leaf, Tree, check_needle, find, sha256},
 };
 
-/// Every value of the witness is below 2^64, which the back end may then rely on.
+/// Tells the back end that every value of the witness is below 2^64, which it then relies on.
 const VALUES_ARE_SMALL: bool = true;
 
-/// Proves that SHA-256 of `message` is `digest`, and shows nothing else of it but a bound of its
+/// Proves that SHA-256 of `message` is `digest`, and reveals nothing else of it but a bound of its
 /// length, the circuit's.
 ///
 /// # Errors
@@ -40,8 +40,8 @@ pub fn prove_sha256(
     PreparedProof::sha256(message, digest)?.prove(context)
 }
 
-/// Proves that `leaf`, which is under the root of `tree`, contains `needle`, and shows neither
-/// which leaf it is nor anything of it but that.
+/// Proves that `leaf`, which is under the root of `tree`, contains `needle`, and reveals nothing
+/// else of the leaf, nor which one it is.
 ///
 /// # Errors
 ///
@@ -56,7 +56,7 @@ pub fn prove_contains(
 }
 
 /// Proves that two neighbouring leaves contain `needle`, which begins in the first of them, and
-/// shows neither which leaves they are nor anything of them but that.
+/// reveals nothing else of the leaves, nor which ones they are.
 ///
 /// # Errors
 ///
@@ -70,7 +70,7 @@ pub fn prove_contains_across(
     PreparedProof::contains_across(leaves, tree, needle)?.prove(context)
 }
 
-/// Proves that the value behind `digest` contains `needle`, and shows nothing else of it but a
+/// Proves that the value behind `digest` contains `needle`, and reveals nothing else of it but a
 /// bound of its length, the circuit's.
 ///
 /// # Errors
@@ -85,7 +85,7 @@ pub fn prove_field_contains(
     PreparedProof::field_contains(field, digest, needle)?.prove(context)
 }
 
-/// Proves that SHA-256 of the value behind `digest` is `value_digest`, and shows nothing else of
+/// Proves that SHA-256 of the value behind `digest` is `value_digest`, and reveals nothing else of
 /// it but a bound of its length, the circuit's.
 ///
 /// # Errors
@@ -100,7 +100,7 @@ pub fn prove_field_sha256(
     PreparedProof::field_sha256(field, digest, value_digest)?.prove(context)
 }
 
-/// A statement whose hidden part is committed to. What is left to do depends on the context.
+/// A statement whose hidden part is committed to. The remaining work depends on the context.
 ///
 /// It holds the hidden part, which the back end does not wipe.
 pub struct PreparedProof {
@@ -157,7 +157,7 @@ impl PreparedProof {
         let circuit = Circuit::for_neighbours(tree.depth)?;
         let [first, second] = leaves;
         if first.index.checked_add(1) != Some(second.index) {
-            return Err(CircuitError::Untrue { what: "leaves are no neighbours" });
+            return Err(CircuitError::Untrue { what: "leaves are not neighbours" });
         }
         Self::in_leaves(circuit, Leaves::Neighbours, leaves, tree, needle)
     }
@@ -209,7 +209,7 @@ impl PreparedProof {
     ) -> Result<Self, CircuitError> {
         check_needle(needle)?;
         let paths: Result<Vec<_>, _> = given.iter().map(|leaf| leaf.to_leaf_path(tree)).collect();
-        // Only full chunks have something after them.
+        // Only a full chunk continues in the next leaf.
         let mut chunks = Zeroizing::new(Vec::new());
         for leaf in given {
             chunks.extend_from_slice(leaf.chunk);
@@ -259,7 +259,7 @@ impl PreparedProof {
         Ok(Self { keys, claim, state: Some(state.map_err(back_end)?) })
     }
 
-    /// A proof in `context`. Proofs of one `PreparedProof` cannot be linked by their bytes.
+    /// Makes a proof in `context`. Proofs of one `PreparedProof` cannot be linked by their bytes.
     ///
     /// # Errors
     ///

@@ -29,7 +29,7 @@ fn back_end_takes(bytes: &[u8], keys: &Keys) -> bool {
 fn the_back_end_takes_a_part_that_the_circuit_lacks_and_the_layout_cannot_say_it() {
     let (layout, bytes, keys) = encoded_proof();
     assert!(back_end_takes(&bytes, &keys));
-    // A commitment to shared variables, of which the circuit has none: here one of no rows.
+    // A commitment to shared variables, which the circuit does not have: here one of no rows.
     let with_part = [&[1], &[0; 8][..], &bytes[1..]].concat();
     assert!(
         back_end_takes(&with_part, &keys),

@@ -11,13 +11,14 @@ use crate::{
 
 type Row = Vec<(usize, Scalar)>;
 
-/// Constraints with an assignment. Values: one, the public ones, then the hidden ones.
+/// Constraints with an assignment of values: the constant one, the public values, then the hidden
+/// ones.
 #[derive(Default)]
 pub(crate) struct Rows {
     pub(crate) public: Vec<Scalar>,
     pub(crate) hidden: Vec<Scalar>,
     rows: Vec<[Row; 3]>,
-    /// Rows in which a value stands: public ones first.
+    /// The rows that each value occurs in: public values first.
     uses: Option<Vec<Vec<u32>>>,
 }
 
@@ -28,7 +29,7 @@ pub(crate) enum Place {
     Hidden(usize),
 }
 
-/// Hidden ones are told from public ones by their lowest bit.
+/// The index of a value in `uses`: its lowest bit tells hidden values from public ones.
 fn key(index: Index) -> usize {
     match index {
         Index::Input(place) => 2 * place,
@@ -37,7 +38,7 @@ fn key(index: Index) -> usize {
 }
 
 impl Rows {
-    /// All constraints of a circuit with its witness.
+    /// Collects all constraints of a circuit with its witness.
     pub(crate) fn from_circuit<C: Claim>(circuit: &InContext<C>) -> Result<Self, SynthesisError> {
         Self::collect(|rows| {
             let held = circuit.precommitted(rows, &[])?;
@@ -75,13 +76,13 @@ impl Rows {
         self.rows.iter().flatten().map(Vec::len).sum()
     }
 
-    /// Whether every constraint holds.
+    /// Returns whether every constraint holds.
     pub(crate) fn hold(&self) -> bool {
         (0..self.rows.len()).all(|row| self.row_holds(row))
     }
 
-    /// Whether every constraint in which `place` stands still holds with another value there.
-    /// The others do not change.
+    /// Returns whether every constraint with the value at `place` still holds if another value
+    /// stands there. The other constraints do not change.
     pub(crate) fn hold_with(&mut self, place: Place, value: Scalar) -> bool {
         let before = std::mem::replace(self.value_mut(place), value);
         let rows = &self.uses.as_ref().expect("indexed")[self.key(place)];
@@ -97,7 +98,7 @@ impl Rows {
         }
     }
 
-    /// Hidden values that some constraint does not pin, given those that others pin.
+    /// The hidden values that no constraint pins, given those that others pin.
     ///
     /// A value is pinned by a row whose other values are known or pinned, and whose derivative by
     /// it is not zero: then it cannot be moved. Rows are used up one value at a time.

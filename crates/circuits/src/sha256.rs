@@ -21,7 +21,7 @@ pub(crate) struct Chain {
 }
 
 impl Chain {
-    /// What the first block starts from.
+    /// The chaining value that the first block starts from.
     pub(crate) fn start() -> Self {
         let bits = [0, 1, 2, 4, 5, 6].map(|place| Word::constant(START[place]));
         let sum = |place: usize| Sum::constant(START[place].into());
@@ -34,7 +34,7 @@ impl Chain {
         [a, b, c, self.fourth.clone(), e, f, g, self.eighth.clone()]
     }
 
-    /// From what a compression gave.
+    /// Makes a chaining value from the sums of a compression.
     pub(crate) fn from_sums<CS: ConstraintSystem<Scalar>>(
         cs: &mut CS,
         sums: &[Sum; 8],
@@ -47,7 +47,7 @@ impl Chain {
     }
 }
 
-/// One block: the eight words of the next chaining value as sums modulo 2^32.
+/// Compresses one block: the eight words of the next chaining value as sums modulo 2^32.
 pub(crate) fn compress<CS: ConstraintSystem<Scalar>>(
     cs: &mut CS,
     chain: &Chain,
@@ -81,7 +81,7 @@ pub(crate) fn compress<CS: ConstraintSystem<Scalar>>(
         }
         let new_e = first.clone().and(&d).reduce(cs)?;
         let new_a = match &d_word {
-            // a' = e' - d + ..., which has a bit of carry less than the sum from the start.
+            // a' = e' - d + ..., whose carry has one bit less than that of the whole sum.
             Some(d) => Sum::from_word(&new_e).minus(d),
             None => first,
         };
@@ -92,7 +92,7 @@ pub(crate) fn compress<CS: ConstraintSystem<Scalar>>(
     Err(SynthesisError::Unsatisfiable)
 }
 
-/// The 64 words of a block's schedule; the last two are only added, so they stay sums.
+/// The 64 words of a block's schedule; the last two are only added, so they remain sums.
 fn schedule<CS: ConstraintSystem<Scalar>>(
     cs: &mut CS,
     block: &Block,
@@ -120,7 +120,7 @@ fn schedule<CS: ConstraintSystem<Scalar>>(
     Ok(sums)
 }
 
-/// A block from its 64 bytes.
+/// Makes a block from its 64 bytes.
 pub(crate) fn block_of(bytes: &[Byte]) -> Option<Block> {
     let mut block = [Word::constant(0); 16];
     if bytes.len() != BLOCK_BYTES {

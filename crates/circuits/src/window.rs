@@ -1,4 +1,4 @@
-//! Looking into hidden bytes: 64 places from a hidden one on, compared place by place.
+//! Search in hidden bytes: 64 bytes from a hidden place on, compared one by one.
 
 use bellpepper_core::{ConstraintSystem, SynthesisError, Variable, num::AllocatedNum};
 use ff::Field;
@@ -10,22 +10,22 @@ use crate::{
     word::{Bit, empty_name},
 };
 
-/// Most bytes that can be looked for.
+/// The greatest length of the bytes that can be searched for.
 pub(crate) const NEEDLE_BYTES: usize = 64;
 
-/// Above every byte: where nothing is looked for. A place outside the bytes counts as its byte
-/// plus [`OUTSIDE`], so that it equals no byte.
+/// The public value of a place that is not compared, above every byte. A place outside the hidden
+/// bytes counts as its byte plus [`OUTSIDE`], so that it equals no byte.
 const ANYTHING: u64 = 512;
 const OUTSIDE: u64 = 256;
 
-/// Hidden bytes, of which so many are within their length.
+/// Hidden bytes, with a bit for each that tells whether it is within their length.
 pub(crate) struct Part<'a> {
     pub(crate) hashed: &'a Hashed,
     pub(crate) length: Option<usize>,
 }
 
-/// The bytes of all parts from a hidden place `at` on, which is one of the first `starts`, filled
-/// up with what equals no byte.
+/// The bytes of all parts from a hidden place `at` on, which is one of the first `starts`, followed
+/// by values that equal no byte.
 pub(crate) fn window<CS: ConstraintSystem<Scalar>>(
     cs: &mut CS,
     parts: &[Part<'_>],
@@ -53,7 +53,7 @@ pub(crate) fn public_values(needle: &[u8]) -> impl Iterator<Item = u64> {
     needle.chain(std::iter::repeat(ANYTHING)).take(NEEDLE_BYTES)
 }
 
-/// Binds a window to what is looked for: each place equals it, or nothing is looked for there.
+/// Binds a window to the public values: each place equals its value, or is not compared.
 pub(crate) fn bind<CS: ConstraintSystem<Scalar>>(
     cs: &mut CS,
     window: &[AllocatedNum<Scalar>],
@@ -77,7 +77,7 @@ struct Places {
 }
 
 impl Places {
-    /// The bytes of a part, those outside its length marked.
+    /// Allocates the bytes of a part, with those outside its length marked.
     fn hold<CS: ConstraintSystem<Scalar>>(
         &mut self,
         cs: &mut CS,
@@ -107,7 +107,7 @@ impl Places {
         Ok(())
     }
 
-    /// One more place, which is outside for everybody.
+    /// Allocates one more place, which is outside the bytes for every prover.
     fn hold_outside<CS: ConstraintSystem<Scalar>>(
         &mut self,
         cs: &mut CS,
@@ -125,7 +125,7 @@ impl Places {
         Ok(())
     }
 
-    /// Places moved down by `by` where `moves`; those that no later stage reaches are left out.
+    /// The places shifted down by `by` if `moves`, without those that no later stage reaches.
     fn shift_down<CS: ConstraintSystem<Scalar>>(
         &self,
         cs: &mut CS,

@@ -1,4 +1,4 @@
-//! The hidden part of a statement, looked through by ordinary means before it is proved.
+//! The hidden part of a statement, checked outside the circuit before it is proved.
 
 use sha2::{Digest, Sha256};
 
@@ -8,39 +8,39 @@ use crate::{
     window::NEEDLE_BYTES,
 };
 
-/// Most bytes that can be looked for.
+/// The greatest length of the bytes that can be searched for.
 pub const NEEDLE_BYTES_MOST: usize = NEEDLE_BYTES;
 
-/// A tree of transcript leaves, as `confide-disclosure` makes them.
+/// A tree of transcript leaves, as `confide-disclosure` makes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tree<'a> {
-    /// Its root.
+    /// The root of the tree.
     pub root: &'a [u8; 32],
-    /// It has 2^depth leaves.
+    /// The depth: the tree has 2^depth leaves.
     pub depth: u8,
     /// The byte for the direction in the hash of a leaf.
     pub direction: u8,
 }
 
-/// A leaf with its path: the hidden part.
+/// A leaf with its path, which stays hidden.
 #[derive(Clone, Copy)]
 pub struct Leaf<'a> {
-    /// Its place, from 0.
+    /// The index of the leaf, from 0.
     pub index: u32,
-    /// Its salt.
+    /// The salt of the leaf.
     pub salt: &'a [u8; SALT_BYTES],
-    /// Its bytes, at most 64.
+    /// The bytes of the leaf, at most 64.
     pub chunk: &'a [u8],
-    /// The nodes beside its path, from below.
+    /// The nodes next to its path, from the leaf upwards.
     pub siblings: &'a [[u8; 32]],
 }
 
-/// A field's salted value, as `confide-disclosure` hashes it: the hidden part.
+/// A field's salted value, as `confide-disclosure` hashes it, which stays hidden.
 #[derive(Clone, Copy)]
 pub struct FieldValue<'a> {
-    /// Its salt.
+    /// The salt of the value.
     pub salt: &'a [u8; SALT_BYTES],
-    /// Its canonical value, at most 1,024 bytes.
+    /// The canonical value, at most 1,024 bytes.
     pub value: &'a [u8],
 }
 
@@ -85,7 +85,7 @@ impl FieldValue<'_> {
     }
 }
 
-/// Where `needle` begins in `bytes`.
+/// The index where `needle` begins in `bytes`.
 pub(crate) fn find(bytes: &[u8], needle: &[u8]) -> Option<u32> {
     let place = bytes.windows(needle.len().max(1)).position(|window| window == needle)?;
     u32::try_from(place).ok()

@@ -13,12 +13,12 @@ use crate::curve::Scalar;
 
 pub(crate) type Form = LinearCombination<Scalar>;
 
-/// No name: spartan2 throws names away.
+/// Returns an empty name: spartan2 ignores names.
 pub(crate) fn empty_name() -> &'static str {
     ""
 }
 
-/// A bit known to everyone, or one that the witness holds.
+/// A bit that is a constant of the circuit, or a variable of the witness.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Bit {
     Constant(bool),
@@ -26,7 +26,7 @@ pub(crate) enum Bit {
 }
 
 impl Bit {
-    /// A bit of the witness, with the constraint that it is one.
+    /// Allocates a bit of the witness, with the constraint that it is one.
     pub(crate) fn hold<CS: ConstraintSystem<Scalar>>(
         cs: &mut CS,
         value: Option<bool>,
@@ -46,7 +46,7 @@ impl Bit {
     }
 }
 
-/// A variable of the witness; whoever calls constrains it.
+/// Allocates a variable of the witness, which the caller must constrain.
 pub(crate) fn hold<CS: ConstraintSystem<Scalar>>(
     cs: &mut CS,
     value: Option<u64>,
@@ -97,7 +97,7 @@ impl Byte {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Word {
     bits: [Bit; 32],
-    /// `None` where only the shape is made.
+    /// The value of the word; `None` where only the shape of the circuit is made.
     pub(crate) value: Option<u32>,
 }
 
@@ -118,7 +118,7 @@ impl Word {
         Ok(Self { bits, value })
     }
 
-    /// A word below 2^count.
+    /// Allocates a word below 2^count.
     pub(crate) fn hold_low<CS: ConstraintSystem<Scalar>>(
         cs: &mut CS,
         value: Option<u32>,
@@ -131,12 +131,12 @@ impl Word {
         Ok(Self { bits, value })
     }
 
-    /// The bit that counts 2^place.
+    /// The bit of weight 2^place.
     pub(crate) fn bit(&self, place: usize) -> Bit {
         self.bits[place]
     }
 
-    /// Big-endian, as SHA-256 reads its blocks.
+    /// Makes a word from four bytes, big-endian, as SHA-256 reads its blocks.
     pub(crate) fn of_bytes(bytes: &[Byte; 4]) -> Self {
         let bits = std::array::from_fn(|place| bytes[3 - place / 8].bits[7 - place % 8]);
         let value = |byte: usize| bytes[byte].value;
@@ -177,7 +177,7 @@ impl Word {
     }
 }
 
-/// Parity of three words, bit by bit: one constraint a bit.
+/// The parity of three words, bit by bit: one constraint a bit.
 pub(crate) fn parity<CS: ConstraintSystem<Scalar>>(
     cs: &mut CS,
     words: [&Word; 3],
@@ -186,7 +186,7 @@ pub(crate) fn parity<CS: ConstraintSystem<Scalar>>(
     three_to_one(cs, words, |[a, b, c]| a ^ b ^ c, numbers)
 }
 
-/// Majority of three words, bit by bit: one constraint a bit.
+/// The majority of three words, bit by bit: one constraint a bit.
 pub(crate) fn majority<CS: ConstraintSystem<Scalar>>(
     cs: &mut CS,
     words: [&Word; 3],
@@ -212,7 +212,7 @@ pub(crate) fn choice<CS: ConstraintSystem<Scalar>>(
     })
 }
 
-/// The numbers of `x·(constant + new_in_second·new - x) = new_in_third·new`.
+/// The constants of `x·(constant + new_in_second·new - x) = new_in_third·new`.
 struct ThreeToOne {
     new_in_second: u64,
     constant: u64,
@@ -241,7 +241,7 @@ fn three_to_one<CS: ConstraintSystem<Scalar>>(
 }
 
 /// A new word by the truth table of a bit, each bit constrained by `constrain` unless it follows
-/// from known ones.
+/// from constants.
 fn map_bits<CS: ConstraintSystem<Scalar>>(
     cs: &mut CS,
     words: [&Word; 3],
@@ -270,7 +270,7 @@ pub(crate) struct Sum {
     minus: Vec<Word>,
     numbers: Vec<Variable>,
     constant: u64,
-    /// `None` where only the shape is made.
+    /// The value of the sum; `None` where only the shape of the circuit is made.
     pub(crate) value: Option<u64>,
     /// The largest value that it can have.
     max: u64,
@@ -299,7 +299,7 @@ impl Sum {
         self
     }
 
-    /// Adds 2^32 less a word, which is to subtract it from what reduces to 32 bits.
+    /// Adds 2^32 less a word, which subtracts it modulo 2^32.
     pub(crate) fn minus(mut self, word: &Word) -> Self {
         const WRAP: u64 = 1 << 32;
         self.value = self.value.zip(word.value).map(|(sum, word)| sum + WRAP - u64::from(word));
@@ -328,7 +328,7 @@ impl Sum {
         self
     }
 
-    /// The largest value that it can have.
+    /// The largest value that the sum can have.
     pub(crate) fn max(&self) -> u64 {
         self.max
     }
@@ -364,7 +364,7 @@ impl Sum {
         Ok(word)
     }
 
-    /// What the sum has above its 32 bits, in as many bits as the largest value needs.
+    /// The part of the sum above its 32 bits, in as many bits as the largest value needs.
     pub(crate) fn carry<CS: ConstraintSystem<Scalar>>(
         &self,
         cs: &mut CS,
@@ -376,7 +376,7 @@ impl Sum {
     }
 }
 
-/// Bits above the 32 of a word.
+/// The bits of a sum above the 32 of a word.
 pub(crate) struct Carry(Vec<Bit>);
 
 impl Carry {

@@ -1,4 +1,4 @@
-//! Proofs from end to end: accepted for what was proved, refused for everything else.
+//! Proofs from end to end: accepted for the proved statement, refused for every other one.
 
 use confide_circuits::{
     Circuit, CircuitError, FieldValue, Header, Leaf, PreparedProof, Security, Tree, check_contains,
@@ -59,7 +59,7 @@ fn a_digest_is_proved_and_everything_else_refused() {
 fn changed_bytes_are_refused(proof: &[u8], check: impl Fn(&[u8]) -> Result<Header, CircuitError>) {
     let refused = |proof: &[u8]| check(proof).is_err();
     assert!(!refused(proof));
-    // All of the header, and places all over the body.
+    // All bytes of the header, and some all over the body.
     let body = (69..proof.len()).step_by(proof.len() / 40);
     for place in (0..69).chain(body).chain([proof.len() - 1]) {
         for change in [0x01, 0x80] {
@@ -124,7 +124,7 @@ fn what_a_hidden_leaf_contains_is_proved_and_everything_else_refused() {
     assert!(refused(&Tree { root: &other, ..tree }, NEEDLE, &CONTEXT));
     assert!(refused(&Tree { direction: 1, ..tree }, NEEDLE, &CONTEXT));
     assert!(refused(&tree, b"\"model\":\"b-model\"", &CONTEXT));
-    // True as well, but not what was proved.
+    // The other statement is true as well, but is not the one that was proved.
     assert!(refused(&tree, &NEEDLE[..NEEDLE.len() - 1], &CONTEXT));
     assert!(refused(&tree, NEEDLE, &[0x12; 32]));
     let deeper = check_contains(&proof, &Tree { depth: 5, ..tree }, NEEDLE, &CONTEXT);
@@ -132,7 +132,7 @@ fn what_a_hidden_leaf_contains_is_proved_and_everything_else_refused() {
     let of_a_digest = check_sha256(&proof, &root, &CONTEXT);
     assert!(matches!(of_a_digest, Err(CircuitError::OtherCircuit { .. })));
 
-    // The header of another circuit before the same body: another key.
+    // The header of another circuit on the same body names another key.
     let mut other = proof.clone();
     other[24..26].copy_from_slice(&[1, 1]);
     let key = check_sha256(&other, &root, &CONTEXT);
@@ -180,7 +180,7 @@ fn bytes_across_two_hidden_leaves_are_proved_and_everything_else_refused() {
         assert!(matches!(proof, Err(CircuitError::Untrue { .. })));
     };
     untrue(&leaves, b"ba");
-    // It begins in the second: that is a leaf of its own.
+    // The text begins in the second leaf: one leaf contains it.
     untrue(&leaves, b"bbb\x80");
     untrue(&[of(1), of(0)], b"ba");
     untrue(&[of(0), of(0)], b"aa");

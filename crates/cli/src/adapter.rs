@@ -17,7 +17,7 @@ use crate::error::CliError;
 #[cfg(not(feature = "native"))]
 use crate::features::train;
 
-/// The subcommands.
+/// The subcommands of `confide adapter`.
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// Serve adapters that never leave this process to key holders.

@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 /// which could name another machine.
 ///
 /// # Errors
-/// The form that is wanted, with the likely spelling of what was meant.
+/// The wanted form, with the likely spelling of the address.
 pub(crate) fn parse_listen_address(text: &str) -> Result<SocketAddr, String> {
     if let Ok(address) = text.parse() {
         return Ok(address);

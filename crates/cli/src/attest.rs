@@ -27,7 +27,7 @@ use device::{DeviceArgs, OpenedDevice};
 #[cfg(feature = "simulate")]
 use simulate::SimulationArgs;
 
-/// Arguments.
+/// The arguments of `confide attest`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]

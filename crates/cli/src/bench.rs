@@ -23,7 +23,7 @@ use std::{
 
 use crate::{error::CliError, process};
 
-/// Arguments.
+/// Arguments of `confide bench`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -32,12 +32,12 @@ pub(crate) struct Args {
 
 #[derive(clap::Subcommand)]
 enum Command {
-    /// Run a suite: prints its table, writes record.json and report.html.
+    /// Run a suite, print its table, and write record.json and report.html.
     ///
     /// Exit status: 0 everything ran and the A/A rows hold; 1 something could not be run; 3 the A/A
-    /// rows found a difference where there is none; 130 interrupted, go on with --resume.
+    /// rows found a difference where there is none; 130 interrupted, continue with --resume.
     Run(run::Args),
-    /// Load any OpenAI-compatible endpoint: open loop, latency from the scheduled instant
+    /// Put load on any OpenAI-compatible endpoint: open loop, latency from the scheduled instant
     Load(Box<load::Args>),
     /// Rebuild the table and the page from records and their samples
     Report(report::Args),
@@ -69,7 +69,7 @@ enum Command {
         #[arg(long, default_value_t = 0)]
         samples: u32,
     },
-    /// An arm that spins, for the self-test
+    /// An arm that spins, for the self-test's known delays
     #[command(hide = true)]
     SpinArm {
         #[arg(long, default_value_t = 0.0)]

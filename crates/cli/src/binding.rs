@@ -1,4 +1,4 @@
-//! How evidence is tied to connections, as arguments name it.
+//! How evidence is bound to connections, as arguments name it.
 
 use clap::ValueEnum;
 use confide_channel::Binding;

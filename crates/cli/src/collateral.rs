@@ -15,7 +15,7 @@ use std::process::ExitCode;
 
 use crate::error::CliError;
 
-/// The subcommands.
+/// The subcommands of `confide collateral`.
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
     /// Fetch the endorsements of a platform into a store.

@@ -20,7 +20,7 @@ use crate::{
     refusal::{PeerHints, explain_client_error, hint_for_check},
 };
 
-/// Arguments.
+/// The arguments of `confide connect`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The attested server: https://HOST[:PORT]

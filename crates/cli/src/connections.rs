@@ -8,7 +8,7 @@ use crate::error::CliError;
 
 /// Default of `--connections`.
 const CONNECTIONS: u32 = 1024;
-/// Beyond this the machine's own limits apply first.
+/// Largest `--connections`: beyond it the machine's own limits apply first.
 const CONNECTIONS_MAX: i64 = 1_000_000;
 /// Largest number of proxies in front of a server.
 const PROXIES_MAX: usize = 64;

@@ -24,7 +24,7 @@ use crate::{
     },
 };
 
-/// Arguments.
+/// The arguments of `confide disclose`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The session, as `confide notary fetch --out` wrote it

@@ -7,7 +7,7 @@ macro_rules! features {
     ($($name:literal),*) => { &[$(($name, cfg!(feature = $name))),*] };
 }
 
-/// Every feature of this program, whose meaning `crates/cli/Cargo.toml` tells.
+/// Every feature of this program; `crates/cli/Cargo.toml` describes them.
 const FEATURES: &[(&str, bool)] = features![
     "bench",
     "circuits",
@@ -23,7 +23,7 @@ const FEATURES: &[(&str, bool)] = features![
 /// Whether this is `confide-operator`, which can neither forge evidence nor measure.
 const IS_OPERATORS: bool = cfg!(feature = "operator");
 
-/// What `confide --version` prints after the program's name.
+/// The text that `confide --version` prints after the program's name.
 pub(crate) fn long_version() -> &'static str {
     static TEXT: LazyLock<String> = LazyLock::new(|| {
         let list = |wanted: bool| {
@@ -89,7 +89,7 @@ mod no_simulator {
             self.simulate.is_some()
         }
 
-        /// Refuses.
+        /// Refuses to simulate evidence.
         pub(crate) fn write(&self, _: Option<ReportData>, _: &Path) -> Result<(), CliError> {
             Err(no_simulator())
         }

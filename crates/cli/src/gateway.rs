@@ -24,15 +24,16 @@ use crate::{
 
 /// Longest wait for an answer of the upstream, which is on the same machine or network.
 const MODELS_DEADLINE: Duration = Duration::from_secs(3);
-/// A gateway and its model server are often started by one script. A small model loads within this time, so that the
-/// order in which they start does not matter.
+/// Default of `--upstream-wait-s`, in seconds. A gateway and its model server are often started by
+/// one script; a small model loads within this time, so that their order does not matter.
 const UPSTREAM_WAIT_S: u64 = 10;
-/// A model server that is replaced while nobody connects is noticed within this time.
+/// Default of `--upstream-check-s`, in seconds: a model server that is replaced while nobody
+/// connects is noticed within this time.
 const UPSTREAM_CHECK_S: u64 = 10;
 /// Pause between two tries: short compared with the loading of a model.
 const UPSTREAM_RETRY: Duration = Duration::from_millis(200);
 
-/// Arguments.
+/// The arguments of `confide gateway`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Address for clients; port 0 takes any free one
@@ -201,7 +202,7 @@ fn attester(args: &Args) -> Result<Option<Arc<dyn Attest>>, CliError> {
     args.evidence.open("this gateway", ", or give --binding none for ordinary TLS").map(Some)
 }
 
-/// Appends, so that what an earlier gateway wrote stays.
+/// Opens the access log for appending, so that the lines of an earlier gateway stay.
 fn open_access_log(path: &Path) -> Result<(AccessLog, AccessLogEnd), CliError> {
     if path == Path::new("-") {
         return Ok(AccessLog::start(std::io::stdout(), process::unix_now));

@@ -68,7 +68,7 @@ fn holds_gguf(dir: &Path) -> bool {
     entries.flatten().take(ENTRIES_MAX).any(|entry| is_gguf(&entry.path()))
 }
 
-/// `OWNER/NAME`, as the hub names models.
+/// Whether a path reads `OWNER/NAME`, as Hugging Face's hub names models.
 fn is_hub_name(path: &Path) -> bool {
     let parts: Vec<Component<'_>> = path.components().collect();
     parts.len() == 2 && parts.iter().all(|part| matches!(part, Component::Normal(_)))

@@ -121,7 +121,7 @@ mod tests {
         NewFile::next_to(&place).unwrap().save(b"whole").unwrap();
         assert_eq!(fs::read(&place).unwrap(), b"whole");
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
-        // The only copy of something is written over nothing, neither at first nor at last.
+        // A secret file never replaces another, neither when it is opened nor when it is saved.
         assert!(NewFile::only_copy(&place).is_err());
         let other = folder.join("other");
         let late = NewFile::only_copy(&other).unwrap();

@@ -10,7 +10,7 @@ use clap::Subcommand;
 
 use crate::error::CliError;
 
-/// The subcommands.
+/// The subcommands of `confide notary`.
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// Verify a notary, fetch through it, and save what it signed.

@@ -11,14 +11,14 @@ use clap::Subcommand;
 
 use crate::error::CliError;
 
-/// The subcommands.
+/// The subcommands of `confide policy`.
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// Describe in words what a policy checks and what it does not.
     Explain(explain::Args),
     /// Write a strict policy from the evidence of a machine in its proper state.
     Init(init::Args),
-    /// Pin the configuration of the attested end, without which clients refuse.
+    /// Pin the configuration of a server, without which clients refuse.
     Pin(pin::Args),
 }
 

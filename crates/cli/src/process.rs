@@ -76,8 +76,9 @@ pub(crate) async fn listen(wanted: SocketAddr) -> Result<(TcpListener, SocketAdd
     Ok((listener, address))
 }
 
-/// Every connection is a descriptor, and with its upstream two: the soft limit of many systems,
-/// 1,024, would be met before `--connections` is. Where it cannot be raised, the old one stays.
+/// Raises the limit of open files: every connection is a descriptor, two with its upstream, and the
+/// soft limit of many systems, 1,024, would be reached before `--connections`. Where that fails,
+/// the old limit stays.
 fn raise_descriptor_limit() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
@@ -111,8 +112,8 @@ pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> Result<T, CliError> 
 /// How long a blocking call may still run after everything else has ended.
 const STUCK_CALL_DEADLINE: Duration = Duration::from_secs(2);
 
-/// Prints the one JSON line that says that a long-running command accepts connections; `more` is an object with further
-/// fields.
+/// Prints the ready line of a command that accepts connections, which is one JSON object; `more` is
+/// an object with further fields.
 pub(crate) fn print_ready(listen: SocketAddr, guarantee: &str, more: Value) {
     let fields = json!({
         "listen": listen.to_string(), "guarantee": guarantee, "pid": std::process::id(),
@@ -182,7 +183,7 @@ pub(crate) fn on_stop_signal(stop: impl FnOnce() + Send + 'static) -> Result<(),
     Ok(())
 }
 
-/// An event loop on the calling thread.
+/// Makes an event loop that runs on the calling thread.
 #[cfg(any(feature = "native", feature = "prove"))]
 pub(crate) fn local_runtime() -> Result<tokio::runtime::Runtime, CliError> {
     tokio::runtime::Builder::new_current_thread()

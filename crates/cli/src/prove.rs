@@ -17,7 +17,7 @@ use clap::Subcommand;
 use crate::error::CliError;
 use options::ProveOptions;
 
-/// Arguments.
+/// The arguments of `confide prove`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]

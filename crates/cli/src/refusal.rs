@@ -10,11 +10,11 @@ pub(crate) const STATUS_REFUSED: u8 = 1;
 
 /// The hints that a command gives where its peer is not used.
 pub(crate) struct PeerHints<'a> {
-    /// After a failed check of the evidence.
+    /// The hint after a failed check of the evidence, by the name of the check.
     pub(crate) check: fn(&str) -> &'static str,
-    /// Where the peer demands evidence of this end.
+    /// The hint where the peer demands evidence of this end.
     pub(crate) attester: &'a str,
-    /// Where the peer could not be reached or judged.
+    /// The hint where the peer could not be reached or judged.
     pub(crate) network: &'a dyn Fn(&ClientError) -> String,
 }
 

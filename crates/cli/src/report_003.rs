@@ -1,5 +1,5 @@
-//! What links the compatibility layer for report 003 (`crates/report-003`): the feature `report-003`.
-//! Without it, what needs the layer says so.
+//! The link to the compatibility layer for report 003 (`crates/report-003`), by the feature
+//! `report-003`. Without the feature, commands that need the layer say so.
 
 #[cfg(all(feature = "native", feature = "report-003"))]
 mod head;
@@ -18,7 +18,7 @@ pub(crate) fn routes(model: Option<&Path>) -> Option<ExtraRoutes> {
     Some(routes(RouteOptions { head: model.and_then(late_head), ..RouteOptions::default() }))
 }
 
-/// None: this binary was built without the routes.
+/// Gives no routes: this binary was built without them.
 #[cfg(not(feature = "report-003"))]
 pub(crate) fn routes(_model: Option<&Path>) -> Option<ExtraRoutes> {
     None
@@ -37,7 +37,7 @@ fn late_head(model: &Path) -> Option<Arc<confide_report_003::split_mode::LateHea
     })))
 }
 
-/// None: this binary has no native engine to compute the head.
+/// Gives no head: this binary has no native engine to compute it.
 #[cfg(all(not(feature = "native"), feature = "report-003"))]
 fn late_head(_model: &Path) -> Option<Arc<confide_report_003::split_mode::LateHead>> {
     None
@@ -56,7 +56,7 @@ pub(crate) fn ckks_slots_adapter(adapter: &Adapter) -> Result<Arc<dyn Adapt>, St
     Ok(Arc::new(encoded.map_err(|error| error.to_string())?))
 }
 
-/// Refuses: this binary has no CKKS.
+/// Refuses the adapter: this binary was built without CKKS.
 #[cfg(not(feature = "report-003"))]
 pub(crate) fn ckks_slots_adapter(_adapter: &Adapter) -> Result<Arc<dyn Adapt>, String> {
     Err("--adapter-scheme ckks-slots: this binary was built without the feature `report-003`"

@@ -4,13 +4,13 @@ use confide_disclosure::micros_of_rfc3339;
 
 use crate::process::unix_now;
 
-/// Whose clock a notary's statements show; printed next to every such time.
+/// The description of the clock in a notary's statements, printed next to every such time.
 pub(crate) const NOTARY_CLOCK: &str = "the notary's clock, set by its operator";
 
 /// Reads a time, for `clap`: `now`, an RFC 3339 date with or without a time, or Unix seconds.
 ///
 /// # Errors
-/// What was wanted, where it is none of these.
+/// The accepted forms, where the text has none of them.
 pub(crate) fn parse_time(text: &str) -> Result<u64, String> {
     if text == "now" {
         return Ok(unix_now());

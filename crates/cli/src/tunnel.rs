@@ -17,7 +17,7 @@ const DEADLINES: TunnelDeadlines =
 /// whether an answer is in progress inside a tunnel cannot be seen.
 const DRAIN_DEADLINE: Duration = Duration::from_secs(10);
 
-/// Arguments.
+/// The arguments of `confide tunnel`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Address for WebSocket clients; port 0 takes any free one

@@ -16,7 +16,7 @@ use crate::error::CliError;
 #[cfg(not(feature = "prove"))]
 use crate::features::proof;
 
-/// The subcommands.
+/// The subcommands of `confide verify`.
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// Check evidence, whose kind its bytes tell, against endorsements and a policy.
@@ -25,7 +25,7 @@ pub(crate) enum Command {
     /// Check a proof that `confide prove` wrote.
     #[command(hide = cfg!(not(feature = "prove")))]
     Proof(proof::Args),
-    /// Check what is shown and proved of a session that a notary saw.
+    /// Check what is shown and proved of a notarised session.
     Disclosure(disclosure::DisclosureArgs),
     /// Appraise over HTTP, and sign the results.
     Serve(serve::Args),

@@ -20,7 +20,7 @@ const GENEROUS: Duration = Duration::from_secs(60);
 /// Two addresses on which no test listens (RFC 863 discard, and one without a service).
 const NOBODY: &str = "127.0.0.1:9";
 const NOBODY_ELSE: &str = "127.0.0.1:10";
-/// For gateways whose upstream never comes.
+/// The arguments of a gateway whose upstream never comes.
 const AT_ONCE: [&str; 2] = ["--upstream-wait-s", "0"];
 const SEED: &str = "0101010101010101010101010101010101010101010101010101010101010101";
 

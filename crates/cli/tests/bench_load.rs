@@ -18,13 +18,13 @@ use confide_tests::{Folder, Process, Program};
 use serde_json::Value;
 
 const CONFIDE: Program = Program(env!("CARGO_BIN_EXE_confide"));
-/// What sim is told.
+/// The time to first token that the simulated engine is given.
 const TTFT_MS: f64 = 100.0;
 const TOKENS_PER_S: f64 = 50.0;
 const TOKENS: u32 = 11;
-/// The instrument's promise.
+/// The error that the instrument promises not to exceed, as a share.
 const WITHIN: f64 = 0.02;
-/// Runs of which one has to be free of its client.
+/// The number of runs, of which one has to be free of its client's delays.
 const TRIES: usize = 5;
 /// Nothing here takes this long unless it hangs.
 const GENEROUS: Duration = Duration::from_secs(60);
@@ -90,7 +90,7 @@ fn beside_a_clock<T>(run: impl FnOnce() -> T) -> (T, Option<String>) {
     (ran, is_late.then(|| format!("clock late by {middle:.3} ms, at most {most:.3} ms")))
 }
 
-/// The figures that are off by more than the promise.
+/// The figures whose error is larger than promised.
 fn wrong(told: &Value) -> Vec<String> {
     let gap_ms = 1e3 / TOKENS_PER_S;
     let whole_ms = TTFT_MS + f64::from(TOKENS - 1) * gap_ms;
@@ -239,7 +239,7 @@ fn one_client_holds_two_thousand_streams() {
     assert_eq!(told["summary"]["streams_peak"], 2000);
 }
 
-/// A `confide serve` that is told the truths above.
+/// Starts a `confide serve` with the figures above.
 fn serve(more: &[&str]) -> Process {
     let (ttft, rate) = (TTFT_MS.to_string(), TOKENS_PER_S.to_string());
     let told = ["--ttft-ms", &ttft, "--tokens-per-second", &rate];
@@ -248,7 +248,7 @@ fn serve(more: &[&str]) -> Process {
     )
 }
 
-/// A run's figures.
+/// Runs `confide bench load` and gives its figures.
 fn load(serve: &Process, args: &[&str]) -> Value {
     let out = command(serve, args).output().unwrap();
     let text = String::from_utf8_lossy(&out.stderr).into_owned();

@@ -134,7 +134,7 @@ impl Drop for Case {
     }
 }
 
-/// What `confide prove` would write of the kept proof.
+/// The header that `confide prove` would write for the kept proof.
 fn header() -> Value {
     let text = fs::read_to_string(repository("zkvm/keys/programs.json")).unwrap();
     let records: Vec<Value> = serde_json::from_str(&text).unwrap();

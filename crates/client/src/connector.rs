@@ -26,7 +26,7 @@ use tokio::{
 
 use crate::{endpoint::Endpoint, error::ClientError, limits::ClientLimits};
 
-/// Any failure of a body that is being sent.
+/// The error of a body that could not be sent.
 pub type BodyError = Box<dyn std::error::Error + Send + Sync>;
 
 /// The body of a request: see [`no_body`], [`whole_body`] and [`streamed_body`].
@@ -37,7 +37,7 @@ pub fn no_body() -> RequestBody {
     Empty::new().map_err(|never| match never {}).boxed_unsync()
 }
 
-/// A body that is there already.
+/// A body whose bytes are all there.
 pub fn whole_body(bytes: impl Into<Bytes>) -> RequestBody {
     Full::new(bytes.into()).map_err(|never| match never {}).boxed_unsync()
 }
@@ -51,12 +51,12 @@ where
     body.map_err(Into::into).boxed_unsync()
 }
 
-/// Opens connections to one endpoint, each with its own appraisal.
+/// Opens connections to one endpoint and appraises each of them.
 pub struct Connector {
     endpoint: Endpoint,
     target: String,
     via: Option<String>,
-    way: ChannelClient,
+    client: ChannelClient,
     limits: ClientLimits,
 }
 
@@ -66,7 +66,7 @@ enum ChannelClient {
 }
 
 impl Connector {
-    /// Connections whose evidence `appraiser` accepts; `binding` is `Key` or `Session`.
+    /// A connector whose `appraiser` has to accept the evidence; `binding` is `Key` or `Session`.
     ///
     /// `via` is the `ws://` address of a tunnel that reaches the endpoint.
     pub fn with_appraiser(
@@ -79,11 +79,11 @@ impl Connector {
         let target = endpoint.to_string();
         let client = Client::new(ClientOptions { binding, deadline: limits.channel }, appraiser)
             .map_err(|source| ClientError::Channel { target: target.clone(), source })?;
-        Ok(Self { endpoint, target, via, way: ChannelClient::Attested(client), limits })
+        Ok(Self { endpoint, target, via, client: ChannelClient::Attested(client), limits })
     }
 
-    /// Ordinary TLS 1.3 that trusts `root_der` and learns nothing about the machine behind it:
-    /// what attested connections are compared with. `clock` gives Unix seconds.
+    /// A connector of ordinary TLS 1.3 that trusts `root_der` and learns nothing about the machine
+    /// behind it: the arm that attested connections are compared with. `clock` gives Unix seconds.
     pub fn dangerous_plain_tls(
         endpoint: Endpoint,
         via: Option<String>,
@@ -95,17 +95,17 @@ impl Connector {
         let options = ClientOptions { binding: Binding::None, deadline: limits.channel };
         let client = PlainClient::new(options, root_der, clock)
             .map_err(|source| ClientError::Channel { target: target.clone(), source })?;
-        Ok(Self { endpoint, target, via, way: ChannelClient::Plain(client), limits })
+        Ok(Self { endpoint, target, via, client: ChannelClient::Plain(client), limits })
     }
 
-    /// The same connections, on which this end attests too where the server demands it (session
-    /// binding only).
+    /// The same connector, whose connections also attest this end where the server demands it
+    /// (session binding only).
     ///
     /// # Errors
     /// [`ClientError::Channel`] if the binding is not the session's, or no key can be made.
     pub fn with_evidence(self, evidence: ClientEvidence) -> Result<Self, ClientError> {
-        let Self { endpoint, target, via, way, limits } = self;
-        let way = match way {
+        let Self { endpoint, target, via, client, limits } = self;
+        let client = match client {
             ChannelClient::Attested(client) => {
                 client.with_evidence(evidence).map(ChannelClient::Attested)
             }
@@ -113,8 +113,8 @@ impl Connector {
                 client.with_evidence(evidence).map(ChannelClient::Plain)
             }
         };
-        match way {
-            Ok(way) => Ok(Self { endpoint, target, via, way, limits }),
+        match client {
+            Ok(client) => Ok(Self { endpoint, target, via, client, limits }),
             Err(source) => Err(ClientError::Channel { target, source }),
         }
     }
@@ -155,7 +155,7 @@ impl Connector {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        match &self.way {
+        match &self.client {
             ChannelClient::Attested(client) => {
                 let attested = client
                     .connect(self.endpoint.host(), stream)
@@ -214,20 +214,20 @@ impl Connector {
     }
 }
 
-/// TCP's own.
+/// The round trips that opening a TCP connection takes.
 const DIRECT_ROUND_TRIPS: u32 = 1;
 
-/// What opening a connection took.
+/// The time of each step of opening a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectTimings {
-    /// TCP, or the tunnel with its upgrade.
+    /// The time of the TCP connection, or of the tunnel with its upgrade.
     pub dial: Duration,
-    /// Handshake, waiting for evidence, appraisal; round trips include the dial's.
+    /// The times of handshake, evidence and appraisal; the round trips include the dial's.
     pub channel: Timings,
 }
 
 impl ConnectTimings {
-    /// From the first packet to a connection that takes a request.
+    /// The time from the first packet to a connection that can send a request.
     pub fn total(&self) -> Duration {
         self.dial + self.channel.handshake + self.channel.quote + self.channel.appraisal
     }
@@ -242,22 +242,22 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// What the peer's evidence says; `None` on plain TLS, which has none.
+    /// The result of the peer's appraisal; `None` on plain TLS, where there is no evidence.
     pub fn appraisal(&self) -> Option<&SharedAppraisal> {
         self.appraised.as_ref()
     }
 
-    /// What opening it took.
+    /// The time of each step of opening the connection.
     pub fn timings(&self) -> ConnectTimings {
         self.timings
     }
 
-    /// Unix seconds after which the claims are not to be believed; `None` on plain TLS.
+    /// The Unix second after which the claims are no longer valid; `None` on plain TLS.
     pub fn not_after(&self) -> Option<u64> {
         self.appraised.as_ref().map(|appraised| appraised.not_after())
     }
 
-    /// Sends one request; the address is a path, and `Host` is the caller's to set.
+    /// Sends one request. The request target is a path, and the caller sets `Host`.
     ///
     /// The answer's body has to be read to its end before the next request can be sent.
     pub async fn send(

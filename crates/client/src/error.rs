@@ -10,7 +10,7 @@ use confide_channel::{ChannelError, Fault, TunnelError};
 #[error("request body is not readable: {0}")]
 pub struct RequestBodyError(#[source] pub hyper::Error);
 
-/// What went wrong between a request and its answer.
+/// The reason for which a request got no answer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientError {
@@ -19,12 +19,12 @@ pub enum ClientError {
     Url {
         /// The address as it was given.
         url: String,
-        /// What an address has to be.
+        /// The form that an address must have.
         wanted: &'static str,
-        /// What it was.
+        /// The part that does not fit.
         got: String,
     },
-    /// No TCP connection came about.
+    /// No TCP connection was established.
     #[error("{target} cannot be reached: {source}")]
     Dial {
         /// Host and port that were dialled.
@@ -45,21 +45,21 @@ pub enum ClientError {
     Channel {
         /// Host and port of the attested end.
         target: String,
-        /// In which phase, and why.
+        /// The phase in which the channel failed, and the reason.
         source: ChannelError,
     },
-    /// All connections of the pool are busy, and as many requests wait as may.
-    #[error("{connections} requests run and {waiting} wait: no more are taken")]
+    /// All connections of the pool are busy, and as many requests wait as are allowed to.
+    #[error("queue is full: {connections} requests run and {waiting} wait")]
     QueueFull {
-        /// The limit of the pool.
+        /// The most requests that run at once.
         connections: usize,
-        /// The limit of the queue before it.
+        /// The most requests that wait.
         waiting: usize,
     },
-    /// All connections of the pool stayed busy.
+    /// All connections of the pool stayed busy until the deadline.
     #[error("no connection became free within {deadline:?}: wanted one of {connections}")]
     Busy {
-        /// The limit of the pool.
+        /// The most requests that run at once.
         connections: usize,
         /// The deadline.
         deadline: Duration,
@@ -73,12 +73,13 @@ pub enum ClientError {
     /// HTTP on an accepted connection failed.
     #[error("connection broke before the answer: {0}")]
     Http(#[source] hyper::Error),
-    /// A later connection promises something else than the first: what was told is no longer so.
+    /// A later connection claims another guarantee than the first: what the user was told no longer
+    /// holds.
     #[error("guarantee has changed since the start: wanted {wanted}, got {got}")]
     GuaranteeChanged {
-        /// What the first connection's evidence said.
+        /// The guarantee of the first connection.
         wanted: String,
-        /// What this one's says.
+        /// The guarantee of this connection.
         got: String,
     },
     /// An origin that cannot be allowed.
@@ -86,7 +87,7 @@ pub enum ClientError {
     Origin {
         /// The origin as it was given.
         origin: String,
-        /// What an origin has to be.
+        /// The form that an origin must have.
         wanted: &'static str,
     },
     /// A request that cannot be sent.
@@ -94,19 +95,19 @@ pub enum ClientError {
     Request(#[source] http::Error),
 }
 
-/// Whom to turn to.
+/// The party at fault, and so whom to turn to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blame {
     /// The peer's evidence, or the lack of it: a second try gives the same answer.
     Evidence,
     /// The network, or a peer that is silent or broken.
     Network,
-    /// What this program was given.
+    /// The options that this program was given.
     Local,
 }
 
 impl ClientError {
-    /// Whom to turn to.
+    /// The party at fault.
     pub fn blame(&self) -> Blame {
         match self {
             Self::Url { .. } | Self::Origin { .. } | Self::Request(_) => Blame::Local,
@@ -117,7 +118,7 @@ impl ClientError {
         }
     }
 
-    /// The check that failed, where evidence is to blame: a name that a policy's author knows.
+    /// The name of the failed check, where evidence is to blame: a policy's author knows the name.
     pub fn failed_check(&self) -> Option<&str> {
         match self {
             Self::Channel { source, .. } => failed_check(source),
@@ -126,7 +127,7 @@ impl ClientError {
         }
     }
 
-    /// Why the evidence was not accepted, in the appraiser's words.
+    /// The reason for which the evidence was not accepted, in the appraiser's words.
     pub fn rejection(&self) -> Option<&AppraisalError> {
         match self {
             Self::Channel { source, .. } => source.rejection(),
@@ -147,8 +148,8 @@ fn blame_channel(error: &ChannelError) -> Blame {
     }
 }
 
-/// The check that a peer did not pass: whatever it showed in place of evidence that can be judged
-/// is its answer, and a second try gives the same.
+/// The name of the check that the peer failed. Anything that a peer shows in place of readable
+/// evidence counts as its answer: a second try gives the same.
 pub fn failed_check(error: &ChannelError) -> Option<&str> {
     match error {
         ChannelError::KeyMismatch { .. } | ChannelError::Reflected => Some("channel_binding"),
@@ -166,7 +167,7 @@ pub fn failed_check(error: &ChannelError) -> Option<&str> {
     }
 }
 
-/// Whether what broke is the body that this end was given to send.
+/// Whether the body that this end was given to send is what broke.
 fn is_request_body(error: &hyper::Error) -> bool {
     error.source().is_some_and(|cause| cause.is::<RequestBodyError>())
 }

@@ -1,49 +1,50 @@
-//! The limit at every door of the client, with its reason.
+//! Every limit of the client, with its reason.
 
 use std::time::Duration;
 
 use confide_http::{BodyPace, QueueLimits};
 
-/// Lengths, counts and deadlines. `Limits::default()` is what the program uses.
+/// Lengths, counts and deadlines. The program uses `ClientLimits::default()`.
 #[derive(Clone, Copy, Debug)]
 pub struct ClientLimits {
-    /// TCP, and with a tunnel its upgrade.
+    /// The deadline of the TCP connection and, with a tunnel, of its upgrade.
     pub dial: Duration,
-    /// TLS handshake, evidence and its appraisal together.
+    /// The deadline of the TLS handshake, the evidence and its appraisal together.
     pub channel: Duration,
-    /// Connections to the attested end at once: requests that run.
+    /// The most connections to the attested end, and so the most requests that run at once.
     pub connections: usize,
-    /// Requests that wait for one of them; further ones are refused at once.
+    /// The most requests that wait for one of the connections; further ones are refused at once.
     pub requests_waiting: usize,
-    /// How long a request waits.
+    /// The longest wait of a request for a connection.
     pub queue: Duration,
-    /// From sending a request to the head of its answer. An answer that is not streamed starts
-    /// when its last token is made, so this covers a whole long generation.
+    /// The longest time from sending a request to the head of its answer. An answer that is not
+    /// streamed starts when its last token is made, so this covers a whole long generation.
     pub response_start: Duration,
     /// The longest pause between two pieces of an answer. A model may think between tokens.
     pub response_pause: Duration,
-    /// How long an unused connection is kept: less than the gateway keeps it, so that a request
-    /// rarely meets a connection that is just being closed.
+    /// The time for which an idle connection is kept: less than the gateway keeps it, so that a
+    /// request rarely meets a connection that is just being closed.
     pub idle: Duration,
-    /// How long a connection is used before its successor is appraised anew: the longest time
-    /// for which a revocation or a TCB recovery goes unseen.
+    /// The time for which a connection is used before its successor is appraised anew: the longest
+    /// time for which a revocation or a TCB recovery goes unseen.
     pub age_max: Duration,
-    /// Connections that the loopback proxy holds at once: more than requests run and wait, so
-    /// that a client too many is told so, and does not only see its connection close.
+    /// The most connections that the loopback proxy holds: more than requests run and wait, so that
+    /// one client too many is told the reason, instead of seeing its connection close.
     pub local_connections: usize,
-    /// The longest pause of a local request's body and its least rate: it holds an attested
-    /// connection meanwhile.
+    /// The longest pause of a local request's body and its least rate: the request holds an
+    /// attested connection meanwhile.
     pub request_body_pace: BodyPace,
-    /// From accepting a local connection, or its last answer, to the head of a request.
+    /// The longest time from accepting a local connection, or from its last answer, to the head of
+    /// a request.
     pub local_idle: Duration,
-    /// How long the rest of a local request's body is read on after it was answered.
+    /// The longest time for which the rest of a local request's body is read after its answer.
     pub local_body_linger: Duration,
     /// The longest time a local client may refuse to read before its connection is given up: it
     /// holds an attested connection meanwhile.
     pub write_stall: Duration,
-    /// Request line and header fields together, in bytes.
+    /// The most bytes of request line and header fields together.
     pub head_bytes: usize,
-    /// After the signal to stop: how long running answers may take.
+    /// The time that running answers may take after the signal to stop.
     pub drain: Duration,
 }
 

@@ -22,7 +22,7 @@ const WANTED: &str = "SCHEME://HOST[:PORT] as a browser sends it, without a path
 /// Fetch metadata (W3C, section 2.2): every current browser sends it, programs do not.
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// What an attested end may not decide: who reads answers on this machine.
+/// The fields that decide who reads answers on this machine, which an attested end may not.
 const ACCESS_CONTROL: [HeaderName; 6] = [
     ACCESS_CONTROL_ALLOW_CREDENTIALS,
     ACCESS_CONTROL_ALLOW_HEADERS,
@@ -36,7 +36,7 @@ const ACCESS_CONTROL: [HeaderName; 6] = [
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Origins(Vec<HeaderValue>);
 
-/// Who stands behind a request.
+/// The sender of a request, as far as its header fields tell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Sender {
     /// A program, or a person who typed the address.
@@ -77,13 +77,13 @@ fn parse(origin: &str) -> Result<HeaderValue, ClientError> {
     HeaderValue::from_str(origin).map_err(|_| bad())
 }
 
-/// Whether a browser asks if it may send the request that it names.
+/// Whether the request is a browser's preflight: the question whether it may send another request.
 pub(crate) fn is_preflight<B>(request: &Request<B>) -> bool {
     request.method() == Method::OPTIONS
         && request.headers().contains_key(ACCESS_CONTROL_REQUEST_METHOD)
 }
 
-/// The yes to such a question: the origin was allowed, whatever it sends.
+/// Answers a preflight of an allowed origin with yes, whatever the page wants to send.
 pub(crate) fn permit_preflight(asked: &HeaderMap, answer: &mut HeaderMap) {
     for (question, reply) in [
         (ACCESS_CONTROL_REQUEST_METHOD, ACCESS_CONTROL_ALLOW_METHODS),
@@ -95,7 +95,7 @@ pub(crate) fn permit_preflight(asked: &HeaderMap, answer: &mut HeaderMap) {
     }
 }
 
-/// Takes out what the attested end says of pages.
+/// Removes the fields in which the attested end would let web pages read the answer.
 pub(crate) fn forbid_reading(answer: &mut HeaderMap) {
     for name in &ACCESS_CONTROL {
         answer.remove(name);

@@ -21,11 +21,11 @@ use crate::{
     limits::ClientLimits,
 };
 
-/// Requests over kept connections to one attested end.
+/// Sends requests to one attested end over connections that it keeps.
 ///
 /// Every new connection is appraised. One whose claims have run out, or that is older than
-/// [`Limits::age_max`], is dropped before the next request, never used silently. One that promises
-/// something else than the first did is refused.
+/// [`ClientLimits::age_max`], is dropped before the next request, never used silently. One that
+/// claims another guarantee than the first did is refused.
 pub struct HttpClient {
     shared: Arc<Shared>,
 }
@@ -48,9 +48,9 @@ struct IdleConnection {
 
 /// An answer, and whether a connection was opened for it.
 pub struct Answer {
-    /// The head, and the body as it comes.
+    /// The head, and the body that is read as it arrives.
     pub response: Response<AnswerBody>,
-    /// What opening the connection took; `None` where a kept one served.
+    /// The time of each step of opening the connection; `None` where a kept connection was used.
     pub opened: Option<ConnectTimings>,
 }
 
@@ -75,8 +75,8 @@ impl HttpClient {
         }
     }
 
-    /// Opens one connection now and keeps it: whoever calls this knows whether the evidence is
-    /// accepted before the first request.
+    /// Opens one connection now and keeps it, so that the caller knows before the first request
+    /// whether the evidence is accepted.
     pub async fn open(&self) -> Result<(Option<SharedAppraisal>, ConnectTimings), ClientError> {
         let connection = self.shared.connect().await?;
         let opened = (connection.appraisal().cloned(), connection.timings());
@@ -84,12 +84,13 @@ impl HttpClient {
         Ok(opened)
     }
 
-    /// What the newest connection's evidence says.
+    /// The appraisal of the newest connection.
     pub fn latest_appraisal(&self) -> Option<SharedAppraisal> {
         lock(&self.shared.latest).clone()
     }
 
-    /// Sends one request over a kept or a new connection. The address is a path; `Host` is set.
+    /// Sends one request over a kept or a new connection. The request target is a path; `Host` is
+    /// set.
     ///
     /// A request is repeated only where a kept connection turned out to be closed before the
     /// first byte was sent.
@@ -125,7 +126,7 @@ impl HttpClient {
         }
     }
 
-    /// Connections that wait for a request.
+    /// The number of connections that wait for a request.
     pub fn idle_connections(&self) -> usize {
         lock(&self.shared.idle).len()
     }
@@ -159,7 +160,8 @@ impl Shared {
         Ok(connection)
     }
 
-    /// A policy may admit several configurations; whoever was told one guarantee keeps it.
+    /// Refuses another guarantee than the first connection's, which the user was told: a policy may
+    /// admit several configurations.
     fn check_guarantee(&self, appraised: &SharedAppraisal) -> Result<(), ClientError> {
         let first = self.first.get_or_init(|| appraised.clone());
         let promise =
@@ -173,7 +175,7 @@ impl Shared {
         Err(ClientError::GuaranteeChanged { wanted: told(first), got: told(appraised) })
     }
 
-    /// The connection used last that may still be used; those that may not are dropped.
+    /// Takes the connection that was used last and may still be used; drops those that may not.
     async fn take_idle(&self) -> Option<Connection> {
         loop {
             let kept = lock(&self.idle).pop()?;
@@ -191,7 +193,8 @@ impl Shared {
 
     fn keep(&self, connection: Connection) {
         let mut idle = lock(&self.idle);
-        // The pool is a stack: what lies deep is looked at here, or it would never be closed.
+        // The pool is a stack: connections deep in it are checked here, or they would never be
+        // closed.
         idle.retain(|kept| !kept.connection.sender.is_closed() && !self.is_stale(kept));
         if !connection.sender.is_closed() && !self.is_spent(&connection) {
             idle.push(IdleConnection { connection, since: Instant::now() });
@@ -232,16 +235,16 @@ pub struct AnswerBody {
     paused: bool,
 }
 
-/// Why an answer broke off.
+/// The reason for which an answer broke off.
 #[derive(Debug, thiserror::Error)]
 pub enum AnswerError {
     /// The connection ended before the answer did.
     #[error("answer broke off: {0}")]
     Broken(#[source] hyper::Error),
-    /// Nothing came for too long.
+    /// No piece of the answer came for too long.
     #[error("answer paused too long: wanted at most {limit:?}")]
     Paused {
-        /// The limit.
+        /// The longest pause.
         limit: Duration,
     },
 }

@@ -34,10 +34,12 @@ use crate::{
 type LocalRequestBody = Lingering<Incoming>;
 type LocalBody = Either<AnswerBody, Full<Bytes>>;
 
-/// Forwards what comes to `listener` until `stop` resolves, then lets running answers end.
+/// Forwards the requests that come to `listener` until `stop` resolves, then lets running answers
+/// end.
 ///
 /// Adds nothing to a request and keeps nothing of it. An answer that breaks off reaches the local
-/// client as a broken stream. A request of a web page is refused unless `origins` has its origin.
+/// client as a broken stream. The request of a web page is refused unless `origins` contains its
+/// origin.
 pub async fn serve(
     listener: TcpListener,
     client: Arc<HttpClient>,
@@ -48,7 +50,7 @@ pub async fn serve(
     let (names, origins) = (LocalNames::from_listener(&listener), Arc::new(origins));
     let (pace, body_linger) = (limits.request_body_pace, limits.local_body_linger);
     let local = LocalProxy { client, names, origins, pace, body_linger };
-    // All that use this address are programs of one machine: none of them is a newcomer.
+    // All users of this address are programs of one machine: none of them is a newcomer.
     let admission = Admission::new(AdmissionLimits::for_one_peer(limits.local_connections));
     let serve =
         move |stream, place, closing| connection(stream, place, local.clone(), limits, closing);
@@ -86,9 +88,9 @@ struct LocalProxy {
 }
 
 impl LocalProxy {
-    /// An answer of this end's own leaves the body of the request unread; it is read on, so that
-    /// the connection serves the next request. A client that waits for a word before it sends its
-    /// body is told that there is no next one.
+    /// Answers one request. An answer of this proxy's own leaves the body of the request unread;
+    /// the body is read to its end, so that the connection serves the next request. A client that
+    /// waits for `100 Continue` before it sends its body is told that the connection closes.
     async fn answer(&self, request: Request<Incoming>) -> Response<LocalBody> {
         let linger = self.body_linger;
         let (head, body) = request.into_parts();
@@ -162,8 +164,8 @@ impl LocalProxy {
     }
 }
 
-/// Whether a client that follows this redirect, with its prompt, would leave the attested channel.
-/// Only a path is sure not to (RFC 3986 section 4.2; browsers read `\` as `/`).
+/// Whether a client that follows this redirect would leave the attested channel, with its prompt.
+/// Only a redirect to a path is sure not to (RFC 3986 section 4.2; browsers read `\` as `/`).
 fn redirects_elsewhere<B>(answer: &Response<B>) -> bool {
     let away = |location: &HeaderValue| match location.as_bytes() {
         [b'/', rest @ ..] => matches!(rest, [b'/' | b'\\', ..]),
@@ -172,14 +174,15 @@ fn redirects_elsewhere<B>(answer: &Response<B>) -> bool {
     answer.status().is_redirection() && answer.headers().get_all(header::LOCATION).iter().any(away)
 }
 
-/// The request as it goes to the attested end: a path, and no field of this connection.
+/// The request that goes to the attested end: with a path as its target, and without the fields of
+/// this connection.
 fn upstream_request(request: Request<LocalRequestBody>, pace: BodyPace) -> Request<RequestBody> {
     let (mut head, body) = request.into_parts();
     let path = head.uri.path_and_query().cloned();
     head.uri = path.map_or_else(|| http::Uri::from_static("/"), http::Uri::from);
     head.version = Version::HTTP_11;
     remove_hop_by_hop(&mut head.headers);
-    // It was judged here; a model server that knows nothing of it could only misjudge it.
+    // The origin was judged here; a model server that knows nothing of it could only misjudge it.
     head.headers.remove(header::ORIGIN);
     let body = PacedBody::new(body.map_err(RequestBodyError), pace);
     Request::from_parts(head, streamed_body(body))
@@ -202,7 +205,8 @@ struct LocalNames {
 
 impl LocalNames {
     fn from_listener(listener: &TcpListener) -> Self {
-        // Beyond loopback the names are not known, and whoever listens there was warned.
+        // Beyond loopback the names are unknown, and the user was warned when the address was
+        // chosen.
         Self { listen: listener.local_addr().ok().filter(|address| address.ip().is_loopback()) }
     }
 
@@ -221,7 +225,7 @@ impl LocalNames {
     }
 }
 
-/// An error as OpenAI writes it. A refusal names the check that failed.
+/// Writes an error as OpenAI writes it. A refusal names the check that failed.
 fn explain(failure: &ClientError) -> Response<LocalBody> {
     let text = failure.rejection().map_or_else(|| with_causes(failure), ToString::to_string);
     tracing::warn!(error = %text, "request not answered");
@@ -246,9 +250,10 @@ fn explain(failure: &ClientError) -> Response<LocalBody> {
     }
 }
 
-/// Not the attested end's doing: a little later there is room again.
+/// Answers with 503 and a time to wait: the attested end is not at fault, and there will be room
+/// again.
 fn explain_busy(text: &str) -> Response<LocalBody> {
-    let message = format!("{text}; --requests and --requests-waiting of `confide connect` set it");
+    let message = format!("{text}; change --requests or --requests-waiting of `confide connect`");
     let mut answer = error(StatusCode::SERVICE_UNAVAILABLE, "connect_busy", &message);
     answer.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
     answer

@@ -99,7 +99,7 @@ async fn a_request_is_forwarded_with_the_name_of_the_attested_end() {
     assert_eq!(forwarded.lines().count(), 3, "{forwarded}");
 }
 
-/// A server that sends a piece, waits for a word, and goes on as the word says.
+/// Starts a server that sends a piece, waits for a signal, and then goes on or breaks off.
 async fn streaming() -> (SocketAddr, mpsc::UnboundedSender<bool>) {
     let (word, words) = mpsc::unbounded_channel::<bool>();
     let words = Arc::new(tokio::sync::Mutex::new(words));
@@ -222,7 +222,7 @@ async fn a_running_answer_is_finished_before_the_end_or_cut_at_the_deadline() {
     }
 }
 
-/// A server that gives every request this answer and then ends its stream as TLS wants it ended.
+/// Starts a server that gives every request this answer and then ends its stream as TLS demands.
 async fn saying(answer: &'static str) -> SocketAddr {
     site(vec![server(Binding::Key, Some(attester()), now)], move |mut stream| async move {
         read_head(&mut stream).await;
@@ -442,8 +442,8 @@ async fn a_local_body_that_drips_for_ever_is_a_408() {
     dripping.abort();
 }
 
-/// Issue: a 502 came before the body was read, and the connection then ended without a word: the
-/// next request on it was a broken pipe.
+/// Regression: a 502 was sent before the body was read, and the connection then ended without
+/// notice: the next request on it was a broken pipe.
 #[tokio::test]
 async fn an_answer_before_the_body_leaves_a_connection_that_takes_the_next_request() {
     // Bound and not listening: nobody else can take the port meanwhile.
@@ -480,7 +480,7 @@ async fn a_client_that_waits_for_a_word_before_its_body_is_told_that_the_connect
     assert!(answer.contains("connection: close\r\n"), "{answer}");
 }
 
-/// Issue: a bad chunk of the local client was reported as `attested_end_unavailable`.
+/// Regression: a bad chunk of the local client was reported as `attested_end_unavailable`.
 #[tokio::test]
 async fn a_bad_chunk_of_the_local_client_is_not_blamed_on_the_attested_end() {
     let servers = vec![server(Binding::Key, Some(attester()), now)];
@@ -500,7 +500,7 @@ async fn a_bad_chunk_of_the_local_client_is_not_blamed_on_the_attested_end() {
     }
 }
 
-/// One answer with its body, whose length it says.
+/// Reads one answer with its body, whose length it announces.
 async fn read_answer(stream: &mut TcpStream) -> String {
     let head = read_until(stream, "\r\n\r\n").await;
     let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));

@@ -1,5 +1,5 @@
-//! A server that shows what no honest one shows: whatever it is, the client says that the evidence
-//! is to blame and which check failed, and not that the network may be down.
+//! Servers that show what no honest one shows: the client always says that the evidence is to blame
+//! and which check failed, and never that the network may be down.
 
 mod site;
 
@@ -27,8 +27,8 @@ use tokio_rustls::{
     },
 };
 
-/// Issue: missing GPU evidence, a batch path of the wrong size and a frame that is too long ended
-/// with "is the gateway running there?".
+/// Regression: missing GPU evidence, a batch path of the wrong size and a frame that is too long
+/// ended with "is the gateway running there?".
 #[tokio::test]
 async fn whatever_a_server_shows_in_place_of_evidence_is_a_refusal_with_the_name_of_a_check() {
     const CURRENT: &str = "confide-session/2";
@@ -108,7 +108,7 @@ async fn cheat(protocol: &str, says: fn([u8; 32]) -> Vec<u8>) -> SocketAddr {
         stream.read_exact(&mut vec![0; length]).await.unwrap();
         stream.write_all(&says(hash)).await.unwrap();
         let _ = stream.shutdown().await;
-        // What the client says in the end is read, so that nothing is reset under it.
+        // The client's last message is read, so that the connection is not reset.
         let _ = stream.read_to_end(&mut Vec::new()).await;
     });
     address

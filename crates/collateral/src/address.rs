@@ -1,4 +1,4 @@
-//! Addresses of services: https, or plain http on loopback.
+//! The addresses of services: https, or plain http on loopback.
 
 use confide_http::{HttpUrl, Scheme, uri_host};
 use http::Uri;
@@ -17,7 +17,7 @@ pub struct BaseUrl {
 }
 
 impl BaseUrl {
-    /// Reads the address. A path that Intel's clients add by themselves is cut off, as are slashes
+    /// Reads an address. A path that Intel's clients add by themselves is cut off, as are slashes
     /// at the end. `dangerous_plain_http` allows http to other machines.
     ///
     /// # Errors
@@ -55,23 +55,23 @@ impl BaseUrl {
         Ok(Address { uri, shown: without_query(&url).to_owned(), host: self.host.clone() })
     }
 
-    /// The base itself, as text.
+    /// The base URL as text.
     pub fn url(&self) -> String {
         format!("{}{}", self.origin, self.path)
     }
 
-    /// Host and port.
+    /// The host and the port.
     pub fn host(&self) -> &str {
         &self.host
     }
 
-    /// Whether TLS is used.
+    /// Whether the service is reached over TLS.
     pub fn is_tls(&self) -> bool {
         !self.plain
     }
 }
 
-/// One address to ask.
+/// One address below a base URL, for a request and for the log.
 #[derive(Clone, Debug)]
 pub struct Address {
     pub(crate) uri: Uri,
@@ -115,7 +115,7 @@ mod tests {
         }
     }
 
-    /// Issue: `https://host:99999` was taken for port 443.
+    /// Regression: `https://host:99999` was taken for port 443.
     #[test]
     fn a_port_that_is_no_port_is_refused_and_not_taken_for_443() {
         for bad in ["99999", "65536", "0", "", "+443", "x", "443x", "-1"] {

@@ -1,4 +1,5 @@
-//! Documents and the sets made of them: what is at hand, what is due, what is refused.
+//! The documents and the sets made of them: which are at hand, which are due, and which are
+//! refused.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -32,8 +33,8 @@ use crate::{
     store::Store,
 };
 
-/// A document is not fetched more often than this, even where it is always due: one that ends soon
-/// and whose issuer is late (seconds).
+/// The shortest time between two fetches of a document, in seconds, even where it is always due:
+/// one that ends soon and whose issuer is late.
 const REFETCH_S: u64 = 60;
 
 pub(crate) type Outcome = Result<Arc<EndorsementSet>, CollateralError>;
@@ -50,7 +51,7 @@ pub(crate) struct Cache {
     runtime: Handle,
     sets: SetShelf,
     state: Mutex<State>,
-    /// One set is committed at a time.
+    /// Held while a set is committed, so that one is committed at a time.
     commit: tokio::sync::Mutex<()>,
     flights: Arc<SingleFlight<Platform, Outcome>>,
     generation: watch::Sender<u64>,
@@ -130,7 +131,7 @@ impl Cache {
                 add(&self.counters.hits, 1);
                 set.touch(now);
                 if set.refresh_due(now) {
-                    // An error is that of the last try, already said.
+                    // The error is that of the last try, which was logged already.
                     drop(self.begin(platform));
                 }
             }
@@ -153,7 +154,7 @@ impl Cache {
         Ok(self.flights.start(&self.runtime, platform, move || cache.refresh(of)))
     }
 
-    /// Looks for sets that are due, for ever.
+    /// Refreshes the sets that are due, for ever.
     pub(crate) async fn keep_fresh(self: Arc<Self>, every: Duration) {
         loop {
             sleep(every).await;
@@ -199,7 +200,7 @@ impl Cache {
         outcome
     }
 
-    /// The set, and what went wrong although there is one.
+    /// The set, and the error of what went wrong although there is one.
     async fn fetch(
         self: &Arc<Self>,
         platform: &Platform,
@@ -227,7 +228,8 @@ impl Cache {
         self.commit(platform, &keys, fresh, trouble).await
     }
 
-    /// The documents to ask for. A platform that is new here takes one of the places for such.
+    /// The documents to fetch. A platform that is new here takes one of the places for new
+    /// platforms.
     fn documents_to_fetch(
         &self,
         platform: &Platform,
@@ -248,7 +250,7 @@ impl Cache {
         Ok(keys.iter().filter(|key| !fine(key)).cloned().collect())
     }
 
-    /// What another process has put there since, if it is newer.
+    /// Takes over what another process has stored since, if it is newer.
     async fn adopt_from_store(&self, keys: &[DocumentKey]) {
         let Some(store) = self.store.clone() else { return };
         let keys = keys.to_vec();
@@ -318,7 +320,7 @@ impl Cache {
         Ok((set, trouble))
     }
 
-    /// Whether a document holds now and is not older than what was seen.
+    /// Checks that a document holds now and is not older than one that was seen.
     fn judge(&self, document: &Document, root: &[u8; 32], now: u64) -> Result<(), CollateralError> {
         let subject = || document.key.to_string();
         if !document.holds_at(now) {
@@ -364,8 +366,8 @@ impl Cache {
                 state.documents.insert(key.clone(), document.clone());
             }
         }
-        // Before anybody is served by it: what was served once is refused to fall back, even after
-        // the next start.
+        // Written before anybody is served by it: no document may fall back behind one that was
+        // served, even after the next start.
         self.write(move |store| store.remember(&seen).err().into_iter().collect()).await;
         self.sets.put(set.clone());
         self.sets.shrink(PLATFORMS_MAX);
@@ -406,8 +408,9 @@ impl Cache {
         assemble(frame, documents).map(Arc::new)
     }
 
-    /// When a document is due: after the interval or before its end, a tenth earlier at random, so
-    /// that a fleet does not come at one time. AMD's certificates stay the same until they end.
+    /// The time at which a document is due: after the interval or before its end, a tenth earlier
+    /// at random, so that a fleet does not come at one time. AMD's certificates stay the same until
+    /// they end.
     fn refresh_at(&self, document: &Document) -> u64 {
         if !document.key.is_ranked() {
             return document.until;
@@ -431,7 +434,7 @@ impl Cache {
         now: u64,
     ) -> [u8; 32] {
         let key = keys.iter().find(|key| carries_root(key));
-        // One that is refused must not choose the memory that the others are compared with.
+        // A document that is refused must not choose the memory that the others are compared with.
         let fit = |document: &&Arc<Document>| {
             self.judge(document, &root_for(document, &[0; 32]), now).is_ok()
         };
@@ -456,7 +459,7 @@ impl Cache {
         state.documents.retain(|key, _| used.contains(key));
     }
 
-    /// What cannot be written is still in memory, and said.
+    /// Writes to the store. What cannot be written is still in memory, and the error is logged.
     async fn write(&self, work: impl FnOnce(&Store) -> Vec<CollateralError> + Send + 'static) {
         let Some(store) = self.store.clone() else { return };
         let failures = spawn_blocking(move || work(&store)).await.unwrap_or_default();
@@ -488,7 +491,7 @@ impl State {
         self.failures.insert(platform, PlatformFailure { error, count, until: now + wait });
     }
 
-    /// A bucket of places for new platforms that fills with time.
+    /// Takes a place for a new platform, from a bucket of places that fills with time.
     fn take_newcomer_place(&mut self) -> bool {
         let since = self.new_since.elapsed();
         let more = since.as_nanos() / NEW_PLATFORM_EVERY.as_nanos();
@@ -503,12 +506,12 @@ impl State {
     }
 }
 
-/// The document of a set whose chain says under which root the set is.
+/// Whether the document is the one of its set whose chain tells the root of the set.
 fn carries_root(key: &DocumentKey) -> bool {
     matches!(key, DocumentKey::TcbInfo { .. } | DocumentKey::AmdChain { .. })
 }
 
-/// A document that carries a root is compared with what was seen under that one.
+/// The root under which a document is compared: its own, where it carries one.
 fn root_for(document: &Document, root: &[u8; 32]) -> [u8; 32] {
     if carries_root(&document.key) { document.root().unwrap_or_default() } else { *root }
 }

@@ -17,14 +17,15 @@ use crate::{
     rim,
 };
 
-/// Intel's own service.
+/// The host of Intel's own service.
 const INTEL_HOST: &str = "api.trustedservices.intel.com";
-/// Where Intel publishes its root's revocations: its own service has no route for them.
+/// The address at which Intel publishes its root's revocations: its own service has no route for
+/// them.
 const INTEL_CERTIFICATES: &str = "https://certificates.trustedservices.intel.com";
 const INTEL_ROOT_CRL: &str = "/IntelSGXRootCA.der";
 const AMD_HOST: &str = "kdsintf.amd.com";
 
-/// Where documents come from; what is not named is not asked for.
+/// The services that documents come from; without a service no document of its kind is fetched.
 #[derive(Clone, Debug, Default)]
 pub struct Services {
     /// Intel PCS or any PCCS.
@@ -35,16 +36,17 @@ pub struct Services {
     pub rim: Option<BaseUrl>,
     /// An OCSP responder.
     pub ocsp: Option<BaseUrl>,
-    /// Root certificates for TLS (DER) beside the system's.
+    /// Root certificates for TLS (DER), besides those of the system.
     pub tls_roots: Vec<Vec<u8>>,
-    /// Least time between two VCEKs; without it [`KDS_INTERVAL`] for AMD's own service, else none.
+    /// The shortest time between two requests for VCEKs; by default [`KDS_INTERVAL`] for AMD's own
+    /// service and none for another.
     pub kds_interval: Option<Duration>,
-    /// Longest time for one document, retries included; without it `REQUEST_DEADLINE`.
+    /// The longest time for one document, retries included; by default `REQUEST_DEADLINE`.
     pub deadline: Option<Duration>,
 }
 
 impl Services {
-    /// The vendors' own services.
+    /// The services of the vendors themselves.
     pub fn vendors() -> Result<Self, CollateralError> {
         let base = |url: &str| BaseUrl::parse(url, false).map(Some);
         Ok(Self {
@@ -56,7 +58,7 @@ impl Services {
         })
     }
 
-    /// One service that speaks for all vendors, such as `confide collateral serve`.
+    /// One service with the routes of all vendors, such as `confide collateral serve`.
     pub fn from_base(base: &BaseUrl) -> Self {
         let base = Some(base.clone());
         Self {
@@ -85,15 +87,15 @@ impl Services {
     }
 }
 
-/// Fetches documents, each with deadlines, retries and single flight; it keeps nothing but the
-/// answers that came with an ETag.
+/// Fetches documents, with deadlines, retries and one request at a time for each document. It keeps
+/// nothing but the answers that came with an ETag.
 #[derive(Clone)]
 pub struct Client {
     services: Arc<Services>,
     http: Arc<Http>,
 }
 
-/// What a PCK certificate is asked for with.
+/// The identifiers and versions by which a PCK certificate is requested.
 #[derive(Clone, Debug)]
 pub struct PckRequest {
     /// The platform's identifier, encrypted for Intel.
@@ -138,14 +140,15 @@ impl Client {
         &self.services
     }
 
-    /// What was asked and answered since the start.
+    /// The requests and answers since the start.
     pub fn counts(&self) -> Counts {
         self.http.counts()
     }
 
-    /// The document as its service gives it now; `now` is kept as the time at which it came.
+    /// The document as its service gives it now; `now` is stored as the time at which it was
+    /// fetched.
     ///
-    /// It is read and compared with what was asked for. Signatures and dates are not judged.
+    /// The document is parsed and compared with the request. Signatures and dates are not verified.
     pub async fn document(&self, key: &DocumentKey, now: u64) -> Result<Document, CollateralError> {
         let base = self.services.base_for(key)?;
         let address = match (pcs::path(key), kds::path(key)) {
@@ -210,7 +213,7 @@ impl Client {
             .map_err(|reason| unreadable(subject, &answer, Fault::Shape(reason)))
     }
 
-    /// An OCSP answer (DER) to a request (DER); its signature is the verifier's to check.
+    /// The OCSP answer (DER) to a request (DER); its signature is the verifier's to check.
     pub async fn ocsp(&self, request: Vec<u8>) -> Result<Vec<u8>, CollateralError> {
         let subject = "OCSP answer".to_owned();
         let base = self.services.ocsp.as_ref();

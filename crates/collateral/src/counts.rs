@@ -1,4 +1,4 @@
-//! What was asked, answered and refused, for metrics.
+//! Counters of requests, answers and refusals, for metrics.
 
 use std::{
     collections::BTreeMap,
@@ -8,26 +8,26 @@ use std::{
     },
 };
 
-/// Counters since the start, at one moment.
+/// The counters since the start, as they stood at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Platforms that were asked for and at hand.
+    /// Requests for a platform whose endorsements were at hand.
     pub hits: u64,
-    /// Platforms that were asked for and not at hand.
+    /// Requests for a platform whose endorsements were not at hand.
     pub misses: u64,
     /// Documents replaced by newer ones.
     pub refreshes: u64,
     /// Fetches that ended without a document.
     pub failures: u64,
-    /// Documents older than one that was seen, refused.
+    /// Documents that were refused because they were older than one that was seen.
     pub refused_rollbacks: u64,
-    /// Sets that the program's check refused.
+    /// Sets that were refused by the program's check.
     pub refused_sets: u64,
     /// Platforms not fetched because too many were new.
     pub refused_platforms: u64,
-    /// Times that the store could not be read or written.
+    /// Failed reads and writes of the store.
     pub store_failures: u64,
-    /// By host and port.
+    /// The counters of each host, by host and port.
     pub hosts: BTreeMap<String, HostCounts>,
 }
 
@@ -38,9 +38,9 @@ pub struct HostCounts {
     pub requests: u64,
     /// Bytes of bodies received.
     pub bytes: u64,
-    /// Answers that said that nothing changed (304).
+    /// Answers with status 304: nothing had changed.
     pub not_modified: u64,
-    /// Answers that said that there were too many requests (429).
+    /// Answers with status 429: too many requests.
     pub throttled: u64,
     /// Requests that got no usable answer.
     pub failures: u64,
@@ -73,7 +73,7 @@ pub(crate) fn add(counter: &AtomicU64, amount: u64) {
 }
 
 impl Counters {
-    /// Hosts come from the configuration, so that there are few.
+    /// The counters of a host. Hosts come from the configuration, so that there are few.
     pub(crate) fn host(&self, host: &str) -> Arc<HostCounters> {
         let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
         hosts.entry(host.to_owned()).or_default().clone()

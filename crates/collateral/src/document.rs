@@ -1,4 +1,4 @@
-//! One signed document: what it is, when it holds, how it is numbered.
+//! One signed document: its name, the time for which it holds, and its number.
 
 use std::{fmt, str::FromStr};
 
@@ -22,12 +22,12 @@ pub enum DocumentKey {
     TcbInfo {
         /// SGX or TDX.
         tee: Tee,
-        /// The family.
+        /// The processor family: Family-Model-Stepping-Platform-CustomSKU.
         fmspc: [u8; 6],
         /// The TCB recovery that is asked for.
         evaluation: Evaluation,
     },
-    /// What the quoting enclave must be.
+    /// The identity that Intel demands of its quoting enclave.
     QeIdentity {
         /// SGX or TDX.
         tee: Tee,
@@ -52,10 +52,10 @@ pub enum DocumentKey {
     },
 }
 
-/// A document with what was read from it.
+/// A document and the fields that were read from it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Document {
-    /// Its name.
+    /// The name of the document.
     pub key: DocumentKey,
     /// The service that it came from.
     pub service: String,
@@ -71,7 +71,7 @@ pub struct Document {
     pub until: u64,
     /// CRL number or TCB evaluation data number; 0 where there is none.
     pub number: u64,
-    /// Unix seconds of the clock when it came.
+    /// The Unix second at which it was fetched.
     pub fetched_at: u64,
 }
 
@@ -110,7 +110,7 @@ impl Document {
         Rank { number: self.number, issued: self.issued }
     }
 
-    /// SHA-256 of the root that it names, where it names one.
+    /// SHA-256 of the root certificate in its chain, where it has one.
     pub(crate) fn root(&self) -> Option<[u8; 32]> {
         let chain = match &self.key {
             DocumentKey::AmdChain { .. } => &self.content[..],
@@ -120,7 +120,7 @@ impl Document {
         Some(Sha256::digest(chain.last()?).into())
     }
 
-    /// The bytes of a file in the store.
+    /// The content of its file in the store.
     pub(crate) fn encode(&self) -> Result<Vec<u8>, serde_json::Error> {
         serde_json::to_vec(&Wire {
             name: self.key.to_string(),
@@ -135,7 +135,7 @@ impl Document {
         })
     }
 
-    /// Reads what [`Self::encode`] wrote.
+    /// Reads the content that [`Self::encode`] wrote.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let wire: Wire = serde_json::from_slice(bytes).ok()?;
         Some(Self {
@@ -167,13 +167,13 @@ struct Wire {
 }
 
 impl DocumentKey {
-    /// Whether an older one may be told from a newer one: everything but AMD's certificates, which
-    /// stay the same.
+    /// Whether editions of it can be told apart by age: all but AMD's certificates, which stay the
+    /// same.
     pub(crate) fn is_ranked(&self) -> bool {
         !matches!(self, Self::AmdKey(_) | Self::AmdChain { .. })
     }
 
-    /// Whether `got` is older than `seen`.
+    /// Whether the edition `got` is older than the edition `seen`.
     ///
     /// A CRL must fall back in neither number nor date (RFC 5280 section 5.2.3; Intel's number
     /// stays 1). Of TCB documents a new recovery may have been signed on an earlier day than the
@@ -188,7 +188,8 @@ impl DocumentKey {
     }
 }
 
-/// The name is also that of a file: lower case, digits and dashes, and dots in identifiers.
+/// The name, which is also the name of a file: lower case, digits and dashes, and dots in
+/// identifiers.
 impl fmt::Display for DocumentKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -256,7 +257,7 @@ impl FromStr for DocumentKey {
             }
             _ => return Err(got()),
         };
-        // One spelling for each: a name is a file.
+        // Only one spelling is accepted for each document, because the name is a file's.
         if key.to_string() == text { Ok(key) } else { Err(got()) }
     }
 }

@@ -1,14 +1,14 @@
-//! What can go wrong between a service and an appraisal.
+//! The errors between a service and an appraisal.
 
 use confide_evidence::{ParseError, UnixSeconds};
 
-/// Why endorsements are not at hand.
+/// The reason for which endorsements are not at hand.
 ///
 /// Addresses are shown without their query, so that no identifier of a platform and no key of a
 /// subscription reaches a log.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CollateralError {
-    /// An address that cannot be used.
+    /// The address of a service cannot be used.
     #[error("address of the service is not usable: wanted {wanted}, got {got}")]
     Address {
         /// The form that an address must have.
@@ -16,14 +16,14 @@ pub enum CollateralError {
         /// The value that was given.
         got: String,
     },
-    /// Plain HTTP beyond this machine.
-    #[error("{url} would be asked in the clear: wanted https, or http on loopback")]
+    /// The service is on another machine and its address is plain http.
+    #[error("{url} would be asked without encryption: wanted https, or http on loopback")]
     PlainHttp {
         /// The address.
         url: String,
     },
-    /// No service was named for this kind of document.
-    #[error("no service is named for {subject}")]
+    /// No service is configured for this kind of document.
+    #[error("no service is configured for {subject}")]
     NoService {
         /// The document.
         subject: String,
@@ -31,21 +31,21 @@ pub enum CollateralError {
     /// The operating system has no root certificates for TLS.
     #[error("no root certificate for TLS could be read: {reason}")]
     NoRoots {
-        /// The error of reading them.
+        /// The error of reading the root certificates.
         reason: String,
     },
-    /// Evidence from which the platform could not be read.
+    /// The platform could not be read from the evidence.
     #[error("the platform cannot be read from the evidence: {0}")]
     Evidence(#[from] ParseError),
-    /// A platform that this version has no endorsements for.
+    /// The platform is one for which this version has no endorsements.
     #[error("the platform is not known: wanted {wanted}, got {got}")]
     Platform {
         /// The names that are known.
         wanted: &'static str,
-        /// What the evidence or argument says.
+        /// The value in the evidence or argument.
         got: String,
     },
-    /// A name that is no document's.
+    /// The name is not the name of a document.
     #[error("{got} is not the name of a document")]
     Name {
         /// The name.
@@ -58,7 +58,7 @@ pub enum CollateralError {
         subject: String,
         /// The address that was asked, without its query.
         url: String,
-        /// The deadline.
+        /// The deadline in milliseconds.
         within_ms: u64,
     },
     /// A connection failed.
@@ -78,20 +78,20 @@ pub enum CollateralError {
         subject: String,
         /// The address that was asked, without its query.
         url: String,
-        /// The value that came.
+        /// The status that the service answered.
         status: u16,
     },
-    /// A service asks to come back later than this request may take.
-    #[error("{subject} was not asked for at {url}: the service takes requests in {wait_ms} ms")]
+    /// A service asks to wait longer than this request may take.
+    #[error("{subject} was not requested from {url}: its next request is allowed in {wait_ms} ms")]
     Busy {
         /// The document.
         subject: String,
         /// The address that would be asked, without its query.
         url: String,
-        /// Until the next request is due.
+        /// The time until the next request is allowed, in milliseconds.
         wait_ms: u64,
     },
-    /// An answer above the limit.
+    /// An answer is longer than the limit.
     #[error("{subject} from {url} is too long: wanted at most {limit} bytes")]
     TooLong {
         /// The document.
@@ -101,7 +101,7 @@ pub enum CollateralError {
         /// The limit in bytes.
         limit: usize,
     },
-    /// An answer that is not what its address promises.
+    /// An answer cannot be read as the document that was requested.
     #[error("{subject} from {url} is not readable: {reason}")]
     Answer {
         /// The document.
@@ -111,7 +111,7 @@ pub enum CollateralError {
         /// The fault in words.
         reason: String,
     },
-    /// A document that speaks of something else than was asked for.
+    /// The service sent another document than the one that was requested.
     #[error("{subject} is another document: wanted {wanted}, got {got}")]
     Foreign {
         /// The document.
@@ -121,7 +121,7 @@ pub enum CollateralError {
         /// The document that came instead.
         got: String,
     },
-    /// A document that does not hold now.
+    /// A document does not hold now.
     #[error(
         "{subject} does not hold: wanted {} to {} to contain now, now is {}",
         UnixSeconds(*from), UnixSeconds(*until), UnixSeconds(*now)
@@ -136,7 +136,7 @@ pub enum CollateralError {
         /// Unix seconds of the caller's clock.
         now: u64,
     },
-    /// A document older than one that was seen.
+    /// A document is older than one that was seen.
     #[error(
         "{subject} was rolled back: wanted number {seen_number} of {seen_issued} or newer, \
          got number {got_number} of {got_issued}"
@@ -146,11 +146,11 @@ pub enum CollateralError {
         subject: String,
         /// CRL number or TCB evaluation data number of the newest seen.
         seen_number: u64,
-        /// Unix seconds of its issue.
+        /// The issue of the newest seen, in Unix seconds.
         seen_issued: u64,
-        /// Number of the one that came.
+        /// The number of the document that was fetched.
         got_number: u64,
-        /// Unix seconds of its issue.
+        /// The issue of the document that was fetched, in Unix seconds.
         got_issued: u64,
     },
     /// The program's own check refused a set.
@@ -161,13 +161,13 @@ pub enum CollateralError {
         /// The check's error.
         reason: String,
     },
-    /// Too many platforms that were never seen before.
-    #[error("{subject} is not fetched: too many platforms were asked for that are new here")]
+    /// Too many platforms were requested that were never seen before.
+    #[error("{subject} is not fetched: too many new platforms were requested")]
     Crowded {
         /// The platform.
         subject: String,
     },
-    /// Nothing is at hand and the caller does not wait.
+    /// The endorsements are not at hand and the caller does not wait.
     #[error("endorsements of {subject} are not at hand")]
     NotAtHand {
         /// The platform.
@@ -184,7 +184,7 @@ pub enum CollateralError {
     Store {
         /// The action that failed.
         action: &'static str,
-        /// File or folder.
+        /// The file or folder.
         path: String,
         /// The file system's error.
         reason: String,
@@ -192,13 +192,13 @@ pub enum CollateralError {
     /// The worker thread could not be started.
     #[error("the thread that fetches could not be started: {reason}")]
     Thread {
-        /// What the operating system said.
+        /// The operating system's error.
         reason: String,
     },
 }
 
 impl CollateralError {
-    /// Whether a service said that it has no such document.
+    /// Whether the service answered that it has no such document.
     pub fn is_unknown(&self) -> bool {
         matches!(self, Self::Status { status: 400 | 404 | 410, .. })
     }

@@ -1,4 +1,4 @@
-//! Requests with deadlines, limits, retries and manners.
+//! HTTP requests with deadlines, limits and retries, and with respect for a service's limits.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -32,14 +32,14 @@ use crate::{
     limits::*,
 };
 
-/// What is asked of an address.
+/// A request to an address.
 #[derive(Clone)]
 pub(crate) struct HttpRequest {
     /// The document, for errors.
     pub(crate) subject: String,
-    /// Sent by POST with this type, where there is one.
+    /// The content type and the body of a POST; `None` for a GET.
     pub(crate) body: Option<(&'static str, Bytes)>,
-    /// Least time between two such requests to one host.
+    /// The shortest time between two such requests to one host.
     pub(crate) interval: Duration,
 }
 
@@ -81,15 +81,15 @@ pub(crate) struct Http {
 
 struct Host {
     slots: Semaphore,
-    /// Before this nobody asks: set by 429.
+    /// The instant before which no request is sent: set by an answer with status 429.
     not_before: Mutex<Instant>,
-    /// When the next request of the slow kind is due.
+    /// The instant at which the next request with an `interval` is due.
     next_paced: Mutex<Instant>,
     counters: Arc<HostCounters>,
 }
 
 impl Http {
-    /// `tls_roots` (DER) are trusted beside the system's; the system's are read when `with_tls`.
+    /// `tls_roots` (DER) are trusted besides the system's, which are read when `with_tls` is set.
     pub(crate) fn new(
         with_tls: bool,
         tls_roots: &[Vec<u8>],
@@ -120,7 +120,7 @@ impl Http {
         })
     }
 
-    /// The answer; whoever asks the same at the same time shares it.
+    /// Sends a request, or shares the answer of an equal one that is under way.
     pub(crate) async fn send(self: &Arc<Self>, address: &Address, ask: HttpRequest) -> Outcome {
         let key = match &ask.body {
             None => address.uri.to_string(),
@@ -184,7 +184,7 @@ impl Http {
             may_pass: true,
             retry_after: None,
         };
-        // The wait for a free slot counts: a host that answers slowly is not queued at for ever.
+        // The wait for a free slot counts: requests to a slow host must not queue for ever.
         let work = async {
             let _slot = host.slots.acquire().await.map_err(|_| late())?;
             self.exchange(host, address, ask).await
@@ -266,7 +266,8 @@ impl Http {
 }
 
 impl Host {
-    /// When the request may be sent, or how long that would take where it is after `until`.
+    /// The instant at which the request may be sent; the error is the wait, where that is after
+    /// `until`.
     fn reserve(&self, interval: Duration, until: Instant) -> Result<Instant, Duration> {
         let now = Instant::now();
         let start = now.max(*self.not_before.lock().unwrap_or_else(PoisonError::into_inner));
@@ -288,7 +289,7 @@ impl Host {
     }
 }
 
-/// Why one attempt gave nothing.
+/// The failure of one attempt.
 struct Failure {
     error: CollateralError,
     may_pass: bool,
@@ -301,7 +302,8 @@ impl Failure {
     }
 }
 
-/// Redirects are refused like any other status: a service is where it was named.
+/// The failure that a status means. Redirects are refused like any other status: a service is where
+/// its address says.
 fn refusal(
     host: &Host,
     address: &Address,
@@ -323,7 +325,8 @@ fn refusal(
     Failure { error, may_pass, retry_after: if named { retry_after(headers) } else { None } }
 }
 
-/// `Retry-After` in seconds, bounded; a date is not read, the own back-off stands then.
+/// `Retry-After` in seconds, bounded; a date is not read, and the client's own back-off applies
+/// then.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get(header::RETRY_AFTER)?.to_str().ok()?;
     let seconds = text.trim().parse().ok()?;
@@ -398,7 +401,7 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// An error and what lies below it, in one line.
+/// An error and its causes, in one line.
 fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut below = error.source();

@@ -6,15 +6,15 @@ use confide_evidence::{foreign_text, snp::Product};
 
 use crate::{error::CollateralError, limits::IDENTIFIER_LENGTH_MAX};
 
-/// Which of Intel's TCB recoveries documents are asked for.
+/// The choice among Intel's TCB recoveries for which documents are fetched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Evaluation {
-    /// The one that Intel enforces now.
+    /// The recovery that Intel enforces now.
     #[default]
     Standard,
-    /// The newest that is published.
+    /// The newest recovery that is published.
     Early,
-    /// One by its number.
+    /// The recovery with this TCB evaluation data number.
     Number(u32),
 }
 
@@ -29,10 +29,10 @@ pub struct AmdKey {
     pub tcb: [u8; 8],
 }
 
-/// Who signed a report.
+/// The signer of a report.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Signer {
-    /// The chip's own key; the identifier as KDS wants it (64 bytes, Turin 8).
+    /// The chip's own key; the identifier as KDS expects it (64 bytes, for Turin 8).
     Vcek(Vec<u8>),
     /// A key loaded for a cloud provider, by the provider's name at KDS.
     Vlek(String),
@@ -73,14 +73,14 @@ impl FromStr for Evaluation {
 }
 
 impl Signer {
-    /// Whether it is a key loaded for a provider.
+    /// Whether the key was loaded for a cloud provider.
     pub fn is_vlek(&self) -> bool {
         matches!(self, Self::Vlek(_))
     }
 }
 
 impl Ca {
-    /// As Intel's addresses spell it.
+    /// The name in Intel's addresses: `platform` or `processor`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Platform => "platform",
@@ -114,7 +114,7 @@ impl fmt::Display for AmdKey {
     }
 }
 
-/// A product line by its name or by that of a processor in it, in any case.
+/// The product line of this name, or of a processor of this name, in any case.
 pub fn product_of(name: &str) -> Result<Product, CollateralError> {
     match name.to_ascii_lowercase().as_str() {
         "milan" => Ok(Product::Milan),
@@ -124,7 +124,7 @@ pub fn product_of(name: &str) -> Result<Product, CollateralError> {
     }
 }
 
-/// What may stand in an address and in the name of a file.
+/// The text, where it may stand in an address and in the name of a file.
 pub(crate) fn identifier(text: &str) -> Result<&str, CollateralError> {
     let fits = |character: char| character.is_ascii_alphanumeric() || "._".contains(character);
     let good = !text.is_empty()
@@ -136,7 +136,7 @@ pub(crate) fn identifier(text: &str) -> Result<&str, CollateralError> {
     })
 }
 
-/// A name that no platform has.
+/// The error for a platform that is not known.
 pub(crate) fn unknown_platform(wanted: &'static str, got: String) -> CollateralError {
     CollateralError::Platform { wanted, got }
 }

@@ -12,7 +12,7 @@ use crate::{
     pcs::{Fault, shape},
 };
 
-/// Path and query below the base, of AMD's documents.
+/// Path and query of AMD's documents, below the base URL; `None` for other documents.
 pub(crate) fn path(key: &DocumentKey) -> Option<String> {
     let kind = |vlek: bool| if vlek { "vlek" } else { "vcek" };
     Some(match key {
@@ -33,14 +33,14 @@ pub(crate) fn path(key: &DocumentKey) -> Option<String> {
     })
 }
 
-/// AMD 57230, section 4.1.
+/// The query with the versions of a TCB (AMD 57230, section 4.1).
 fn security_versions(key: &AmdKey) -> String {
     let Tcb { fmc, bootloader, tee, snp, microcode } = key.product.tcb(&key.tcb);
     let fmc = fmc.map(|fmc| format!("fmcSPL={fmc}&")).unwrap_or_default();
     format!("{fmc}blSPL={bootloader}&teeSPL={tee}&snpSPL={snp}&ucodeSPL={microcode}")
 }
 
-/// Reads one of AMD's documents; the error says what it is not. For fuzzing.
+/// Reads one of AMD's documents; the error says why the body is refused. For fuzzing.
 pub fn parse(key: &DocumentKey, body: &[u8]) -> Result<Document, String> {
     read(key, body).map_err(|fault| format!("{fault:?}"))
 }
@@ -55,7 +55,8 @@ pub(crate) fn read(key: &DocumentKey, body: &[u8]) -> Result<Document, Fault> {
             };
             let intermediate = AmdCertificate::parse("ASK", intermediate).map_err(shape)?;
             let root = AmdCertificate::parse("ARK", root).map_err(shape)?;
-            // Another product's chain or list would be kept for years: it is refused here already.
+            // Another product's chain or list would be kept for years, so it is refused here
+            // already.
             let line = product.as_str();
             let kind = if *vlek { "SEV-VLEK-" } else { "SEV-" };
             check_name(intermediate.common_name, &format!("{kind}{line}"))?;
@@ -78,7 +79,7 @@ pub(crate) fn read(key: &DocumentKey, body: &[u8]) -> Result<Document, Fault> {
     Ok(Document::new(key, body.to_vec(), dates))
 }
 
-/// A test root may write words of its own before AMD's names.
+/// Checks a common name, before which a test root may write words of its own.
 fn check_name(got: &str, wanted: &str) -> Result<(), Fault> {
     match got.ends_with(wanted) {
         true => Ok(()),
@@ -86,8 +87,8 @@ fn check_name(got: &str, wanted: &str) -> Result<(), Fault> {
     }
 }
 
-/// The certificate of another chip or of other versions would not fit the report: it is refused
-/// here already, so that it is not kept.
+/// Checks the certificate of an endorsement key. That of another chip or of other versions would
+/// not fit the report: it is refused here already, so that it is not kept.
 fn endorsement_key(key: &AmdKey, body: &[u8]) -> Result<Dates, Fault> {
     if der_length(body) != Some(body.len()) {
         return Err(shape("wanted one DER certificate"));
@@ -108,7 +109,7 @@ fn endorsement_key(key: &AmdKey, body: &[u8]) -> Result<Dates, Fault> {
     Ok(Dates { issued, until, number: 0 })
 }
 
-/// The whole length of the DER SEQUENCE that `bytes` begins with.
+/// The length of the whole DER SEQUENCE with which `bytes` begins.
 pub(crate) fn der_length(bytes: &[u8]) -> Option<usize> {
     match bytes {
         [0x30, short @ 0..=0x7f, ..] => Some(2 + usize::from(*short)),

@@ -1,13 +1,13 @@
-//! Fetches, keeps and refreshes endorsements; the only attestation room with a network.
+//! Fetches, stores and refreshes endorsements; the only crate of attestation that uses the network.
 //!
-//! [`Source`] is what a program holds: the endorsements of a platform at once where they are at
-//! hand ([`Source::current`]), and fetched where they are not ([`Source::ensure`]). It works on a
-//! thread of its own, so that a caller without a runtime, or on a busy one, cannot deadlock with
-//! it. [`Client`] fetches single documents, [`Store`] keeps them on disk.
+//! [`Source`] is what a program holds: it gives the endorsements of a platform at once where they
+//! are at hand ([`Source::current`]), and fetches them where they are not ([`Source::ensure`]). It
+//! works on a thread of its own, so that a caller without a runtime, or on a busy one, cannot
+//! deadlock with it. [`Client`] fetches single documents, [`Store`] keeps them on disk.
 //!
-//! Nothing here verifies a signature. What is fetched authenticates itself at appraisal; a
-//! [`Check`] given by the program does it before anything is kept, so that a service that lies
-//! cannot spoil the memory that refuses rollbacks.
+//! Nothing here verifies a signature. Documents are authenticated at appraisal; a [`Check`] given
+//! by the program does it before anything is stored, so that a service that lies cannot spoil the
+//! memory that refuses rollbacks.
 //!
 //! Sources: Intel SGX and TDX Provisioning Certification Service API, version 4; Intel PCCS design
 //! guide; AMD "Versioned Chip Endorsement Key (VCEK) Certificate and KDS Interface Specification"

@@ -9,7 +9,8 @@ use crate::{
     limits::MEMORY_ENTRIES_MAX,
 };
 
-/// By document and root: another root is another issuer, whose numbers mean nothing here.
+/// Number and issue date by document and root: another root is another issuer, whose numbers mean
+/// nothing here.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Memory(BTreeMap<String, (u64, u64)>);

@@ -4,35 +4,36 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{client::Services, identity::Evaluation, platform::Platform, store::Store};
 
-/// Gives Unix seconds.
+/// A clock that gives Unix seconds.
 pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
 
-/// The program's own judgement of a set (platform, JSON, now) before it is kept: that its
-/// signatures hold under the roots that the program trusts. The error is said in the log.
+/// The program's own check of a set (platform, JSON, now) before it is stored: that its signatures
+/// hold under the roots that the program trusts. The error is logged.
 pub type Check = Arc<dyn Fn(&Platform, &[u8], u64) -> Result<(), String> + Send + Sync>;
 
-/// How endorsements are fetched and kept.
+/// The options of a [`crate::Source`]: how endorsements are fetched and kept.
 pub struct SourceOptions {
-    /// The services that they come from.
+    /// The services that endorsements come from.
     pub services: Services,
-    /// Where they are kept beside memory.
+    /// The store in which they are kept besides memory, if any.
     pub store: Option<Store>,
     /// The wall clock.
     pub clock: Clock,
-    /// See [`Check`]. Without one, only appraisal finds out what a service made up.
+    /// The program's [`Check`]. Without one, only appraisal finds out that a service lied.
     pub check: Option<Check>,
-    /// Which of Intel's TCB recoveries is asked for.
+    /// The choice among Intel's TCB recoveries.
     pub evaluation: Evaluation,
-    /// A document is fetched anew after this time, however long it holds: revocations come between.
+    /// The time after which a document is fetched anew, however long it holds: certificates are
+    /// revoked meanwhile.
     pub refresh_every: Duration,
-    /// And this long before it ends, at the latest.
+    /// The time before the end of a document at which it is fetched anew at the latest.
     pub refresh_lead: Duration,
-    /// How often sets in use are looked through for those that are due.
+    /// The interval between two looks for sets that are due.
     pub look_every: Duration,
 }
 
 impl SourceOptions {
-    /// Four hours between refreshes, three days before the end of a document.
+    /// The defaults: four hours between refreshes, three days before the end of a document.
     pub fn new(services: Services, clock: Clock) -> Self {
         Self {
             services,

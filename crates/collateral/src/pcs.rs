@@ -1,4 +1,4 @@
-//! Intel's Provisioning Certification Service, version 4, and any PCCS that speaks like it.
+//! Intel's Provisioning Certification Service, version 4, and any PCCS with its routes.
 
 use confide_evidence::{
     crl::CrlDates, foreign_text, pem::decode_chain, qe_identity::QeIdentity, quote::Tee,
@@ -20,7 +20,7 @@ const QE_IDENTITY_CHAIN: &[&str] = &["SGX-Enclave-Identity-Issuer-Chain"];
 const PCK_CRL_CHAIN: &[&str] = &["SGX-PCK-CRL-Issuer-Chain"];
 pub(crate) const PCK_CHAIN: &[&str] = &["SGX-PCK-Certificate-Issuer-Chain"];
 
-/// Path and query below the base, of Intel's documents.
+/// Path and query of Intel's documents, below the base URL; `None` for other documents.
 pub(crate) fn path(key: &DocumentKey) -> Option<String> {
     Some(match key {
         DocumentKey::TcbInfo { tee: Tee::Snp, .. }
@@ -47,7 +47,7 @@ fn selector(evaluation: Evaluation) -> String {
     }
 }
 
-/// Reads one of Intel's documents; the error is what the answer is not.
+/// Reads one of Intel's documents; the error says why the answer is refused.
 pub(crate) fn read(key: &DocumentKey, answer: &Answer) -> Result<Document, Fault> {
     match key {
         DocumentKey::IntelRootCrl => {
@@ -97,12 +97,12 @@ pub(crate) fn read(key: &DocumentKey, answer: &Answer) -> Result<Document, Fault
     }
 }
 
-/// What is wrong with an answer.
+/// The reason for which an answer is refused.
 #[derive(Debug)]
 pub(crate) enum Fault {
-    /// It cannot be read.
+    /// The answer cannot be read.
     Shape(String),
-    /// It speaks of something else than was asked for.
+    /// The answer is another document than the one that was requested.
     Foreign { wanted: String, got: String },
 }
 
@@ -161,7 +161,7 @@ pub fn split_signed<'a>(body: &'a [u8], name: &str) -> Result<Signed<'a>, String
     Ok(Signed { document, signature })
 }
 
-/// The text of the next JSON value and what follows it.
+/// Splits the next JSON value from the text that follows it.
 fn value(text: &str) -> Result<(&str, &str), String> {
     let text = text.trim_ascii_start();
     let mut values = serde_json::Deserializer::from_str(text).into_iter::<IgnoredAny>();
@@ -172,7 +172,7 @@ fn value(text: &str) -> Result<(&str, &str), String> {
     }
 }
 
-/// The issuers from a header: PEM, percent-encoded.
+/// Reads the issuers from a header: PEM, percent-encoded.
 pub(crate) fn issuer_chain(headers: &HeaderMap, names: &[&str]) -> Result<String, Fault> {
     let missing = || Fault::Shape(format!("no header {}", names[0]));
     let value = names.iter().find_map(|name| headers.get(*name)).ok_or_else(missing)?;
@@ -188,7 +188,7 @@ pub(crate) fn issuer_chain(headers: &HeaderMap, names: &[&str]) -> Result<String
     Ok(decoded)
 }
 
-/// Intel gives DER, a PCCS may give it in hex.
+/// Reads a revocation list: Intel gives DER, a PCCS may give it in hex.
 fn crl(key: &DocumentKey, answer: &Answer, chain: String) -> Result<Document, Fault> {
     let content = match answer.body.first() {
         Some(0x30) if !answer.body.iter().all(u8::is_ascii_hexdigit) => answer.body.to_vec(),
@@ -205,7 +205,7 @@ fn crl(key: &DocumentKey, answer: &Answer, chain: String) -> Result<Document, Fa
     Ok(Document { chain, ..Document::new(key, content, dates) })
 }
 
-/// A genuine list of another CA would make the right ones after it rollbacks.
+/// Refuses a genuine list of another CA: it would make the right ones after it rollbacks.
 fn check_issuer(wanted: &[u8], list: &[u8]) -> Result<(), Fault> {
     let dates = CrlDates::parse("revocation list", list).map_err(shape)?;
     match dates.issuer.windows(wanted.len()).any(|part| part == wanted) {

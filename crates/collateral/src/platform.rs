@@ -1,4 +1,5 @@
-//! Which endorsements a piece of evidence needs: read from bytes that nobody has verified yet.
+//! The platform whose endorsements a piece of evidence needs, read from bytes that nobody has
+//! verified yet.
 
 use std::fmt;
 
@@ -30,14 +31,14 @@ pub enum Platform {
         /// SGX or TDX.
         tee: Tee,
     },
-    /// One chip of AMD's at one TCB.
+    /// One of AMD's chips at one TCB.
     Snp(AmdKey),
 }
 
 impl Platform {
-    /// The platform that the evidence names, and nothing about whether the evidence is genuine.
+    /// The platform that the evidence names; it says nothing about whether the evidence is genuine.
     ///
-    /// Reports before version 3 do not say which product made them: `product` does then.
+    /// Reports before version 3 do not tell which product made them: `product` does then.
     pub fn of_evidence(evidence: &[u8], product: Option<Product>) -> Result<Self, CollateralError> {
         if detect(evidence) == Some(Kind::SnpReport) {
             return of_report(Report::parse(evidence)?, product).map(Self::Snp);
@@ -51,7 +52,7 @@ impl Platform {
         Ok(Self::Dcap { fmspc: extension.fmspc, ca: ca_of(leaf.issuer)?, tee: quote.tee() })
     }
 
-    /// The documents that make its set, in the order in which they are put together.
+    /// The documents of the platform's set, in the order in which they are put together.
     pub fn documents(&self, evaluation: Evaluation) -> Vec<DocumentKey> {
         match self {
             Self::Dcap { fmspc, ca, tee } => vec![

@@ -14,7 +14,7 @@ struct Wire {
     sha256: Option<String>,
 }
 
-/// The RIM in an answer to `/v1/rim/{id}`: XML, signed in itself.
+/// Reads the RIM in an answer to `/v1/rim/{id}`: XML, signed in itself.
 ///
 /// The hash is the service's own and guards against a broken answer only.
 pub(crate) fn read(id: &str, body: &[u8]) -> Result<Vec<u8>, String> {
@@ -25,16 +25,16 @@ pub(crate) fn read(id: &str, body: &[u8]) -> Result<Vec<u8>, String> {
     let rim = STANDARD.decode(wire.rim.as_bytes()).map_err(|_| "a RIM that is not base64")?;
     if let Some(wanted) = wire.sha256 {
         let hash = |bytes: &[u8]| hex::encode(Sha256::digest(bytes));
-        // It is not documented whether it covers the RIM or its base64.
+        // NVIDIA does not document whether the hash covers the RIM or its base64.
         let wanted = wanted.to_ascii_lowercase();
         if wanted != hash(&rim) && wanted != hash(wire.rim.as_bytes()) {
-            return Err("a RIM that does not have the hash beside it".into());
+            return Err("a RIM whose SHA-256 is not the one in the answer".into());
         }
     }
     Ok(rim)
 }
 
-/// Whether an OCSP answer is whole and says that it is successful (RFC 6960 section 4.2.1).
+/// Checks that an OCSP answer is whole and says that it is successful (RFC 6960 section 4.2.1).
 pub(crate) fn check_ocsp(body: &[u8]) -> Result<(), String> {
     if der_length(body) != Some(body.len()) {
         return Err("no DER sequence".into());

@@ -22,7 +22,7 @@ use crate::{
 
 /// The endorsements of one platform as one JSON object, and how long they hold.
 ///
-/// Nothing says that they are genuine: that is found at appraisal.
+/// Nothing here tells whether they are genuine: appraisal does.
 #[derive(Clone, Debug)]
 pub struct EndorsementSet {
     platform: Platform,
@@ -36,8 +36,8 @@ pub struct EndorsementSet {
 }
 
 impl EndorsementSet {
-    /// Puts a set together from a store, whoever the documents came from, without asking anybody
-    /// and without looking at the time.
+    /// Puts a set together from the documents in a store, whichever service they came from; asks no
+    /// service and ignores the time.
     pub fn from_store(
         store: &Store,
         platform: &Platform,
@@ -67,12 +67,12 @@ impl EndorsementSet {
         &self.json
     }
 
-    /// The same, shared.
+    /// The same JSON, shared.
     pub fn shared_json(&self) -> Arc<[u8]> {
         self.json.clone()
     }
 
-    /// The documents in it.
+    /// The documents of the set.
     pub fn documents(&self) -> impl Iterator<Item = &Document> {
         self.documents.iter().map(|document| &**document)
     }
@@ -82,18 +82,19 @@ impl EndorsementSet {
         (self.from, self.until)
     }
 
-    /// Whether all documents hold.
+    /// Whether all documents hold at `now`, in Unix seconds.
     pub fn holds_at(&self, now: u64) -> bool {
         (self.from..=self.until).contains(&now)
     }
 
-    /// It grows with each set that is put together anew in this process.
+    /// The number of this set among all that were put together in this process; later ones have
+    /// greater numbers.
     pub fn generation(&self) -> u64 {
         self.generation
     }
 
     pub(crate) fn refresh_due(&self, now: u64) -> bool {
-        // A document that came later than now shows that the clock went back.
+        // A document that was fetched later than now shows that the clock went back.
         now >= self.refresh_at || self.documents.iter().any(|each| each.fetched_at > now)
     }
 
@@ -118,7 +119,7 @@ impl EndorsementSet {
     }
 }
 
-/// What a set is made of beside its documents.
+/// The parts of a set besides its documents.
 pub(crate) struct Frame {
     pub(crate) platform: Platform,
     pub(crate) refresh_at: u64,
@@ -210,7 +211,7 @@ fn text(document: &Document) -> Result<&str, String> {
     text.map_err(|_| format!("{} is not text", document.key))
 }
 
-/// Many small maps instead of one, so that a new set copies one of them only.
+/// The number of maps: many small ones instead of one, so that a new set copies only one of them.
 const SHARDS: usize = 64;
 
 /// All sets at hand. Readers take no lock; there is one writer at a time (the cache's commit).

@@ -1,4 +1,4 @@
-//! What a program holds: endorsements at hand, and a thread that keeps them so.
+//! The endorsements that a program holds, and the thread that keeps them fresh.
 
 use std::{
     sync::{Arc, mpsc},
@@ -18,8 +18,8 @@ use crate::{
     set::EndorsementSet,
 };
 
-/// Endorsements by platform: at once where they are at hand, fetched where not, refreshed behind
-/// the caller's back while they still hold.
+/// Endorsements by platform: given at once where they are at hand, fetched where they are not, and
+/// refreshed in the background while they still hold.
 ///
 /// All fetching is done on a thread of its own with a runtime of its own. A caller may therefore
 /// wait in any way, in or out of a runtime, without a deadlock.
@@ -56,19 +56,19 @@ impl Source {
         Ok(Self { cache, end: Some(end), thread: Some(thread) })
     }
 
-    /// The endorsements that are at hand and hold now. It takes no lock and waits for nothing;
-    /// where they are due, a refresh begins in the background.
+    /// The endorsements that are at hand and hold now; `None` where there are none. It takes no
+    /// lock and waits for nothing; where they are due, a refresh begins in the background.
     pub fn current(&self, platform: &Platform) -> Option<Arc<EndorsementSet>> {
         self.cache.current(platform)
     }
 
-    /// Begins to fetch what is not at hand, and does not wait.
+    /// Begins to fetch the endorsements where they are not at hand, and does not wait.
     pub fn request(&self, platform: &Platform) {
         drop(self.cache.begin(platform));
     }
 
-    /// The endorsements, fetched where they are not at hand or hold no more. Whoever asks for the
-    /// same platform at the same time shares the work.
+    /// The endorsements, fetched where they are not at hand or no longer hold. Callers that ask for
+    /// the same platform at the same time share the work.
     pub async fn ensure(
         &self,
         platform: &Platform,
@@ -80,7 +80,8 @@ impl Source {
         self.cache.begin(platform)?.outcome().await.unwrap_or(Err(aborted))
     }
 
-    /// The same for a caller without a runtime, or one that may block; `deadline` bounds the wait.
+    /// As [`Source::ensure`], for a caller without a runtime, or one that may block; `deadline`
+    /// bounds the wait.
     pub fn ensure_blocking(
         &self,
         platform: &Platform,
@@ -104,17 +105,18 @@ impl Source {
         }
     }
 
-    /// Grows whenever a set is replaced; whoever prepared one can look here whether it is the last.
+    /// A number that grows whenever a set is replaced, so that a program that prepared a set can
+    /// see whether there is a newer one.
     pub fn generation(&self) -> u64 {
         self.cache.generation()
     }
 
-    /// The same, to wait on.
+    /// The same number, to wait for its changes.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.cache.changes()
     }
 
-    /// What was asked, answered and refused since the start.
+    /// The requests, answers and refusals since the start.
     pub fn counts(&self) -> Counts {
         self.cache.counts()
     }

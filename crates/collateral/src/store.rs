@@ -25,21 +25,21 @@ use crate::{
 };
 
 const MAGIC: &[u8; 8] = b"CFDSTR01";
-/// Magic, length, SHA-256.
+/// The length of a file's header: magic, length, SHA-256.
 const HEADER_LENGTH: usize = 8 + 8 + 32;
-/// A document in hex, its chain, and what stands around them.
+/// The longest file in bytes: a document in hex, its chain, and the JSON around them.
 const FILE_LENGTH_MAX: usize = 3 * ANSWER_LENGTH_MAX;
-/// Between two tries for the lock.
+/// The pause between two attempts to take the lock.
 const LOCK_RETRY: Duration = Duration::from_millis(5);
 /// The memory is kept twice, so that losing one file loses nothing.
 const MEMORY_FILES: [&str; 2] = ["seen.a", "seen.b"];
-/// The memory takes a multiple of this, a block of most file systems.
+/// The length of the memory's file is a multiple of this: a block of most file systems.
 const MEMORY_STEP: usize = 4096;
 const DOCUMENT_SUFFIX: &str = ".doc";
 const UNFINISHED_SUFFIX: &str = ".tmp";
 const LOCK_FILE: &str = "lock";
 
-/// The part of a file behind its header, where header and part agree.
+/// The content of a file behind its header, where the header matches the content.
 pub fn read_record(bytes: &[u8]) -> Result<&[u8], &'static str> {
     let (header, rest) = bytes.split_at_checked(HEADER_LENGTH).ok_or("no header")?;
     if &header[..8] != MAGIC {
@@ -68,15 +68,15 @@ fn record(content: &[u8]) -> Vec<u8> {
 /// Bounds of a store.
 #[derive(Clone, Copy, Debug)]
 pub struct StoreLimits {
-    /// Documents.
+    /// The most documents.
     pub documents_max: usize,
-    /// Bytes of all documents together.
+    /// The most bytes of all documents together.
     pub bytes_max: u64,
 }
 
 impl Default for StoreLimits {
-    /// A fleet of four thousand AMD chips, each with a certificate of its own in hex, and all of
-    /// Intel's families.
+    /// Room for a fleet of four thousand AMD chips, each with a certificate of its own in hex, and
+    /// for all of Intel's families.
     fn default() -> Self {
         Self { documents_max: 8192, bytes_max: 64 << 20 }
     }
@@ -89,12 +89,12 @@ pub struct Store {
     files: Box<dyn Files>,
 }
 
-/// What a store asks of a file system; tests put a failing one here.
+/// The file system calls of a store; tests replace them by failing ones.
 pub trait Files: Send + Sync {
-    /// Makes a file that is there for its owner only, writes it and synchronises it.
+    /// Makes a file that only its owner can access, writes it and synchronises it.
     fn write_new(&self, path: &Path, bytes: &[u8]) -> io::Result<()>;
-    /// Writes over a file that is there, from its first byte, and synchronises it: it takes no new
-    /// room where the file was as long before.
+    /// Writes over an existing file, from its first byte, and synchronises it: it needs no new
+    /// space where the file was as long before.
     fn write_over(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         SystemFiles.write_over(path, bytes)
     }
@@ -104,7 +104,7 @@ pub trait Files: Send + Sync {
     fn sync_folder(&self, path: &Path) -> io::Result<()>;
 }
 
-/// The operating system's.
+/// The calls of the operating system.
 pub struct SystemFiles;
 
 impl Files for SystemFiles {
@@ -130,22 +130,22 @@ impl Files for SystemFiles {
     }
 }
 
-/// A file that is not what it should be.
+/// A file in the store that is not readable as a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredFault {
-    /// Its name in the folder.
+    /// The name of the file in the folder.
     pub name: String,
     /// The fault in words.
     pub reason: String,
 }
 
 impl Store {
-    /// Opens the folder, which is made for its owner only where it is missing.
+    /// Opens the folder; makes it, for its owner only, where it is missing.
     pub fn open(folder: &Path, limits: StoreLimits) -> Result<Self, CollateralError> {
         Self::with_files(folder, limits, Box::new(SystemFiles))
     }
 
-    /// The same over another file system.
+    /// As [`Store::open`], over another file system.
     pub fn with_files(
         folder: &Path,
         limits: StoreLimits,
@@ -159,19 +159,19 @@ impl Store {
         let about = fs::metadata(folder)
             .map_err(|error| CollateralError::store("read the folder", folder, &error))?;
         if about.mode() & 0o022 != 0 {
-            // Who may write there may put old revocation lists back.
-            let error = io::Error::other("others than its owner may write there");
+            // Anybody who may write there could put old revocation lists back.
+            let error = io::Error::other("users other than its owner may write to it");
             return Err(CollateralError::store("trust the folder", folder, &error));
         }
         Ok(Self { folder: folder.to_owned(), limits, files })
     }
 
-    /// The folder.
+    /// The folder of the store.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// A document, if it is there and whole.
+    /// The document of this name, if it is there and whole.
     pub fn find(&self, key: &DocumentKey) -> Option<Document> {
         match self.read_document(&file_name(key)) {
             Ok(document) => document,
@@ -183,7 +183,7 @@ impl Store {
         }
     }
 
-    /// All whole documents in the order of their names, and the files that are not.
+    /// All whole documents in the order of their names, and the files that are not whole.
     pub fn list(&self) -> Result<(Vec<Document>, Vec<StoredFault>), CollateralError> {
         let (mut documents, mut faults) = (Vec::new(), Vec::new());
         for entry in self.entries()? {
@@ -198,8 +198,8 @@ impl Store {
         Ok((documents, faults))
     }
 
-    /// Puts a document in place of the one of its name, unless that is newer: then the newer one
-    /// is the answer. On failure the old one is still there.
+    /// Stores a document in place of the one of its name, unless that is newer: then the newer one
+    /// is returned. On failure the old one is still there.
     pub fn put(&self, document: &Document) -> Result<Option<Document>, CollateralError> {
         let _lock = self.lock()?;
         let name = file_name(&document.key);
@@ -220,7 +220,7 @@ impl Store {
         Ok(None)
     }
 
-    /// What was seen, from both files.
+    /// The memory, from both files.
     pub(crate) fn memory(&self) -> Memory {
         let mut memory = Memory::default();
         for name in MEMORY_FILES {
@@ -231,7 +231,7 @@ impl Store {
         memory
     }
 
-    /// Adds to what was seen; what other processes have seen is kept.
+    /// Adds to the memory; what other processes have added is kept.
     pub(crate) fn remember(&self, seen: &Memory) -> Result<(), CollateralError> {
         let _lock = self.lock()?;
         let kept = MEMORY_FILES.map(|name| self.read_memory(name));
@@ -243,18 +243,19 @@ impl Store {
         let mut content = memory.encode().map_err(|error| {
             CollateralError::store("encode", &self.folder.join(MEMORY_FILES[0]), &error.into())
         })?;
-        // White space at the end of JSON: a memory that grows fits the room that it has.
+        // Padded with white space after the JSON: a memory that grows fits the space that it has.
         let length = (HEADER_LENGTH + content.len()).next_multiple_of(MEMORY_STEP);
         content.resize(length - HEADER_LENGTH, b' ');
         let bytes = record(&content);
-        // One file after the other: whichever is torn, the other one is whole.
+        // One file after the other: if one is torn, the other one is whole.
         let [first, second] = MEMORY_FILES;
         self.replace_memory(first, &bytes, kept[1].is_some())?;
         self.replace_memory(second, &bytes, true)
     }
 
-    /// A full disk has no room for a new file, but what was seen must not be forgotten: the file is
-    /// written over in its place, where `other_is_whole` so that a crash loses nothing.
+    /// Replaces a file of the memory. A full disk has no space for a new file, but the memory must
+    /// not be lost: the file is written over in its place, where `other_is_whole` so that a crash
+    /// loses nothing.
     fn replace_memory(
         &self,
         name: &str,
@@ -290,14 +291,14 @@ impl Store {
         let content = read_record(&bytes).map_err(|reason| fault(reason.to_owned()))?;
         let document = Document::decode(content);
         let document = document.ok_or_else(|| fault("not a document".to_owned()))?;
-        // A file under another name would be found as something that it is not.
+        // A file under another name would be found as another document.
         if file_name(&document.key) != name {
             return Err(fault(format!("the document {}", document.key)));
         }
         Ok(Some(document))
     }
 
-    /// Only under the lock.
+    /// Replaces a file; the caller has to hold the lock.
     fn replace(&self, name: &str, bytes: &[u8]) -> Result<(), CollateralError> {
         let path = self.folder.join(name);
         let unfinished = self.folder.join(format!("{name}{UNFINISHED_SUFFIX}"));
@@ -315,7 +316,7 @@ impl Store {
             .map_err(|error| CollateralError::store("synchronise", &self.folder, &error))
     }
 
-    /// Removes the documents that were written first, until one more of `length` fits.
+    /// Removes the oldest documents until one more of `length` bytes fits.
     fn make_room(&self, name: &str, length: u64) -> Result<(), CollateralError> {
         let mut others = self.entries()?;
         others.retain(|entry| entry.name != name);
@@ -344,7 +345,7 @@ impl Store {
             if !name.ends_with(DOCUMENT_SUFFIX) {
                 continue;
             }
-            // It may have gone since: another process made room.
+            // The file may be gone already: another process made room.
             let Ok(about) = entry.metadata() else { continue };
             let written = about.modified().unwrap_or(SystemTime::UNIX_EPOCH);
             entries.push(Entry { name, length: about.len(), written });
@@ -352,7 +353,7 @@ impl Store {
         Ok(entries)
     }
 
-    /// The turn to write; whatever an earlier writer left unfinished is removed.
+    /// Takes the lock for writing, and removes what an earlier writer left unfinished.
     fn lock(&self) -> Result<File, CollateralError> {
         let path = self.folder.join(LOCK_FILE);
         let failed = |error: io::Error| CollateralError::store("lock", &path, &error);

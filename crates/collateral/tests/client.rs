@@ -1,4 +1,4 @@
-//! The client: deadlines, limits, retries and manners, and the vendors' formats.
+//! The client: deadlines, limits, retries and back-off, and the vendors' formats.
 
 mod service;
 

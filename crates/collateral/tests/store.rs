@@ -248,7 +248,7 @@ fn a_folder_that_others_may_write_to_is_refused() {
 
 const CHILD_FOLDER: &str = "CONFIDE_TEST_STORE";
 
-/// Not a test of its own: the process that the next one kills.
+/// The process that the next test kills; it tests nothing by itself.
 #[test]
 fn writes_until_it_is_killed() {
     let Some(folder) = std::env::var_os(CHILD_FOLDER) else { return };

@@ -18,7 +18,7 @@ use crate::{
     text::{TextProofs, TextSecret, TextStatement},
 };
 
-/// Proves nothing: a hash of what a proof would be bound to.
+/// A back end that proves nothing: its proof is a hash of the context and the statement.
 struct StandIn;
 
 const STAND_IN: Security =
@@ -77,7 +77,8 @@ fn disclose_claims(
     session.disclose(&show(&[]), &prove(wishes), means(None))
 }
 
-/// Across bytes 64 of the response, which begins `HTTP/1.1 200 OK\r\n\r\n{"model":"m-1","created":…`.
+/// The text across byte 64 of the response, which begins `HTTP/1.1 200
+/// OK\r\n\r\n{"model":"m-1","created":…`.
 fn across(session: &NotarisedSession) -> String {
     String::from_utf8_lossy(&session.received[58..70]).into_owned()
 }
@@ -105,7 +106,7 @@ fn texts_of_bytes_and_fields_are_proven_and_their_back_end_says_what_they_rest_o
         assert_eq!(proven.security, wanted, "{place}");
     }
     assert!(matches!(read.verify(None), Err(VerifyError::NoCircuits { claim: 0 })));
-    // Proofs of one claim under another.
+    // The proof of one claim under another claim.
     for one in 0..4 {
         for two in one + 1..4 {
             let mut swapped = good.clone();
@@ -169,7 +170,7 @@ fn a_text_claim_speaks_of_fields_that_hold_text_only() {
     let Claim::FieldContains { field, .. } = &mut other.claims[0] else { panic!() };
     *field ^= 1;
     assert_eq!(other.verify(Some(&StandIn)).unwrap_err(), VerifyError::Subject { claim: 0 });
-    // More of them than are read.
+    // More claims about texts than are read.
     let mut many = disclose_claims(&session, &wishes[..1]).unwrap();
     many.claims = vec![many.claims[0].clone(); TEXT_CLAIMS_MAX + 1];
     let read = Disclosure::decode(&many.encode());
@@ -217,19 +218,19 @@ fn an_equality_holds_for_its_two_fields_and_sessions_only() {
     };
     let good = disclose(&one, &two);
     let refused = |changed: &Disclosure| changed.verify(None).unwrap_err();
-    // Another session in the place of the other one.
+    // Another session in place of the other one.
     let mut moved = good.clone();
     moved.claims[0] = disclose(&one, &three).claims[0].clone();
-    // Its fields stand in another order, so that a number may meet a date.
+    // The fields in another order, so that a number may meet a date.
     assert!(matches!(
         refused(&moved),
         VerifyError::Proof { claim: 1, .. } | VerifyError::Subject { .. }
     ));
-    // None at all.
+    // Without the other session.
     let mut alone = good.clone();
     alone.claims.remove(0);
     assert_eq!(refused(&alone), VerifyError::Subject { claim: 0 });
-    // A number here instead of there, and a date in the place of a number.
+    // A field of this session instead of the other's, and a date instead of a number.
     for (place, other) in [
         (1, OtherField::ThisSession(0)),
         (1, OtherField::ThisSession(1)),
@@ -254,7 +255,7 @@ fn an_equality_holds_for_its_two_fields_and_sessions_only() {
         *proof = new;
         assert!(matches!(refused(&changed), VerifyError::Proof { .. }));
     }
-    // The other session's statement or opening, edited.
+    // An edited statement or opening of the other session.
     let mut edited = good.clone();
     let Claim::OtherSession(other) = &mut edited.claims[0] else { panic!() };
     other.statement.time += 1;
@@ -265,7 +266,8 @@ fn an_equality_holds_for_its_two_fields_and_sessions_only() {
     assert!(matches!(refused(&edited), VerifyError::OtherSession(_)));
 }
 
-/// What a program of the holder's own can write, with proofs that hold: `disclose` refuses it.
+/// Makes a disclosure that `disclose` refuses, with proofs that hold, as a holder's own program
+/// could.
 fn forge_disclosure(
     session: &NotarisedSession,
     other: Option<&NotarisedSession>,
@@ -319,7 +321,7 @@ fn a_nested_disclosure_without_an_equality_is_refused() {
     beside.claims.push(Claim::OtherSession(Box::new(shown(&two))));
     let read = Disclosure::decode(&beside.encode()).unwrap();
     assert_eq!(read.verify(None).unwrap_err(), VerifyError::OtherUnused);
-    // An equality within this session speaks of no other.
+    // An equality within this session does not use the other session.
     let mut here = disclose_claims(&one, &["response./balance == response./limit"]).unwrap();
     here.claims.push(Claim::OtherSession(Box::new(shown(&two))));
     assert_eq!(here.verify(None).unwrap_err(), VerifyError::OtherUnused);

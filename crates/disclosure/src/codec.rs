@@ -1,10 +1,10 @@
-//! Bytes in one way only: fixed order, big-endian numbers, lengths before contents.
+//! Bytes in one encoding only: fixed order, big-endian numbers, lengths before contents.
 
-/// Why bytes are not of the wanted format.
+/// The reason why bytes are not in the expected format.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FormatError {
-    /// Another format, or another version of this one.
-    #[error("bytes do not begin as {wanted}")]
+    /// The bytes are of another format, or of another version of this one.
+    #[error("wanted {wanted}, got another format or version")]
     Magic {
         /// The format that was wanted.
         wanted: &'static str,
@@ -12,54 +12,54 @@ pub enum FormatError {
     /// The bytes end before the value does.
     #[error("{subject} ends early: wanted {wanted} bytes more, got {got}")]
     Truncated {
-        /// What was being read.
+        /// The name of the value.
         subject: &'static str,
-        /// Bytes that the value needs.
+        /// The number of bytes that the value needs.
         wanted: usize,
-        /// Bytes that were left.
+        /// The number of bytes that were left.
         got: usize,
     },
-    /// A length or count beyond its limit.
+    /// A length or count is beyond its limit.
     #[error("{subject} is {got} long, wanted at most {limit}")]
     TooLong {
-        /// What was being read.
+        /// The name of the value.
         subject: &'static str,
         /// The greatest value that is allowed.
         limit: usize,
         /// The value that was read.
         got: usize,
     },
-    /// A value that has no meaning here.
-    #[error("{subject} has no meaning: {got}")]
+    /// A value is not among those that are allowed.
+    #[error("{subject} has an unknown value: {got}")]
     Value {
-        /// What was being read.
+        /// The name of the value.
         subject: &'static str,
         /// The value that was read.
         got: u64,
     },
-    /// Text that is not UTF-8, or holds characters that it must not.
-    #[error("{subject} is not text of the wanted kind")]
+    /// A text is not UTF-8, or has characters that are not allowed.
+    #[error("{subject} is not UTF-8 text, is empty, or has a character that is not allowed")]
     Text {
-        /// What was being read.
+        /// The name of the value.
         subject: &'static str,
     },
-    /// Entries that are not in strictly ascending order.
+    /// Entries are not in strictly ascending order.
     #[error("{subject} are not in strictly ascending order")]
     Order {
-        /// What was being read.
+        /// The name of the entries.
         subject: &'static str,
     },
-    /// Bytes after the end.
+    /// Bytes follow the end of the value.
     #[error("{got} bytes come after the end of {subject}")]
     Trailing {
-        /// What was read.
+        /// The name of the value.
         subject: &'static str,
-        /// How many bytes are left.
+        /// The number of bytes that follow.
         got: usize,
     },
 }
 
-/// Bytes as people read them.
+/// Bytes in lower-case hexadecimal.
 pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -93,13 +93,13 @@ impl Writer {
         self
     }
 
-    /// A length of two bytes, then the bytes. Callers hold them under 64 KiB.
+    /// Writes a length of two bytes, then the bytes. Callers keep them below 64 KiB.
     pub(crate) fn short(&mut self, bytes: &[u8]) -> &mut Self {
         debug_assert!(bytes.len() <= usize::from(u16::MAX));
         self.u16(bytes.len() as u16).raw(bytes)
     }
 
-    /// A length of four bytes, then the bytes. Callers hold them under 4 GiB.
+    /// Writes a length of four bytes, then the bytes. Callers keep them below 4 GiB.
     pub(crate) fn long(&mut self, bytes: &[u8]) -> &mut Self {
         debug_assert!(u32::try_from(bytes.len()).is_ok());
         self.u32(bytes.len() as u32).raw(bytes)
@@ -180,7 +180,8 @@ impl<'a> Reader<'a> {
         self.raw(length, subject)
     }
 
-    /// A count of four bytes under a limit. Nothing is reserved for it: entries have to come.
+    /// Reads a count of four bytes under a limit. No memory is reserved for it: the entries must be
+    /// there.
     pub(crate) fn count(
         &mut self,
         limit: usize,
@@ -202,7 +203,7 @@ impl<'a> Reader<'a> {
         std::str::from_utf8(bytes).map_err(|_| FormatError::Text { subject })
     }
 
-    /// A byte that says whether something follows: 0 or 1, nothing else.
+    /// Reads a byte that says whether a value follows: 0 or 1.
     pub(crate) fn present(&mut self, subject: &'static str) -> Result<bool, FormatError> {
         match self.u8(subject)? {
             0 => Ok(false),

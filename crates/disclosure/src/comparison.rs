@@ -1,4 +1,4 @@
-//! How a committed number compares with constants, and proofs of that.
+//! Comparisons of a committed number with constants, and proofs of them.
 
 use confide_sigma::{Blinding, Commitment, Range, SigmaError, prove_range, verify_range};
 
@@ -8,16 +8,16 @@ use crate::{
     field::FieldKind,
 };
 
-/// How a committed integer compares with constants, all of them as committed integers.
+/// A comparison of a committed integer with constants, all of them as committed integers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Comparison {
-    /// `<=`
+    /// The integer is at most the constant (`<=`).
     AtMost(u64),
-    /// `>=`
+    /// The integer is at least the constant (`>=`).
     AtLeast(u64),
-    /// `==`
+    /// The integer equals the constant (`==`).
     Exactly(u64),
-    /// From the first to the second, both included.
+    /// The integer is between the constants, both included.
     Between(u64, u64),
 }
 
@@ -47,7 +47,7 @@ impl Comparison {
         }
     }
 
-    /// Whether a committed integer compares so.
+    /// Returns whether the comparison holds for a committed integer.
     pub fn holds(&self, amount: u64) -> bool {
         self.range().is_ok_and(|range| range.contains(amount))
     }
@@ -74,7 +74,7 @@ impl Comparison {
         }
     }
 
-    /// Proves it of the number behind a commitment, for one statement and field only.
+    /// Proves the comparison for the number behind a commitment, for one statement and field only.
     pub(crate) fn prove(
         &self,
         context: &[u8],

@@ -1,4 +1,4 @@
-//! From a session and the names of what is to be shown and proven to a disclosure.
+//! Makes a disclosure from a session and the names of the parts to be shown and proven.
 
 use std::{collections::BTreeMap, ops::Range};
 
@@ -69,7 +69,8 @@ impl NotarisedSession {
         Ok(disclosure)
     }
 
-    /// An equality is between two fields: of one session, or of two that are two.
+    /// Checks that every equality is between two different fields, of this session or of two
+    /// sessions.
     fn check_equalities(
         &self,
         prove: &[Predicate],
@@ -91,7 +92,7 @@ impl NotarisedSession {
         }
     }
 
-    /// Nothing but fields.
+    /// Makes a disclosure that opens fields and nothing else.
     fn opened_fields(&self, wanted: &BTreeMap<usize, Reveal>) -> Result<Disclosure, DiscloseError> {
         let mut disclosure = Disclosure {
             statement: self.statement.clone(),
@@ -110,7 +111,7 @@ impl NotarisedSession {
         Ok(disclosure)
     }
 
-    /// The fields that `show` names, with everything below them.
+    /// The fields that `show` names, with all fields below them.
     fn wanted_values(&self, show: &[Selector]) -> Result<BTreeMap<usize, Reveal>, DiscloseError> {
         let mut wanted = BTreeMap::new();
         for name in show {
@@ -137,8 +138,9 @@ impl NotarisedSession {
         place.ok_or_else(|| DiscloseError::NoField { path: path.into(), direction, view })
     }
 
-    /// Bytes are opened in whole chunks, so a range could show a neighbouring secret: header
-    /// fields and parameters whose names say so are hidden unless their field is named.
+    /// Refuses byte ranges that show a secret. Bytes are opened in whole chunks, which could hold a
+    /// neighbouring secret: header fields and parameters whose names mark them as secret are hidden
+    /// unless their field is named.
     fn keep_secrets(
         &self,
         direction: Direction,
@@ -160,7 +162,7 @@ impl NotarisedSession {
     }
 }
 
-/// The other session with the paths of those of its fields that numbers are equal to.
+/// Makes the other session's disclosure, with the paths of the fields that an equality names.
 fn disclose_other(
     prove: &[Predicate],
     other: Option<&NotarisedSession>,
@@ -188,7 +190,7 @@ fn check_limits(prove: &[Predicate]) -> Result<(), DiscloseError> {
         true => Err(DiscloseError::Limit { what, limit, got }),
         false => Ok(()),
     };
-    // One claim more brings the other session.
+    // The other session takes a claim of its own.
     check("number of predicates", CLAIMS_MAX - 1, prove.len())?;
     let about_texts =
         |wish: &&Predicate| !matches!(wish, Predicate::Compare { .. } | Predicate::Equal { .. });

@@ -1,4 +1,4 @@
-//! Why a disclosure is not made.
+//! Errors of making a disclosure.
 
 use crate::{
     fields::TooManyFields,
@@ -6,7 +6,7 @@ use crate::{
     transcript::{Direction, TranscriptError},
 };
 
-/// Why a disclosure was not made.
+/// The reason why a disclosure was not made.
 #[derive(Debug, thiserror::Error)]
 pub enum DiscloseError {
     /// The session is not what its notary signed.
@@ -15,7 +15,7 @@ pub enum DiscloseError {
     /// A byte range is not within the transcript.
     #[error(transparent)]
     Transcript(#[from] TranscriptError),
-    /// More fields than a session has.
+    /// The session has more fields than are allowed.
     #[error(transparent)]
     Fields(#[from] TooManyFields),
     /// The session has no field of this path.
@@ -25,44 +25,44 @@ pub enum DiscloseError {
         path: String,
         /// The direction of the message that the path names.
         direction: Direction,
-        /// How the body of that message was read ([`crate::View::as_str`]).
+        /// The view of the body of that message ([`crate::View::as_str`]).
         view: &'static str,
     },
-    /// Whole chunks of the asked bytes would show a secret: a header field, or a parameter of the
+    /// Whole chunks of the named bytes would show a secret: a header field, or a parameter of the
     /// target.
     #[error("{} bytes {start}-{end} may hold {path}, which is not to be shown", .direction.as_str())]
     Secret {
         /// The direction of the bytes.
         direction: Direction,
-        /// First byte of the chunks.
+        /// The first byte of the chunks.
         start: u64,
         /// The byte after the last one.
         end: u64,
         /// The path of the field.
         path: String,
     },
-    /// A predicate over a value that is shown anyway.
-    #[error("{path} is shown: a proof about it says nothing more")]
+    /// A predicate is about a value that is shown anyway.
+    #[error("{path} is shown, so a proof about it adds nothing")]
     Pointless {
         /// The path of the field.
         path: String,
     },
-    /// A predicate over a field without a committed number or date.
+    /// A predicate is about a field without a committed number or date.
     #[error("{path} holds no number or date that was committed to")]
     NoAmount {
         /// The path of the field.
         path: String,
     },
-    /// A predicate about the text of a field that is none, or too long.
+    /// A predicate about text is about a field that holds no text, or a text that is too long.
     #[error("{path} holds no text of at most {limit} bytes")]
     NoText {
         /// The path of the field.
         path: String,
-        /// The greatest value that is allowed.
+        /// The greatest length, in bytes.
         limit: usize,
     },
-    /// A predicate that names another session, where there is none.
-    #[error("{path} is of another session, and none is given")]
+    /// A predicate names another session, but none was given.
+    #[error("{path} belongs to another session, but no other session was given")]
     NoOther {
         /// The path of the field.
         path: String,
@@ -73,19 +73,19 @@ pub enum DiscloseError {
         /// SHA-256 of the statement, in hexadecimal.
         digest: String,
     },
-    /// A predicate that compares a field with itself.
-    #[error("{path} is compared with itself: that says nothing")]
+    /// A predicate compares a field with itself.
+    #[error("{path} is compared with itself, which proves nothing")]
     SameField {
         /// The path of the field.
         path: String,
     },
-    /// A predicate that does not hold.
-    #[error("{subject} is not so: it cannot be proven")]
+    /// A predicate is false.
+    #[error("{subject} is false, so it cannot be proven")]
     Untrue {
-        /// What was to be proven.
+        /// The predicate or the field that it is about.
         subject: String,
     },
-    /// Too many claims, or too long a text.
+    /// There are too many claims, or a text is too long.
     #[error("{what} is {got}, wanted at most {limit}")]
     Limit {
         /// The quantity that is limited.
@@ -98,15 +98,15 @@ pub enum DiscloseError {
     /// A proof could not be made.
     #[error("proof about {subject} could not be made: {reason}")]
     Proof {
-        /// What was to be proven.
+        /// The field or the bytes that the proof is about.
         subject: String,
         /// The message of the back end.
         reason: String,
     },
-    /// A predicate that needs circuits.
+    /// A predicate needs circuits, which this program does not have.
     #[error("proof about {subject} needs circuits, which this program was built without")]
     NoCircuits {
-        /// What was to be proven.
+        /// The field or the bytes that the proof is about.
         subject: String,
     },
 }

@@ -11,21 +11,22 @@ use crate::{
     transcript::{Direction, LengthOpening, TranscriptOpening},
 };
 
-/// Begins a disclosure.
+/// The first bytes of every disclosure.
 pub const DISCLOSURE_MAGIC: &[u8] = b"confide disclosure v1\n";
 
 const FORMAT: &str = "a disclosure, version 1";
 
-/// Longest disclosure.
+/// The greatest length of a disclosure, in bytes.
 pub const DISCLOSURE_BYTES_MAX: usize = 96 << 20;
 
-/// Most claims of a disclosure: each takes milliseconds to check.
+/// The greatest number of claims of a disclosure: each takes milliseconds to check.
 pub const CLAIMS_MAX: usize = 64;
 
-/// Most of them about texts: each takes up to a second to check, and its circuit's keys some more.
+/// The greatest number of claims about texts: each takes up to a second to check, and more for its
+/// circuit's keys.
 pub const TEXT_CLAIMS_MAX: usize = 8;
 
-/// Openings and proofs beside the statement that they belong to.
+/// A disclosure: a statement, with openings and proofs that belong to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Disclosure {
     /// The statement that the notary signed.
@@ -80,7 +81,7 @@ impl Disclosure {
         Self::read(file, Nesting::Outer)
     }
 
-    /// Reads one that is within another, and has none in it.
+    /// Decodes a disclosure within another, which must not contain a third one.
     pub(crate) fn decode_within(file: &[u8]) -> Result<Self, FormatError> {
         Self::read(file, Nesting::Inner)
     }
@@ -128,7 +129,7 @@ impl Disclosure {
         limit("other sessions", 1, |claim| matches!(claim, Claim::OtherSession(_)))
     }
 
-    /// The disclosure of another session that this one brings.
+    /// The disclosure of the other session within this one.
     pub fn other_session(&self) -> Option<&Disclosure> {
         self.claims.iter().find_map(|claim| match claim {
             Claim::OtherSession(other) => Some(&**other),
@@ -137,7 +138,7 @@ impl Disclosure {
     }
 }
 
-/// Whether a disclosure stands within another.
+/// The place of a disclosure: by itself, or within another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Nesting {
     Outer,
@@ -151,7 +152,7 @@ pub(crate) const PROOF_BYTES_MAX: usize = 1 << 20;
 /// and some fields that show their path only.
 pub(crate) const OTHER_BYTES_MAX: usize = 1 << 20;
 
-/// One thing that a disclosure proves.
+/// A claim about values that stay hidden, with its proof.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Claim {
     /// A number or date of a field compares with constants.
@@ -190,7 +191,7 @@ pub enum Claim {
         /// A proof of `confide-circuits`.
         proof: Vec<u8>,
     },
-    /// Another session's disclosure holds too. One at most, and none within it.
+    /// The disclosure of another session. There is at most one, and none within it.
     OtherSession(Box<Disclosure>),
     /// Two fields hold one number, or one date.
     Equal {
@@ -280,7 +281,7 @@ impl Claim {
         }
     }
 
-    /// Whether its proof is a circuit's.
+    /// Returns whether its proof is a circuit's.
     pub(crate) fn is_text(&self) -> bool {
         use Claim::{BytesContain, FieldContains, FieldSha256};
         matches!(self, BytesContain { .. } | FieldContains { .. } | FieldSha256 { .. })

@@ -119,7 +119,7 @@ fn no_changed_byte_of_a_disclosure_says_anything_else() {
     let file = disclosure.encode();
     let evidence = 4 + disclosure.statement.encode().len() + 64 + DISCLOSURE_MAGIC.len();
     for place in 0..file.len() {
-        // Lengths of quote, claims and endorsements: evidence is judged elsewhere.
+        // The lengths of quote, claims and endorsements: evidence is appraised elsewhere.
         if (evidence..evidence + 12).contains(&place) {
             continue;
         }
@@ -170,7 +170,7 @@ fn openings_and_proofs_of_one_session_are_worth_nothing_in_another() {
         mix(&mut mixed, &one);
         assert!(mixed.verify(None).is_err(), "mix {place}");
     }
-    // Directions are not to be swapped either.
+    // Openings of one direction do not open the other.
     let mut swapped = two.clone();
     swapped.bytes.swap(0, 1);
     assert!(swapped.verify(None).is_err());

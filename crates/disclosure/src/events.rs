@@ -1,4 +1,4 @@
-//! The one view of a streamed answer: deltas concatenated, `usage` of the last chunk.
+//! The document of a streamed answer: deltas are concatenated, `usage` is that of the last chunk.
 //!
 //! `docs/disclosure.md`, "A stream of events", is the definition; this is its code.
 
@@ -6,22 +6,22 @@ use std::collections::BTreeMap;
 
 use crate::json::{Json, JsonError};
 
-/// Most events of one stream.
+/// The greatest number of events of one stream.
 pub const EVENTS_MAX: usize = 65_536;
 
-/// Most choices of an answer, and tool calls of a choice.
+/// The greatest number of choices of an answer, and of tool calls of a choice.
 const PLACES_MAX: usize = 128;
 
-/// Most members at the top of all chunks together.
+/// The greatest number of members at the top of all chunks together.
 const MEMBERS_MAX: usize = 256;
 
-/// Members of a delta whose strings are concatenated.
+/// The members of a delta whose strings are concatenated.
 const CONCATENATED: [&str; 4] = ["content", "reasoning", "reasoning_content", "refusal"];
 
-/// Why a stream has no view.
+/// The reason why a stream has no document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EventsError {
-    /// An event is no JSON that is read here.
+    /// The data of an event is not JSON within the limits.
     #[error("event {event} is not readable: {source}")]
     Json {
         /// The index of the event, from 0.
@@ -33,14 +33,14 @@ pub enum EventsError {
     #[error("stream of events is not UTF-8")]
     Encoding,
     /// The events are not chunks of a chat or completion.
-    #[error("event {event} is no chunk of a chat or completion: {what}")]
+    #[error("event {event} is not a chunk of a chat or completion: {what}")]
     Unknown {
         /// The index of the event, from 0.
         event: usize,
-        /// What is not as it should be.
+        /// The part of the event that is wrong.
         what: &'static str,
     },
-    /// More events or choices than are read.
+    /// There are more events or choices than are read.
     #[error("stream of events is beyond the limits: more than {limit} {what}")]
     Limit {
         /// The things that are counted.
@@ -50,10 +50,10 @@ pub enum EventsError {
     },
 }
 
-/// A stream as one document.
+/// A stream as one document, as a client without streaming would have received it.
 #[derive(Debug)]
 pub struct AssembledStream {
-    /// What a client without streaming would have got, as far as the definition goes.
+    /// The document, as far as `docs/disclosure.md` defines it.
     pub json: Json,
     /// Whether the stream ended with `[DONE]`.
     pub finished: bool,
@@ -91,7 +91,7 @@ fn events(text: &str) -> impl Iterator<Item = String> + '_ {
     std::iter::from_fn(move || {
         let mut data: Option<String> = None;
         loop {
-            // A stream that ends within an event has not sent it.
+            // A stream that ends within an event has not sent that event.
             let line = lines.next()?;
             if line.is_empty() {
                 match data.take() {
@@ -114,7 +114,7 @@ fn events(text: &str) -> impl Iterator<Item = String> + '_ {
     })
 }
 
-/// Lines that have ended, by CR LF, LF or CR.
+/// The lines of a text that have ended, by CR LF, LF or CR.
 struct Lines<'a>(&'a str);
 
 impl<'a> Iterator for Lines<'a> {
@@ -130,7 +130,7 @@ impl<'a> Iterator for Lines<'a> {
 
 #[derive(Default)]
 struct Answer {
-    /// Members beside choices and usage; `None` for one that differs between chunks.
+    /// The members other than choices and usage; `None` for one that differs between chunks.
     members: BTreeMap<String, Option<Json>>,
     choices: BTreeMap<usize, Choice>,
     usage: Option<Json>,
@@ -285,7 +285,7 @@ impl Call {
     }
 }
 
-/// The string member of an object; `null` and nothing are both nothing.
+/// The string member of an object; `None` where it is `null` or missing.
 fn string<'a>(object: &'a Json, name: &str) -> Result<Option<&'a str>, &'static str> {
     match object.member(name) {
         None | Some(Json::Null) => Ok(None),
@@ -294,7 +294,7 @@ fn string<'a>(object: &'a Json, name: &str) -> Result<Option<&'a str>, &'static 
     }
 }
 
-/// Keeps the first text; a later one has to be the same or empty.
+/// Keeps the first text; a later one must be the same or empty.
 fn first(known: &mut Option<Json>, text: &str) -> Result<(), ()> {
     match known {
         None => *known = Some(Json::String(text.into())),
@@ -387,7 +387,7 @@ mod tests {
             "data: {\"choices\":[{\"index\":128}]}\n\n",
             "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":1}}]}\n\n",
             "data: {\"choices\":[]}\n\ndata: [DONE]\n\ndata: {\"choices\":[]}\n\n",
-            // An event that was not sent to its end.
+            // An event whose end was not sent.
             "data: {\"choices\":[]}\n",
         ] {
             let refused = assemble_text(stream).unwrap_err();

@@ -2,17 +2,17 @@
 
 use crate::codec::{FormatError, Reader, Writer};
 
-/// Longest quote: what Linux's configfs-tsm gives at most.
+/// The greatest length of a quote, in bytes: the most that Linux's configfs-tsm gives.
 pub const QUOTE_BYTES_MAX: usize = 32 * 1024;
 
-/// Longest claims.
+/// The greatest length of the claims, in bytes.
 pub const CLAIMS_BYTES_MAX: usize = 1024;
 
-/// Longest endorsements: as long as a staple on a channel.
+/// The greatest length of the endorsements, in bytes: as long as a staple on a channel.
 pub const ENDORSEMENTS_BYTES_MAX: usize = 94 * 1024;
 
-/// What the claims of a notary's signing key say of themselves. Another attested program's key is
-/// no notary's, even where the machine runs the same code.
+/// The guarantee in the claims of a notary's signing key. A key of another attested program is no
+/// notary's, even on a machine that runs the same code.
 pub const NOTARY_GUARANTEE: &str = "the notary sees the plaintext, its operator does not";
 
 /// Evidence over the notary's key, in the form of key binding (`docs/channel.md`): a quote whose
@@ -21,9 +21,9 @@ pub const NOTARY_GUARANTEE: &str = "the notary sees the plaintext, its operator 
 pub struct NotaryEvidence {
     /// The quote or report.
     pub quote: Vec<u8>,
-    /// The claims that it covers, encoded.
+    /// The encoded claims that the quote covers.
     pub claims: Vec<u8>,
-    /// Endorsements, JSON; empty where there are none.
+    /// The endorsements in JSON; empty where there are none.
     pub endorsements: Vec<u8>,
 }
 

@@ -1,4 +1,4 @@
-//! A field: what the notary parsed, its path, its kind and its one canonical value.
+//! Fields: the values that the notary parsed, each with a path, a kind and one canonical form.
 
 use sha2::{Digest, Sha256};
 
@@ -9,16 +9,16 @@ use crate::{
     seed::SALT_BYTES,
 };
 
-/// Longest path in bytes, direction included.
+/// The greatest length of a path, in bytes, direction included.
 pub const PATH_BYTES_MAX: usize = 1024;
 
-/// Longest canonical value in bytes.
+/// The greatest length of a canonical value, in bytes.
 pub const VALUE_BYTES_MAX: usize = 16 << 20;
 
 const FIELD_TAG: u8 = 0x02;
 const VALUE_TAG: u8 = 0x03;
 
-/// What a field holds. The numbers are part of the format.
+/// The kind of a field's value. The numbers are part of the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FieldKind {
     /// JSON's `null`; the value is empty.
@@ -39,7 +39,7 @@ pub enum FieldKind {
 }
 
 impl FieldKind {
-    /// The word that stands for it.
+    /// The name of the kind.
     pub fn as_str(self) -> &'static str {
         match self {
             FieldKind::Null => "null",
@@ -84,7 +84,7 @@ impl Field {
     }
 }
 
-/// Values are secrets until they are opened.
+/// Shows no value: values are secrets until they are opened.
 impl std::fmt::Debug for Field {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Field")
@@ -94,7 +94,7 @@ impl std::fmt::Debug for Field {
     }
 }
 
-/// SHA-256(0x03 ‖ salt ‖ value): hides the value until its salt is shown.
+/// SHA-256(0x03 ‖ salt ‖ value), which hides the value until its salt is shown.
 pub(crate) fn value_digest(salt: &[u8; SALT_BYTES], value: &[u8]) -> [u8; 32] {
     Sha256::new().chain_update([VALUE_TAG]).chain_update(salt).chain_update(value).finalize().into()
 }

@@ -11,14 +11,14 @@ use crate::{
     tree::{self, DEPTH_MAX, Hash, Tree},
 };
 
-/// Most numbers and dates of a direction that are committed to, in the order of the fields: one
-/// commitment takes some tens of microseconds.
+/// The greatest number of committed numbers and dates of a direction, in the order of the fields:
+/// one commitment takes some tens of microseconds.
 pub(crate) const AMOUNTS_MAX: usize = 256;
 
-/// Most fields of a session.
+/// The greatest number of fields of a session.
 pub const FIELDS_MAX: usize = 1 << 16;
 
-/// Most fields of one opening.
+/// The greatest number of fields of one opening.
 const OPENED_MAX: usize = FIELDS_MAX;
 
 /// Fields with their tree, at the notary or at the holder.
@@ -30,16 +30,16 @@ pub struct CommittedFields<'a> {
     seed: &'a Seed,
     fields: &'a [Field],
     commitments: Vec<Option<[u8; 32]>>,
-    /// The place in the tree of each field.
+    /// The place of each field in the tree.
     places: Vec<u32>,
     tree: Tree,
 }
 
-/// Too many fields for one session.
+/// A session has too many fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("session has {got} fields, wanted at most {limit}")]
 pub struct TooManyFields {
-    /// [`FIELDS_MAX`].
+    /// The greatest number of fields, [`FIELDS_MAX`].
     pub limit: usize,
     /// The number of fields.
     pub got: usize,
@@ -87,7 +87,7 @@ impl<'a> CommittedFields<'a> {
     pub fn open(&self, mut wanted: Vec<(usize, Reveal)>) -> FieldsOpening {
         wanted.retain(|(index, _)| *index < self.fields.len());
         wanted.sort_by_key(|(index, reveal)| (self.places[*index], *reveal));
-        // A value that is shown needs not be hidden as well: `Value` sorts first.
+        // A value that is shown need not be hidden as well: `Value` sorts first.
         wanted.dedup_by_key(|(index, _)| *index);
         let places: Vec<u32> = wanted.iter().map(|(index, _)| self.places[*index]).collect();
         let siblings = if places.is_empty() { vec![] } else { self.tree.siblings(&places) };
@@ -123,7 +123,7 @@ impl<'a> CommittedFields<'a> {
 }
 
 fn commitments(seed: &Seed, fields: &[Field]) -> Vec<Option<[u8; 32]>> {
-    // A request full of numbers must not use up the response's.
+    // A request full of numbers must not use up the commitments of the response.
     let mut left = [AMOUNTS_MAX; 2];
     let commit = |(index, field): (usize, &Field)| {
         let left = &mut left[usize::from(field.path.starts_with("response."))];
@@ -138,31 +138,31 @@ fn blinding(seed: &Seed, index: usize) -> Blinding {
     Blinding::from_seed(&seed.derive(Purpose::Blinding, index as u32))
 }
 
-/// How much of a field is opened.
+/// The parts of a field that are opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reveal {
-    /// Path, kind and value.
+    /// Path, kind and value are shown.
     Value,
-    /// Path and kind: something is proven of the value.
+    /// Path and kind are shown, for a claim about the value.
     PathOnly,
 }
 
 /// A field of an opening.
 #[derive(Clone, PartialEq, Eq)]
 pub struct OpenedField {
-    /// Its place in the tree, which is random.
+    /// The place of the field in the tree, which is random.
     pub place: u32,
     /// The path of the field.
     pub path: String,
     /// The kind of the value.
     pub kind: FieldKind,
-    /// Commitment to its number or date, where there is one.
+    /// The commitment to the field's number or date, if it has one.
     pub commitment: Option<[u8; 32]>,
-    /// Its value, or what stands for it.
+    /// The value, or its digest.
     pub value: OpenedValue,
 }
 
-/// A value, or what stands for it.
+/// The value of an opened field, or its digest.
 #[derive(Clone, PartialEq, Eq)]
 pub enum OpenedValue {
     /// The value is shown.
@@ -172,7 +172,7 @@ pub enum OpenedValue {
         /// The canonical value.
         value: Vec<u8>,
     },
-    /// SHA-256(0x03 ‖ salt ‖ value).
+    /// The value stays hidden: only its digest is shown.
     Hidden {
         /// The salted digest of the value.
         digest: [u8; 32],
@@ -201,17 +201,17 @@ impl std::fmt::Debug for OpenedField {
     }
 }
 
-/// Fields, and the nodes that lead from them to the root.
+/// Opened fields, and the nodes that lead from them to the root.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldsOpening {
     /// The opened fields, in ascending order of their places.
     pub fields: Vec<OpenedField>,
-    /// As in [`crate::TranscriptOpening`].
+    /// The nodes next to the paths, in the order of [`crate::TranscriptOpening::siblings`].
     pub siblings: Vec<[u8; 32]>,
 }
 
 impl FieldsOpening {
-    /// Whether these fields are under a signed root.
+    /// Checks that these fields are under a signed root.
     ///
     /// # Errors
     ///
@@ -280,7 +280,7 @@ pub(crate) fn read_name(reader: &mut Reader<'_>) -> Result<(String, FieldKind), 
     Ok((reader.text(PATH_BYTES_MAX, "path of a field")?.into(), kind))
 }
 
-/// Text is UTF-8, so that whoever shows it need not guess.
+/// Checks that text is UTF-8, so that it can be shown as it is.
 pub(crate) fn check_value(kind: FieldKind, value: &[u8]) -> Result<(), FormatError> {
     let text = !matches!(kind, FieldKind::Octets | FieldKind::Object);
     match text && std::str::from_utf8(value).is_err() {
@@ -320,7 +320,7 @@ mod tests {
         assert!(!bytes.windows(5).any(|window| window == b"model"));
         let mut reader = Reader::new(&bytes, b"", "").unwrap();
         assert_eq!(FieldsOpening::read(&mut reader), Ok(opening));
-        // Fillers make the number of fields unknown.
+        // Fillers hide the number of fields.
         assert_eq!(committed.root().depth, FIELDS_DEPTH_MIN);
     }
 
@@ -347,7 +347,7 @@ mod tests {
             change(&mut changed.fields[place]);
             assert!(changed.check(&committed.root()).is_err());
         }
-        // A string that reads like a field, posing as one: its bytes are right, its path is not.
+        // A string that looks like a field: its bytes are right, but its path is not.
         let mut posing = committed.open(vec![(2, Reveal::Value)]);
         posing.fields[0].path = "response./balance".into();
         assert!(posing.check(&committed.root()).is_err());

@@ -1,4 +1,4 @@
-//! A strict JSON reader: what two readers could take for two things is refused.
+//! A strict JSON reader: it refuses every text that two readers could understand in two ways.
 //!
 //! RFC 8259 without its freedoms: UTF-8 only, no member twice in one object at any depth (names
 //! compared after their escapes are resolved), no lone surrogates, bounded depth, size and
@@ -6,10 +6,10 @@
 
 use crate::number::{Number, NumberError};
 
-/// Deepest nesting of arrays and objects.
+/// The deepest nesting of arrays and objects.
 pub const JSON_DEPTH_MAX: usize = 64;
 
-/// Most values in one text, containers included: each becomes a field.
+/// The greatest number of values in one text, containers included: each becomes a field.
 pub const JSON_VALUES_MAX: usize = 16_384;
 
 /// A JSON value. Numbers are in their canonical form.
@@ -29,43 +29,43 @@ pub enum Json {
     Object(Vec<(String, Json)>),
 }
 
-/// Values are secrets until they are opened.
+/// Shows no value: values are secrets until they are opened.
 impl std::fmt::Debug for Json {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Json(..)")
     }
 }
 
-/// Why a text is not read.
+/// The reason why a text is not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JsonError {
-    /// Not of JSON's grammar, or not UTF-8.
+    /// The text is not JSON, or not UTF-8.
     #[error("JSON is not valid at byte {place}")]
     Grammar {
-        /// Where reading stopped.
+        /// The byte at which reading stopped.
         place: usize,
     },
     /// An object names a member twice.
     #[error("JSON object that ends at byte {place} names a member twice")]
     Duplicate {
-        /// Where the object ends.
+        /// The byte at which the object ends.
         place: usize,
     },
     /// Arrays and objects nest too deeply.
     #[error("JSON nests deeper than {limit} at byte {place}")]
     Depth {
-        /// [`JSON_DEPTH_MAX`].
+        /// The greatest depth, [`JSON_DEPTH_MAX`].
         limit: usize,
         /// The byte at which reading stopped.
         place: usize,
     },
-    /// Too many values.
+    /// The text has too many values.
     #[error("JSON holds more than {limit} values")]
     Values {
-        /// [`JSON_VALUES_MAX`].
+        /// The greatest number of values, [`JSON_VALUES_MAX`].
         limit: usize,
     },
-    /// A number of too many characters or too large an exponent.
+    /// A number has too many characters or too large an exponent.
     #[error("JSON number at byte {place} is beyond the limits")]
     Number {
         /// The byte at which reading stopped.
@@ -91,7 +91,7 @@ impl Json {
         if reader.place == text.len() { Ok(value) } else { Err(reader.wrong()) }
     }
 
-    /// A member of an object.
+    /// The value of an object's member, if there is one of this name.
     pub fn member(&self, name: &str) -> Option<&Json> {
         match self {
             Json::Object(members) => {
@@ -245,7 +245,7 @@ impl Reader<'_> {
         char::from_u32(point).ok_or_else(|| self.wrong())
     }
 
-    /// The number of `\u0041` and its like at this place.
+    /// The number of an escape such as `\u0041` at this place.
     fn code_unit(&self) -> Option<u32> {
         let text = self.text.as_bytes().get(self.place..self.place + 6)?;
         let digits = text.strip_prefix(b"\\u")?;

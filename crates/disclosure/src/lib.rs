@@ -1,9 +1,9 @@
-//! Commit to a transcript, open parts of it.
+//! Commitments to a transcript, and openings of parts of it.
 //!
 //! A notary commits to both directions of a TLS session and to the JSON fields in them, and signs
-//! one [`NotaryStatement`]. The holder opens what he wants to show and proves ranges over what he
-//! does not; a third party checks both with nothing but the statement. `docs/disclosure.md` says
-//! every byte, so that another implementation can check.
+//! one [`NotaryStatement`]. The holder opens the parts that it wishes to show, and proves facts
+//! about values that stay hidden; a third party checks both against the statement alone.
+//! `docs/disclosure.md` specifies every byte, so that another implementation can check.
 //!
 //! The crate reads no clock, network or file. Time is a value in the statement.
 
@@ -42,7 +42,7 @@ mod verify_error;
 pub use amount::Amount;
 pub use codec::FormatError;
 pub use comparison::Comparison;
-/// What a proof's security rests on, as its back end says.
+/// The assumptions that a proof's security rests on, as its back end states them.
 pub use confide_sigma::Security;
 pub use disclose_error::DiscloseError;
 pub use disclosure::{

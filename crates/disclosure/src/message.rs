@@ -11,25 +11,25 @@ use crate::{
 /// The greatest number of header fields in a message.
 pub const HEADERS_MAX: usize = 256;
 
-/// A message as the notary parsed it: content and transfer codings are gone.
+/// A message as the notary parsed it, without its content and transfer codings.
 #[derive(Clone, Debug)]
 pub struct Message {
-    /// The first line, or the fields that stand for it in HTTP/2.
+    /// The start line, or the pseudo-header fields of HTTP/2.
     pub start: StartLine,
-    /// Names in lower case with their values, in the order in which they came.
+    /// The header fields: names in lower case with their values, in the order of the message.
     pub headers: Vec<(String, Vec<u8>)>,
     /// The body, decoded.
     pub body: Vec<u8>,
 }
 
-/// The start line of a message (RFC 9112 section 2.1), or what stands for it in HTTP/2.
+/// The start line of a message (RFC 9112 section 2.1), or the pseudo-header fields of HTTP/2.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StartLine {
     /// The start line of a request.
     Request {
-        /// `GET`, `POST`, …
+        /// The method: `GET`, `POST`, …
         method: String,
-        /// Path and query.
+        /// The request target: path and query.
         target: String,
     },
     /// The start line of a response.
@@ -39,13 +39,13 @@ pub enum StartLine {
     },
 }
 
-/// Why a message has no fields at all.
+/// The reason why a message has no fields at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MessageError {
-    /// Too many header fields.
+    /// The message has too many header fields.
     #[error("message has {got} header fields, wanted at most {limit}")]
     Headers {
-        /// [`HEADERS_MAX`].
+        /// The greatest number of header fields, [`HEADERS_MAX`].
         limit: usize,
         /// The number of header fields in the message.
         got: usize,
@@ -56,7 +56,7 @@ pub enum MessageError {
 }
 
 impl Message {
-    /// The direction in which such a message goes.
+    /// The direction of the message.
     pub fn direction(&self) -> Direction {
         match self.start {
             StartLine::Request { .. } => Direction::Request,
@@ -64,7 +64,7 @@ impl Message {
         }
     }
 
-    /// The fields of head and body, and what became of the body.
+    /// The fields of head and body, and the view of the body.
     ///
     /// A body that cannot be read strictly has no fields; the head has some all the same.
     ///
@@ -149,7 +149,7 @@ impl Message {
         fields_of(self.direction().as_str(), &json).map(|fields| (fields, view))
     }
 
-    /// The media type without its parameters, where there is one `content-type`.
+    /// The media type without its parameters, if there is exactly one `content-type`.
     fn media_type(&self) -> Option<String> {
         let mut types = self.headers.iter().filter(|(name, _)| name == "content-type");
         let (Some((_, value)), None) = (types.next(), types.next()) else { return None };
@@ -175,7 +175,7 @@ fn view_of(error: JsonError) -> View {
     }
 }
 
-/// Every value of a document, containers before what is in them.
+/// The fields of all values of a document, containers before their contents.
 pub(crate) fn fields_of(direction: &str, json: &Json) -> Result<Vec<Field>, View> {
     let mut fields = Vec::new();
     walk(&mut format!("{direction}."), json, &mut fields)?;

@@ -28,7 +28,7 @@ pub fn micros_of_rfc3339(text: &[u8]) -> Option<i64> {
 pub(crate) fn rfc3339_of_micros(micros: i64) -> String {
     let (seconds, fraction) = (micros.div_euclid(1_000_000), micros.rem_euclid(1_000_000));
     let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-    // Never after the year that is looked for.
+    // An estimate that is never after the year.
     let years = days.div_euclid(if days < 0 { 365 } else { 366 });
     let (mut year, mut month) = (1970 + years, 1);
     while days_since_1970(year + 1, 1, 1) <= days {

@@ -1,4 +1,4 @@
-//! How a person names what is to be shown or proven.
+//! Names of the parts that a holder shows and of the predicates that it proves.
 
 use std::ops::Range;
 
@@ -12,9 +12,9 @@ use crate::{
 /// A part of a session that the holder shows, as `--show` names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selector {
-    /// A field, and everything below it where it is an array or an object.
+    /// A field, with all fields below it if it is an array or an object.
     Field(String),
-    /// Bytes of a direction, the end not included.
+    /// A range of bytes of a direction, without its end.
     Bytes(Direction, Range<u64>),
     /// The true length of a direction.
     Length(Direction),
@@ -62,10 +62,10 @@ pub enum Predicate {
     },
 }
 
-/// Why a text is neither a selector nor a predicate.
+/// The reason why a text is neither a selector nor a predicate.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
-    /// No field, range or length has such a name.
+    /// A text is not the name of a field, a range or a length.
     #[error("{text:?} names nothing: wanted request or response, a dot and one of {wanted}")]
     Name {
         /// The text that was read.
@@ -73,26 +73,26 @@ pub enum NameError {
         /// The names that are allowed after the dot.
         wanted: &'static str,
     },
-    /// A predicate without an operator.
-    #[error("{text:?} is no predicate: wanted NAME and one of <=, >=, ==, between, contains")]
+    /// A predicate has no operator.
+    #[error("{text:?} is not a predicate: wanted NAME and one of <=, >=, ==, between, contains")]
     Operator {
         /// The text that was read.
         text: String,
     },
-    /// A constant that is neither number nor date, or beyond what is committed to.
-    #[error("{text:?} is no constant: wanted a number below 4.6e12 with six decimals, or a date")]
+    /// A constant is neither a number nor a date, or is beyond the range of commitments.
+    #[error("{text:?}: wanted a number below 4.6e12 with six decimals, or a date")]
     Constant {
         /// The text that was read.
         text: String,
     },
-    /// The digest is not 64 hexadecimal digits.
-    #[error("{text:?} is no SHA-256 digest: wanted 64 hexadecimal digits")]
+    /// A digest is not 64 hexadecimal digits.
+    #[error("{text:?} is not a SHA-256 digest: wanted 64 hexadecimal digits")]
     Digest {
         /// The text that was read.
         text: String,
     },
-    /// A text that is not in quotation marks as JSON writes them.
-    #[error("{text:?} is no text: wanted a JSON string")]
+    /// A text is not in quotation marks as JSON writes them.
+    #[error("{text:?} is not a text: wanted a JSON string")]
     Text {
         /// The text that was read.
         text: String,
@@ -168,9 +168,9 @@ impl Predicate {
     }
 }
 
-/// `sha256(` is gone from `rest`.
+/// Parses a predicate about a digest; `rest` is `text` without the `sha256(` that begins it.
 fn sha256_predicate(text: &str, rest: &str) -> Result<Predicate, NameError> {
-    // The last one, since a member's name may hold anything.
+    // The last `) == `, since a member's name may hold one too.
     let found = rest.rsplit_once(") == ");
     let (name, digits) = found.ok_or_else(|| NameError::Operator { text: text.into() })?;
     let digits = digits.trim();
@@ -178,7 +178,7 @@ fn sha256_predicate(text: &str, rest: &str) -> Result<Predicate, NameError> {
     Ok(Predicate::FieldSha256 { path: field_name(name.trim())?, sha256 })
 }
 
-/// A field of this session, or of the other one.
+/// The path of a field, and whether it is one of the other session.
 fn equal_name(text: &str) -> Option<(String, bool)> {
     let (name, in_other_session) = match text.strip_prefix("other.") {
         Some(name) => (name, true),
@@ -205,7 +205,7 @@ fn field_name(name: &str) -> Result<String, NameError> {
     }
 }
 
-/// 64 hexadecimal digits.
+/// Reads 64 hexadecimal digits.
 fn digest(digits: &str) -> Option<[u8; 32]> {
     let mut digest = [0; 32];
     if digits.len() != 64 || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
@@ -346,7 +346,7 @@ mod tests {
     fn digests_and_other_names_are_read_strictly() {
         let digits = "00ff".repeat(16);
         let sha256 = std::array::from_fn(|place| if place % 2 == 0 { 0 } else { 0xff });
-        // A member's name may hold what reads like an operator.
+        // A member's name may look like an operator.
         for path in ["response./a", "response./a) == b", "request.header:accept", "response."] {
             for digits in [&digits, &digits.to_uppercase()] {
                 let wanted = Predicate::FieldSha256 { path: path.into(), sha256 };

@@ -1,43 +1,42 @@
-//! JSON numbers: one canonical form for each value, and the integer that is committed to.
+//! JSON numbers: one canonical form for each value, and the integer of its commitment.
 //!
 //! Nothing is rounded: `100`, `1e2` and `100.0` are one value, `0.1` is exactly a tenth, and an
 //! integer beyond 2^64 keeps all its digits.
 
-/// Longest token of a number in bytes, as it was written and in its canonical form.
+/// The greatest length of a number in bytes, both as it was written and in its canonical form.
 const TOKEN_BYTES_MAX: usize = 128;
 
-/// Largest exponent, either way, as it was written and in the canonical form.
+/// The greatest magnitude of an exponent, both as it was written and in the canonical form.
 const EXPONENT_MAX: i64 = 9_999;
 
-/// Most digits after or before the point that are written without an exponent.
+/// The greatest number of digits before or after the point that are written without an exponent.
 const PLAIN_DIGITS_MAX: i64 = 32;
 
-/// Committed numbers count millionths.
+/// The number of decimals of a committed number, which counts millionths.
 const FRACTION_DIGITS: i64 = 6;
 
-/// What is added to a committed number, so that negative ones fit.
+/// The offset of a committed number, which makes negative ones fit.
 pub(crate) const AMOUNT_ZERO: u64 = 1 << 63;
 
-/// Committed numbers of millionths are below this, either way, so that differences of two fit 64
-/// bits.
+/// The bound of the magnitude of a committed number in millionths: differences of two fit 64 bits.
 const AMOUNT_MAX: u64 = 1 << 62;
 
-/// Why a token is no number that is read here.
+/// The reason why a number is not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NumberError {
-    /// Not of JSON's grammar.
+    /// The token is not a number of JSON's grammar.
     #[error("number is not of JSON's grammar")]
     Grammar,
-    /// Too many characters or too large an exponent.
+    /// The token has too many characters or too large an exponent.
     #[error("number is beyond the limits of 128 characters and exponent 9999")]
     Limit,
 }
 
-/// A decimal number, exactly: coefficient without zeros at its end, times a power of ten.
+/// A decimal number, exactly: a coefficient without zeros at its end, times a power of ten.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Number {
     negative: bool,
-    /// ASCII digits, none for zero, without zeros at either end.
+    /// The ASCII digits without zeros at either end; none for zero.
     digits: Vec<u8>,
     exponent: i64,
 }
@@ -81,14 +80,15 @@ impl Number {
             return Ok(Self { negative: false, digits, exponent: 0 });
         }
         let number = Self { negative, digits, exponent };
-        // The canonical form is read again by whoever checks, so the limits hold for it too.
+        // Whoever checks a disclosure reads the canonical form again, so the limits hold for it
+        // too.
         match exponent.abs() > EXPONENT_MAX || number.canonical().len() > TOKEN_BYTES_MAX {
             true => Err(NumberError::Limit),
             false => Ok(number),
         }
     }
 
-    /// The one way to write this value.
+    /// The canonical form, the only one for this value.
     ///
     /// `0`; or sign and digits, plain where neither digits nor zeros before or after the point
     /// make it longer than 32; or digits, `e` and the exponent.
@@ -111,7 +111,7 @@ impl Number {
         if self.negative { format!("-{text}") } else { text }
     }
 
-    /// 2^63 plus the number of millionths: what is committed to. `None` where that is no integer
+    /// The committed integer: 2^63 plus the number of millionths. `None` where that is no integer
     /// or at least 2^62 away from zero.
     pub fn amount(&self) -> Option<u64> {
         let shift = self.exponent + FRACTION_DIGITS;
@@ -140,7 +140,7 @@ pub(crate) fn amount_of_micros(micros: i64) -> Option<u64> {
     inside.then(|| AMOUNT_ZERO.wrapping_add_signed(micros))
 }
 
-/// The canonical number that a committed integer stands for.
+/// The canonical number of a committed integer.
 pub(crate) fn number_of_amount(amount: u64) -> String {
     let micros = amount.wrapping_sub(AMOUNT_ZERO) as i64;
     let digits = micros.unsigned_abs().to_string();

@@ -1,4 +1,4 @@
-//! Proofs of a disclosure, checked: what a third party then knows of hidden values.
+//! The proofs of a disclosure, checked: the facts about hidden values that a third party learns.
 
 use confide_sigma::{Commitment, Range, Relation, Security, SigmaError, verify_equal};
 
@@ -13,7 +13,7 @@ use crate::{
     verify_error::VerifyError,
 };
 
-/// Something proven of a value that is not shown, and what the proof rests on.
+/// A fact about a value that is not shown, and the strength of its proof.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProvenClaim {
     /// The fact that the proof shows.
@@ -66,13 +66,13 @@ pub enum Fact {
     },
 }
 
-/// An opened field with what proofs about it are bound to.
+/// An opened field with the binding of proofs about it.
 struct BoundField<'a> {
     field: &'a OpenedField,
     bound: Bound,
 }
 
-/// A disclosure whose openings hold, whose claims are to be checked.
+/// A disclosure whose openings hold, and whose claims are to be checked.
 pub(crate) struct Opened<'a> {
     pub(crate) disclosure: &'a Disclosure,
     pub(crate) statement: [u8; 32],
@@ -80,7 +80,8 @@ pub(crate) struct Opened<'a> {
 }
 
 impl Opened<'_> {
-    /// What the claim at a place proves; `None` for one that brings another session.
+    /// Checks the claim at a place and returns the fact that it proves; `None` for another
+    /// session's disclosure.
     pub(crate) fn verify_claim(
         &self,
         place: usize,
@@ -142,7 +143,7 @@ impl Opened<'_> {
         Some(BoundField { field, bound })
     }
 
-    /// A field that holds text.
+    /// An opened field that holds text.
     fn text_field(&self, place: u32) -> Option<BoundField<'_>> {
         self.field(place).filter(|bound| bound.field.kind == FieldKind::String)
     }

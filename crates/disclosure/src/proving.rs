@@ -1,4 +1,4 @@
-//! From a predicate to a claim with its proof, at the holder.
+//! The holder's side of a claim: makes it from a predicate, with its proof.
 
 use confide_sigma::{Blinding, Commitment, SigmaError, prove_equal};
 use sha2::{Digest, Sha256};
@@ -111,7 +111,7 @@ impl<'a> Prover<'a> {
         Ok(Claim::Equal { field: one.field, other, proof })
     }
 
-    /// In one chunk where some contains the text, else across two.
+    /// Proves that a direction contains a text, in one chunk if possible, else across two.
     fn bytes_contain(
         &self,
         direction: Direction,
@@ -141,7 +141,8 @@ impl<'a> Prover<'a> {
         self.text_proof(&context, TextStatement::BytesContain { tree, text }, secret, subject)
     }
 
-    /// The place of a field among the opened ones, and a proof about its text.
+    /// Makes a proof about a field's text; returns it with the place of the field among the opened
+    /// ones.
     fn field_text(
         &self,
         path: &str,
@@ -180,7 +181,7 @@ impl<'a> Prover<'a> {
     }
 }
 
-/// What is said of a field's text.
+/// A predicate about a field's text.
 #[derive(Clone, Copy)]
 enum TextPredicate<'a> {
     Contains(&'a str),
@@ -196,7 +197,7 @@ impl TextPredicate<'_> {
     }
 }
 
-/// A committed number of a field, with what hides it.
+/// A committed number of a field, with its blinding.
 struct Amount {
     field: u32,
     kind: FieldKind,
@@ -228,7 +229,7 @@ impl<'a> Side<'a> {
         Ok(Amount { field, kind: self.session.fields[index].kind, bound, amount, blinding })
     }
 
-    /// Place and leaf of a field among the opened ones.
+    /// The place of a field among the opened ones, and its binding.
     fn find_opened(&self, path: &str) -> Option<(u32, Bound)> {
         let fields = &self.disclosure.fields.as_ref()?.fields;
         let place = fields.iter().position(|field| field.path == path)?;

@@ -1,10 +1,10 @@
-//! What is not shown unless it is named: values whose names say that they are secrets.
+//! Values that are shown only if they are named: those whose names mark them as secret.
 
 use std::ops::Range;
 
 use crate::{field::Field, transcript::Direction};
 
-/// Parts of names of header fields and of a query's parameters whose values are secrets.
+/// Parts of names of header fields and query parameters whose values are secrets.
 const SECRET_NAMES: [&str; 12] = [
     "auth",
     "cookie",
@@ -22,14 +22,14 @@ const SECRET_NAMES: [&str; 12] = [
 
 /// A secret as it stands in a direction's bytes.
 pub(crate) struct Secret<'a> {
-    /// The field that shows it.
+    /// The index of the field that shows it.
     pub(crate) field: usize,
-    /// Never empty.
+    /// The bytes of the secret, never empty.
     value: &'a [u8],
 }
 
 impl Secret<'_> {
-    /// Whether some occurrence of it in `bytes` has a byte in `range`.
+    /// Returns whether some occurrence of the secret in `bytes` has a byte in `range`.
     pub(crate) fn is_in(&self, bytes: &[u8], range: &Range<u64>) -> bool {
         let more = self.value.len() as u64 - 1;
         let (before, after) = (range.start.saturating_sub(more), range.end.saturating_add(more));
@@ -55,7 +55,7 @@ pub(crate) fn secrets(direction: Direction, fields: &[Field]) -> Vec<Secret<'_>>
     secrets
 }
 
-/// Values of a query's parameters whose names say so.
+/// The values of query parameters whose names mark them as secret.
 fn of_query(target: &[u8]) -> impl Iterator<Item = &[u8]> {
     let query =
         target.iter().position(|byte| *byte == b'?').map_or(&[][..], |at| &target[at + 1..]);

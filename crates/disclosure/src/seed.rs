@@ -5,22 +5,22 @@ use std::fmt;
 use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
-/// Length of a seed in bytes.
+/// The length of a seed, in bytes.
 pub const SEED_BYTES: usize = 32;
 
-/// Length of a salt in bytes: 128 bits keep a guess of the content from being tried.
+/// The length of a salt, in bytes: with 128 bits no guess of the content can be tested.
 pub const SALT_BYTES: usize = 16;
 
-/// Begins what a salt is the hash of, after the seed.
+/// Separates salts and blindings from other hashes of the seed.
 const DOMAIN: &[u8; 15] = b"confide salt v1";
 
-/// The secret from which all salts of one transcript derive. Whoever holds it and the statement
-/// can test guesses of every hidden part: it goes to the holder and to nobody else.
+/// The secret from which all salts of one transcript derive. With it and the statement, guesses of
+/// every hidden part can be tested: it goes to the holder and to nobody else.
 #[derive(Clone)]
 pub struct Seed(Zeroizing<[u8; SEED_BYTES]>);
 
 impl Seed {
-    /// A fresh seed from the system's generator. One seed serves one transcript.
+    /// Draws a fresh seed from the system's generator. One seed serves one transcript.
     ///
     /// # Errors
     ///
@@ -31,17 +31,17 @@ impl Seed {
         Ok(Self(seed))
     }
 
-    /// A seed from its bytes: a holder's file, or a test.
+    /// Makes a seed from its bytes, from a holder's file or a test.
     pub fn from_bytes(bytes: [u8; SEED_BYTES]) -> Self {
         Self(Zeroizing::new(bytes))
     }
 
-    /// The secret itself, for the holder's file.
+    /// The bytes of the seed, for the holder's file.
     pub fn secret(&self) -> &[u8; SEED_BYTES] {
         &self.0
     }
 
-    /// 32 bytes for one purpose and place: SHA-256(seed ‖ domain ‖ purpose ‖ index).
+    /// Derives 32 bytes for one purpose and place: SHA-256(seed ‖ domain ‖ purpose ‖ index).
     ///
     /// Every such input has 52 bytes, so that extending one never reaches another.
     pub(crate) fn derive(&self, purpose: Purpose, index: u32) -> [u8; 32] {
@@ -53,7 +53,7 @@ impl Seed {
         Sha256::digest(&input[..]).into()
     }
 
-    /// The salt of one place. Two neighbours share one derivation, half each.
+    /// The salt of one place. Two neighbouring places share one derivation, half each.
     pub(crate) fn salt(&self, purpose: Purpose, index: u32) -> [u8; SALT_BYTES] {
         halves(&self.derive(purpose, index >> 1))[(index & 1) as usize]
     }
@@ -73,7 +73,7 @@ pub(crate) fn halves(derived: &[u8; 32]) -> [[u8; SALT_BYTES]; 2] {
     [first, second]
 }
 
-/// What a derivation is for. The numbers are part of the format.
+/// The purpose of a derivation. The numbers are part of the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     RequestChunk = 1,

@@ -1,4 +1,4 @@
-//! A whole session: committed to by the notary, kept by the holder.
+//! A whole session: the notary commits to it, and the holder keeps it.
 
 use zeroize::{Zeroize, Zeroizing};
 
@@ -15,7 +15,7 @@ use crate::{
     transcript::{CommittedDirection, Direction, TRANSCRIPT_BYTES_MAX, TranscriptError},
 };
 
-/// Begins a holder's file.
+/// The first bytes of every holder's file.
 pub const HOLDER_MAGIC: &[u8] = b"confide notarised v1\n";
 
 const FORMAT: &str = "a notarised session, version 1";
@@ -26,13 +26,13 @@ pub const HOLDER_BYTES_MAX: usize = 128 << 20;
 /// Facts of a session that the notary observed apart from its bytes.
 #[derive(Clone, Debug)]
 pub struct SessionFacts {
-    /// As [`NotaryStatement::host`].
+    /// The host, as [`NotaryStatement::host`] names it.
     pub host: String,
     /// The TCP port of the server.
     pub port: u16,
-    /// As [`crate::certificate_chain_hash`] gives it.
+    /// The hash of the certificate chain, as [`crate::certificate_chain_hash`] computes it.
     pub certificate_chain_hash: [u8; 32],
-    /// How the session was protected.
+    /// The version, key exchange and cipher suite of the session.
     pub tls: TlsSession,
     /// Unix seconds by the notary's clock.
     pub time: u64,
@@ -48,13 +48,13 @@ pub struct Session<'a> {
     pub sent: &'a [u8],
     /// The response as text, its body decoded.
     pub received: &'a [u8],
-    /// What was sent, parsed.
+    /// The request, parsed.
     pub request: &'a Message,
-    /// What was received, parsed, content and transfer codings gone.
+    /// The response, parsed, without its content and transfer codings.
     pub response: &'a Message,
 }
 
-/// Why a session was not notarised.
+/// The reason why a session was not notarised.
 #[derive(Debug, thiserror::Error)]
 pub enum NotariseError {
     /// A direction is too long.
@@ -63,13 +63,13 @@ pub enum NotariseError {
     /// A message has no fields.
     #[error(transparent)]
     Message(#[from] MessageError),
-    /// Both messages together have too many.
+    /// Both messages together have too many fields.
     #[error(transparent)]
     Fields(#[from] TooManyFields),
-    /// The host's name has no place in a statement.
+    /// A statement cannot have this host name.
     #[error(transparent)]
     Statement(#[from] FormatError),
-    /// The key did not sign.
+    /// The key did not sign the statement.
     #[error(transparent)]
     Signature(#[from] SignatureError),
 }
@@ -135,23 +135,23 @@ pub fn notarise(
     Ok(NotarisedSession { statement, signature, evidence, seed, sent, received, fields })
 }
 
-/// Why a holder's file is not what its notary signed.
+/// The reason why a holder's file is not what its notary signed.
 #[derive(Debug, thiserror::Error)]
 pub enum HolderError {
     /// The signature is not over the statement.
     #[error(transparent)]
     Signature(#[from] SignatureError),
-    /// Bytes, fields or seed are others than those that were committed to.
+    /// Bytes, fields or seed differ from those that were committed to.
     #[error("{what} of the session are not those that the notary signed")]
     Differs {
-        /// `request bytes`, `response bytes` or `fields`.
+        /// The part that differs: `request bytes`, `response bytes` or `fields`.
         what: &'static str,
     },
 }
 
 impl NotarisedSession {
-    /// Whether bytes, fields and seed are what the notary signed. A holder asks this before relying
-    /// on a notary's answer.
+    /// Checks that bytes, fields and seed are what the notary signed. A holder calls this before it
+    /// relies on a notary's answer.
     ///
     /// # Errors
     ///
@@ -177,7 +177,8 @@ impl NotarisedSession {
         }
     }
 
-    /// The holder's file. It holds every secret of the session: mode 0600, and to nobody.
+    /// Encodes the holder's file. It holds every secret of the session: give it mode 0600 and show
+    /// it to nobody.
     pub fn encode(&self) -> Zeroizing<Vec<u8>> {
         let mut writer = Writer::new(HOLDER_MAGIC);
         writer.long(&self.statement.encode()).raw(&self.signature);

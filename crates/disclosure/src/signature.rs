@@ -11,28 +11,28 @@ use zeroize::Zeroizing;
 
 use crate::statement::{NotaryStatement, PUBLIC_KEY_BYTES};
 
-/// A signature: r ‖ s.
+/// The length of a signature in bytes: r ‖ s.
 pub const SIGNATURE_BYTES: usize = 64;
 
-/// DER of a SubjectPublicKeyInfo of a P-256 key up to its 65 bytes (RFC 5480).
+/// The DER SubjectPublicKeyInfo of a P-256 key, without the 65 bytes of the key (RFC 5480).
 const SPKI_PREFIX: [u8; 26] = [
     0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a,
     0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
 ];
 
-/// r ‖ s.
+/// A signature: r ‖ s, 32 bytes each.
 pub type Signature = [u8; SIGNATURE_BYTES];
 
-/// The DER SubjectPublicKeyInfo of a notary's key: its SHA-256 stands in the notary's claims.
+/// The DER SubjectPublicKeyInfo of a notary's key, whose SHA-256 the notary's claims hold.
 pub fn spki(key: &[u8; PUBLIC_KEY_BYTES]) -> Vec<u8> {
     [&SPKI_PREFIX[..], key].concat()
 }
 
-/// Why a signature is not the notary's over a statement.
+/// The reason why a signature is not the notary's over a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SignatureError {
-    /// The statement names a key that is no point of P-256.
-    #[error("the notary's key is no point of P-256")]
+    /// The statement names a key that is not a point of P-256.
+    #[error("the notary's key is not a point of P-256")]
     Key,
     /// r or s is out of range, or s is not the lower one of two.
     #[error("the notary's signature is not of the wanted form (r and s, the lower s)")]
@@ -49,7 +49,7 @@ pub enum SignatureError {
 pub struct NotaryKey(SigningKey);
 
 impl NotaryKey {
-    /// A fresh key.
+    /// Draws a fresh key.
     ///
     /// # Errors
     ///
@@ -65,7 +65,7 @@ impl NotaryKey {
         }
     }
 
-    /// A key from its scalar, for vectors.
+    /// Makes a key from its scalar, for test vectors.
     ///
     /// # Errors
     ///
@@ -74,19 +74,19 @@ impl NotaryKey {
         SigningKey::from_slice(secret).map(Self).map_err(|_| SignatureError::Key)
     }
 
-    /// The public key, as a statement names it.
+    /// The public key, in the form of a statement.
     pub fn public(&self) -> [u8; PUBLIC_KEY_BYTES] {
         let mut key = [0; PUBLIC_KEY_BYTES];
         key.copy_from_slice(self.0.verifying_key().to_sec1_point(false).as_bytes());
         key
     }
 
-    /// SHA-256 of the DER SubjectPublicKeyInfo: `pubkey-hash` of the notary's claims.
+    /// SHA-256 of the DER SubjectPublicKeyInfo, which is `pubkey-hash` in the notary's claims.
     pub fn spki_hash(&self) -> [u8; 32] {
         Sha256::digest(spki(&self.public())).into()
     }
 
-    /// Signs a statement, which has to name this key.
+    /// Signs a statement that names this key.
     ///
     /// # Errors
     ///
@@ -109,7 +109,7 @@ impl fmt::Debug for NotaryKey {
 }
 
 impl NotaryStatement {
-    /// Whether `signature` is that of the key which this statement names, over its encoding.
+    /// Checks that `signature` is by the key that this statement names, over its encoding.
     ///
     /// That the key is a notary's is for its evidence to show.
     ///

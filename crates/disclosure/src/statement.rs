@@ -1,4 +1,4 @@
-//! What a notary signs: one session, in one encoding.
+//! The statement that a notary signs: one session, in one encoding.
 
 use sha2::{Digest, Sha256};
 
@@ -9,15 +9,15 @@ use crate::{
     tree::DEPTH_MAX,
 };
 
-/// Begins an encoded statement, its zero byte included.
+/// The first bytes of every encoded statement, with their zero byte.
 const MAGIC: &[u8] = b"confide/notary-statement/v2\0";
 
 const FORMAT: &str = "a notary's statement, version 2";
 
-/// Longest host name (RFC 1035 section 2.3.4).
+/// The greatest length of a host name (RFC 1035 section 2.3.4).
 const HOST_BYTES_MAX: usize = 253;
 
-/// A public key: 0x04 ‖ x ‖ y.
+/// The length of a public key in bytes: 0x04 ‖ x ‖ y.
 pub const PUBLIC_KEY_BYTES: usize = 65;
 
 /// The greatest length of an encoded statement in bytes.
@@ -26,22 +26,22 @@ pub const STATEMENT_BYTES_MAX: usize = 1024;
 /// The statement that a notary signs about one session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotaryStatement {
-    /// The host that was named and whose certificate the notary judged: lower case, an address
+    /// The host that was named and whose certificate the notary verified: lower case, an address
     /// without brackets.
     pub host: String,
     /// The TCP port of the server.
     pub port: u16,
     /// Hash of the certificate chain as the server sent it ([`certificate_chain_hash`]).
     pub certificate_chain_hash: [u8; 32],
-    /// How the session was protected.
+    /// The version, key exchange and cipher suite of the session.
     pub tls: TlsSession,
     /// Unix seconds by the notary's clock, which its operator sets.
     pub time: u64,
     /// HTTP version of the session.
     pub http: HttpVersion,
-    /// What became of the request's body.
+    /// The view of the request's body.
     pub request_view: View,
-    /// What became of the response's body.
+    /// The view of the response's body.
     pub response_view: View,
     /// The request as text (`docs/notary.md`, "The transcript").
     pub request: Commitment,
@@ -91,29 +91,31 @@ impl HttpVersion {
     }
 }
 
-/// How the fields of a body came about. The numbers are part of the format.
+/// The source of the fields of a body, or the reason why it has none. The numbers are part of the
+/// format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum View {
-    /// No body, or one that is neither JSON nor a stream of events: no fields.
+    /// There is no body, or one that is neither JSON nor a stream of events: no fields.
     None = 0,
     /// The body is one JSON text.
     Json = 1,
     /// A stream of events that ended with `[DONE]`, assembled.
     Events = 2,
-    /// A stream of events that ended without `[DONE]`, assembled from what came.
+    /// A stream of events that ended without `[DONE]`, assembled from the events that arrived.
     EventsUnfinished = 3,
-    /// The content type says JSON, and the body is not valid JSON.
+    /// The content type is JSON, but the body is not valid JSON.
     NotJson = 16,
     /// An object names a member twice.
     DuplicateMember = 17,
-    /// Depth, size, number of fields, length of a path or of a number is beyond its limit.
+    /// The depth, the size, the number of fields, or the length of a path or of a number is beyond
+    /// its limit.
     BeyondLimits = 18,
-    /// Events that are not those of a chat or completion.
+    /// The events are not those of a chat or completion.
     UnknownEvents = 19,
 }
 
 impl View {
-    /// The state of the body in words, for people.
+    /// The view in words, for display.
     pub fn as_str(self) -> &'static str {
         match self {
             View::None => "no fields: no JSON",
@@ -145,20 +147,21 @@ impl View {
     }
 }
 
-/// Root over the fields of both directions and as many fillers as make a power of two.
+/// The root over the fields of both directions and as many fillers as make a power of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FieldsRoot {
-    /// The tree has 2^depth leaves, which is all that is said of the number of fields.
+    /// The depth: the tree has 2^depth leaves, which is all that a statement reveals of the number
+    /// of fields.
     pub depth: u8,
     /// Root of the tree.
     pub root: [u8; 32],
 }
 
-/// Fewest leaves of the tree of fields, so that small documents look alike.
+/// The least depth of the tree of fields, so that small documents look alike.
 pub(crate) const FIELDS_DEPTH_MIN: u8 = 6;
 
 impl NotaryStatement {
-    /// The one encoding: what is signed.
+    /// Encodes the statement in its one form, which is signed.
     pub fn encode(&self) -> Vec<u8> {
         let mut writer = Writer::new(MAGIC);
         writer.short(self.host.as_bytes()).u16(self.port).raw(&self.certificate_chain_hash);
@@ -198,8 +201,7 @@ impl NotaryStatement {
         Ok(statement)
     }
 
-    /// Whether the host is one that [`NotaryStatement::decode`] accepts, for a notary that is about
-    /// to sign.
+    /// Checks that [`NotaryStatement::decode`] accepts the host, before a notary signs.
     ///
     /// # Errors
     ///

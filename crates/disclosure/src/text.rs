@@ -25,7 +25,7 @@ pub trait TextProofs {
         secret: &TextSecret<'_>,
     ) -> Result<Vec<u8>, String>;
 
-    /// Checks a proof, and says what such proofs rest on.
+    /// Checks a proof, and returns the assumptions that such proofs rest on.
     ///
     /// # Errors
     ///
@@ -55,7 +55,7 @@ pub enum TextStatement<'a> {
         /// The text that is contained: 1 to 64 bytes of UTF-8.
         text: &'a str,
     },
-    /// A field's value has a digest.
+    /// SHA-256 of a field's value is a digest.
     FieldSha256 {
         /// The value's salted digest.
         digest: &'a [u8; 32],
@@ -80,7 +80,7 @@ pub struct TreePlace<'a> {
 pub enum TextSecret<'a> {
     /// The chunk that contains the text.
     Leaf(LeafSecret<'a>),
-    /// Two neighbouring chunks that contain it together; it begins in the first.
+    /// Two neighbouring chunks that contain the text together; it begins in the first.
     Neighbours([LeafSecret<'a>; 2]),
     /// The value of a field.
     Field {
@@ -100,11 +100,11 @@ pub struct LeafSecret<'a> {
     pub salt: &'a [u8; SALT_BYTES],
     /// The bytes of the leaf, at most 64.
     pub chunk: &'a [u8],
-    /// The nodes beside its path, from below.
+    /// The nodes next to its path, from the leaf upwards.
     pub siblings: &'a [[u8; 32]],
 }
 
-/// Where the wanted bytes first stand.
+/// The index of the first place where `wanted` stands in `bytes`.
 pub(crate) fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
     bytes.windows(wanted.len().max(1)).position(|window| window == wanted)
 }

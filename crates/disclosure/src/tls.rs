@@ -1,4 +1,4 @@
-//! How a session was protected, as numbers of IANA's registries, each from a closed list.
+//! The protection of a session, as numbers of IANA's registries, each from a closed list.
 
 use crate::codec::{FormatError, Reader, Writer};
 
@@ -11,9 +11,9 @@ pub struct TlsSession {
 }
 
 impl TlsSession {
-    /// From the numbers that were negotiated (version of the record layer, "TLS Supported Groups",
-    /// "TLS Cipher Suites"). A number beyond the list, and a group or suite that the version does
-    /// not have, is refused.
+    /// Makes a session from the negotiated numbers (version of the record layer, "TLS Supported
+    /// Groups", "TLS Cipher Suites"). Numbers outside the list, and groups or suites that the
+    /// version does not have, are refused.
     ///
     /// # Errors
     ///
@@ -66,9 +66,9 @@ impl TlsSession {
 /// TLS versions that a notary speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TlsVersion {
-    /// 1.2
+    /// TLS 1.2.
     V12,
-    /// 1.3
+    /// TLS 1.3.
     V13,
 }
 
@@ -114,13 +114,13 @@ const GROUPS: [TlsGroup; 5] = [
 ];
 
 impl TlsGroup {
-    /// Whether what was sent stays secret from whoever records it and has a quantum computer later.
-    /// Of the signatures that say who the host was it says nothing.
+    /// Returns whether the content stays secret from an adversary who records it and has a quantum
+    /// computer later. It does not cover the signatures that authenticate the host.
     pub fn is_post_quantum(self) -> bool {
         matches!(self, TlsGroup::P256MlKem768 | TlsGroup::X25519MlKem768)
     }
 
-    /// The registry's name.
+    /// The name of the group in the registry.
     pub fn as_str(self) -> &'static str {
         match self {
             TlsGroup::P256 => "secp256r1",
@@ -161,7 +161,7 @@ const SUITES: [TlsSuite; 9] = [
 ];
 
 impl TlsSuite {
-    /// The registry's name.
+    /// The name of the suite in the registry.
     pub fn as_str(self) -> &'static str {
         match self {
             TlsSuite::Aes128GcmSha256 => "TLS_AES_128_GCM_SHA256",
@@ -180,7 +180,7 @@ impl TlsSuite {
         }
     }
 
-    /// Suites of TLS 1.3 have a number range of their own.
+    /// The version of the suite: suites of TLS 1.3 have a number range of their own.
     fn version(self) -> TlsVersion {
         match self as u16 >> 8 {
             0x13 => TlsVersion::V13,
@@ -231,7 +231,7 @@ mod tests {
         assert_eq!(refused(0x0304, 0x1d, 0x1304), ("TLS cipher suite", 0x1304));
         assert_eq!(refused(0x0303, 0x1d, 0x1301), ("TLS cipher suite", 0x1301));
         assert_eq!(refused(0x0304, 0x1d, 0xc02b), ("TLS cipher suite", 0xc02b));
-        // Key exchange by RSA, and by a cipher without authentication of its own.
+        // Key exchange by RSA, and a cipher without authentication of its own.
         assert_eq!(refused(0x0303, 0x17, 0x009c), ("TLS cipher suite", 0x009c));
         assert_eq!(refused(0x0303, 0x17, 0xc013), ("TLS cipher suite", 0xc013));
     }

@@ -11,13 +11,13 @@ use crate::{
     tree::{self, DEPTH_MAX, Hash, Tree},
 };
 
-/// Bytes in a chunk; what is opened is opened in whole chunks.
+/// The number of bytes in a chunk; bytes are opened in whole chunks.
 pub const CHUNK_BYTES: usize = 64;
 
 /// The greatest length of a direction in bytes: 16 MiB.
 pub const TRANSCRIPT_BYTES_MAX: usize = CHUNK_BYTES << DEPTH_MAX;
 
-/// Fewest leaves of a direction: 1 KiB, so that short messages look alike.
+/// The least number of leaves of a direction, 1 KiB, so that short messages look alike.
 pub(crate) const LEAVES_MIN: u32 = 16;
 
 const LEAF_TAG: u8 = 0x00;
@@ -33,7 +33,7 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// The byte that stands for it in a hash.
+    /// The byte of the direction in a hash.
     pub fn byte(self) -> u8 {
         match self {
             Direction::Request => 1,
@@ -82,10 +82,11 @@ pub fn transcript_leaf(
     Sha256::digest(&input[..22 + chunk.len()]).into()
 }
 
-/// What the notary signs of one direction.
+/// The commitment to one direction, which the notary signs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Commitment {
-    /// The tree has 2^depth leaves: the bucket of the length, and all that is said of it.
+    /// The depth: the tree has 2^depth leaves. This bucket is all that a statement reveals of the
+    /// length.
     pub depth: u8,
     /// Commitment to the true length.
     pub length: [u8; 32],
@@ -94,8 +95,8 @@ pub struct Commitment {
 }
 
 impl Commitment {
-    /// Bytes that the tree has room for: the length is at most this and, above the least bucket,
-    /// more than half of it.
+    /// The number of bytes that the tree has room for. The length is at most this and, above the
+    /// least bucket, more than half of it.
     pub fn bucket_bytes(&self) -> u64 {
         (CHUNK_BYTES as u64) << self.depth.min(DEPTH_MAX)
     }
@@ -115,27 +116,27 @@ impl Commitment {
     }
 }
 
-/// Why bytes could not be committed to or opened.
+/// The reason why bytes could not be committed to or opened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TranscriptError {
-    /// More bytes than the deepest tree holds.
+    /// A direction has more bytes than the deepest tree holds.
     #[error("{} is {got} bytes, wanted at most {limit}", .direction.as_str())]
     TooLong {
         /// The direction of the bytes.
         direction: Direction,
-        /// [`TRANSCRIPT_BYTES_MAX`].
+        /// The greatest number of bytes, [`TRANSCRIPT_BYTES_MAX`].
         limit: usize,
         /// The number of bytes that were given.
         got: usize,
     },
-    /// A range that is empty, reversed or not within the bytes.
+    /// A range is empty, reversed or not within the bytes.
     #[error("{} has {length} bytes, wanted {start}-{end}", .direction.as_str())]
     Range {
         /// The direction of the bytes.
         direction: Direction,
         /// The number of bytes in the direction.
         length: usize,
-        /// First byte that was wanted.
+        /// The first byte that was wanted.
         start: u64,
         /// The byte after the last one.
         end: u64,
@@ -187,7 +188,7 @@ impl<'a> CommittedDirection<'a> {
         }
     }
 
-    /// Opens ranges (the end is not in them), rounded outward to whole chunks.
+    /// Opens ranges (without their ends), extended to whole chunks.
     ///
     /// # Errors
     ///
@@ -217,14 +218,14 @@ impl<'a> CommittedDirection<'a> {
         Ok(TranscriptOpening { leaves, siblings })
     }
 
-    /// Opens the true length, and nothing of the content.
+    /// Opens the true length, but no content.
     pub fn open_length(&self) -> LengthOpening {
         let salt = self.seed.salt(self.direction.length(), 0);
         LengthOpening { length: self.bytes.len() as u64, salt }
     }
 
-    /// One leaf's salt and chunk with the nodes beside its path, from below: a witness for a
-    /// circuit, which hides them.
+    /// The salt and chunk of one leaf, with the nodes next to its path from the leaf upwards: a
+    /// witness for a circuit, which hides them.
     pub fn witness(&self, index: u32) -> Option<(OpenedLeaf, Vec<[u8; 32]>)> {
         let inside = (index as usize) < self.tree.leaves();
         inside.then(|| (self.leaf(index), self.tree.siblings(&[index])))
@@ -245,7 +246,7 @@ impl<'a> CommittedDirection<'a> {
 pub struct OpenedLeaf {
     /// The index of the leaf, from 0.
     pub index: u32,
-    /// Its salt, which opens this leaf and no other.
+    /// The salt of the leaf, which opens this leaf and no other.
     pub salt: [u8; SALT_BYTES],
     /// The bytes of the leaf, 0 to 64.
     pub chunk: Vec<u8>,
@@ -256,7 +257,8 @@ pub struct OpenedLeaf {
 pub struct TranscriptOpening {
     /// The opened leaves, in ascending order of their index.
     pub leaves: Vec<OpenedLeaf>,
-    /// Level by level from below, left to right, without those that the leaves determine.
+    /// The nodes that lead to the root, level by level from the leaves, left to right, without
+    /// those that the leaves determine.
     pub siblings: Vec<[u8; 32]>,
 }
 
@@ -269,40 +271,41 @@ pub struct LengthOpening {
     pub salt: [u8; SALT_BYTES],
 }
 
-/// Bytes that a third party may rely on, with their place.
+/// Bytes that a third party may rely on, with their offset.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShownBytes {
-    /// Place of the first byte in its direction.
+    /// The offset of the first byte in its direction.
     pub start: u64,
     /// The bytes.
     pub bytes: Vec<u8>,
 }
 
-/// Why an opening does not belong to what was signed.
+/// The reason why an opening does not belong to the signed commitment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpeningError {
     /// Leaves and nodes lead to another root.
     #[error("opened {what} do not lead to the signed root")]
     Root {
-        /// `request bytes`, `response bytes` or `fields`.
+        /// The part that was opened: `request bytes`, `response bytes` or `fields`.
         what: &'static str,
     },
     /// A chunk follows one that was not full.
     #[error("opened {what} go on after the end of the transcript")]
     AfterEnd {
-        /// `request bytes` or `response bytes`.
+        /// The part that was opened: `request bytes` or `response bytes`.
         what: &'static str,
     },
     /// The length is not the one that was signed.
     #[error("opened length of the {what} is not the signed one")]
     Length {
-        /// `request` or `response`.
+        /// The direction of the length: `request` or `response`.
         what: &'static str,
     },
 }
 
 impl TranscriptOpening {
-    /// The bytes that this opening shows of `direction` under a signed commitment.
+    /// Checks this opening against a signed commitment, and returns the bytes that it shows of
+    /// `direction`.
     ///
     /// # Errors
     ///
@@ -365,7 +368,7 @@ impl TranscriptOpening {
 }
 
 impl LengthOpening {
-    /// The length that this opening shows under a signed commitment.
+    /// Checks this opening against a signed commitment, and returns the length that it shows.
     ///
     /// # Errors
     ///
@@ -415,7 +418,7 @@ fn chunk_of(bytes: &[u8], index: u32) -> &[u8] {
     &bytes[start..(start + CHUNK_BYTES).min(bytes.len())]
 }
 
-/// Neighbouring chunks as one piece.
+/// Joins neighbouring chunks to one piece.
 fn join_chunks(leaves: &[OpenedLeaf]) -> Vec<ShownBytes> {
     let mut shown: Vec<ShownBytes> = Vec::new();
     for leaf in leaves {

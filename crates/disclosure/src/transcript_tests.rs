@@ -14,7 +14,7 @@ fn open_range(committed: &CommittedDirection<'_>, range: Range<u64>) -> Transcri
     committed.open(std::slice::from_ref(&range)).unwrap()
 }
 
-/// The tree of RFC 6962, computed the long way.
+/// The tree of RFC 6962, computed in the plain way.
 fn slow_root(leaves: &[Hash]) -> Hash {
     match leaves {
         [leaf] => *leaf,
@@ -99,7 +99,7 @@ fn leaves_of_another_direction_place_or_transcript_do_not_open() {
     let good = open_range(&request, 0..300);
     let signed = request.commitment();
     assert!(good.check(Direction::Request, &signed).is_ok());
-    // The same bytes, the other way, and of another session.
+    // The same bytes in the other direction, and in another session.
     for opening in [open_range(&response, 0..300), open_range(&other, 0..300)] {
         assert!(opening.check(Direction::Request, &signed).is_err());
     }
@@ -128,7 +128,7 @@ fn lengths_and_depths_cannot_be_played_with() {
     let (seed, long) = (seed(), bytes(1024));
     let whole = CommittedDirection::new(&seed, Direction::Request, &long).unwrap();
     let signed = whole.commitment();
-    // Shorter by zeros at the end or by a byte: other roots and other lengths, the same bucket.
+    // Shorter by zeros at the end or by a byte: another root and length, but the same bucket.
     let mut zeros = long.clone();
     zeros.extend([0; 64]);
     for other in [&long[..1023], &long[..960], &zeros[..]] {

@@ -2,10 +2,11 @@
 
 use sha2::{Digest, Sha256};
 
-/// Deepest tree: 2^18 leaves of 64 bytes are 16 MiB.
+/// The depth of the deepest tree: 2^18 leaves of 64 bytes are 16 MiB.
 pub const DEPTH_MAX: u8 = 18;
 
-/// Begins what an inner node is the hash of (RFC 6962 section 2.1), so that no leaf is a node.
+/// The first byte of the input of an inner node's hash (RFC 6962 section 2.1), so that no leaf is a
+/// node.
 const NODE_TAG: u8 = 0x01;
 
 pub(crate) type Hash = [u8; 32];
@@ -18,11 +19,11 @@ pub fn node(left: &Hash, right: &Hash) -> Hash {
     Sha256::digest(input).into()
 }
 
-/// All levels, the leaves first, the root last.
+/// All levels of the tree, the leaves first, the root last.
 pub(crate) struct Tree(Vec<Vec<Hash>>);
 
 impl Tree {
-    /// Over a power of two leaves.
+    /// Makes a tree over a power of two leaves.
     pub(crate) fn new(leaves: Vec<Hash>) -> Self {
         debug_assert!(leaves.len().is_power_of_two());
         let mut levels = vec![leaves];
@@ -42,7 +43,7 @@ impl Tree {
     }
 
     /// The nodes that lead from the leaves at `indices` (ascending, each once) to the root and
-    /// cannot be computed from them: level by level from below, left to right.
+    /// cannot be computed from them: level by level from the leaves, left to right.
     pub(crate) fn siblings(&self, indices: &[u32]) -> Vec<Hash> {
         let mut known = indices.to_vec();
         let mut siblings = Vec::new();
@@ -142,7 +143,7 @@ mod tests {
         let tree = Tree::new(leaves(8));
         let above = Tree::new(tree.0[1].clone());
         assert_eq!(above.root(), tree.root());
-        // Of the signed depth only the true leaves lead to the root.
+        // With the signed depth, only the true leaves lead to the root.
         let opened = [(0, above.0[0][0])];
         assert_ne!(root_of(3, &opened, &above.siblings(&[0])), Some(tree.root()));
     }

@@ -1,4 +1,4 @@
-//! What a third party knows of a session, once a disclosure of it was checked.
+//! The verification of a disclosure, and the facts that a third party learns from it.
 
 use crate::{
     codec::hexadecimal,
@@ -14,8 +14,8 @@ use crate::{
 
 const DIRECTIONS: [Direction; 2] = [Direction::Request, Direction::Response];
 
-/// What a third party may rely on, if it believes the notary. Only [`Disclosure::verify`] makes
-/// one.
+/// The content of a disclosure that was verified: a third party may rely on it if it believes the
+/// notary. Only [`Disclosure::verify`] makes one.
 #[derive(Clone, Debug)]
 pub struct VerifiedDisclosure(VerifiedContent);
 
@@ -32,11 +32,11 @@ struct VerifiedContent {
 /// A field that is shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShownField {
-    /// Its path.
+    /// The path of the field.
     pub path: String,
-    /// What it holds.
+    /// The kind of the value.
     pub kind: FieldKind,
-    /// Its canonical value.
+    /// The canonical value.
     pub value: Vec<u8>,
 }
 
@@ -73,8 +73,8 @@ impl VerifiedDisclosure {
 }
 
 impl Disclosure {
-    /// Checks signature, openings and proofs. Whether the key that signed is a notary's, its
-    /// evidence says, which is appraised elsewhere; so is the other session's, where there is one.
+    /// Checks signature, openings and proofs. The evidence shows whether the signing key is a
+    /// notary's; it is appraised elsewhere, as is that of the other session.
     ///
     /// # Errors
     ///
@@ -132,8 +132,8 @@ impl Disclosure {
         Ok(VerifiedDisclosure(known))
     }
 
-    /// A reader relies on two sessions being two, and on the second being there to be compared with:
-    /// whatever it holds besides was never asked for.
+    /// Checks that the other session is another one, and that a claim compares with it: nobody
+    /// asked for anything else that it shows.
     fn check_other(&self, other: &Disclosure) -> Result<(), VerifyError> {
         let digest = self.statement.digest();
         if digest == other.statement.digest() {

@@ -1,18 +1,18 @@
-//! Why a disclosure does not hold.
+//! Errors of verifying a disclosure.
 
 use crate::{signature::SignatureError, transcript::OpeningError};
 
-/// Why a disclosure was not accepted.
+/// The reason why a disclosure was not accepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum VerifyError {
     /// The statement is not the notary's.
     #[error(transparent)]
     Signature(#[from] SignatureError),
-    /// Something opened is not what was signed.
+    /// An opening does not belong to the signed commitments.
     #[error(transparent)]
     Opening(#[from] OpeningError),
-    /// A claim names a field that is not opened, or has no number or text to speak of.
-    #[error("claim {claim} names no field that it can speak of")]
+    /// A claim names a field that is not opened, or that has no number or text.
+    #[error("claim {claim} names a field that is not opened, or that has no number or text")]
     Subject {
         /// The index of the claim, from 0.
         claim: usize,
@@ -25,7 +25,7 @@ pub enum VerifyError {
         /// The message of the back end.
         reason: String,
     },
-    /// A proof cannot be checked by this program.
+    /// A proof needs circuits, which this program does not have.
     #[error("proof of claim {claim} needs circuits, which this program was built without")]
     NoCircuits {
         /// The index of the claim, from 0.
@@ -49,7 +49,7 @@ pub enum VerifyError {
         /// The index of the claim, from 0.
         claim: usize,
     },
-    /// Nothing is shown and nothing proven.
+    /// The disclosure shows nothing and proves nothing.
     #[error("disclosure shows and proves nothing")]
     Empty,
 }

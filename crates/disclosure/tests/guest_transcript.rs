@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 const ANSWER: &str = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n\
     {\"model\": \"small-1\", \"usage\": {\"total_tokens\": 1234}, \"balance\": -5}";
 
-/// Root and depth of the statement that the program gives for this input.
+/// The root and depth in the statement that the program makes from this input.
 fn run_guest(input: &Value) -> (Vec<u8>, u64) {
     let input = input_from_json("transcript", input.to_string().as_bytes()).expect("an input");
     let statement = run("transcript", &input).expect("a guest").expect("a statement").to_json();

@@ -1,6 +1,6 @@
-//! `vectors/disclosure/disclosure.json` is what this crate makes, and what it reads.
+//! Compares `vectors/disclosure/disclosure.json` with the output of this crate, and reads it.
 //!
-//! `CONFIDE_WRITE_VECTORS=1` writes the file anew; range proofs are random, so then they differ.
+//! `CONFIDE_WRITE_VECTORS=1` writes the file; range proofs are random, so they differ each time.
 
 use std::{fs, path::PathBuf};
 
@@ -28,7 +28,7 @@ fn the_vectors_are_what_this_crate_makes() {
     }
     let text = fs::read_to_string(&path).expect("CONFIDE_WRITE_VECTORS=1 writes the vectors");
     let (written, mut made): (Value, Value) = (serde_json::from_str(&text).unwrap(), vectors());
-    // Range proofs are random: those of the file are checked instead of compared.
+    // Range proofs are random, so those of the file are checked instead of compared.
     made["files"] = written["files"].clone();
     assert_eq!(made, written);
     for case in written["files"].as_array().unwrap() {
@@ -257,7 +257,7 @@ fn fields() -> Value {
     let seed = Seed::from_bytes([9; 32]);
     let mut fields =
         message("application/json", br#"{"model":"m","text":"four"}"#).fields().unwrap().0;
-    // Without commitments, which need the group.
+    // Fields without commitments, which need an implementation of the group.
     fields.retain(|field| field.kind != FieldKind::Number);
     let committed = CommittedFields::new(&seed, &fields).unwrap();
     let opening = committed.open((0..fields.len()).map(|index| (index, Reveal::Value)).collect());
@@ -424,7 +424,7 @@ fn equal_cases(one: &NotarisedSession, two: &NotarisedSession) -> Vec<(&'static 
         change(&mut changed);
         cases.push((name, changed));
     }
-    // With proofs that do not hold: it is refused before any is looked at.
+    // Its proofs do not hold, but it is refused before any of them is checked.
     let mut itself = equal;
     let mut paths = disclose(one, &[], &["response./balance <= 10"]);
     paths.claims.clear();
@@ -437,7 +437,7 @@ fn equal_cases(one: &NotarisedSession, two: &NotarisedSession) -> Vec<(&'static 
     cases
 }
 
-/// With proofs that are none: a checker without circuits comes no further than to them.
+/// Disclosures with invalid circuit proofs: a checker without circuits stops when it meets them.
 fn text_cases(session: &NotarisedSession) -> Vec<(&'static str, Disclosure)> {
     let proof = vec![7; 16];
     let shown = disclose(session, &["response./model", "response./balance"], &[]);

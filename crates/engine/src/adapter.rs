@@ -4,10 +4,10 @@ use confide_lora::{Adapt, AdaptError, Guarantee, Report, Site, Width};
 
 use crate::error::EngineError;
 
-/// What becomes of a generation whose adapter gives no further delta.
+/// What happens to a generation whose adapter gives no further delta.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnLoss {
-    /// It ends with [`EngineError::Adapter`](crate::EngineError::Adapter).
+    /// The generation ends with [`EngineError::Adapter`](crate::EngineError::Adapter).
     #[default]
     Fail,
     /// The base model goes on alone, after [`Event::AdapterLost`](crate::Event::AdapterLost) and
@@ -16,19 +16,19 @@ pub enum OnLoss {
     Base,
 }
 
-/// What an adapter took in one generation, and what protected whom.
+/// The report of an adapter about one generation: its cost, and the guarantee that held.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AdapterReport {
-    /// Operations, bytes and times.
+    /// Numbers of operations and bytes, and times.
     pub report: Report,
-    /// Who was protected from whom.
+    /// The guarantee: who was protected from whom.
     pub guarantee: Guarantee,
-    /// Why the last tokens are the base model's, where they are.
+    /// Why the last tokens are the base model's; `None` where none are.
     pub lost: Option<AdaptError>,
 }
 
-/// Checks that a model has every projection that an adapter changes, with the same widths; `width` tells those of the
-/// model.
+/// Checks that a model has every projection that an adapter changes, with the same widths. `width`
+/// gives the widths of the model.
 ///
 /// # Errors
 /// [`EngineError::AdapterSite`] for the first projection that differs.

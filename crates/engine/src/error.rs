@@ -17,7 +17,7 @@ pub enum EngineError {
     /// The prompt cannot be rendered or tokenised.
     #[error("prompt cannot be used: {reason}")]
     Prompt {
-        /// What is wrong with it.
+        /// The error of the template or of the tokenizer.
         reason: String,
     },
     /// The prompt leaves no room for a completion.
@@ -28,10 +28,10 @@ pub enum EngineError {
         /// The smaller one of the request's limit and the model's context less one token.
         limit: u32,
     },
-    /// As many requests wait as may wait.
+    /// The queue of waiting requests is full.
     #[error("queue is full: wanted at most {limit} waiting requests")]
     QueueFull {
-        /// The bound of the queue.
+        /// The length of the queue.
         limit: usize,
     },
     /// The engine has stopped.
@@ -40,19 +40,19 @@ pub enum EngineError {
     /// The engine is not there, or was lost in mid-answer; it may come back.
     #[error("engine is not available: {reason}")]
     Unavailable {
-        /// What became of it.
+        /// Why the engine is not available.
         reason: String,
     },
     /// This generation needed more memory than there is; others go on.
     #[error("generation ran out of memory: {reason}")]
     OutOfMemory {
-        /// What the engine said.
+        /// The engine's own error.
         reason: String,
     },
     /// The engine failed while it generated.
     #[error("generation failed: {reason}")]
     Failed {
-        /// What failed.
+        /// The error.
         reason: String,
     },
     /// The engine takes no adapters.
@@ -61,31 +61,31 @@ pub enum EngineError {
     /// A model or adapter of this name is there already.
     #[error("name {name:?} is taken")]
     NameTaken {
-        /// The name.
+        /// The name in question.
         name: String,
     },
-    /// As many adapters are loaded as may be.
+    /// The engine has as many adapters as it can hold.
     #[error("too many adapters: wanted at most {limit}")]
     TooManyAdapters {
-        /// The bound.
+        /// The largest number of adapters.
         limit: usize,
     },
     /// The adapter changes a projection that the model does not have, or not with these widths.
     #[error("adapter {name:?}: {site}: wanted {wanted}, got {got}")]
     AdapterSite {
-        /// The adapter.
+        /// Name of the adapter.
         name: String,
         /// The projection, by layer and name.
         site: Site,
-        /// What the model has there.
+        /// The widths of the model's projection, or that it has none.
         wanted: String,
-        /// What the adapter has there.
+        /// The widths of the adapter's projection.
         got: String,
     },
     /// The adapter gives no delta, and the base model may not answer in its place.
     #[error("adapter {name:?} failed: {error}")]
     Adapter {
-        /// The adapter.
+        /// Name of the adapter.
         name: String,
         /// The adapter's own error.
         error: AdaptError,
@@ -93,7 +93,7 @@ pub enum EngineError {
 }
 
 impl EngineError {
-    /// A generation that failed for this reason.
+    /// A failed generation, with the error behind it.
     pub fn failure(reason: impl Display) -> Self {
         EngineError::Failed { reason: reason.to_string() }
     }

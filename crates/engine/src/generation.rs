@@ -12,38 +12,40 @@ use tokio::sync::mpsc;
 
 use crate::{adapter::AdapterReport, error::EngineError};
 
-/// What a running generation says.
+/// An event of a running generation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
-    /// One more token.
+    /// The next token of the completion.
     Token(Token),
-    /// The adapter gives no further delta, and the base model goes on alone. Said once, before the
-    /// first token that is not the adapter's, and only under [`OnLoss::Base`](crate::OnLoss::Base).
+    /// The adapter gives no further delta, and the base model goes on alone. The event comes once,
+    /// before the first token that is not the adapter's, and only under
+    /// [`OnLoss::Base`](crate::OnLoss::Base).
     AdapterLost {
-        /// Why.
+        /// Why the adapter was lost.
         reason: AdaptError,
     },
-    /// The completion is whole. Nothing follows.
+    /// The generation ended as it should. Nothing follows.
     Finished {
-        /// Why it ended.
+        /// Why the completion ended.
         reason: FinishReason,
-        /// Text held back until now: it might have become a stop string or half a character.
+        /// The text that was held back until now: it might have become a stop string or half a
+        /// character.
         tail: String,
-        /// What it took.
+        /// Numbers of tokens.
         usage: Usage,
-        /// What the adapter took, where the model was one.
+        /// The report of the adapter, where the model was one.
         adapter: Option<AdapterReport>,
     },
-    /// The completion is broken. Nothing follows.
+    /// The generation failed. Nothing follows.
     Failed(EngineError),
 }
 
-/// One token of a completion.
+/// A token of a completion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Token {
-    /// Its number in the vocabulary.
+    /// Number of the token in the vocabulary.
     pub id: u32,
-    /// The text that became certain with it: always whole characters, often empty.
+    /// The text that became certain with this token: always complete characters, often empty.
     pub text: Cow<'static, str>,
 }
 
@@ -52,16 +54,16 @@ pub struct Token {
 pub enum FinishReason {
     /// `max_tokens` or the model's context was used up.
     Length,
-    /// The model ended it, or a stop string came.
+    /// The model ended the answer, or a stop string was found.
     Stop,
 }
 
-/// What a generation took, in tokens.
+/// The numbers of tokens of a generation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Tokens of the prompt.
     pub prompt_tokens: u32,
-    /// Tokens sent as events; the end-of-text token is none.
+    /// Tokens sent as events, without the end-of-text token.
     pub completion_tokens: u32,
 }
 
@@ -77,7 +79,7 @@ impl Generation {
         Self { events: Box::pin(events), prompt_tokens }
     }
 
-    /// Tokens of the prompt, known before the first event.
+    /// Tokens of the prompt, which are known before the first event.
     pub fn prompt_tokens(&self) -> u32 {
         self.prompt_tokens
     }
@@ -103,7 +105,7 @@ impl Sender {
         self.0.blocking_send(event).is_ok()
     }
 
-    /// Whether the reader has gone.
+    /// Whether the reader has dropped the generation.
     pub fn is_cancelled(&self) -> bool {
         self.0.is_closed()
     }
@@ -116,7 +118,7 @@ pub fn channel(prompt_tokens: u32) -> (Sender, Generation) {
     (Sender(sender), Generation::new(prompt_tokens, EventReceiver { receiver, ended: false }))
 }
 
-/// How far an engine may run ahead of a slow reader: some seconds of text, some KiB of memory.
+/// Events that an engine may be ahead of a slow reader: some seconds of text, some KiB of memory.
 const EVENTS_QUEUED_MAX: usize = 256;
 
 struct EventReceiver {

@@ -34,7 +34,7 @@ pub use request::{Message, Prompt, Request, Role, Sampling};
 pub use split::{Split, SplitSession};
 pub use stop::StopFilter;
 
-/// Something that completes text.
+/// An engine completes text with its models and the adapters that are loaded for them.
 pub trait Engine: Send + Sync + 'static {
     /// The models it serves; at least one, with distinct names. Adapters that are loaded now follow
     /// the base models.
@@ -53,11 +53,11 @@ pub trait Engine: Send + Sync + 'static {
     /// [`EngineError::Stopped`], [`EngineError::Unavailable`].
     fn generate(&self, request: Request) -> Result<Generation, EngineError>;
 
-    /// How many generations run side by side; more than these wait.
+    /// Generations that run at once; further ones wait.
     fn slots(&self) -> usize;
 
-    /// Takes an adapter as one more model. It is checked against the base model by the names and
-    /// widths of its projections.
+    /// Loads an adapter as an additional model. The names and widths of its projections are checked
+    /// against the base model.
     ///
     /// # Errors
     /// [`EngineError::NoAdapters`], [`EngineError::NameTaken`], [`EngineError::TooManyAdapters`],
@@ -71,7 +71,7 @@ pub trait Engine: Send + Sync + 'static {
         Err(EngineError::NoAdapters)
     }
 
-    /// Forgets an adapter. Generations that run with it go on to their end.
+    /// Unloads an adapter. Generations that run with it go on to their end.
     ///
     /// # Errors
     /// [`EngineError::NoAdapters`], and [`EngineError::UnknownModel`] where no adapter has this name.
@@ -85,16 +85,16 @@ pub trait Engine: Send + Sync + 'static {
     }
 }
 
-/// One model of an engine.
+/// A model of an engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Model {
-    /// The name that requests use.
+    /// The model's name in requests.
     pub name: String,
     /// Longest prompt and completion together, in tokens.
     pub context_tokens: u32,
     /// SHA-256 of the manifest whose files were loaded and checked, in lower-case hex.
     pub manifest_sha256: Option<String>,
-    /// Where the weights come from, where the engine says so: `random from seed 7`.
+    /// Origin of the weights, where the engine names it: `random from seed 7`.
     pub weights: Option<String>,
     /// For an adapter, the name of the model that it changes.
     pub parent: Option<String>,

@@ -2,22 +2,23 @@
 
 use crate::error::EngineError;
 
-/// What to complete, and how.
+/// A request for a completion.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Request {
     /// Name of the model.
     pub model: String,
-    /// What to complete.
+    /// The text or conversation to complete.
     pub prompt: Prompt,
-    /// How a token is chosen.
+    /// How tokens are chosen.
     pub sampling: Sampling,
-    /// Longest completion in tokens; `None` leaves it to the engine.
+    /// Longest completion in tokens; with `None` the engine decides.
     pub max_tokens: Option<u32>,
     /// Longest prompt that the caller admits, in tokens.
     pub prompt_tokens_max: u32,
-    /// The completion ends before the first of these.
+    /// Stop strings: the completion ends before the first of them.
     pub stop: Vec<String>,
-    /// Go on to `max_tokens` whatever the model says. Random weights stop early otherwise.
+    /// Whether to generate `max_tokens` tokens even if the model ends earlier, as random weights
+    /// do.
     pub ignore_eos: bool,
 }
 
@@ -48,32 +49,32 @@ impl Request {
     }
 }
 
-/// What is to be completed.
+/// The text or conversation that a request completes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Prompt {
     /// A conversation, rendered by the model's chat template.
     Chat(Vec<Message>),
-    /// Text as it stands.
+    /// A text, completed as it is.
     Text(String),
 }
 
-/// One message of a conversation.
+/// A message of a conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// Who speaks.
+    /// The role of its author.
     pub role: Role,
-    /// What is said.
+    /// The text of the message.
     pub content: String,
 }
 
-/// Who speaks in a conversation.
+/// The author of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// The model.
+    /// The model (`assistant`).
     Assistant,
-    /// The application's own instructions (`developer` is read as this).
+    /// The application's own instructions (`system`; `developer` is read as this).
     System,
-    /// The person.
+    /// The person (`user`).
     User,
 }
 
@@ -87,7 +88,7 @@ impl Role {
         }
     }
 
-    /// The role with this name.
+    /// The role with this name; `None` where there is no such role.
     pub fn parse(name: &str) -> Option<Self> {
         Some(match name {
             "assistant" => Role::Assistant,
@@ -101,11 +102,12 @@ impl Role {
 /// How the next token is chosen.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sampling {
-    /// 0 takes the likeliest token; the logits are divided by anything above.
+    /// The temperature: 0 takes the likeliest token; a larger value divides the logits.
     pub temperature: f32,
-    /// Choose among the likeliest tokens whose probabilities first reach this sum, in (0, 1].
+    /// Tokens are chosen among the likeliest ones whose probabilities first reach this sum, in (0,
+    /// 1].
     pub top_p: f32,
-    /// The same seed, request and machine give the same tokens.
+    /// The random seed: the same seed, request and machine give the same tokens.
     pub seed: u64,
 }
 

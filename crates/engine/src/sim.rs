@@ -24,24 +24,24 @@ use crate::{
     timer::Timer,
 };
 
-/// How the simulated model behaves.
+/// Configuration of the simulated model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
     /// Name that requests use.
     pub model_name: String,
-    /// From the request to the first token.
+    /// Time from the request to the first token.
     pub ttft: Duration,
-    /// Tokens per second after the first; `None` is as fast as the reader reads.
+    /// Tokens per second after the first; with `None`, as fast as the reader reads.
     pub tokens_per_second: Option<f64>,
-    /// Length of the answer where the request sets no `max_tokens`.
+    /// Length of the answer where the request sets no `max_tokens`, in tokens.
     pub answer_tokens: u32,
-    /// Longest prompt and completion together.
+    /// Longest prompt and completion together, in tokens.
     pub context_tokens: u32,
-    /// Generations at once.
+    /// Generations that run at once.
     pub slots: usize,
 }
 
-/// Where nothing is shared, only memory bounds the slots.
+/// Largest number of slots: generations share nothing, so only memory bounds them.
 pub const SLOTS_MAX: usize = 4096;
 
 impl Default for Options {
@@ -68,7 +68,7 @@ impl Sim {
     /// Starts the engine and its timer thread.
     ///
     /// # Errors
-    /// [`EngineError::Failed`] where no thread can be had.
+    /// [`EngineError::Failed`] where the thread cannot be started.
     pub fn new(options: Options) -> Result<Self, EngineError> {
         let timer = Timer::start()
             .map_err(|error| EngineError::failure(format!("timer thread: {error}")))?;
@@ -163,14 +163,14 @@ struct Schedule {
 }
 
 impl Schedule {
-    /// The instant of token `index`; `None` where that is now, whenever now is.
+    /// The instant of token `index`; `None` where the token is due at once.
     fn due_at(&self, index: u32) -> Option<Instant> {
         let after = match self.rate {
             Some(rate) if rate > 0.0 => f64::from(index) / rate,
             _ if self.ttft.is_zero() => return None,
             _ => 0.0,
         };
-        // A rate so low that the instant cannot be told is a token that never comes.
+        // An instant that cannot be represented is that of a token that never comes.
         let after = Duration::try_from_secs_f64(after).unwrap_or(FOREVER).min(FOREVER);
         Some(self.start + self.ttft.min(FOREVER) + after)
     }
@@ -203,7 +203,7 @@ impl SimulatedEvents {
         Token { id, text: Cow::Owned(self.stop.push(word)) }
     }
 
-    /// Polls that come before the alarm set no second one.
+    /// Sets one alarm for `due`, however often the stream is polled before it.
     fn set_alarm(&mut self, due: Instant, waker: &Waker) {
         if let Some((set, by)) = &self.alarm
             && *set == due
@@ -256,7 +256,7 @@ fn prompt_tokens(prompt: &Prompt) -> u32 {
     }
 }
 
-/// FNV-1a over the seed and everything said.
+/// The seed of the answer: FNV-1a over the request's seed and its whole prompt.
 fn request_seed(request: &Request) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325u64;
     let mut take = |bytes: &[u8]| {
@@ -288,7 +288,7 @@ fn split_mix(state: &mut u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// The vocabulary: each one piece, with its space.
+/// The vocabulary: each word is one piece, with its space.
 #[rustfmt::skip]
 const WORDS: [&str; 64] = [
     " a", " about", " after", " all", " and", " answer", " as", " at", " be", " before", " by",

@@ -2,11 +2,11 @@
 
 use crate::{adapter::AdapterReport, error::EngineError};
 
-/// A model without its LM head: tokens or their embeddings in, the last hidden state out. Whoever
-/// asks keeps tokenizer, output matrix and sampling, so the server never computes a token.
+/// A model without its LM head: tokens or their embeddings in, the last hidden state out. The
+/// client keeps tokenizer, output matrix and sampling, so the server never computes a token.
 ///
-/// It sees the tokens, though: rows of a public embedding table are looked up as easily as their
-/// numbers are read.
+/// The server can find the tokens all the same: rows of a public embedding table are looked up as
+/// easily as token numbers are read.
 pub trait Split: Send + Sync + 'static {
     /// Hidden width `H`, in elements.
     fn width(&self) -> usize;
@@ -23,7 +23,7 @@ pub trait Split: Send + Sync + 'static {
     fn open(&self, adapter: Option<&str>) -> Result<Box<dyn SplitSession>, EngineError>;
 }
 
-/// One text being read. All calls block and compute.
+/// A text that is being read. All calls block and compute.
 pub trait SplitSession: Send {
     /// Reads tokens after those already read and gives the last one's hidden state after the last
     /// norm, `H` elements.
@@ -37,16 +37,17 @@ pub trait SplitSession: Send {
     /// As [`SplitSession::forward`], from `T` embeddings of `H` elements, one after the other.
     ///
     /// # Errors
-    /// As there; [`EngineError::Prompt`] where the length is no multiple of `H`.
+    /// As [`SplitSession::forward`]; [`EngineError::Prompt`] where the length is not a multiple of
+    /// `H`.
     fn forward_rows(&mut self, rows: &[f32]) -> Result<Vec<f32>, EngineError>;
 
     /// Tokens read so far.
     fn read_tokens(&self) -> u32;
 
-    /// Forgets what was read. The adapter's report goes on.
+    /// Discards the text that was read. The adapter's report goes on.
     fn restart(&mut self);
 
-    /// What the adapter took until now; `None` for the base model. Its `lost` is set from the
-    /// first hidden state on that was computed without it.
+    /// The report of the adapter until now; `None` for the base model. Its `lost` is set from the
+    /// first hidden state on that was computed without the adapter.
     fn adapter(&self) -> Option<AdapterReport>;
 }

@@ -12,24 +12,24 @@ pub struct StopFilter {
 }
 
 impl StopFilter {
-    /// A filter for these strings; empty ones are left out.
+    /// A filter for these strings; empty ones are ignored.
     pub fn new(stops: &[String]) -> Self {
         let stops: Vec<String> = stops.iter().filter(|stop| !stop.is_empty()).cloned().collect();
         let longest = stops.iter().map(String::len).max().unwrap_or(0);
         Self { stops, held: String::new(), longest, stopped: false }
     }
 
-    /// Whether there is nothing to look for, so that text may pass by.
+    /// Whether there is no stop string, so that text need not pass through the filter.
     pub fn is_idle(&self) -> bool {
         self.stops.is_empty()
     }
 
-    /// Whether a stop string has come.
+    /// Whether a stop string was found.
     pub fn is_stopped(&self) -> bool {
         self.stopped
     }
 
-    /// Takes more text and gives what is certain to stand before any stop string.
+    /// Takes more text; gives the part that certainly stands before any stop string.
     pub fn push(&mut self, text: &str) -> String {
         if self.stopped {
             return String::new();
@@ -45,12 +45,12 @@ impl StopFilter {
         std::mem::replace(&mut self.held, rest)
     }
 
-    /// The text still held back when no more comes.
+    /// Ends the text; gives the part that was held back.
     pub fn finish(&mut self) -> String {
         std::mem::take(&mut self.held)
     }
 
-    /// Length of the held text before the first place where a stop string may have begun.
+    /// Length of the held text before the first place where a stop string may have begun, in bytes.
     fn certain_len(&self) -> usize {
         let from = self.held.len().saturating_sub(self.longest.saturating_sub(1));
         (from..self.held.len())

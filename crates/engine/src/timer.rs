@@ -65,7 +65,7 @@ struct State {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // A panic while the lock was held leaves a heap that is still a heap.
+        // A panic while the lock was held leaves a valid heap.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

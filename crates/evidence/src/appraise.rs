@@ -17,7 +17,7 @@ pub enum BindingKind {
 /// quote is genuine, and whether it signs `expected_report_data`, is for the appraiser.
 #[derive(Clone, Copy, Debug)]
 pub struct Presented<'a> {
-    /// Which binding the channel used.
+    /// The binding that the channel used.
     pub binding: BindingKind,
     /// The CBOR claims exactly as the peer sent them (see [`crate::claims`]).
     pub claims: &'a [u8],
@@ -46,9 +46,9 @@ pub struct GpuPresented<'a> {
 ///
 /// A channel hands out its stream only together with `Self::Appraised`.
 pub trait Appraise: Send + Sync {
-    /// What a yes is: claims read from signed bytes.
+    /// The result of an accepted appraisal: claims read from signed bytes.
     type Appraised: Clone + Send + Sync + 'static;
-    /// What a no is: subject, wanted, got.
+    /// The error of a refused appraisal; it names subject, wanted and got.
     type Rejection: core::error::Error + Send + Sync + 'static;
 
     /// Appraises one peer's evidence.

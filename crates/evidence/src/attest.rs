@@ -9,7 +9,7 @@ use crate::report_data::ReportData;
 /// Implementations may block for tens of milliseconds (a TDX quote takes about 39 ms and the
 /// device is serial), so asynchronous callers run them on a blocking thread.
 pub trait Attest: Send + Sync {
-    /// A quote whose report data is `report_data`.
+    /// Obtains a quote whose report data is `report_data`.
     ///
     /// # Errors
     /// [`AttestError::Device`] where the device refuses, fails or answers too late.
@@ -20,7 +20,7 @@ pub trait Attest: Send + Sync {
     /// The bytes are the JSON of [`crate::collateral`].
     fn collateral(&self) -> Option<Vec<u8>>;
 
-    /// Evidence of this machine's GPU over `nonce`, where it has one that attests.
+    /// Obtains evidence of this machine's GPU over `nonce`; `None` where no GPU attests.
     ///
     /// # Errors
     /// [`AttestError::Device`] where there is a GPU that attests and it gives no evidence.
@@ -50,7 +50,7 @@ impl<A: Attest + ?Sized> Attest for Arc<A> {
     }
 }
 
-/// Why no evidence could be obtained.
+/// The reason why no evidence could be obtained.
 #[derive(Debug, thiserror::Error)]
 pub enum AttestError {
     /// The device refused or failed; the text names the device and what it said.

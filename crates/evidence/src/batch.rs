@@ -31,7 +31,7 @@ pub const BATCH_VERSION: u8 = 1;
 /// about one millisecond to build beside a quote of 39 ms.
 pub const BATCH_MAX: usize = 1024;
 
-/// The fewest: one session alone has its binder signed as it is and needs no path.
+/// The fewest sessions under one quote: a session alone has its binder signed as it is and needs no path.
 pub const BATCH_MIN: usize = 2;
 
 /// The longest path, in siblings: the height of a tree with [`BATCH_MAX`] leaves.
@@ -40,7 +40,7 @@ pub const BATCH_DEPTH_MAX: usize = BATCH_MAX.ilog2() as usize;
 /// Length in bytes of a leaf's salt.
 pub const SALT_BYTES: usize = 32;
 
-/// Version, size, index and salt, before the siblings.
+/// Length in bytes of version, size, index and salt, which precede the siblings.
 const PATH_HEAD_BYTES: usize = 1 + 2 + 2 + SALT_BYTES;
 
 /// Length in bytes of a node.
@@ -58,7 +58,7 @@ type Node = [u8; NODE_BYTES];
 const LEAF_TAG: [u8; 1] = [0];
 const NODE_TAG: [u8; 1] = [1];
 
-/// One session's place in a batch.
+/// The leaf of one session in a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Leaf {
     /// The session's binder: what its quote would sign if it were alone.
@@ -77,7 +77,7 @@ pub struct BatchTree {
 }
 
 impl BatchTree {
-    /// The tree over `leaves`, [`BATCH_MIN`] to [`BATCH_MAX`] of them.
+    /// Builds the tree over `leaves`, [`BATCH_MIN`] to [`BATCH_MAX`] of them.
     ///
     /// # Errors
     /// [`BatchPathError::Size`] where there are fewer leaves than [`BATCH_MIN`] or more than
@@ -98,7 +98,7 @@ impl BatchTree {
         Ok(Self { levels, salts: leaves.iter().map(|leaf| leaf.salt).collect() })
     }
 
-    /// What the device has to sign for this batch.
+    /// The report data that the device has to sign for this batch.
     pub fn report_data(&self) -> ReportData {
         let root = self.levels.last().and_then(|level| level.first());
         root_report_data(self.salts.len(), root.unwrap_or(&[0; NODE_BYTES]))
@@ -130,7 +130,7 @@ pub struct BatchPath {
     index: u16,
     size: u16,
     salt: [u8; SALT_BYTES],
-    /// From the leaf upwards; as many as index and size ask for.
+    /// The siblings from the leaf upwards; index and size determine their number.
     siblings: Vec<Node>,
 }
 
@@ -140,7 +140,7 @@ impl BatchPath {
         self.index.into()
     }
 
-    /// How many sessions share the quote.
+    /// The number of sessions that share the quote.
     pub fn size(&self) -> usize {
         self.size.into()
     }
@@ -152,7 +152,7 @@ impl BatchPath {
         let mut node = leaf_hash(&Leaf { binder: *binder, salt: self.salt });
         let mut siblings = self.siblings.iter();
         for side in Steps::new(self.index(), self.size()) {
-            // Made and decoded paths alike have as many siblings as steps that want one.
+            // Every path, built or decoded, has as many siblings as it has steps that need one.
             node = match (side, side.sibling(&mut siblings)) {
                 (Side::LeftSibling, Some(left)) => node_hash(left, &node),
                 (Side::RightSibling, Some(right)) => node_hash(&node, right),
@@ -209,7 +209,7 @@ impl BatchPath {
 /// Why bytes are no path, or sessions no batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BatchPathError {
-    /// A path of another version of this format.
+    /// The path has another version of this format.
     #[error("batch path is of version {got}, wanted {wanted}")]
     Version {
         /// [`BATCH_VERSION`].
@@ -217,21 +217,21 @@ pub enum BatchPathError {
         /// The version that came.
         got: u8,
     },
-    /// A batch of too few or too many.
+    /// A batch has too few or too many sessions.
     #[error("batch holds {got} sessions, wanted 2 to 1024")]
     Size {
         /// The number that came.
         got: usize,
     },
-    /// A position outside the tree.
+    /// The position lies outside the tree.
     #[error("batch path is for position {index}, wanted one below {size}")]
     Index {
         /// The position that came.
         index: usize,
-        /// How many leaves the tree has.
+        /// The number of leaves of the tree.
         size: usize,
     },
-    /// Longer or shorter than index and size ask for.
+    /// The path is longer or shorter than index and size demand.
     #[error("batch path is {got} bytes, wanted {wanted}")]
     Length {
         /// Bytes that were wanted.
@@ -503,11 +503,11 @@ mod tests {
 
     #[test]
     fn the_same_nodes_in_a_tree_of_another_size_have_another_root() {
-        // Where a tree that doubles its odd leaf could not tell three leaves from four.
+        // A tree that doubles its odd leaf would have the same root for both.
         let three = leaves(3);
         let four = [three[0], three[1], three[2], three[2]];
         assert_ne!(Fast::report_data(&three), Fast::report_data(&four));
-        // An inner node shown as a leaf: the tag and the length of a leaf keep them apart.
+        // An inner node presented as a leaf: the tag and the length of a leaf tell them apart.
         let tree = BatchTree::new(&leaves(4)).unwrap();
         let mut short = tree.path(0).unwrap();
         short.size = 2;

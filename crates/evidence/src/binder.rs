@@ -7,20 +7,20 @@ use crate::report_data::ReportData;
 /// Begins every session binder, so that no other protocol's report data can be mistaken for one.
 pub const SESSION_DOMAIN: &[u8] = b"confide attestation v1\0";
 
-/// Begins what a GPU's nonce is the hash of.
+/// Begins the input whose hash is a GPU's nonce.
 pub const GPU_DOMAIN: &[u8] = b"confide gpu nonce v1\0";
 
 /// Label of the TLS exporter (RFC 8446 section 7.5), as draft-fossati-seat-expat-03 has it.
 pub const EXPORTER_LABEL: &[u8] = b"Attestation";
 
-/// Length in bytes of what the TLS exporter gives for a binder.
+/// Length in bytes of the TLS exporter's output for a binder.
 pub const EXPORTER_BYTES: usize = 32;
 
 /// Length in bytes of the exporter context, which the verifier chooses at random.
 pub const CONTEXT_BYTES: usize = 32;
 
-/// Which end of the TLS session attests. It is in the binder because the exporter is the same at
-/// both ends: without it, evidence could be sent back to the end that made it.
+/// The end of the TLS session that attests. It is in the binder because the exporter is the same at both ends:
+/// without it, evidence could be sent back to the end that made it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// The TLS server.

@@ -2,7 +2,7 @@
 
 use crate::parse_error::ParseError;
 
-/// Bytes of which some have been read.
+/// A cursor over a byte slice: the bytes before its position have been read.
 #[derive(Clone, Copy)]
 pub(crate) struct ByteReader<'a> {
     all: &'a [u8],
@@ -14,7 +14,10 @@ impl<'a> ByteReader<'a> {
         Self { all, position: 0 }
     }
 
-    /// The next `wanted` bytes.
+    /// Takes the next `wanted` bytes.
+    ///
+    /// # Errors
+    /// [`ParseError::Truncated`] where fewer are left.
     pub(crate) fn take(
         &mut self,
         subject: &'static str,
@@ -48,7 +51,7 @@ impl<'a> ByteReader<'a> {
         self.array(subject).map(|bytes| u32::from_le_bytes(*bytes) as usize)
     }
 
-    /// How many bytes have been read.
+    /// The number of bytes that have been read.
     pub(crate) fn position(&self) -> usize {
         self.position
     }
@@ -63,7 +66,10 @@ impl<'a> ByteReader<'a> {
         self.all.get(self.position..).unwrap_or_default()
     }
 
-    /// That nothing is left.
+    /// Checks that every byte has been read.
+    ///
+    /// # Errors
+    /// [`ParseError::Length`] where some are left.
     pub(crate) fn finish(self, subject: &'static str) -> Result<(), ParseError> {
         if self.remaining().is_empty() {
             return Ok(());

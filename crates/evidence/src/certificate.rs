@@ -48,7 +48,7 @@ impl<'a> Deref for Certificate<'a> {
     }
 }
 
-/// What all certificates have, whatever their key and their vendor.
+/// The fields that all certificates have, whatever their key and their vendor.
 #[derive(Clone, Debug)]
 pub struct CertificateFields<'a> {
     /// Serial number: the content of its INTEGER.
@@ -193,7 +193,8 @@ impl<'a> CertificateFields<'a> {
     }
 }
 
-/// In its one spelling, and not negative: RFC 5280 section 4.1.2.2, X.690 section 8.3.2. AMD's are 0.
+/// Refuses a serial number that is negative or not in its shortest form (RFC 5280 section 4.1.2.2, X.690 section
+/// 8.3.2). Zero is accepted: AMD's chip keys have it.
 pub(crate) fn check_serial_number(value: &[u8]) -> Result<(), &'static str> {
     match value {
         [0, second, ..] if *second < 0x80 => Err("serial number"),
@@ -208,7 +209,7 @@ pub(crate) fn signed_part(bytes: &[u8]) -> Result<SliceReader<'_>, &'static str>
     open_nested(read_tagged(&mut outer, Tag::Sequence, "signed part")?, "signed part")
 }
 
-/// The next element, which must have `tag`.
+/// Reads the next element, which must have `tag`; `field` names it in the error.
 pub(crate) fn read_tagged<'a>(
     reader: &mut SliceReader<'a>,
     tag: Tag,
@@ -235,7 +236,7 @@ pub(crate) fn open_sequence<'a>(
     if any.tag() == Tag::Sequence { open_nested(any, field) } else { Err(field) }
 }
 
-/// UTCTime or GeneralizedTime as Unix seconds.
+/// Reads a UTCTime or GeneralizedTime as Unix seconds.
 pub(crate) fn read_time(
     reader: &mut SliceReader<'_>,
     field: &'static str,
@@ -267,7 +268,7 @@ pub(crate) fn visit_extensions<'a>(
             open_nested(read_tagged(&mut list, Tag::Sequence, "extension")?, "extension")?;
         let id =
             read_tagged(&mut extension, Tag::ObjectIdentifier, "extension identifier")?.value();
-        // A malformed identifier equals none that is known, and other readers refuse it.
+        // Other readers refuse a malformed identifier; here it would only pass as an unknown one.
         ObjectIdentifier::from_bytes(id).map_err(|_| "extension identifier")?;
         let mut next = AnyRef::decode(&mut extension).map_err(|_| "extension value")?;
         let mut critical = false;
@@ -301,7 +302,7 @@ fn public_key(spki: AnyRef<'_>) -> Result<&[u8; 65], &'static str> {
     ec_point(spki, PRIME256V1, "public key (wanted P-256)")
 }
 
-/// A key on a curve as an uncompressed point; `wanted` says which curve.
+/// Reads a key on `wanted_curve` as an uncompressed point; `wanted` is the error for another key.
 pub(crate) fn ec_point<'a, const N: usize>(
     spki: AnyRef<'a>,
     wanted_curve: &[u8],
@@ -330,7 +331,7 @@ pub(crate) fn common_name(name: &[u8]) -> Result<&str, &'static str> {
             let mut attribute = open_nested(read_tagged(&mut set, Tag::Sequence, FIELD)?, FIELD)?;
             let id = read_tagged(&mut attribute, Tag::ObjectIdentifier, FIELD)?.value();
             let value = AnyRef::decode(&mut attribute).map_err(|_| FIELD)?;
-            // As with extensions: what others cannot read is not read here either.
+            // As with extensions, other readers refuse a malformed identifier.
             ObjectIdentifier::from_bytes(id).map_err(|_| FIELD)?;
             if !attribute.is_finished() {
                 return Err(FIELD);
@@ -347,7 +348,7 @@ pub(crate) fn common_name(name: &[u8]) -> Result<&str, &'static str> {
     Ok(found)
 }
 
-/// The bits that are not used have to be zero (X.690 section 11.2.1).
+/// Reads KeyUsage; bits that are not used have to be zero (X.690 section 11.2.1).
 pub(crate) fn key_usage(bits: BitStringRef<'_>) -> Result<KeyUsage, &'static str> {
     let unused = (1_u8 << bits.unused_bits()) - 1;
     if bits.raw_bytes().last().is_some_and(|last| last & unused != 0) {

@@ -35,7 +35,7 @@ pub struct Claims {
     pub config_digest: [u8; 32],
     /// SHA-256 of the evidence of the attested end's GPU ([`crate::gpu::GpuEvidence`], encoded).
     pub gpu_evidence_hash: Option<[u8; 32]>,
-    /// What the attested end says of itself, e.g. `operator is outside the TEE`.
+    /// The guarantee that the attested end claims for itself, e.g. `operator is outside the TEE`.
     pub guarantee: String,
     /// A value that the verifier chose, where the protocol around it carries one.
     pub nonce: Option<Vec<u8>>,
@@ -135,25 +135,25 @@ pub enum ClaimsError {
         /// The item that should stand there.
         wanted: &'static str,
     },
-    /// A key that has no meaning here.
+    /// A key is unknown.
     #[error("claims hold an unknown key, entry {index}")]
     UnknownKey {
         /// Its place in the map, from 0.
         index: u64,
     },
-    /// A key that came before.
+    /// A key occurs twice.
     #[error("claims hold {key} twice")]
     DuplicateKey {
         /// The key.
         key: &'static str,
     },
-    /// A key that has to be there.
+    /// A required key is absent.
     #[error("claims lack {key}")]
     Missing {
         /// The key.
         key: &'static str,
     },
-    /// Claims of another version of this format.
+    /// The claims have another version of this format.
     #[error("confide-version is {got}, wanted {wanted}")]
     Version {
         /// [`CLAIMS_VERSION`].
@@ -169,7 +169,7 @@ pub enum ClaimsError {
         /// The algorithm that came.
         got: u64,
     },
-    /// A digest of another length.
+    /// A digest has another length than SHA-256.
     #[error("{key} is {got} bytes, wanted 32")]
     DigestLength {
         /// The key.
@@ -266,7 +266,7 @@ impl Fields {
         let entries = decoder.map().ok().flatten();
         let entries = entries.ok_or(malformed_error(&decoder, "a map of definite length"))?;
         let mut fields = Self::default();
-        // Each round either consumes input or ends, so a huge count costs nothing.
+        // Each round consumes input or fails, so a huge count costs nothing.
         for index in 0..entries {
             let name = decoder.str().map_err(|_| malformed_error(&decoder, "a text key"))?;
             let key = Key::ALL.into_iter().find(|key| key.name() == name);

@@ -69,7 +69,7 @@ impl Collateral {
     }
 }
 
-/// Every field optional, so that an absent one is told apart from a malformed object.
+/// The JSON object. Every field is optional, so that an absent one is told apart from a malformed object.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Wire<'a> {

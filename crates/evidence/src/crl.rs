@@ -12,7 +12,7 @@ const CRL_NUMBER: &[u8] = &[0x55, 0x1d, 20];
 /// Object identifier 2.5.29.28, likewise.
 const ISSUING_DISTRIBUTION_POINT: &[u8] = &[0x55, 0x1d, 28];
 
-/// When a revocation list was issued and how it is numbered.
+/// Issuer, dates and number of a revocation list.
 ///
 /// A list with a critical extension is refused: such extensions narrow its scope (RFC 5280 section
 /// 5.2.5), and appraisal takes it for complete.
@@ -42,8 +42,8 @@ impl<'a> CrlDates<'a> {
         list.map_err(|field| ParseError::Der { subject, field })
     }
 
-    /// The same for a list of AMD's, which may lack a number: it counts as 0 then, and only the
-    /// issue date tells an older list.
+    /// Reads a list of AMD's, which may lack a number: it counts as 0 then, and only the issue date tells an older
+    /// list.
     ///
     /// # Errors
     /// As [`CrlDates::parse`], but for the missing number.
@@ -70,7 +70,7 @@ fn read(bytes: &[u8]) -> Result<(CrlDates<'_>, Option<u64>), &'static str> {
         if critical {
             return Err("extensions (wanted none critical)");
         }
-        // It must be critical, but where it is not it narrows the list all the same.
+        // RFC 5280 demands that it is critical; where it is not, it narrows the list all the same.
         if id == ISSUING_DISTRIBUTION_POINT {
             return Err("extensions (wanted no issuing distribution point)");
         }

@@ -1,4 +1,4 @@
-//! What kind of evidence some bytes hold, by their first bytes and their length.
+//! Detects the kind of evidence by its first bytes and its length.
 
 use core::fmt;
 
@@ -43,7 +43,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// The kind that bytes look like; whether they are well-formed is their parser's to say.
+/// The kind that the bytes look like; only their parser can say whether they are well formed.
 ///
 /// At most one kind fits: a quote has key type 2 where the higher half of a report's version is
 /// zero, and neither begins as an SPDM request or as CBOR.

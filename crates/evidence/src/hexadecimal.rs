@@ -7,7 +7,7 @@ pub(crate) fn decode(text: &[u8], bytes: &mut [u8]) -> bool {
     if !odd.is_empty() || pairs.len() != bytes.len() {
         return false;
     }
-    // A digit that is none sets the upper half of its value; looked at once, after the loop.
+    // A character that is no digit has a value with its upper half set, which is tested once after the loop.
     let mut seen = 0;
     for (byte, [high, low]) in bytes.iter_mut().zip(pairs) {
         let (high, low) = (VALUES[usize::from(*high)], VALUES[usize::from(*low)]);

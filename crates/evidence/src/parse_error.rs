@@ -42,9 +42,9 @@ pub enum ParseError {
     TrailingBytes {
         /// The message.
         subject: &'static str,
-        /// Where the message ends.
+        /// The offset at which the message ends.
         end: usize,
-        /// The first byte that is not zero, or beyond the padding that is accepted.
+        /// The offset of the first byte that is not zero, or that lies beyond the accepted padding.
         at: usize,
     },
     /// A length field disagrees with what it measures.
@@ -78,7 +78,7 @@ pub enum ParseError {
     Json {
         /// The document.
         subject: &'static str,
-        /// What the JSON reader says.
+        /// The error of the JSON reader.
         reason: String,
     },
     /// Text that should be hexadecimal, PEM, base64 or a date, and is not.

@@ -18,7 +18,7 @@ const TCB: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf8, 0x4d, 1, 13, 1, 2];
 /// The same, then 7.
 const CONFIGURATION: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf8, 0x4d, 1, 13, 1, 7];
 
-/// What the PCK certificate says about its platform.
+/// The platform that a PCK certificate describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PckExtension {
     /// Platform provisioning identifier.
@@ -29,11 +29,11 @@ pub struct PckExtension {
     pub pce_svn: u16,
     /// Raw CPUSVN.
     pub cpu_svn: [u8; 16],
-    /// Provisioning certification enclave.
+    /// Identifier of the provisioning certification enclave.
     pub pce_id: [u8; 2],
-    /// Family-Model-Stepping-Platform-CustomSKU.
+    /// Platform family: Family-Model-Stepping-Platform-CustomSKU.
     pub fmspc: [u8; 6],
-    /// 0 standard, 1 scalable, 2 scalable with integrity.
+    /// SGX type: 0 standard, 1 scalable, 2 scalable with integrity.
     pub sgx_type: u8,
 }
 
@@ -61,7 +61,7 @@ fn read(bytes: &[u8]) -> Result<PckExtension, &'static str> {
             5 => {
                 set_once(&mut sgx_type, read_small(value, Tag::Enumerated, "SGX type")?, "SGX type")
             }
-            // On machines with several packages; read so that nothing malformed passes.
+            // Present on machines with several packages; read only so that malformed values are refused.
             6 => set_once(&mut instance, octets::<16>(value, "platform instance")?, "instance"),
             7 => set_once(&mut configuration, read_configuration(value)?, "configuration"),
             _ => Err("entry identifier"),
@@ -80,7 +80,7 @@ fn read(bytes: &[u8]) -> Result<PckExtension, &'static str> {
     })
 }
 
-/// Dynamic platform, cached keys, simultaneous multithreading: flags, each at most once.
+/// Reads the flags (dynamic platform, cached keys, simultaneous multithreading), each at most once.
 fn read_configuration(value: AnyRef<'_>) -> Result<(), &'static str> {
     let mut flags = [None; 3];
     visit_entries(value, CONFIGURATION, |arc, value| match arc {
@@ -144,7 +144,7 @@ fn octets<const N: usize>(value: AnyRef<'_>, field: &'static str) -> Result<[u8;
     value.value().try_into().map_err(|_| field)
 }
 
-/// A non-negative INTEGER or ENUMERATED below 65,536.
+/// Reads a non-negative INTEGER or ENUMERATED below 65,536.
 fn read_small(value: AnyRef<'_>, tag: Tag, field: &'static str) -> Result<u16, &'static str> {
     match (value.tag() == tag, value.value()) {
         (true, [low @ 0..=0x7f]) => Ok(u16::from(*low)),

@@ -63,7 +63,7 @@ fn join_lines(body: &[u8]) -> Option<Vec<u8>> {
     let content = |line: &[u8]| line.len() - usize::from(line.ends_with(b"\r"));
     lines.next().filter(|rest| content(rest) == 0)?;
     let mut lines = lines.peekable();
-    // A line at a time: byte by byte takes as long as the decoding does.
+    // Copied line by line: copying byte by byte takes as long as the decoding.
     while let Some(line) = lines.next() {
         let length = content(line);
         match lines.peek() {

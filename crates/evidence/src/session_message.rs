@@ -16,17 +16,17 @@ use crate::{
     tagged_evidence::{COLLATERAL_BYTES_MAX, QUOTE_BYTES_MAX},
 };
 
-/// One message of the exchange.
+/// A message of the session-binding exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionMessage<'a> {
     /// Client to server: the context over which the server is to attest, if it is to.
     Request {
-        /// Chosen by the client as verifier.
+        /// The context that the client chose as verifier.
         context: Option<[u8; CONTEXT_BYTES]>,
     },
     /// Server to client: its evidence if asked, and the context over which the client is to attest.
     Reply {
-        /// Chosen by the server as verifier.
+        /// The context that the server chose as verifier.
         context: Option<[u8; CONTEXT_BYTES]>,
         /// The server's evidence.
         evidence: Option<SessionEvidence<'a>>,
@@ -35,7 +35,7 @@ pub enum SessionMessage<'a> {
     Evidence(SessionEvidence<'a>),
     /// Server to client: the client's evidence was accepted.
     Accepted,
-    /// Either way, in place of the next message: the exchange ends here.
+    /// In either direction, in place of the next message: the exchange ends here.
     Refused(Refusal),
 }
 
@@ -65,7 +65,7 @@ impl SessionEvidence<'_> {
     }
 }
 
-/// Why an end does not go on. It is what the peer says: good for a report, not for a decision.
+/// The reason why an end stops the exchange. The peer chose it: good for a report, not for a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// A message could not be read or came out of order.
@@ -89,7 +89,7 @@ impl Refusal {
         Refusal::EvidenceRejected,
     ];
 
-    /// The number that stands for it on the wire.
+    /// The number that stands for the refusal on the wire.
     pub fn code(self) -> u64 {
         match self {
             Refusal::Malformed => 1,
@@ -119,10 +119,10 @@ const REPLY: u64 = 2;
 const EVIDENCE: u64 = 3;
 const ACCEPTED: u64 = 4;
 
-/// Quote, claims, collateral.
+/// Members of evidence in version 1: quote, claims, collateral.
 const EVIDENCE_MEMBERS_1: u64 = 3;
 
-/// The same, then batch path and GPU evidence, of which one at least is there.
+/// Members of evidence in version 2: the same, then batch path and GPU evidence, of which at least one is present.
 const EVIDENCE_MEMBERS_2: u64 = 5;
 
 impl<'a> SessionMessage<'a> {
@@ -198,13 +198,13 @@ pub enum SessionMessageError {
         /// The item that should stand there.
         wanted: &'static str,
     },
-    /// A kind that has no meaning here.
+    /// The kind is unknown.
     #[error("session message is of kind {got}, wanted 0 to 4")]
     Kind {
         /// The kind that came.
         got: u64,
     },
-    /// A known kind with another number of members.
+    /// A known kind has another number of members.
     #[error("session message of kind {kind} has {got} members")]
     Members {
         /// The kind.
@@ -212,7 +212,7 @@ pub enum SessionMessageError {
         /// The number of members that came.
         got: u64,
     },
-    /// A context of another length than [`CONTEXT_BYTES`].
+    /// The context has another length than [`CONTEXT_BYTES`].
     #[error("context is {got} bytes, wanted {wanted}")]
     ContextLength {
         /// [`CONTEXT_BYTES`].
@@ -236,7 +236,7 @@ pub enum SessionMessageError {
         /// The length that came.
         got: usize,
     },
-    /// A refusal code that has no meaning here.
+    /// The refusal code is unknown.
     #[error("refusal code is {got}, wanted 1 to 5")]
     RefusalCode {
         /// The code that came.

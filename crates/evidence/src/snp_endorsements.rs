@@ -27,7 +27,7 @@ pub struct SnpEndorsements {
 }
 
 impl SnpEndorsements {
-    /// Whether a JSON object looks like these endorsements rather than a quote's collateral.
+    /// Whether a JSON object has the shape of these endorsements rather than of a quote's collateral.
     pub fn is_object(document: &[u8]) -> bool {
         document.windows(KEY.len()).any(|window| window == KEY)
     }
@@ -67,9 +67,9 @@ impl SnpEndorsements {
         chain: String,
         crl: Option<Vec<u8>>,
     ) -> Result<Self, ParseError> {
-        shorten("endorsement_key", &endorsement_key, ENDORSEMENT_KEY_LENGTH_MAX)?;
+        check_length("endorsement_key", &endorsement_key, ENDORSEMENT_KEY_LENGTH_MAX)?;
         if let Some(crl) = &crl {
-            shorten("crl", crl, SNP_CRL_LENGTH_MAX)?;
+            check_length("crl", crl, SNP_CRL_LENGTH_MAX)?;
         }
         Ok(Self { endorsement_key, chain, crl })
     }
@@ -102,7 +102,7 @@ fn decode_hex(subject: &'static str, digits: &str) -> Result<Vec<u8>, ParseError
     hex::decode(digits).map_err(|_| ParseError::Text { subject, wanted: "hexadecimal" })
 }
 
-fn shorten(subject: &'static str, bytes: &[u8], limit: usize) -> Result<(), ParseError> {
+fn check_length(subject: &'static str, bytes: &[u8], limit: usize) -> Result<(), ParseError> {
     match bytes.len() {
         0 => Err(ParseError::Missing { subject }),
         got if got > limit => Err(ParseError::TooLong { subject, limit, got }),

@@ -40,9 +40,9 @@ impl<'a> TaggedEvidence<'a> {
     /// Reads the extension's content; only the deterministic encoding is accepted.
     ///
     /// # Errors
-    /// [`TaggedError::Tag`] or [`TaggedError::Array`] where the bytes begin otherwise,
-    /// [`TaggedError::Malformed`], [`TaggedError::Empty`] or [`TaggedError::TooLong`] for a member,
-    /// [`TaggedError::NotCanonical`] for any other encoding.
+    /// [`TaggedEvidenceError::Tag`] or [`TaggedEvidenceError::Array`] where the bytes begin otherwise,
+    /// [`TaggedEvidenceError::Malformed`], [`TaggedEvidenceError::Empty`] or [`TaggedEvidenceError::TooLong`] for a
+    /// member, [`TaggedEvidenceError::NotCanonical`] for any other encoding.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, TaggedEvidenceError> {
         let mut decoder = tagged_array(bytes, 2)?;
         let quote = member(&mut decoder, "quote", QUOTE_BYTES_MAX)?;
@@ -73,9 +73,9 @@ impl<'a> TaggedCollateral<'a> {
     /// Reads the extension's content; only the deterministic encoding is accepted.
     ///
     /// # Errors
-    /// [`TaggedError::Tag`] or [`TaggedError::Array`] where the bytes begin otherwise,
-    /// [`TaggedError::Malformed`], [`TaggedError::Empty`] or [`TaggedError::TooLong`] for a member,
-    /// [`TaggedError::NotCanonical`] for any other encoding.
+    /// [`TaggedEvidenceError::Tag`] or [`TaggedEvidenceError::Array`] where the bytes begin otherwise,
+    /// [`TaggedEvidenceError::Malformed`], [`TaggedEvidenceError::Empty`] or [`TaggedEvidenceError::TooLong`] for a
+    /// member, [`TaggedEvidenceError::NotCanonical`] for any other encoding.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, TaggedEvidenceError> {
         let mut decoder = tagged_array(bytes, 1)?;
         let collateral = member(&mut decoder, "collateral", COLLATERAL_BYTES_MAX)?;
@@ -97,7 +97,7 @@ pub enum TaggedEvidenceError {
         wanted: u64,
     },
     /// The tag holds no array of the wanted length.
-    #[error("tagged evidence holds no array of {wanted}")]
+    #[error("tagged evidence holds another item, wanted an array of {wanted}")]
     Array {
         /// The wanted number of members.
         wanted: u64,

@@ -17,16 +17,16 @@ use crate::{json, parse_error::ParseError, quote::Tee};
 /// Most TCB levels (platform, module or QE) in one document: 20 are seen in the field.
 pub const TCB_LEVELS_MAX: usize = 256;
 
-/// What Intel says about a TCB level.
+/// Intel's verdict on a TCB level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TcbStatus {
-    /// Nothing to do.
+    /// The platform is up to date.
     UpToDate,
     /// Software in the TEE needs mitigations of its own.
     SwHardeningNeeded,
     /// The platform needs another configuration.
     ConfigurationNeeded,
-    /// Both of the above.
+    /// Software needs mitigations of its own, and the platform needs another configuration.
     ConfigurationAndSwHardeningNeeded,
     /// The platform misses security updates.
     OutOfDate,
@@ -102,7 +102,7 @@ fn status_from_text(
 #[error("TCB status `{0}` is unknown")]
 pub struct UnknownTcbStatus(pub String);
 
-/// As a document spells it.
+/// Reads a status that a signed document can give; the derived ones are refused.
 impl<'de> Deserialize<'de> for TcbStatus {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Listed(TcbStatus);
@@ -120,19 +120,19 @@ impl<'de> Deserialize<'de> for TcbStatus {
 /// TCB info of one platform family (FMSPC).
 #[derive(Clone, Debug)]
 pub struct TcbInfo {
-    /// Whether the levels speak of SGX or TDX.
+    /// The TEE that the levels are for: SGX or TDX.
     pub tee: Tee,
     /// Unix seconds from which the document holds.
     pub issue_date: u64,
     /// Unix seconds until which it holds.
     pub next_update: u64,
-    /// Family-Model-Stepping-Platform-CustomSKU.
+    /// Platform family: Family-Model-Stepping-Platform-CustomSKU.
     pub fmspc: [u8; 6],
-    /// Provisioning certification enclave.
+    /// Identifier of the provisioning certification enclave.
     pub pce_id: [u8; 2],
     /// Number of the TCB recovery that the document belongs to.
     pub tcb_evaluation_data_number: u32,
-    /// What the TDX module must be where it has no identity of its own (TDX only).
+    /// Signer and attributes that the TDX module must have where it has no identity of its own (TDX only).
     pub tdx_module: Option<TdxModule>,
     /// Module identities by major version, `TDX_01` and so on (TDX only).
     pub tdx_module_identities: Vec<TdxModuleIdentity>,
@@ -191,7 +191,7 @@ impl TcbInfo {
     }
 }
 
-/// One combination of security versions and what Intel says about it.
+/// A combination of security versions and Intel's verdict on it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TcbLevel {
@@ -207,7 +207,7 @@ pub struct TcbLevel {
     pub advisory_ids: Vec<String>,
 }
 
-/// Security versions.
+/// The security versions of a level.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tcb {
@@ -226,10 +226,10 @@ pub struct Tcb {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TdxModule {
-    /// Hash of its signer.
+    /// Hash of the module's signer.
     #[serde(deserialize_with = "json::hex_array")]
     pub mrsigner: [u8; 48],
-    /// Its attributes.
+    /// Attributes that the module must have under the mask.
     #[serde(deserialize_with = "json::hex_array")]
     pub attributes: [u8; 8],
     /// Which bits of the attributes are compared; the others must be zero.
@@ -244,10 +244,10 @@ pub struct TdxModuleIdentity {
     /// The major version, from `TDX_xx` (hexadecimal).
     #[serde(rename = "id", deserialize_with = "module_version")]
     pub version: u8,
-    /// Hash of its signer.
+    /// Hash of the module's signer.
     #[serde(deserialize_with = "json::hex_array")]
     pub mrsigner: [u8; 48],
-    /// Its attributes.
+    /// Attributes that the module must have under the mask.
     #[serde(deserialize_with = "json::hex_array")]
     pub attributes: [u8; 8],
     /// Which bits of the attributes are compared; the others must be zero.
@@ -340,7 +340,7 @@ fn shape(reason: &str) -> ParseError {
     ParseError::Json { subject: "TCB info", reason: reason.to_string() }
 }
 
-/// Type 0 says how components are compared; no other type is defined.
+/// Reads `tcbType`, which must be 0: it says how components are compared, and no other type is defined.
 fn tcb_type_zero<'de, D: Deserializer<'de>>(deserializer: D) -> Result<(), D::Error> {
     match u32::deserialize(deserializer)? {
         0 => Ok(()),

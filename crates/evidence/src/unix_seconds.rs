@@ -4,7 +4,7 @@ use core::{fmt, time::Duration};
 
 use der::DateTime;
 
-/// A time in Unix seconds. `Display` writes the seconds and the date beside them.
+/// A time in Unix seconds. `Display` writes the seconds, then the date.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct UnixSeconds(pub u64);
 
@@ -25,7 +25,7 @@ impl fmt::Display for UnixSeconds {
     }
 }
 
-/// What [`UnixSeconds::utc`] gives; `Display` writes it.
+/// The date that [`UnixSeconds::utc`] returns; `Display` writes it.
 #[derive(Clone, Copy, Debug)]
 pub struct Utc(u64);
 

@@ -1,4 +1,4 @@
-//! DER as it is written by hand where an encoder would choose other bytes than AMD did.
+//! DER, written by hand where an encoder would choose other bytes than AMD did.
 
 use der::{Encode, asn1::ObjectIdentifier};
 
@@ -12,22 +12,22 @@ pub(crate) const IA5_STRING: u8 = 0x16;
 pub(crate) const UTC_TIME: u8 = 0x17;
 pub(crate) const SET: u8 = 0x31;
 
-/// SEQUENCE of what is already encoded.
+/// A SEQUENCE of elements that are already encoded.
 pub(crate) fn sequence(parts: &[&[u8]]) -> Vec<u8> {
     element(0x30, parts)
 }
 
-/// `[number]`, constructed.
+/// A constructed element with the context tag `[number]`.
 pub(crate) fn context(number: u8, parts: &[&[u8]]) -> Vec<u8> {
     element(0xa0 | number, parts)
 }
 
-/// BIT STRING of whole bytes.
+/// A BIT STRING of whole bytes.
 pub(crate) fn bit_string(bytes: &[u8]) -> Vec<u8> {
     element(BIT_STRING, &[&[0], bytes])
 }
 
-/// INTEGER that is not negative, from big-endian bytes.
+/// An INTEGER that is not negative, from big-endian bytes.
 pub(crate) fn integer(bytes: &[u8]) -> Vec<u8> {
     let start = bytes.iter().position(|&byte| byte != 0).unwrap_or(bytes.len());
     let value = &bytes[start..];
@@ -36,17 +36,17 @@ pub(crate) fn integer(bytes: &[u8]) -> Vec<u8> {
     element(0x02, &[if pad { &[0] } else { &[] }, value])
 }
 
-/// AlgorithmIdentifier with NULL parameters.
+/// An AlgorithmIdentifier with NULL parameters.
 pub(crate) fn algorithm(oid: &str) -> Vec<u8> {
     sequence(&[&object(oid), &NULL])
 }
 
-/// OBJECT IDENTIFIER. The identifiers here are constants of this crate.
+/// An OBJECT IDENTIFIER. The identifiers here are constants of this crate.
 pub(crate) fn object(oid: &str) -> Vec<u8> {
     ObjectIdentifier::new_unwrap(oid).to_der().expect("an identifier has an encoding")
 }
 
-/// Tag, length and content.
+/// An element: tag, length and content.
 pub(crate) fn element(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
     let length: usize = parts.iter().map(|part| part.len()).sum();
     let mut out = vec![tag];

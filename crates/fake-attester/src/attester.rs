@@ -7,8 +7,7 @@ use serde::Serialize;
 
 use crate::{
     device,
-    edition::COLLATERAL_DAYS,
-    edition::Edition,
+    edition::{COLLATERAL_DAYS, Edition},
     endorsements::FakeEndorsements,
     error::FakeError,
     gpu::{FakeGpu, GpuOptions},
@@ -40,17 +39,17 @@ struct SnpFiles {
 }
 
 impl FakeAttester {
-    /// An attester whose evidence a verifier accepts that trusts [`Self::root_der`].
+    /// An attester whose evidence is accepted by a verifier that trusts [`Self::root_der`].
     pub fn new(options: FakeAttesterOptions) -> Result<Self, FakeError> {
         Self::with_variant(options, Variant::default(), None)
     }
 
-    /// The same attester with one thing wrong, for tests of verifiers.
+    /// The same attester with one fault, for tests of verifiers.
     pub fn with_fault(options: FakeAttesterOptions, fault: Fault) -> Result<Self, FakeError> {
         Self::with_variant(options, Variant::default(), Some(fault))
     }
 
-    /// An attester of a certain make, with or without one thing wrong.
+    /// An attester of the given variant, with or without one fault.
     pub fn with_variant(
         options: FakeAttesterOptions,
         variant: Variant,
@@ -67,7 +66,7 @@ impl FakeAttester {
         if has_gpu { attester.with_gpu() } else { Ok(attester) }
     }
 
-    /// The same attester with a simulated GPU beside it, which its policy then requires.
+    /// The same attester with a simulated GPU, which its policy then requires.
     pub fn with_gpu(mut self) -> Result<Self, FakeError> {
         let FakeAttesterOptions { seed, issued_at, .. } = &self.options;
         self.gpu = Some(FakeGpu::new(GpuOptions::new(*seed, *issued_at))?);
@@ -127,12 +126,12 @@ impl FakeAttester {
         self.policy_with(ConfigurationLines::Unpinned)
     }
 
-    /// The same with the configuration pinned, for clients.
+    /// The same policy with the configuration pinned, for clients.
     pub fn policy_toml_pinning(&self, config_digest: [u8; 32]) -> String {
         self.policy_with(ConfigurationLines::Pinned(config_digest))
     }
 
-    /// The same for clients that talk to this attester in whatever configuration.
+    /// The same policy for clients that accept this attester in any configuration.
     pub fn dangerous_policy_toml(&self) -> String {
         self.policy_with(ConfigurationLines::DangerousAny)
     }
@@ -142,22 +141,22 @@ impl FakeAttester {
         policy::toml(&self.options, self.root_der(), gpu_roots, configuration)
     }
 
-    /// Which kind of quote this attester makes.
+    /// The kind of quote that this attester makes.
     pub fn tee(&self) -> Tee {
         self.options.tee
     }
 
-    /// Of which make it is.
+    /// The machine that this attester simulates.
     pub fn variant(&self) -> Variant {
         self.variant
     }
 
-    /// How long its quotes take.
+    /// The time that its quotes take.
     pub fn mode(&self) -> Mode {
         self.options.mode
     }
 
-    /// When its collateral was issued, in unix seconds.
+    /// The time at which its collateral was issued, in Unix seconds.
     pub fn issued_at(&self) -> u64 {
         self.options.issued_at
     }
@@ -168,23 +167,23 @@ impl FakeAttester {
         self.options.issued_at + COLLATERAL_DAYS * DAY - 1
     }
 
-    /// For SNP: the certificate of the VCEK or VLEK, DER.
+    /// The certificate of the VCEK or VLEK, in DER (SNP only).
     pub fn endorsement_key_der(&self) -> Option<&[u8]> {
         self.snp.as_ref().map(|files| files.endorsement_key.as_slice())
     }
 
-    /// For SNP: ASK or ASVK and ARK, PEM.
+    /// The certificates of ASK or ASVK and ARK, in PEM (SNP only).
     pub fn chain_pem(&self) -> Option<&str> {
         self.snp.as_ref().map(|files| files.chain.as_str())
     }
 
-    /// For SNP: the ARK's revocation list, DER.
+    /// The ARK's revocation list, in DER (SNP only).
     pub fn crl_der(&self) -> Option<&[u8]> {
         self.snp.as_ref().map(|files| files.crl.as_slice())
     }
 
-    /// An attester whose vendors are there already: as [`Self::with`], without making their keys
-    /// again. `options.seed` and `options.issued_at` have to be those of the vendors.
+    /// An attester of vendors that exist already: as [`Self::with_variant`], without making their
+    /// keys again. `options.seed` and `options.issued_at` have to be those of the vendors.
     pub fn with_vendors(
         vendors: &FakeEndorsements,
         options: FakeAttesterOptions,
@@ -207,7 +206,7 @@ impl FakeAttester {
     }
 }
 
-/// A machine with a quoting enclave, and its collateral.
+/// Makes a machine with a quoting enclave, and its collateral.
 fn dcap(
     vendors: &FakeEndorsements,
     options: &FakeAttesterOptions,
@@ -233,7 +232,7 @@ fn dcap(
     Ok((Machine::dcap(options, variant, &plan, &pck.key, &chain), collateral))
 }
 
-/// A machine with a secure processor, and its endorsements.
+/// Makes a machine with a secure processor, and its endorsements.
 fn snp(
     vendors: &FakeEndorsements,
     options: &FakeAttesterOptions,

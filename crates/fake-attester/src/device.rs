@@ -1,4 +1,4 @@
-//! The hardware's way of making quotes: one at a time, and slowly.
+//! The way in which hardware makes quotes: one at a time, and slowly.
 //!
 //! On real machines the quote path is serial: the kernel holds one read-write semaphore around
 //! a report (configfs-tsm), and the quoting enclave answers one request at a time. The project
@@ -11,12 +11,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long one quote occupies the simulated device, signing included.
+/// The time for which one quote occupies the simulated device, signing included.
 pub const SERVICE_TIME: Duration = Duration::from_millis(39);
 
 static DEVICE: Queue = Queue::new();
 
-/// Does `work` as the only user of the process-wide device, for `service_time` at least.
+/// Runs `work` as the only user of the process-wide device, for `service_time` at least.
 ///
 /// Callers are served in the order in which they came.
 pub(crate) fn serve<T>(service_time: Duration, work: impl FnOnce() -> T) -> T {
@@ -28,7 +28,7 @@ pub(crate) fn serve<T>(service_time: Duration, work: impl FnOnce() -> T) -> T {
     done
 }
 
-/// How many callers wait for the device now.
+/// The number of callers that wait for the device now.
 #[cfg(test)]
 pub(crate) fn waiting() -> u64 {
     let tickets = DEVICE.lock();

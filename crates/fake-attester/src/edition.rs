@@ -2,13 +2,14 @@
 
 use crate::time::DAY;
 
-/// How long collateral holds: PCS gives 30 days to everything it signs.
+/// The days for which collateral holds: PCS gives 30 to everything it signs.
 pub(crate) const COLLATERAL_DAYS: u64 = 30;
-/// Advances with each TCB recovery; Intel's stood at 19 in the middle of 2026.
+/// The TCB evaluation data number, which advances with each TCB recovery; Intel's was 19 in the
+/// middle of 2026.
 pub(crate) const EVALUATION_NUMBER: u32 = 20;
 
-/// What a service gives out from one moment on. Certificates and keys stay the same through all
-/// editions; documents and revocation lists are signed anew.
+/// The endorsements that a service gives out from one moment on. Certificates and keys stay the
+/// same through all editions; documents and revocation lists are signed anew.
 ///
 /// An edition with an older date or number than another one is what a rolled-back cache serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,7 +32,7 @@ pub struct Edition {
     pub revoked_amd: Vec<Vec<u8>>,
 }
 
-/// One list of revoked certificates.
+/// The content of one revocation list.
 pub(crate) struct RevocationList {
     pub(crate) from: u64,
     pub(crate) until: u64,
@@ -40,8 +41,8 @@ pub(crate) struct RevocationList {
 }
 
 impl Edition {
-    /// Everything issued at one moment for the 30 days that Intel's services give, nothing of use
-    /// revoked.
+    /// An edition that is issued at one moment for the 30 days that Intel's services give; no
+    /// certificate in use is revoked.
     pub fn issued_at(issued_at: u64) -> Self {
         Self {
             issued_at,

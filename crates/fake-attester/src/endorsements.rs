@@ -26,7 +26,8 @@ struct Issuers {
     seed: [u8; 32],
     certified_at: u64,
     intel: Pki,
-    /// By [`Product`], made when first asked for: an RSA key takes a quarter of a second.
+    /// The keys of AMD by [`Product`], made when first asked for: an RSA key takes a quarter of a
+    /// second.
     amd: [OnceLock<Amd>; Product::ALL.len()],
 }
 
@@ -36,14 +37,14 @@ impl Drop for Issuers {
     }
 }
 
-/// What Intel's Provisioning Certification Service gives, from one edition.
+/// The endorsements that Intel's Provisioning Certification Service gives, from one edition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IntelEndorsements {
     /// The root's revocation list, DER.
     pub root_crl: Vec<u8>,
-    /// What concerns PCKs of the Platform CA.
+    /// The list and the issuers for PCKs of the Platform CA.
     pub platform: PckEndorsements,
-    /// What concerns PCKs of the Processor CA.
+    /// The list and the issuers for PCKs of the Processor CA.
     pub processor: PckEndorsements,
     /// Documents about SGX.
     pub sgx: TeeEndorsements,
@@ -53,7 +54,7 @@ pub struct IntelEndorsements {
     pub tcb_signing_chain: String,
 }
 
-/// A revocation list of PCKs and who issued it.
+/// A revocation list of PCKs, and its issuers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PckEndorsements {
     /// The list, DER.
@@ -71,7 +72,7 @@ pub struct TeeEndorsements {
     pub qe_identity: SignedDocument,
 }
 
-/// JSON and the signature over its very bytes.
+/// A JSON document and the signature over its very bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignedDocument {
     /// The signed bytes.
@@ -80,8 +81,8 @@ pub struct SignedDocument {
     pub signature: String,
 }
 
-/// What AMD's Key Distribution Service gives for one product line, from one edition; the
-/// certificates of chips come from [`FakeEndorsements::vcek`].
+/// The endorsements that AMD's Key Distribution Service gives for one product line, from one
+/// edition; the certificates of chips come from [`FakeEndorsements::vcek`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AmdEndorsements {
     /// ASK and ARK, PEM: `/vcek/v1/{product}/cert_chain`.
@@ -92,7 +93,7 @@ pub struct AmdEndorsements {
     pub crl: Vec<u8>,
 }
 
-/// One PCK certificate and what the service says beside it.
+/// One PCK certificate, with the fields that the service sends along with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PckCertificate {
     /// The certificate, PEM.
@@ -284,7 +285,7 @@ impl IntelEndorsements {
 }
 
 impl SignedDocument {
-    /// The service's answer: `name` is `tcbInfo` or `enclaveIdentity`.
+    /// The service's answer with this document: `name` is `tcbInfo` or `enclaveIdentity`.
     pub fn body(&self, name: &str) -> String {
         format!(r#"{{"{name}":{},"signature":"{}"}}"#, self.json, self.signature)
     }

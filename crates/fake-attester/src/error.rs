@@ -1,27 +1,28 @@
-//! What can go wrong while simulating.
+//! The errors of the simulation.
 
 use std::{io, path::PathBuf};
 
-/// Why no simulated attester could be made, read or written.
+/// The reason for which no simulated attester could be made, read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum FakeError {
-    /// The certificates of this simulation live from 2018 to 2049, like Intel's root.
+    /// The issue time is outside of the lifetime of the certificates, 2018 to 2049, like Intel's
+    /// root.
     #[error("issue time must be from {first} to {last} in unix seconds, got {got}")]
     IssuedAt {
-        /// First allowed second.
+        /// The first allowed second, in Unix seconds.
         first: u64,
-        /// Last allowed second.
+        /// The last allowed second, in Unix seconds.
         last: u64,
         /// The date that was asked for, in Unix seconds.
         got: u64,
     },
-    /// The X.509 encoder refused.
+    /// The X.509 encoder returned an error.
     #[error("simulated certificate or CRL could not be encoded: {0}")]
     Certificate(#[from] rcgen::Error),
-    /// The DER encoder refused.
+    /// The DER encoder returned an error.
     #[error("simulated PCK extension could not be encoded: {0}")]
     Der(#[from] der::Error),
-    /// The JSON encoder refused.
+    /// The JSON encoder returned an error.
     #[error("simulated collateral could not be encoded: {0}")]
     Json(#[from] serde_json::Error),
     /// The operating system gave no random seed.
@@ -32,17 +33,17 @@ pub enum FakeError {
     File {
         /// `read` or `write`.
         action: &'static str,
-        /// Which file.
+        /// The path of the file.
         path: PathBuf,
-        /// What the operating system said.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// The saved state is not one of ours.
+    /// The saved state was not written by this crate.
     #[error("{} is not the state of a simulated attester: {reason}", path.display())]
     State {
-        /// Which file.
+        /// The path of the file.
         path: PathBuf,
-        /// What was wrong with it.
+        /// The fault in words.
         reason: String,
     },
     /// No guest gives such evidence through configfs-tsm.
@@ -54,9 +55,9 @@ pub enum FakeError {
     /// The simulated tree could not be mounted or taken away.
     #[error("cannot mount the simulated tree at {}: {source}", path.display())]
     Mount {
-        /// Where.
+        /// The folder that the tree was to be mounted at.
         path: PathBuf,
-        /// What the operating system said.
+        /// The operating system's error.
         source: io::Error,
     },
 }

@@ -1,21 +1,21 @@
-//! Signatures over anything, by the keys of the simulation: for tests whose faults lie behind
-//! a signature that has to hold.
+//! Signatures over any message, by the keys of the simulation: for tests whose faults lie behind a
+//! signature that has to hold.
 
 use crate::{
     endorsements::FakeEndorsements,
     keys::{Key, Role},
 };
 
-/// Who signs.
+/// The key that signs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ForgedKey {
-    /// Intel's simulated root.
+    /// The key of Intel's simulated root.
     IntelRoot,
-    /// The CA of machines with several packages.
+    /// The key of the CA of machines with several packages.
     PlatformCa,
-    /// The CA of machines with one package.
+    /// The key of the CA of machines with one package.
     ProcessorCa,
-    /// Who signs TCB info and QE identity.
+    /// The key that signs TCB info and QE identity.
     TcbSigner,
     /// The PCK of the machine with this number.
     Pck(u32),
@@ -24,7 +24,7 @@ pub enum ForgedKey {
 }
 
 impl FakeEndorsements {
-    /// ECDSA P-256 with SHA-256 over any message, as r and s.
+    /// Signs any message by ECDSA P-256 with SHA-256, as r and s.
     pub fn sign_as(&self, who: ForgedKey, message: &[u8]) -> [u8; 64] {
         let role = match who {
             ForgedKey::IntelRoot => Role::Root,

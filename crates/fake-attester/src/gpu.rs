@@ -28,7 +28,7 @@ pub struct FakeGpu {
 }
 
 impl FakeGpu {
-    /// A GPU whose evidence a verifier accepts that trusts both of [`Self::root_ders`].
+    /// A GPU whose evidence is accepted by a verifier that trusts both of [`Self::root_ders`].
     pub fn new(options: GpuOptions) -> Result<Self, FakeError> {
         let chains = Chains::issue(&options)?;
         let rims = if options.rims { manifest::manifests(&options, &chains) } else { Vec::new() };
@@ -68,13 +68,13 @@ impl FakeGpu {
         evidence.encode()
     }
 
-    /// The roots that a verifier has to trust: of devices, and of manifests.
+    /// The roots that a verifier has to trust: that of devices, and that of manifests.
     pub fn root_ders(&self) -> [&[u8]; 2] {
         [&self.chains.device_root, &self.chains.manifest_root]
     }
 }
 
-/// A CPU's attester with a *simulated* GPU beside it.
+/// The attester of a CPU and of a *simulated* GPU next to it.
 pub struct FakeGpuAttester<A> {
     attester: A,
     gpu: FakeGpu,

@@ -12,9 +12,9 @@ pub(crate) enum Role {
     PlatformCa,
     ProcessorCa,
     TcbSigner,
-    /// Of the platform with this number.
+    /// The PCK of the platform with this number.
     Pck(u32),
-    /// Of the platform with this number.
+    /// The attestation key of the platform with this number.
     AttestationKey(u32),
 }
 
@@ -39,10 +39,10 @@ pub(crate) fn numbered_name(name: &str, platform: u32) -> String {
     }
 }
 
-/// One private key; [`SigningKey`] wipes itself on drop.
+/// A private key and its public key; [`SigningKey`] wipes itself on drop.
 pub(crate) struct Key {
     private: SigningKey,
-    /// SEC 1 uncompressed point: 0x04, x, y.
+    /// The SEC 1 uncompressed point: 0x04, x, y.
     public: [u8; 65],
 }
 
@@ -69,12 +69,12 @@ impl Key {
         Self { private, public }
     }
 
-    /// x and y, 64 bytes, as quotes carry the attestation key.
+    /// The coordinates x and y, 64 bytes, as quotes carry the attestation key.
     pub(crate) fn point(&self) -> &[u8] {
         &self.public[1..]
     }
 
-    /// ECDSA over SHA-256 as r and s, 32 bytes each, as quotes and PCS responses carry it.
+    /// Signs by ECDSA over SHA-256: r and s, 32 bytes each, as quotes and PCS responses carry it.
     pub(crate) fn sign_raw(&self, message: &[u8]) -> [u8; 64] {
         let signature: Signature = self.private.sign(message);
         signature.to_bytes().into()

@@ -1,6 +1,6 @@
-//! Where the simulated platform stands among the levels of TCB info, and what it has there.
+//! The levels of the simulated TCB info, and the security versions of a platform at each.
 
-/// Where the platform stands among the levels of the TCB info.
+/// The position of the platform among the levels of the TCB info.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Level {
     UpToDate,
@@ -25,7 +25,7 @@ impl Level {
         [microcode, microcode, 2, 2, bios, 1, 0, seamldr, 0, 0, 0, 0, 0, 0, 0, 0]
     }
 
-    /// SVN of the provisioning certification enclave.
+    /// The SVN of the provisioning certification enclave.
     pub(crate) fn pce_svn(self) -> u16 {
         match self {
             Self::Revoked => 11,

@@ -1,17 +1,18 @@
 //! A *simulated* attester: byte-exact TDX, SGX and SEV-SNP evidence under roots of its own.
 //!
-//! Nothing made here protects anything. The keys come from a 32-byte seed that anyone may know,
-//! and no hardware is involved. What is real is the format: a verifier runs the very same checks
-//! on this evidence as on a machine's, with only the trusted root swapped, so tests and
-//! measurements exercise the true path. Certificates, advisories and measurements all say
-//! *SIMULATED*, and the root is in no production trust store.
+//! Nothing made here protects anything. The keys come from a 32-byte seed that anyone may know, and
+//! no hardware is involved. The format is real: a verifier runs the very same checks on this
+//! evidence as on a machine's, with only the trusted root swapped, so tests and measurements
+//! exercise the true path. Certificates, advisories and measurements all say *SIMULATED*, and the
+//! root is in no production trust store.
 //!
 //! Formats: Intel TDX DCAP Quoting Library API, appendix A.3 (quote v4); Intel SGX ECDSA
 //! QuoteLibReference, appendix A (quote v3); Intel SGX PCK Certificate and CRL Specification;
 //! Intel PCS API v4 (TCB info v3, enclave identity v2);
 //! AMD SEV-SNP Firmware ABI (56860) and VCEK and KDS Interface (57230) specifications.
 //!
-//! Keys and certificates are a function of [`Options`] alone; signatures are those of RFC 6979.
+//! Keys and certificates are a function of [`FakeAttesterOptions`] alone; signatures are those of
+//! RFC 6979.
 
 mod asn1;
 mod attester;

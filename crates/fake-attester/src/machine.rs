@@ -1,4 +1,4 @@
-//! What signs: a quoting enclave or a secure processor.
+//! The part of a machine that signs: a quoting enclave or a secure processor.
 
 use confide_evidence::ReportData;
 
@@ -13,7 +13,7 @@ use crate::{
     variant::Variant,
 };
 
-/// One simulated machine.
+/// One simulated machine and its key.
 pub(crate) struct Machine {
     signer: Signer,
     empty: bool,
@@ -58,7 +58,7 @@ impl Machine {
         Self::new(Signer::SecureProcessor(Box::new(Reporter::new(key, &fields))), plan)
     }
 
-    /// The certificate of the key that [`Self::snp`] signs with.
+    /// The certificate of the key with which [`Self::snp`] signs.
     pub(crate) fn endorsement_key(
         vendors: &FakeEndorsements,
         options: &FakeAttesterOptions,
@@ -95,7 +95,7 @@ impl Machine {
     }
 }
 
-/// Which chip it is and what it runs.
+/// The identifier of a chip, and the versions that it runs.
 struct Chip {
     id: [u8; 64],
     tcb: SnpTcb,

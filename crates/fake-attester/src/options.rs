@@ -1,4 +1,4 @@
-//! What to simulate.
+//! The options of a simulated attester.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use zeroize::Zeroize;
 
 use crate::error::FakeError;
 
-/// Which kind of quote is made.
+/// The kind of quote that is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Tee {
@@ -22,13 +22,14 @@ pub enum Tee {
     Snp,
 }
 
-/// How long a quote takes.
+/// The time that a quote takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// As fast as software signs.
+    /// A quote takes as long as software needs to sign it.
     Raw,
-    /// As the hardware does it: one at a time in the whole process, [`crate::SERVICE_TIME`] each.
+    /// Quotes are made as by the hardware: one at a time in the whole process,
+    /// [`crate::SERVICE_TIME`] each.
     Device,
 }
 
@@ -38,15 +39,15 @@ pub enum Mode {
 /// depends on the seed alone, so a policy that names it outlives the 30 days of the collateral.
 #[derive(Clone, PartialEq, Eq)]
 pub struct FakeAttesterOptions {
-    /// Where all keys come from. Whoever knows it can sign such evidence.
+    /// The seed of all keys. Whoever knows it can sign such evidence.
     pub seed: [u8; 32],
-    /// Which kind of quote.
+    /// The kind of quote that is made.
     pub tee: Tee,
     /// Whether the simulated enclave or trust domain runs in debug mode.
     pub debug: bool,
-    /// When certificates and collateral are issued, in unix seconds.
+    /// The time at which certificates and collateral are issued, in Unix seconds.
     pub issued_at: u64,
-    /// How long a quote takes.
+    /// The time that a quote takes.
     pub mode: Mode,
 }
 
@@ -61,7 +62,7 @@ impl FakeAttesterOptions {
 
 impl fmt::Debug for FakeAttesterOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Options")
+        f.debug_struct("FakeAttesterOptions")
             .field("seed", &"…")
             .field("tee", &self.tee)
             .field("debug", &self.debug)

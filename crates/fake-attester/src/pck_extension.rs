@@ -1,4 +1,5 @@
-//! The SGX extension of a PCK certificate: who the platform is and which versions it runs.
+//! The SGX extension of a PCK certificate: the identifiers of the platform and the versions that it
+//! runs.
 //!
 //! Intel SGX PCK Certificate and CRL Profile Specification, section 1.3.5.
 
@@ -52,7 +53,7 @@ pub(crate) fn encode(
     Ok(element(Tag::Sequence, &entries.concat())?)
 }
 
-/// 16 component SVNs, PCESVN (17) and the raw CPUSVN (18).
+/// The 16 component SVNs, PCESVN (17) and the raw CPUSVN (18).
 fn tcb(plan: &Plan) -> Result<Vec<u8>, der::Error> {
     let cpu_svn = plan.level.cpu_svn();
     let mut entries = Vec::new();
@@ -64,7 +65,7 @@ fn tcb(plan: &Plan) -> Result<Vec<u8>, der::Error> {
     element(Tag::Sequence, &entries)
 }
 
-/// Dynamic platform, cached keys, simultaneous multithreading: all off, which any policy allows.
+/// Dynamic platform, cached keys and simultaneous multithreading: all off, which any policy allows.
 fn configuration() -> Result<Vec<u8>, der::Error> {
     let mut entries = Vec::new();
     for arc in 1..=3 {
@@ -73,7 +74,7 @@ fn configuration() -> Result<Vec<u8>, der::Error> {
     element(Tag::Sequence, &entries)
 }
 
-/// SEQUENCE of an identifier below the extension's own, and a value.
+/// A SEQUENCE of an identifier below the extension's own, and a value.
 fn entry(arcs: &[u32], value: Vec<u8>) -> Result<Vec<u8>, der::Error> {
     let mut oid = SGX;
     for &arc in arcs {

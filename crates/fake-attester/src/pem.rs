@@ -1,4 +1,4 @@
-//! PEM with line feeds on every platform: some of these bytes are inside quotes.
+//! PEM with line feeds on every platform: some of these bytes are part of quotes.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 

@@ -25,14 +25,14 @@ use crate::{
     variant::PckCa,
 };
 
-/// Who all certificates say they are from.
+/// The organisation in all certificates.
 const ORGANISATION: &str = "SIMULATED by confide, not Intel Corporation";
 
-/// Where a CRL would be; the name cannot exist (RFC 2606).
+/// The address of the root's CRL; the name cannot exist (RFC 2606).
 const ROOT_CRL_URI: &str = "https://simulated.invalid/root.crl";
 const PCK_CRL_URI: &str = "https://simulated.invalid/pck.crl";
 
-/// Years that Intel's certificates hold: Platform CA 15, leaves 7.
+/// The days for which Intel's certificates hold: Platform CA 15 years, leaves 7.
 const CA_DAYS: u64 = 15 * 365;
 const LEAF_DAYS: u64 = 7 * 365;
 
@@ -49,7 +49,7 @@ pub(crate) struct Pki {
     pub(crate) tcb_signer: Certified,
 }
 
-/// Someone who certifies.
+/// The key and the certificate of an issuer.
 struct Authority {
     params: CertificateParams,
     certified: Certified,
@@ -103,7 +103,8 @@ impl Pki {
         Ok(Self { seed: *seed, certified_at, root, platform_ca, processor_ca, tcb_signer })
     }
 
-    /// The certificate of one platform; `reissue` gives others for the same key.
+    /// Issues the certificate of one platform; another `reissue` gives another one for the same
+    /// key.
     pub(crate) fn pck(
         &self,
         ca: PckCa,
@@ -130,12 +131,12 @@ impl Pki {
         &self.root.certified.pem
     }
 
-    /// Issuers of a PCK certificate: the CA, then the root.
+    /// The issuers of a PCK certificate: the CA, then the root.
     pub(crate) fn pck_issuers_pem(&self, ca: PckCa) -> String {
         [self.ca(ca).certified.pem.as_str(), self.root_pem()].concat()
     }
 
-    /// TCB signer, then the root.
+    /// The TCB signer, then the root.
     pub(crate) fn tcb_signer_chain_pem(&self) -> String {
         [self.tcb_signer.pem.as_str(), self.root_pem()].concat()
     }
@@ -219,7 +220,8 @@ fn certificate(
     params
 }
 
-/// 20 bytes, positive, of full length: a hash of the key and of when it was certified.
+/// A serial number of 20 bytes, positive and of full length: a hash of the key and of the time of
+/// issue.
 fn serial(key: &Key, issued_at: u64) -> SerialNumber {
     let hash = Sha256::new()
         .chain_update(b"confide SIMULATED serial v1\0")
@@ -231,7 +233,8 @@ fn serial(key: &Key, issued_at: u64) -> SerialNumber {
     SerialNumber::from(bytes)
 }
 
-/// Serial numbers of nobody, so that the PCK CRL is not empty and a look-up has something to skip.
+/// Serial numbers of no certificate, so that the PCK CRL is not empty and a look-up has something
+/// to skip.
 fn bystanders() -> [SerialNumber; 8] {
     std::array::from_fn(|n| SerialNumber::from(vec![n as u8 + 1; 20]))
 }

@@ -1,4 +1,4 @@
-//! What exactly is issued and when: the honest plan, and plans with one fault each.
+//! Plans of what is issued and when: the honest plan, and plans with one fault each.
 
 use crate::{
     edition::{COLLATERAL_DAYS, Edition},
@@ -6,14 +6,14 @@ use crate::{
     time::DAY,
 };
 
-/// One thing wrong with evidence that is otherwise well made and well signed.
+/// One fault in evidence that is otherwise well made and well signed.
 ///
 /// A verifier that only checks signatures accepts all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// All collateral ended 30 days before the issue time.
+    /// All collateral expired 30 days before the issue time.
     ExpiredCollateral,
-    /// Only the CRLs ended before the issue time.
+    /// Only the CRLs expired before the issue time.
     ExpiredCrl,
     /// The CRLs begin ten days after the issue time.
     FutureCrl,
@@ -36,13 +36,13 @@ pub enum Fault {
     OutOfDateModule,
     /// The collateral is for another platform family.
     ForeignFmspc,
-    /// The quoting enclave was signed by someone whom the QE identity does not name.
+    /// The quoting enclave is signed by a signer that the QE identity does not name.
     ForeignQuotingEnclave,
     /// The QE report does not vouch for the attestation key that signed the quote.
     UnboundAttestationKey,
     /// The trust domain lets the host cause exceptions (SEPT_VE_DISABLE is off); nothing for SGX.
     SeptVeEnabled,
-    /// The host can read the memory, and the policy that comes with the attester says nothing of
+    /// The host can read the memory, and the policy that comes with the attester does not mention
     /// it.
     Debug,
     /// A service TD may migrate the trust domain away (quote version 5 with a TD 1.5 body only).
@@ -60,13 +60,13 @@ pub enum Fault {
     WrongChip,
     /// The VCEK or VLEK was certified for another TCB than the report names.
     WrongTcb,
-    /// The report was asked for by a program that is not the most privileged of its guest (VMPL 3).
+    /// The report was requested by a program that is not the most privileged of its guest (VMPL 3).
     LowPrivilege,
     /// The guest may be migrated by an agent, which reads its memory (SNP only).
     MigrationAgent,
 }
 
-/// Times, levels and lists that the issuers follow.
+/// The times, levels and lists that the issuers follow.
 #[derive(Clone)]
 pub(crate) struct Plan {
     pub(crate) edition: Edition,

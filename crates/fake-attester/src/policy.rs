@@ -9,7 +9,7 @@ use crate::{
     quote::{WORKLOAD_PROD_ID, WORKLOAD_SVN},
 };
 
-/// The policy's text. `docs/policy.md` describes the format. Written by hand, so that whoever
+/// The text of the policy in the format of `docs/policy.md`. It is written by hand, so that whoever
 /// opens the file finds the comments.
 pub(crate) fn toml(
     options: &FakeAttesterOptions,
@@ -41,13 +41,13 @@ tcb_evaluation_data_number_min = {EVALUATION_NUMBER}
     )
 }
 
-/// What the policy says of the attested end's configuration.
+/// The lines of the policy about the attested end's configuration.
 pub(crate) enum ConfigurationLines {
-    /// Nothing yet: clients refuse until a digest is pinned.
+    /// No configuration is pinned: clients refuse until a digest is.
     Unpinned,
-    /// This digest and no other.
+    /// The configuration with this digest is accepted, and no other.
     Pinned([u8; 32]),
-    /// Any, and clients are content with that.
+    /// Any configuration is accepted, also by clients.
     DangerousAny,
 }
 
@@ -84,7 +84,7 @@ const NO_DEBUG: &str = "dangerous_accept_debug = false\n";
 const DEBUG: &str = "# The simulated attester is in debug mode, where the host reads memory.\n\
                      dangerous_accept_debug = true\n";
 
-/// What is added to the roots, and what to the end.
+/// The lines that are added to the roots, and those that are added at the end.
 fn gpu(roots: [&[u8]; 2]) -> [String; 2] {
     let name = |root: &[u8]| format!(", \"sha256:{}\"", hex::encode(Sha256::digest(root)));
     let required = "\n# The simulated GPU, whose two roots are the last ones above.\n\

@@ -16,7 +16,7 @@ use crate::{
     variant::{TdBody, Variant},
 };
 
-/// Intel's quoting enclave, 939a7233-f79c-4ca9-940a-0db3957f0607.
+/// The vendor identifier of Intel's quoting enclave, 939a7233-f79c-4ca9-940a-0db3957f0607.
 const QE_VENDOR_ID: [u8; 16] = [
     0x93, 0x9a, 0x72, 0x33, 0xf7, 0x9c, 0x4c, 0xa9, 0x94, 0x0a, 0x0d, 0xb3, 0x95, 0x7f, 0x06, 0x07,
 ];
@@ -32,27 +32,27 @@ const CERTIFICATION_QE_REPORT: u16 = 6;
 
 const REPORT_DATA_BYTES: usize = 64;
 
-/// TD attributes: bit 0 is DEBUG, bit 28 SEPT_VE_DISABLE.
+/// The TD attributes: bit 0 is DEBUG, bit 28 SEPT_VE_DISABLE.
 const TD_DEBUG: u64 = 1;
 const TD_SEPT_VE_DISABLE: u64 = 1 << 28;
-/// x87, SSE, AVX, AVX-512, PKRU and AMX: what a Sapphire Rapids guest is given.
+/// The features x87, SSE, AVX, AVX-512, PKRU and AMX, which a Sapphire Rapids guest is given.
 const TD_XFAM: u64 = 0x0006_02e7;
 
-/// Enclave attributes: INIT, DEBUG, MODE64BIT, PROVISION_KEY.
+/// The enclave attributes: INIT, DEBUG, MODE64BIT, PROVISION_KEY.
 const SGX_INIT: u64 = 1;
 const SGX_DEBUG: u64 = 1 << 1;
 const SGX_MODE64: u64 = 1 << 2;
 const SGX_PROVISION_KEY: u64 = 1 << 4;
-/// x87, SSE, AVX, AVX-512.
+/// The features x87, SSE, AVX and AVX-512.
 const SGX_XFRM: u64 = 0xe7;
 
 /// Signs quotes with its attestation key.
 pub(crate) struct Quoter {
     attestation_key: Key,
-    /// Header and report with zero report data.
+    /// The header and the report with zero report data.
     unsigned: Vec<u8>,
     report_data_at: usize,
-    /// All that follows the signature.
+    /// The certification data behind the signature.
     certification: Vec<u8>,
 }
 
@@ -100,7 +100,7 @@ impl Quoter {
     }
 }
 
-/// 48 bytes. Version 3 holds the SVNs of QE and PCE where version 4 has reserved zeros.
+/// The header, 48 bytes. Version 3 holds the SVNs of QE and PCE where version 4 has reserved zeros.
 fn header(tee: Tee, enclave: &QuotingEnclave, plan: &Plan) -> Vec<u8> {
     let (version, tee_type, qe_svn, pce_svn) = match tee {
         Tee::Tdx | Tee::Snp => (4_u16, TEE_TDX, 0, 0),
@@ -151,7 +151,7 @@ fn body_type(body: TdBody) -> u16 {
     }
 }
 
-/// What TDX 1.5 adds behind the report data: TEE_TCB_SVN_2 and MRSERVICETD, 64 bytes.
+/// The fields that TDX 1.5 adds behind the report data: TEE_TCB_SVN_2 and MRSERVICETD, 64 bytes.
 fn trust_domain_15_fields(plan: &Plan) -> Vec<u8> {
     let service = if plan.service_td { of_trust_domain("service td") } else { [0; 48] };
     [&tee_tcb_svn(plan)[..], &service].concat()
@@ -171,11 +171,12 @@ fn workload_report(debug: bool, plan: &Plan) -> Vec<u8> {
     })
 }
 
-/// Product number and SVN of the simulated application enclave.
+/// The product number of the simulated application enclave.
 pub(crate) const WORKLOAD_PROD_ID: u16 = 1;
+/// The security version of the simulated application enclave.
 pub(crate) const WORKLOAD_SVN: u16 = 1;
 
-/// Attestation key, QE report and its signature, authentication data, PCK chain.
+/// The attestation key, the QE report and its signature, the authentication data and the PCK chain.
 fn certify(
     tee: Tee,
     attestation_key: &Key,
@@ -231,7 +232,7 @@ struct EnclaveReport {
     report_data: [u8; REPORT_DATA_BYTES],
 }
 
-/// 384 bytes (`sgx_report_body_t`).
+/// An enclave report, 384 bytes (`sgx_report_body_t`).
 fn enclave_report(report: &EnclaveReport) -> Vec<u8> {
     [
         &report.cpu_svn[..],
@@ -251,7 +252,7 @@ fn enclave_report(report: &EnclaveReport) -> Vec<u8> {
     .concat()
 }
 
-/// All lengths here are those of a few certificates, far below 4 GiB.
+/// A length in little-endian. All are those of a few certificates, far below 4 GiB.
 fn length(bytes: usize) -> [u8; 4] {
     (bytes as u32).to_le_bytes()
 }

@@ -13,14 +13,14 @@ use zeroize::{Zeroize, Zeroizing};
 
 use crate::asn1;
 
-/// Bytes of a signature and of the modulus.
+/// The bytes of a signature, and of the modulus.
 pub(crate) const BYTES: usize = 512;
 const PRIMES: usize = 4;
 const PUBLIC_EXPONENT: u32 = 65_537;
-/// SHA-384's length is also that of the salt.
+/// The length of SHA-384, which is also that of the salt.
 const HASH_BYTES: usize = 48;
 
-/// One private key.
+/// A private key in parts, one for each prime.
 pub(crate) struct RsaKey {
     factors: [Factor; PRIMES],
     salt_seed: [u8; 32],
@@ -31,7 +31,7 @@ pub(crate) struct RsaKey {
 struct Factor {
     prime: Odd<U1024>,
     exponent: U1024,
-    /// Inverse of the product of the primes before this one.
+    /// The inverse of the product of the primes before this one.
     coefficient: U1024,
 }
 
@@ -63,13 +63,14 @@ impl RsaKey {
         Self { factors, salt_seed: *stream(seed, label, 0xff, 0), modulus }
     }
 
-    /// RSAPublicKey: modulus and exponent.
+    /// The RSAPublicKey: modulus and exponent.
     pub(crate) fn public_key(&self) -> Vec<u8> {
         let exponent = asn1::integer(&PUBLIC_EXPONENT.to_be_bytes());
         asn1::sequence(&[&asn1::integer(&self.modulus), &exponent])
     }
 
-    /// RSASSA-PSS, SHA-384, MGF1 with SHA-384, 48 bytes of salt (RFC 8017 section 8.1.1).
+    /// Signs by RSASSA-PSS, SHA-384, MGF1 with SHA-384 and 48 bytes of salt (RFC 8017 section
+    /// 8.1.1).
     pub(crate) fn sign_pss(&self, message: &[u8]) -> [u8; BYTES] {
         let hash = Sha384::digest(message);
         let salt = Sha384::new()
@@ -84,7 +85,7 @@ impl RsaKey {
         signature
     }
 
-    /// RFC 8017 section 5.1.2, step 2b, for more than two primes.
+    /// Applies the private key: RFC 8017 section 5.1.2, step 2b, for more than two primes.
     fn private(&self, message: &U4096) -> U4096 {
         let (mut result, mut product) = (U4096::ZERO, U4096::ONE);
         for factor in &self.factors {
@@ -101,7 +102,7 @@ impl RsaKey {
     }
 }
 
-/// EMSA-PSS (RFC 8017 section 9.1.1) for a modulus of 4,096 bits.
+/// Encodes by EMSA-PSS (RFC 8017 section 9.1.1) for a modulus of 4,096 bits.
 fn encode_pss(hash: &[u8], salt: &[u8]) -> [u8; BYTES] {
     const DB_BYTES: usize = BYTES - HASH_BYTES - 1;
     let binding = Sha384::new().chain_update([0; 8]).chain_update(hash).chain_update(salt);
@@ -113,14 +114,14 @@ fn encode_pss(hash: &[u8], salt: &[u8]) -> [u8; BYTES] {
         let mask = Sha384::new().chain_update(binding).chain_update(counter.to_be_bytes());
         block.iter_mut().zip(mask.finalize()).for_each(|(byte, mask)| *byte ^= mask);
     }
-    // One bit less than the modulus has.
+    // The encoded message has one bit less than the modulus.
     encoded[0] &= 0x7f;
     encoded[DB_BYTES..BYTES - 1].copy_from_slice(&binding);
     encoded[BYTES - 1] = 0xbc;
     encoded
 }
 
-/// 65537 to the power of -1 modulo `prime - 1`.
+/// The inverse of 65537 modulo `prime - 1`.
 fn private_exponent(prime: &Odd<U1024>) -> U1024 {
     let order = prime.get().wrapping_sub(&U1024::ONE);
     let e = NonZero::new(Limb::from_u32(PUBLIC_EXPONENT)).expect("it is not zero");
@@ -170,8 +171,8 @@ fn sieve(start: &U1024) -> Vec<bool> {
     composite
 }
 
-/// Fermat's test to base 2, which a random number of this size fails to deceive (Damgard,
-/// Landrock and Pomerance, 1993); and e must have an inverse.
+/// Whether a number is prime by Fermat's test to base 2, which a random number of this size fails
+/// to deceive (Damgard, Landrock and Pomerance, 1993), and 65537 has an inverse.
 fn is_prime(candidate: &U1024) -> bool {
     let e = NonZero::new(Limb::from_u32(PUBLIC_EXPONENT)).expect("it is not zero");
     if candidate.rem_limb(e) == Limb::ONE {

@@ -1,4 +1,4 @@
-//! The folder from which the same simulated attester is made again.
+//! The saved state from which the same simulated attester is made again.
 
 use std::{
     fs::{self, OpenOptions},
@@ -15,10 +15,10 @@ use crate::{
     variant::Variant,
 };
 
-/// Name of the state's file in that folder.
+/// The name of the state's file in that folder.
 pub const STATE_FILE: &str = "simulated-attester.json";
 
-/// The state is some 500 bytes; more than this is another file.
+/// The longest state in bytes: it has some 500, and a longer file is another one.
 const STATE_BYTES_MAX: u64 = 4096;
 
 const NOTE: &str = "SIMULATED: made by software, protects nothing; whoever reads the seed can sign";
@@ -32,10 +32,10 @@ struct State {
     debug: bool,
     issued_at: u64,
     mode: Mode,
-    /// Absent in states of older versions.
+    /// The variant; absent in states of older versions.
     #[serde(default)]
     variant: Variant,
-    /// Whether there is a simulated GPU beside it; absent in states of older versions.
+    /// Whether there is a simulated GPU; absent in states of older versions.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     gpu: bool,
     seed: String,
@@ -73,7 +73,7 @@ pub(crate) fn save(
     })
 }
 
-/// The last of the three says whether there is a GPU.
+/// Reads options, variant and whether there is a GPU.
 pub(crate) fn load(dir: &Path) -> Result<(FakeAttesterOptions, Variant, bool), FakeError> {
     let path = dir.join(STATE_FILE);
     let mut text = Zeroizing::new(String::new());

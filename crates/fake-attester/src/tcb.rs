@@ -9,14 +9,14 @@ use crate::{
     error::FakeError, level::Level, measurements, options::Tee, plan::Plan, time::rfc3339,
 };
 
-/// `SIM` in ASCII and zeros: no real family has this FMSPC.
+/// The FMSPC: `SIM` in ASCII and zeros, which no real family has.
 pub(crate) const FMSPC: [u8; 6] = *b"SIM\0\0\0";
 const FOREIGN_FMSPC: [u8; 6] = *b"SIM\0\0\x01";
 
-/// Identity of the provisioning certification enclave.
+/// The identity of the provisioning certification enclave.
 pub(crate) const PCE_ID: [u8; 2] = [0, 0];
 
-/// TEE_TCB_SVN of the TD report: module SVN, module version, then what the level demands.
+/// The TEE_TCB_SVN of the TD report: module SVN, module version, then what the level demands.
 pub(crate) fn tee_tcb_svn(plan: &Plan) -> [u8; 16] {
     let mut svn = plan.level.tdx_svn();
     svn[0] = if plan.old_module { OLD_MODULE_SVN } else { MODULE_SVN };
@@ -24,12 +24,12 @@ pub(crate) fn tee_tcb_svn(plan: &Plan) -> [u8; 16] {
     svn
 }
 
-/// Version 1 selects the module identity `TDX_01`.
+/// The version of the module; version 1 selects the module identity `TDX_01`.
 const MODULE_VERSION: u8 = 1;
 const MODULE_SVN: u8 = 5;
 const OLD_MODULE_SVN: u8 = 4;
 
-/// What the simulated quoting enclave says of itself, and the QE identity demands.
+/// The fields of the simulated quoting enclave, which the QE identity demands.
 pub(crate) struct QuotingEnclave {
     pub(crate) isv_prod_id: u16,
     pub(crate) isv_svn: u16,
@@ -39,7 +39,7 @@ pub(crate) struct QuotingEnclave {
 }
 
 impl QuotingEnclave {
-    /// Product numbers and SVNs as Intel's QE and TD QE had them in 2025.
+    /// The enclave with the product numbers and SVNs that Intel's QE and TD QE had in 2025.
     pub(crate) fn for_tee(tee: Tee) -> Self {
         let (id, isv_prod_id, isv_svn) = match tee {
             Tee::Sgx => ("QE", 1, 8),
@@ -170,7 +170,7 @@ fn components(svns: [u8; 16], names: &[(&'static str, &'static str)]) -> Vec<Com
         .collect()
 }
 
-/// Category and type of the leading components, as PCS names them.
+/// The category and the type of the leading components, as PCS names them.
 const SGX_COMPONENTS: [(&str, &str); 6] = [
     ("BIOS", "Early Microcode Update"),
     ("OS/VMM", "SGX Late Microcode Update"),
@@ -209,7 +209,8 @@ struct Module {
 }
 
 impl Module {
-    /// An Intel-signed module shows as all zero (Intel TDX Module Base Architecture, MRSIGNERSEAM).
+    /// The TDX module of Intel: an Intel-signed one shows as all zero (Intel TDX Module Base
+    /// Architecture, MRSIGNERSEAM).
     fn intel() -> Self {
         Self {
             mrsigner: "0".repeat(96),

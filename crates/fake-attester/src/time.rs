@@ -1,4 +1,4 @@
-//! Unix seconds in the two shapes that certificates and JSON want.
+//! Unix seconds in the two forms of certificates and of JSON.
 
 use std::time::Duration;
 
@@ -7,24 +7,24 @@ use time::OffsetDateTime;
 /// Seconds in a day.
 pub(crate) const DAY: u64 = 86_400;
 
-/// 2018-05-21, the day Intel's root begins.
+/// 2018-05-21, the day on which Intel's root begins.
 pub(crate) const ROOT_NOT_BEFORE: u64 = 1_526_860_800;
 
-/// 2049-12-31 23:59:59, the second Intel's root ends.
+/// 2049-12-31 23:59:59, the second at which Intel's root ends.
 pub(crate) const ROOT_NOT_AFTER: u64 = 2_524_607_999;
 
-/// First issue time: late enough that a fault may date collateral back within the root's life.
+/// The first issue time: late enough that a fault may date collateral back within the root's life.
 pub(crate) const FIRST_ISSUE: u64 = ROOT_NOT_BEFORE + 365 * DAY;
 
-/// Last issue time: a year before the root ends.
+/// The last issue time: a year before the root ends.
 pub(crate) const LAST_ISSUE: u64 = ROOT_NOT_AFTER - 365 * DAY;
 
-/// As rcgen takes times.
+/// The time in the type that rcgen uses.
 pub(crate) fn date_time(unix: u64) -> OffsetDateTime {
     OffsetDateTime::UNIX_EPOCH + Duration::from_secs(unix)
 }
 
-/// `2026-01-27T09:01:45Z`, as PCS writes dates.
+/// The time as PCS writes it: `2026-01-27T09:01:45Z`.
 pub(crate) fn rfc3339(unix: u64) -> String {
     let at = date_time(unix);
     let (year, month, day) = at.to_calendar_date();
@@ -32,7 +32,7 @@ pub(crate) fn rfc3339(unix: u64) -> String {
     format!("{year:04}-{:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z", u8::from(month))
 }
 
-/// `260127090145Z`, as certificates write dates before 2050.
+/// The time as certificates write it before 2050: `260127090145Z`.
 pub(crate) fn utc_time(unix: u64) -> String {
     let digits = rfc3339(unix).replace(['-', ':', 'T'], "");
     digits[2..].to_owned()

@@ -25,8 +25,8 @@ use entry::Reports;
 use filesystem::TreeFilesystem;
 pub use tree::{TsmFault, TsmProvider, TsmTree};
 
-/// Requests wait for the tree's lock, so a few threads serve any number of callers; more than one,
-/// so that a stopped report does not keep a caller from giving up.
+/// The threads of the file system. Requests wait for the tree's lock, so a few serve any number of
+/// callers; there is more than one, so that a stopped report does not keep a caller from giving up.
 const THREADS: usize = 4;
 
 impl TsmTree {
@@ -65,7 +65,7 @@ impl TsmTree {
     }
 }
 
-/// A mounted tree; dropping it takes it away again.
+/// A mounted tree; dropping it unmounts it.
 pub struct MountedTsm {
     mountpoint: PathBuf,
     reports: Arc<Mutex<Reports>>,
@@ -73,22 +73,22 @@ pub struct MountedTsm {
 }
 
 impl MountedTsm {
-    /// Where it shows; what reads it takes this for `/sys/kernel/config/tsm`.
+    /// The folder at which the tree is mounted; its reader takes this for `/sys/kernel/config/tsm`.
     pub fn mountpoint(&self) -> &Path {
         &self.mountpoint
     }
 
-    /// Lets something go wrong from now on; none makes all well again.
+    /// Injects a fault from now on; `None` ends it.
     pub fn inject(&self, fault: Option<TsmFault>) {
         Reports::lock(&self.reports).fault = fault;
     }
 
-    /// How many entries there are now.
+    /// The number of entries that exist now.
     pub fn entries(&self) -> usize {
         Reports::lock(&self.reports).count()
     }
 
-    /// Takes the tree away, and says when that did not work.
+    /// Unmounts the tree.
     pub fn unmount(mut self) -> Result<(), FakeError> {
         self.end().map_err(|source| FakeError::Mount { path: self.mountpoint.clone(), source })
     }
@@ -100,7 +100,8 @@ impl MountedTsm {
 
 impl Drop for MountedTsm {
     fn drop(&mut self) {
-        // Nobody is left to tell; a busy tree is detached by the kernel when its users have gone.
+        // The error can be told to nobody; a busy tree is detached by the kernel when its users
+        // have gone.
         let _ = self.end();
     }
 }

@@ -1,25 +1,25 @@
-//! What a simulated machine may be beyond its TEE.
+//! The properties of a simulated machine beyond its TEE.
 
 use serde::{Deserialize, Serialize};
 
 use crate::snp::product::{Product, SnpSigner};
 
-/// Which of the simulated machines, and what it is made of. The default is the first of them, in
-/// the shape that is most common.
+/// The number and the make of a simulated machine. The default is the first machine, in the most
+/// common form.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Variant {
-    /// Number of the machine: each has keys, certificates and identifiers of its own.
+    /// The number of the machine: each has keys, certificates and identifiers of its own.
     pub platform: u32,
-    /// Who certified the PCK (SGX and TDX).
+    /// The CA that certified the PCK (SGX and TDX).
     pub pck_ca: PckCa,
-    /// Body of a TDX quote of version 5.
+    /// The body of a TDX quote of version 5.
     pub td_body: TdBody,
-    /// Line of the processor (SNP).
+    /// The product line of the processor (SNP).
     pub product: Product,
-    /// Which key signs reports (SNP).
+    /// The key that signs reports (SNP).
     pub signer: SnpSigner,
-    /// Version of the report (SNP).
+    /// The version of the report (SNP).
     pub report_version: ReportVersion,
 }
 
@@ -27,15 +27,15 @@ pub struct Variant {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PckCa {
-    /// Machines with several packages.
+    /// The CA of machines with several packages.
     #[default]
     Platform,
-    /// Machines with one package.
+    /// The CA of machines with one package.
     Processor,
 }
 
 impl PckCa {
-    /// As the services name it in `ca=`.
+    /// The value of `ca=` in requests to the services.
     pub fn name(self) -> &'static str {
         match self {
             Self::Platform => "platform",
@@ -47,10 +47,10 @@ impl PckCa {
 /// Body types of version 5.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum TdBody {
-    /// Type 2, 584 bytes.
+    /// The body of type 2, 584 bytes.
     #[serde(rename = "1.0")]
     Td10,
-    /// Type 3, 648 bytes: with the second TEE_TCB_SVN and the service TD.
+    /// The body of type 3, 648 bytes: with the second TEE_TCB_SVN and the service TD.
     #[default]
     #[serde(rename = "1.5")]
     Td15,
@@ -60,12 +60,12 @@ pub enum TdBody {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ReportVersion {
-    /// Without the processor's family.
+    /// Version 2, which does not hold the processor's family.
     V2,
-    /// With family, model and stepping.
+    /// Version 3, which holds family, model and stepping.
     #[default]
     V3,
-    /// With mitigation vectors.
+    /// Version 5, which holds mitigation vectors.
     V5,
 }
 

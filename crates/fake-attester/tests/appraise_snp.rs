@@ -239,7 +239,7 @@ fn crl(made: &FakeAttester) -> Option<Vec<u8>> {
     made.crl_der().map(<[u8]>::to_vec)
 }
 
-/// As the attester staples them.
+/// The endorsements that the attester staples.
 fn endorsements(made: &FakeAttester) -> SnpEndorsements {
     let stapled = SnpEndorsements::parse(made.collateral_json().as_bytes()).unwrap();
     assert_eq!(stapled.endorsement_key, key(made));
@@ -254,7 +254,7 @@ fn ask(made: &FakeAttester, policy: &Policy, now: u64) -> Result<Appraised, Reje
     judge(&quote(made), endorsements(made), policy, now)
 }
 
-/// Both ways, which have to say the same.
+/// Appraises in both ways, which have to agree.
 fn judge(
     quote: &[u8],
     parts: SnpEndorsements,

@@ -103,7 +103,7 @@ fn go_sev_guest_refuses_a_revoked_ask_and_a_chain_of_another_seed() {
     assert!(verdict(program, "snp", dir.path(), &["Milan"]).is_err());
 }
 
-/// Evidence and the answers of Intel's service.
+/// Makes a folder with evidence and the answers of Intel's service.
 fn tdx_folder(tee: Tee, variant: Variant, fault: Option<Fault>) -> Folder {
     let attester = attester(tee, variant, fault);
     let dir = Folder::new("go");
@@ -126,7 +126,7 @@ fn tdx_folder(tee: Tee, variant: Variant, fault: Option<Fault>) -> Folder {
     dir
 }
 
-/// Evidence and the answers of AMD's service.
+/// Makes a folder with evidence and the answers of AMD's service.
 fn snp_folder(variant: Variant, fault: Option<Fault>) -> Folder {
     let attester = attester(Tee::Snp, variant, fault);
     let dir = Folder::new("go");
@@ -157,7 +157,7 @@ fn with_flipped_byte<T>(dir: &Path, offset: usize, ask: impl FnOnce() -> T) -> T
     answer
 }
 
-/// What the Go program says where it refuses.
+/// The message of the Go program where it refuses.
 fn verdict(program: &Path, kind: &str, dir: &Path, more: &[&str]) -> Result<(), String> {
     // A minute later, for certificates that begin at this second.
     let now = (NOW + 60).to_string();
@@ -176,7 +176,7 @@ fn verdict(program: &Path, kind: &str, dir: &Path, more: &[&str]) -> Result<(), 
     }
 }
 
-/// The Go program, or none where Go or its modules are missing.
+/// Builds the Go program; `None` where Go or its modules are missing.
 fn build() -> Option<PathBuf> {
     let go = ["go", "/usr/local/go/bin/go"].into_iter().find(|go| {
         Command::new(go).arg("version").output().is_ok_and(|output| output.status.success())

@@ -1,5 +1,5 @@
 //! A simulated GPU before the verifier: accepted in order, refused for every fault, and bound to
-//! the claims of the CPU beside it.
+//! the claims of the CPU next to it.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -102,7 +102,7 @@ fn one_revocation_counts_wherever_it_stands_among_the_answers() {
         let refused = ask(answers).map(|_| ());
         assert!(matches!(refused, Err(Reason::CertificateRevoked { .. })), "{refused:?}");
     }
-    // What the attester stapled has ended; what the relying party has beside it has not.
+    // The stapled answer has expired; the relying party's own has not, and the other way round.
     for answers in [[good.ocsp(), &ended], [&ended, good.ocsp()]] {
         ask(answers).expect("one answer holds");
     }
@@ -217,14 +217,14 @@ fn a_gpu_that_the_cpus_claims_do_not_bind_is_refused() {
     assert!(matches!(swapped, Err(Reason::Value { .. })));
 }
 
-/// A simulated trust domain with a simulated GPU beside it.
+/// A simulated trust domain with a simulated GPU.
 struct Pair {
     attester: FakeGpuAttester<FakeAttester>,
     roots: String,
     policy: String,
 }
 
-/// What is presented, before it is spoilt.
+/// The evidence that is presented, before a test changes it.
 struct Parts {
     gpu: Option<Vec<u8>>,
     hash: Option<[u8; 32]>,

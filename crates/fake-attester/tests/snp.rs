@@ -1,4 +1,4 @@
-//! Simulated SEV-SNP evidence before the `sev` crate, and beside AMD's own certificates.
+//! Simulated SEV-SNP evidence before the `sev` crate, and compared with AMD's own certificates.
 
 use std::{collections::HashMap, fs, path::PathBuf, sync::LazyLock};
 

@@ -5,7 +5,8 @@ use std::future::Future;
 use confide_http::PeerStream;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-/// One way in. There are two: the attested channel, and plain TCP in the tests of this crate.
+/// Accepts connections. There are two implementations: the attested channel, and plain TCP in the
+/// tests of this crate.
 pub(crate) trait Acceptor: Send + Sync + 'static {
     type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
     type Refusal: std::fmt::Display + Send;

@@ -1,8 +1,9 @@
 //! One line for each answered request, written by a thread of its own.
 //!
-//! A request never waits for the log: where the queue is full its line is lost, and how many were
-//! lost is a line too. What could hold a prompt, a token or an identifier is not in a line: no
-//! query, no header field, no body, and of the path only words that an API's author wrote.
+//! A request never waits for the log: where the queue is full, the request's line is lost, and a
+//! later line gives the number of lost ones. A line holds nothing that could be a prompt, a token
+//! or an identifier: no query, no header field, no body, and of the path only words that an API's
+//! author wrote.
 
 use std::{
     io::Write,
@@ -17,18 +18,19 @@ use std::{
 
 use http::{Method, StatusCode};
 
-/// Lines that wait for the disk: 4 MiB at most, and half a second of 30,000 requests a second, far
+/// The most lines that wait for the disk: 4 MiB, and half a second of 30,000 requests a second, far
 /// more than come between two batches.
 const QUEUED_MAX: usize = 16 * 1024;
-/// Between two batches: a waiting writer would be woken for each line, which costs more than the
-/// line.
+/// The pause between two batches: a waiting writer would be woken for each line, which costs more
+/// than the line.
 const BATCH_PAUSE: Duration = Duration::from_millis(20);
-/// Of a path; what is longer is cut. The longest route of the OpenAI interface has 40 bytes.
+/// The most bytes of a path; a longer one is cut. The longest route of the OpenAI interface has 40
+/// bytes.
 const PATH_BYTES_MAX: usize = 128;
-/// Of one segment of a path; a longer one is an identifier.
+/// The most bytes of one segment of a path; a longer one is an identifier.
 const SEGMENT_BYTES_MAX: usize = 32;
 
-/// Where lines are handed over. Cheap to clone; the log ends when all clones are gone.
+/// Hands lines over to the writing thread. Cheap to clone; the log ends when all clones are gone.
 #[derive(Clone, Debug)]
 pub struct AccessLog {
     queue: SyncSender<Line>,
@@ -36,7 +38,7 @@ pub struct AccessLog {
     clock: fn() -> u64,
 }
 
-/// The writing thread.
+/// The writing thread, to be waited for.
 #[derive(Debug)]
 pub struct AccessLogEnd(JoinHandle<()>);
 
@@ -49,7 +51,7 @@ struct Line {
 }
 
 impl AccessLog {
-    /// Writes to `out`, flushed whenever the queue is empty. `clock` gives Unix seconds.
+    /// Writes to `out`, and flushes it whenever the queue is empty. `clock` gives Unix seconds.
     pub fn start(out: impl Write + Send + 'static, clock: fn() -> u64) -> (Self, AccessLogEnd) {
         let (queue, lines) = sync_channel(QUEUED_MAX);
         let lost = Arc::new(AtomicU64::new(0));
@@ -58,7 +60,8 @@ impl AccessLog {
         (Self { queue, lost, clock }, AccessLogEnd(thread))
     }
 
-    /// Hands over one answered request; `head` is from its own head to that of its answer.
+    /// Hands over the line of one answered request; `head` is the time from the head of the request
+    /// to that of its answer.
     pub(crate) fn record_answer(
         &self,
         method: &Method,
@@ -75,14 +78,15 @@ impl AccessLog {
 }
 
 impl AccessLogEnd {
-    /// Waits until all lines are written. Drop every [`AccessLog`] before.
+    /// Waits until all lines are written. Every [`AccessLog`] must be dropped before.
     pub fn finish(self) {
         // A thread that panicked has written what it could.
         let _ = self.0.join();
     }
 }
 
-/// Words stay: lower-case letters, `-`, `_`, `.` and a version such as `v1`. All else is `*`.
+/// The path with everything but words masked by `*`. Words are lower-case letters, `-`, `_`, `.`
+/// and a version such as `v1`.
 fn masked_path(path: &str) -> String {
     let mut text = String::with_capacity(path.len().min(PATH_BYTES_MAX));
     for segment in path.split('/').skip(1) {
@@ -110,7 +114,7 @@ fn write_all(mut out: impl Write, lines: &Receiver<Line>, lost: &AtomicU64) {
     while let Ok(first) = lines.recv() {
         let mut batch = String::new();
         line_of(&mut batch, &first);
-        // One write for what waits: a request costs the disk no call of its own.
+        // All waiting lines are written at once: a request costs no disk call of its own.
         lines.try_iter().take(QUEUED_MAX).for_each(|line| line_of(&mut batch, &line));
         let missed = lost.swap(0, Ordering::Relaxed);
         if missed > 0 {
@@ -125,7 +129,8 @@ fn write_all(mut out: impl Write, lines: &Receiver<Line>, lost: &AtomicU64) {
     }
 }
 
-/// A method of its sender's own making may hold anything a token holds.
+/// The name of a known method, otherwise `*`: an unknown one may hold anything that a token can
+/// hold.
 fn method_name(method: &Method) -> &str {
     const KNOWN: [Method; 7] = [
         Method::GET,
@@ -139,7 +144,8 @@ fn method_name(method: &Method) -> &str {
     if KNOWN.contains(method) { method.as_str() } else { "*" }
 }
 
-/// The fields need no escapes: the method is a known one, the path made of [`is_word`]s.
+/// Appends a line. Its fields need no escapes: the method is a known one, the path made of
+/// [`is_word`]s.
 fn line_of(batch: &mut String, line: &Line) {
     let Line { unix_s, method, path, status, head } = line;
     let (method, status, head_us) = (method_name(method), status.as_u16(), head.as_micros());

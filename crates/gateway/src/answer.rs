@@ -9,7 +9,7 @@ use http_body_util::{Either, Full};
 
 use crate::{body::GuardedBody, pool::AnswerStream};
 
-/// The upstream's body on its way through, or one of ours.
+/// The upstream's body on its way through, or a body of the gateway's own.
 pub(crate) type AnswerBody = Either<GuardedBody<AnswerStream>, Full<Bytes>>;
 
 /// A complete JSON answer.

@@ -10,7 +10,7 @@ use bytes::{Buf, Bytes};
 use confide_http::{BodyClock, BodyPace, PaceFault};
 use http_body::{Body, Frame, SizeHint};
 
-/// Passes frames on until too many bytes came or they came too slowly.
+/// Passes frames on until there are too many bytes, or they come too slowly.
 pub(crate) struct GuardedBody<B> {
     inner: B,
     bytes_left: u64,
@@ -18,7 +18,7 @@ pub(crate) struct GuardedBody<B> {
     clock: BodyClock,
 }
 
-/// Why a body was cut.
+/// The reason for which a body was cut.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BodyFault {
     #[error("body is too long: wanted at most {limit} bytes")]

@@ -1,7 +1,7 @@
 //! What the gateway does with a prompt, in one canonical form, and its digest.
 //!
-//! Evidence speaks of an image; the same image pointed at a foreign upstream would pass every
-//! check while prompts leave in the clear. So the digest of this is in the bound claims, and a
+//! Evidence is about an image; the same image with a foreign upstream would pass every check while
+//! prompts leave in the clear. So the digest of this configuration is in the bound claims, and a
 //! policy pins it.
 
 use confide_channel::Binding;
@@ -14,7 +14,8 @@ use crate::{
     upstream::Upstream,
 };
 
-/// Where the gateway shows its configuration and digest, so that anyone can recompute it.
+/// The path at which the gateway shows its configuration and digest, so that anyone can recompute
+/// it.
 pub const WELL_KNOWN_PATH: &str = "/.well-known/confide";
 
 /// The upstream is on loopback: prompts stay inside the attested machine.
@@ -31,30 +32,30 @@ pub const GUARANTEE_NONE: &str = "none";
 /// Version 1 had a path prefix for each route and no methods.
 const FORM_VERSION: u32 = 2;
 
-/// Who says that the model is the one of the manifest: nothing here measures its files.
+/// Who vouches for the manifest: nothing here measures the model's files.
 const MANIFEST_SOURCE: &str = "upstream's own word";
 
 /// The effective configuration.
 #[derive(Clone, Debug)]
 pub struct Configuration {
-    /// How evidence is tied to connections.
+    /// The way in which evidence is tied to connections.
     pub binding: Binding,
     /// The model servers that may see prompts.
     pub upstreams: Vec<Upstream>,
-    /// Which methods and paths are proxied, and to which of them. All else is refused; where two
-    /// routes cover a request, the more specific one has it.
+    /// The methods and paths that are proxied, and the upstream of each. All else is refused; where
+    /// two routes cover a request, the more specific one applies.
     pub routes: Vec<Route>,
-    /// Targets of a tunnel in the same process, `HOST:PORT`.
+    /// The targets of a tunnel in the same process, as `HOST:PORT`.
     pub tunnel_allow: Vec<String>,
     /// SHA-256 of the manifest of the one model that the first upstream serves, where it is known.
     ///
-    /// It is the upstream's own word: the gateway does not measure weights. Where it is known, the
-    /// gateway asks for it again and stops serving when the answer is another one.
+    /// The manifest rests on the upstream's own word: the gateway does not measure weights. Where
+    /// it is known, the gateway asks for it again and stops serving when the answer is another one.
     pub model_manifest_sha256: Option<[u8; 32]>,
 }
 
 impl Configuration {
-    /// The routes of inference to one upstream.
+    /// A configuration with one upstream and the routes of inference.
     pub fn single(binding: Binding, upstream: Upstream) -> Self {
         Self {
             binding,
@@ -65,7 +66,8 @@ impl Configuration {
         }
     }
 
-    /// Checks that routes are paths, that no two are the same and that each leads somewhere.
+    /// Checks that routes are paths, that no two are the same and that each leads to a listed
+    /// upstream.
     pub fn check(&self) -> Result<(), GatewayError> {
         if self.routes.is_empty() {
             return Err(GatewayError::NoRoute);
@@ -91,7 +93,7 @@ impl Configuration {
         Ok(())
     }
 
-    /// Adds a route to what is proxied; methods that the same path has already are not repeated.
+    /// Adds a route; methods that the same path already has are not repeated.
     pub fn add_route(&mut self, mut added: Route) {
         if let RouteMethods::Only(methods) = &mut added.methods {
             let known: Vec<&Route> =
@@ -145,7 +147,7 @@ impl Configuration {
         Sha256::digest(self.canonical_json()).into()
     }
 
-    /// Who is protected from whom if the evidence is genuine.
+    /// The guarantee: who is protected from whom if the evidence is genuine.
     pub fn guarantee(&self) -> &'static str {
         match (self.binding, self.upstreams.iter().all(Upstream::is_loopback)) {
             (Binding::None, _) => GUARANTEE_NONE,
@@ -154,10 +156,10 @@ impl Configuration {
         }
     }
 
-    /// What [`WELL_KNOWN_PATH`] answers: the configuration and its digest, one JSON object.
+    /// The body at [`WELL_KNOWN_PATH`]: the configuration and its digest, as one JSON object.
     ///
-    /// `simulated` says whether the evidence is. It stands next to the claim and is not digested,
-    /// and neither is who vouches for the model.
+    /// `simulated` tells whether the evidence is simulated. It stands next to the claim and is not
+    /// part of the digest, and neither is who vouches for the model.
     pub fn description(&self, simulated: bool) -> Vec<u8> {
         let source = self.model_manifest_source().map_or("null".into(), |by| format!("\"{by}\""));
         let mut json = format!(

@@ -31,9 +31,9 @@ use crate::{
 /// The body of a request on its way to the upstream, or none.
 pub(crate) type RequestBody = Either<GuardedBody<Lingering>, Empty<Bytes>>;
 
-/// The list of a server with thousands of models fits; a flood does not.
+/// The most bytes of a list of models: the list of a server with thousands of models fits.
 const LIST_BYTES_MAX: usize = 1024 * 1024;
-/// A connection that is not ready this long after its last answer is stuck.
+/// The longest wait for a connection after its last answer; one that takes longer is stuck.
 const READY_DEADLINE: Duration = Duration::from_secs(1);
 
 pub(crate) struct Connection {
@@ -43,11 +43,11 @@ pub(crate) struct Connection {
     head_bytes_max: usize,
 }
 
-/// What an upstream answers to the question for its models.
+/// The upstream's answer to the request for its list of models.
 pub(crate) enum ModelList {
-    /// A list, or something that should be one.
+    /// The body of an answer with status 200.
     List(Bytes),
-    /// No list, and why.
+    /// The status of any other answer.
     Refused(http::StatusCode),
 }
 
@@ -85,7 +85,7 @@ impl Connection {
         Ok(Self { sender, wire, ended, head_bytes_max: limits.upstream_head_bytes })
     }
 
-    /// Sends one request. A request that was not begun comes back.
+    /// Sends one request. If nothing of the request was written, the error gives it back.
     pub(crate) async fn send(
         &mut self,
         request: Request<RequestBody>,
@@ -102,7 +102,7 @@ impl Connection {
         Err(Box::new(UnsentRequest { request, received, fault, error }))
     }
 
-    /// Asks on this very connection which models the upstream serves.
+    /// Asks on this connection which models the upstream serves.
     pub(crate) async fn list_models(
         &mut self,
         upstream: &Upstream,
@@ -135,7 +135,7 @@ impl Connection {
         tokio::time::timeout(deadline, exchange).await.map_err(|_| slow())?
     }
 
-    /// Waits until the last answer is over on this side too; `false` where the connection ended.
+    /// Waits until the last answer has also ended on this side; `false` where the connection ended.
     pub(crate) async fn wait_until_ready(&mut self) -> bool {
         let ready = tokio::time::timeout(READY_DEADLINE, self.sender.ready()).await;
         matches!(ready, Ok(Ok(())))
@@ -149,27 +149,27 @@ impl Connection {
         self.sender.is_closed()
     }
 
-    /// When the connection ended, where it has.
+    /// The time at which the connection ended; `None` while it is open.
     pub(crate) fn end_time(&self) -> Option<Instant> {
         *self.ended.borrow()
     }
 
-    /// Waits at most `limit` for the end of the connection, and tells whether it came.
+    /// Waits at most `limit` for the end of the connection, and returns whether it ended.
     pub(crate) async fn ends_within(&mut self, limit: Duration) -> bool {
         tokio::time::timeout(limit, self.ended.wait_for(Option::is_some)).await.is_ok()
     }
 
-    /// Has the connection tested before the next request is written to it.
+    /// Makes the next request test whether the connection is still open, before it is written.
     pub(crate) fn test_before_use(&self) {
         self.wire.test_before_use();
     }
 }
 
-/// A request without an answer.
+/// A request that got no answer.
 pub(crate) struct UnsentRequest {
-    /// There where nothing of it was written.
+    /// The request, where nothing of it was written.
     pub(crate) request: Option<Request<RequestBody>>,
-    /// Bytes that came in its place.
+    /// The number of bytes that were received instead of an answer.
     pub(crate) received: u64,
     pub(crate) fault: UpstreamFault,
     pub(crate) error: hyper::Error,

@@ -1,25 +1,25 @@
 //! Why a gateway cannot be made or started.
 
-/// What went wrong, by the party at fault.
+/// The reason for which a gateway cannot be made or started, by the party at fault.
 #[derive(Debug, thiserror::Error)]
 pub enum GatewayError {
-    /// The address of the upstream is not one that this gateway can proxy to.
+    /// The address of the upstream has a form that this gateway cannot proxy to.
     #[error("upstream `{url}` is not usable: wanted {wanted}, got {got}")]
     UpstreamUrl {
         /// The address as it was given.
         url: String,
-        /// What an address has to be.
+        /// The form that an address must have.
         wanted: &'static str,
-        /// What it was.
+        /// The part that does not fit.
         got: String,
     },
-    /// The address of the upstream has a scheme that nothing here speaks.
+    /// The address of the upstream has the scheme `https`, which is not supported.
     #[error("upstream `{url}` is not usable: https upstreams are not supported")]
     UpstreamHttps {
         /// The address as it was given.
         url: String,
     },
-    /// The address of the upstream ends where the paths of its interface begin.
+    /// The address of the upstream ends with `/v1`, with which the paths of its interface begin.
     #[error(
         "upstream `{url}` is not usable: wanted the address without `/v1`, which every request's \
          path begins with"
@@ -35,10 +35,10 @@ pub enum GatewayError {
     UnknownUpstream {
         /// The path of the route.
         route: String,
-        /// The upstream it names.
+        /// The upstream that the route names.
         upstream: String,
     },
-    /// A route is not one that a request could take, or stands twice.
+    /// A route that no request can match, or that is listed twice.
     #[error(
         "route `{route}` is not usable: wanted `PATH` or `METHOD[,METHOD] PATH`, the path \
          normalised, `*` for one segment, `**` at its end for the rest, got {got}"
@@ -46,29 +46,29 @@ pub enum GatewayError {
     Route {
         /// The route as it was given.
         route: String,
-        /// What it was.
+        /// The part that does not fit.
         got: String,
     },
-    /// No route leads anywhere.
+    /// The configuration has no route.
     #[error("configuration has no route: wanted at least one")]
     NoRoute,
     /// The channel could not be set up.
     #[error("attested channel cannot be opened: {0}")]
     Channel(#[from] confide_channel::ChannelError),
-    /// The upstream did not answer the question for its models.
+    /// The upstream did not answer the request for its list of models.
     #[error("upstream `{url}` did not list its models: {reason}")]
     Models {
-        /// The address asked.
+        /// The address of the upstream.
         url: String,
-        /// What came instead.
+        /// The upstream's answer, or the failure.
         reason: String,
-        /// Whether a later try may go better: it was silent, not of another opinion.
+        /// Whether a later try may succeed: the upstream was silent or busy, and did not refuse.
         may_pass: bool,
     },
 }
 
 impl GatewayError {
-    /// Whether a later try may go better.
+    /// Whether a later try may succeed.
     pub fn may_pass(&self) -> bool {
         matches!(self, Self::Models { may_pass: true, .. })
     }

@@ -1,36 +1,36 @@
-//! What an upstream did wrong, as far as it can be told apart.
+//! The faults of an upstream, as far as they can be told apart.
 
 use std::error::Error;
 
 use http::StatusCode;
 
-/// Why there is no answer of the upstream that could be passed on.
+/// The reason for which an upstream gave no answer that can be passed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UpstreamFault {
-    /// No TCP connection came about.
+    /// No TCP connection was established.
     Unreachable,
-    /// It is there and does not say yet which model it serves.
+    /// The upstream is there and does not yet say which model it serves.
     NotReady,
-    /// It serves another model than the configuration names, or no longer says which.
+    /// The upstream serves another model than the configuration names, or no longer names one.
     Changed,
     /// The connection ended before the answer's head was complete.
     BrokeOff,
-    /// It did not start its answer in time.
+    /// The upstream did not start its answer in time.
     Slow,
-    /// What came is no HTTP/1 answer.
+    /// The upstream's answer is not HTTP/1.1.
     Malformed,
     /// The head of its answer is longer than allowed.
     HeadTooLarge,
     /// The head of its answer has more fields than allowed.
     TooManyFields,
-    /// Two different lengths, or one that is no number.
+    /// The answer has two different lengths, or one that is not a number.
     BadLength,
     /// The end of its answer could not be told from its death.
     Unframed,
 }
 
 impl UpstreamFault {
-    /// Tells apart what hyper reports of an answer that did not come. `received` counts the bytes
+    /// Classifies an error of hyper for an answer that did not come. `received` counts the bytes
     /// since the request was sent, of which a head may have `head_bytes_max`.
     pub(crate) fn classify(error: &hyper::Error, received: u64, head_bytes_max: usize) -> Self {
         if error.is_parse_too_large() {
@@ -41,14 +41,14 @@ impl UpstreamFault {
             };
         }
         match error.is_parse() {
-            // hyper tells this in its text alone; a test would notice another wording.
+            // hyper tells this apart in its text only; a test would notice another wording.
             true if error.to_string().contains("content-length") => Self::BadLength,
             true => Self::Malformed,
             false => Self::BrokeOff,
         }
     }
 
-    /// The status, the code for programs and the text for people.
+    /// The status, the error code and the text of the gateway's answer.
     pub(crate) fn answer(self) -> (StatusCode, &'static str, &'static str) {
         let gateway = StatusCode::BAD_GATEWAY;
         let unavailable = StatusCode::SERVICE_UNAVAILABLE;
@@ -97,7 +97,7 @@ impl UpstreamFault {
     }
 }
 
-/// A fault and what was seen of it, for the local log.
+/// A fault and its details, for the local log.
 #[derive(Clone, Debug)]
 pub(crate) struct UpstreamFailure {
     pub(crate) fault: UpstreamFault,

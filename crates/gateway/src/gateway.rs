@@ -1,4 +1,4 @@
-//! The gateway as one thing: configuration, channel, proxy.
+//! The whole gateway: configuration, channel and proxy.
 
 use std::{convert::Infallible, future::Future, sync::Arc, time::Duration};
 
@@ -13,16 +13,16 @@ use crate::{
     limits::GatewayLimits, proxy::Proxy,
 };
 
-/// What a gateway is made from.
+/// Everything that a gateway is made from.
 #[derive(Clone, Debug)]
 pub struct GatewayOptions {
-    /// Where prompts go; its digest is in the bound claims.
+    /// The configuration, which decides where prompts go; its digest is in the bound claims.
     pub configuration: Configuration,
-    /// How long a key with evidence may serve before a new one takes its place.
+    /// The lifetime of a key with evidence, after which a new key takes its place.
     pub key_validity: Duration,
     /// Lengths, counts and deadlines.
     pub limits: GatewayLimits,
-    /// Names and addresses in the certificate.
+    /// The names and addresses in the certificate.
     pub names: Vec<String>,
 }
 
@@ -37,7 +37,8 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Makes the key, and with key binding the evidence for it, so this may take a device's time.
+    /// Makes the key and, with key binding, the evidence for it, so this may take as long as the
+    /// device does.
     ///
     /// `clock` gives Unix seconds. An attester is needed unless the binding is `None`.
     pub fn new(
@@ -87,7 +88,8 @@ impl Gateway {
         self.channel.certificate_der()
     }
 
-    /// The same as PEM (RFC 7468), for clients that pin it as their root.
+    /// The certificate that is served now, in PEM (RFC 7468), for clients that pin it as their
+    /// root.
     pub fn certificate_pem(&self) -> String {
         let base64 = STANDARD.encode(self.certificate_der());
         let mut pem = String::from("-----BEGIN CERTIFICATE-----\n");
@@ -109,7 +111,7 @@ impl Gateway {
         self.simulated
     }
 
-    /// The word for the binding: `none`, `key` or `session`.
+    /// The name of the binding: `none`, `key` or `session`.
     pub fn binding_name(&self) -> &'static str {
         self.configuration.binding.name()
     }
@@ -129,10 +131,11 @@ impl Gateway {
     }
 }
 
-/// Often enough to be seen long before the key ends: renewal starts at two thirds of its life.
+/// The interval between two looks for a failed renewal: renewal starts at two thirds of a key's
+/// life, long before its end.
 const RENEWALS_SEEN_EVERY: Duration = Duration::from_secs(10);
 
-/// Says when a renewal of the key has failed: until the key ends, clients notice nothing.
+/// Logs each failed renewal of the key: until the key ends, clients notice nothing.
 async fn warn_of_failed_renewals(channel: &Server) -> Infallible {
     let mut seen = 0;
     loop {

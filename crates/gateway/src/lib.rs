@@ -1,8 +1,8 @@
 //! Terminates an attested channel in front of a model server and proxies HTTP to it.
 //!
-//! The way of a request: TCP, then [`confide_channel::Server`] (TLS and evidence), then HTTP/1.1
-//! by hyper, then a pooled connection to the upstream. After the handshake nothing here knows
-//! which binding was used, so a kept attested session costs what plain TLS costs.
+//! A request passes TCP, then [`confide_channel::Server`] (TLS and evidence), then HTTP/1.1 by
+//! hyper, then a pooled connection to the upstream. After the handshake nothing here knows which
+//! binding was used, so a kept attested session costs what plain TLS costs.
 //!
 //! What is proxied is streamed in both directions and never kept; an upstream that dies in the
 //! middle of an answer reaches the client as a broken stream. What the gateway does with a prompt

@@ -1,55 +1,57 @@
-//! The limit at every door of the gateway, with its reason.
+//! Every limit of the gateway, with its reason.
 
 use std::time::Duration;
 
 use confide_http::BodyPace;
 
-/// Lengths, counts and deadlines. `Limits::default()` is what the program uses.
+/// Lengths, counts and deadlines. The program uses `GatewayLimits::default()`.
 #[derive(Clone, Copy, Debug)]
 pub struct GatewayLimits {
-    /// TLS handshake and evidence together.
+    /// The deadline of the TLS handshake and the evidence together.
     pub handshake: Duration,
-    /// From the end of the handshake to the first complete request head. A peer that proved
-    /// nothing yet gets little time.
+    /// The longest time from the end of the handshake to the first complete request head. A peer
+    /// that has proved nothing yet gets little time.
     pub first_head: Duration,
-    /// From the end of one answer to the complete head of the next request. Long, because a kept
-    /// session saves the client an appraisal and people think between two messages.
+    /// The longest time from the end of one answer to the complete head of the next request. It is
+    /// long, because a kept session saves the client an appraisal and people think between two
+    /// messages.
     pub idle: Duration,
-    /// Request line and header fields together, in bytes.
+    /// The most bytes of request line and header fields together.
     pub head_bytes: usize,
-    /// Header fields of a request.
+    /// The most header fields of a request.
     pub head_fields: usize,
-    /// Request body in bytes: room for a few images in base64, not for a disk image.
+    /// The most bytes of a request body: room for a few images in base64, not for a disk image.
     pub request_body_bytes: u64,
     /// The longest pause between two pieces of a request body, and its least rate. A kibibyte a
     /// second is a tenth of what the slowest of mobile networks sends; a byte now and then, which
     /// would hold a place for ever, ends after the grace.
     pub request_body_pace: BodyPace,
-    /// For how long a body that nobody wants any more is read on, so that its sender sees the early
-    /// answer and not a reset. A slower sender sees a broken connection.
+    /// The longest time for which the unwanted rest of a body is read, so that its sender sees the
+    /// early answer and not a reset. A slower sender sees a broken connection.
     pub request_body_linger: Duration,
     /// The longest pause between two pieces of an answer. A model may think between tokens.
     pub response_body_pause: Duration,
     /// The longest time a client may refuse to read before its connection is given up.
     pub write_stall: Duration,
-    /// TCP connect to the upstream.
+    /// The deadline of the TCP connection to the upstream.
     pub upstream_connect: Duration,
-    /// From sending a request to the head of its answer. An answer that is not streamed starts
-    /// when its last token is made, so this covers a whole long generation.
+    /// The longest time from sending a request to the head of its answer. An answer that is not
+    /// streamed starts when its last token is made, so this covers a whole long generation.
     pub upstream_start: Duration,
-    /// Idle connections kept to each upstream.
+    /// The most idle connections that are kept to each upstream.
     pub upstream_idle_connections: usize,
-    /// How long such a connection is kept where the upstream announces nothing: less than common
-    /// servers keep it (uvicorn and Node close after 5 s), so that no request crosses their close.
+    /// The longest time for which an idle connection is kept where the upstream announces none:
+    /// less than common servers keep it (uvicorn and Node close after 5 s), so that no request
+    /// crosses their close.
     pub upstream_idle: Duration,
-    /// Status line and header fields of the upstream's answer together, in bytes.
+    /// The most bytes of status line and header fields of the upstream's answer together.
     pub upstream_head_bytes: usize,
-    /// The longest time from one question for the upstream's model to the next, where a model is
-    /// in the configuration. Every new connection asks as well.
+    /// The longest time from one request for the upstream's list of models to the next, where a
+    /// model is in the configuration. Every new connection asks as well.
     pub upstream_check: Duration,
-    /// From that question to its answer.
+    /// The deadline of a request for the list of models.
     pub upstream_question: Duration,
-    /// After the signal to stop: how long running answers may take.
+    /// The time that running answers may take after the signal to stop.
     pub drain: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! A request body that is read on after nobody wants it any more, as hyper gives it.
+//! A request body that is read to its end after nobody wants it any more, as hyper gives it.
 
 use hyper::body::Incoming;
 

@@ -1,4 +1,4 @@
-//! Which model the upstream says it serves, and whether it still says so.
+//! The model that the upstream says it serves, and whether it still says so.
 
 use std::time::Duration;
 
@@ -16,8 +16,8 @@ use crate::{
 /// Asks `GET /v1/models` once: the manifest's SHA-256 where exactly one model is listed and its
 /// entry has `confide_manifest_sha256` (as `confide serve` writes it), otherwise `None`.
 ///
-/// This is the upstream's own word. It pins which model the gateway was started for; it does not
-/// measure weights.
+/// The manifest rests on the upstream's own word. It pins the model that the gateway was started
+/// for; it does not measure weights.
 ///
 /// # Errors
 ///
@@ -42,7 +42,7 @@ pub async fn ask(
     }
 }
 
-/// Whether a server that still loads, or is busy, answers with this status.
+/// Whether a server that still loads, or is busy, would answer with this status.
 fn may_pass(status: StatusCode) -> bool {
     status.is_server_error()
         || matches!(status, StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS)
@@ -56,12 +56,12 @@ fn single_model_manifest(list: &[u8]) -> Option<[u8; 32]> {
     Some(digest)
 }
 
-/// Remembers which model was attested, and for good when the upstream once named another.
+/// Remembers which model was attested, and for good that the upstream once named another.
 ///
-/// It is never unset: evidence goes on attesting a digest that is false, so only a gateway that
-/// was started anew may serve again.
+/// The latter is never unset: the evidence goes on attesting a digest that is false, so only a
+/// gateway that is started anew may serve again.
 pub(crate) struct ManifestWatch {
-    /// `None` where nothing was attested, and so nothing can become false.
+    /// The attested manifest; `None` where no model was attested, so that nothing can become false.
     wanted: Option<[u8; 32]>,
     changed: watch::Sender<bool>,
 }
@@ -71,7 +71,7 @@ impl ManifestWatch {
         Self { wanted, changed: watch::Sender::new(false) }
     }
 
-    /// Whether the upstream has to name a model at all.
+    /// Whether a model was attested, so that the upstream has to name it.
     pub(crate) fn is_needed(&self) -> bool {
         self.wanted.is_some()
     }
@@ -80,14 +80,14 @@ impl ManifestWatch {
         *self.changed.borrow()
     }
 
-    /// Resolves when the upstream names another model, or has done so.
+    /// Resolves when the upstream names another model, or has named one.
     pub(crate) async fn wait_for_change(&self) {
         // The sender lives as long as this borrow.
         let _ = self.changed.subscribe().wait_for(|changed| *changed).await;
     }
 
-    /// Asks on `connection`, and refuses everything from then on where the answer is another one.
-    /// A server that cannot be asked is not another server.
+    /// Asks on `connection`, and refuses everything from then on where the answer names another
+    /// model. A server that cannot be asked is not another server.
     pub(crate) async fn ask(
         &self,
         connection: &mut Connection,

@@ -1,12 +1,12 @@
 //! The path of a request in the one spelling that is matched and sent.
 //!
-//! A filter that reads a path otherwise than the server behind it is no filter: `/v1/../metrics`
-//! and `/v1/%2e%2e/metrics` are `/metrics` to most servers. So a path is normalised once (RFC 3986
-//! section 6.2.2), and what has no single meaning is refused.
+//! A filter that reads a path otherwise than the server behind it protects nothing:
+//! `/v1/../metrics` and `/v1/%2e%2e/metrics` are `/metrics` to most servers. So a path is
+//! normalised once (RFC 3986 section 6.2.2), and a path without a single meaning is refused.
 
 use std::borrow::Cow;
 
-/// Why a path has no single meaning.
+/// The reason for which a path has no single meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum PathFault {
     #[error("request target has no path that starts with `/`")]
@@ -41,9 +41,9 @@ pub(crate) fn normalise(path: &str) -> Result<Cow<'_, str>, PathFault> {
     remove_dot_segments(&decode_unreserved(path)?).map(Cow::Owned)
 }
 
-/// RFC 3986 section 6.2.2.2. An escaped slash, backslash or percent sign is read as itself by some
-/// servers and as a separator by others, so it is refused rather than passed on; and so is what a
-/// lenient decoder of UTF-8 would take for one of them.
+/// Decodes unreserved characters (RFC 3986 section 6.2.2.2). An escaped slash, backslash or percent
+/// sign is read as itself by some servers and as a separator by others, so it is refused rather
+/// than passed on; and so is what a lenient decoder of UTF-8 would take for one of them.
 fn decode_unreserved(path: &str) -> Result<String, PathFault> {
     let mut decoded = String::with_capacity(path.len());
     let mut bytes = Vec::with_capacity(path.len());
@@ -74,7 +74,7 @@ fn decode_unreserved(path: &str) -> Result<String, PathFault> {
     Ok(decoded)
 }
 
-/// RFC 3986 section 5.2.4, except that nothing above the root is silently left out.
+/// Removes dot segments (RFC 3986 section 5.2.4), but refuses a path that leads above the root.
 fn remove_dot_segments(path: &str) -> Result<String, PathFault> {
     let mut kept: Vec<&str> = Vec::new();
     let mut ends_open = false;

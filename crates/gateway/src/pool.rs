@@ -1,9 +1,9 @@
-//! Kept connections to the upstream, each for one request at a time.
+//! A pool of idle connections to the upstream; each serves one request at a time.
 //!
-//! A server closes a connection that nobody uses, and a request that crosses its close is lost. A
-//! request that may be repeated is; one that may have been read is not (RFC 9110 section 9.2.2).
-//! So one that may not be repeated only gets a connection that has been unused for at most half as
-//! long as others have been seen to survive.
+//! A server closes an idle connection, and a request that crosses its close is lost. A request that
+//! is safe to repeat is sent again; one that the server may have read is not (RFC 9110 section
+//! 9.2.2). So a request that is not safe to repeat only gets a connection that has been idle for at
+//! most half as long as others have been seen to survive.
 
 use std::{
     pin::Pin,
@@ -22,9 +22,9 @@ use crate::{
     upstream::Upstream,
 };
 
-/// An upstream that closes a connection this soon after an answer keeps none.
+/// An upstream that closes a connection this soon after an answer keeps no connections.
 const AT_ONCE: Duration = Duration::from_millis(10);
-/// How long a close counts after the last one.
+/// The time for which a close by the upstream is remembered.
 const CLOSES_REMEMBERED: Duration = Duration::from_secs(10);
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 
@@ -37,7 +37,7 @@ pub(crate) struct Pool {
 
 #[derive(Default)]
 struct PoolState {
-    /// The one used last stands last.
+    /// The idle connections; the one that was used last is the last.
     idle: Vec<IdleConnection>,
     lifetime: IdleLifetime,
 }
@@ -45,16 +45,17 @@ struct PoolState {
 struct IdleConnection {
     connection: Connection,
     since: Instant,
-    /// For how long it may be kept: ours, or less where the upstream announced less.
+    /// The longest time for which it may be kept: ours, or less where the upstream announced less.
     limit: Duration,
 }
 
-/// For how long the upstream keeps an unused connection, as far as it was seen.
+/// The time for which the upstream keeps an idle connection, as far as it was observed.
 #[derive(Clone, Copy, Debug, Default)]
 struct IdleLifetime {
-    /// The longest time after which one was still open.
+    /// The longest idle time after which a connection was still open.
     survived: Duration,
-    /// The shortest time after which the upstream closed one, and when it last closed any.
+    /// The shortest idle time after which the upstream closed a connection, and the time of the
+    /// last close.
     closed: Option<(Duration, Instant)>,
 }
 
@@ -69,13 +70,15 @@ impl IdleLifetime {
         self.closed = Some((shortest, now));
     }
 
-    /// A server that was restarted closes whatever was open, so what was seen is not for ever.
+    /// The shortest idle time before a close that still counts: a server that is restarted closes
+    /// every connection, so closes are forgotten.
     fn shortest(&self, now: Instant) -> Option<Duration> {
         let (shortest, last) = self.closed?;
         (now.duration_since(last) < CLOSES_REMEMBERED).then_some(shortest)
     }
 
-    /// Up to here a connection is used for what cannot be repeated.
+    /// The longest idle time up to which a connection is used for a request that is not safe to
+    /// repeat.
     fn trusted_idle_time(&self, now: Instant) -> Duration {
         self.shortest(now).map_or(self.survived, |shortest| shortest.min(self.survived)) / 2
     }
@@ -98,7 +101,8 @@ impl Pool {
         &self.upstream
     }
 
-    /// The connection used last, where it is young enough, to be tested before it is written to.
+    /// The connection that was used last, where it is young enough; it is tested before it is
+    /// written to.
     pub(crate) fn take(&self, is_repeatable: bool) -> Option<Connection> {
         let now = Instant::now();
         let mut state = self.sweep(now);
@@ -135,7 +139,7 @@ impl Pool {
         Ok(connection)
     }
 
-    /// Asks for the model on a new connection and keeps that.
+    /// Asks for the model on a new connection, and keeps the connection.
     pub(crate) async fn check(self: &Arc<Self>) -> Result<(), UpstreamFailure> {
         let mut connection = Connection::open(&self.upstream, &self.limits).await?;
         let deadline = self.limits.upstream_question;
@@ -144,7 +148,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Closes what has been unused for too long.
+    /// Closes the connections that have been idle for too long.
     pub(crate) fn retire(&self) {
         drop(self.sweep(Instant::now()));
     }
@@ -166,7 +170,7 @@ impl Pool {
         guard
     }
 
-    /// Keeps a connection whose last answer is over, for at most `limit`.
+    /// Keeps a connection whose last answer has ended, for at most `limit`.
     fn keep(self: Arc<Self>, mut connection: Connection, limit: Duration) {
         if limit.is_zero() {
             return;
@@ -175,7 +179,7 @@ impl Pool {
         if connection.is_ready() {
             return self.push(IdleConnection { connection, since, limit });
         }
-        // Its last bytes are read and its task has not come round yet.
+        // Its last bytes are read, but its task has not run again yet.
         tokio::spawn(async move {
             if connection.wait_until_ready().await {
                 self.push(IdleConnection { connection, since, limit });
@@ -201,7 +205,7 @@ fn lock(mutex: &Mutex<PoolState>) -> std::sync::MutexGuard<'_, PoolState> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How long a connection may be kept by what the upstream announced: not at all after
+/// The longest time for which a connection may be kept by what the upstream announced: zero after
 /// `Connection: close`; a second less than `Keep-Alive: timeout=N`, because its clock started
 /// earlier than ours.
 fn announced_limit(headers: &HeaderMap) -> Option<Duration> {
@@ -320,7 +324,7 @@ mod tests {
         lifetime.record_open(Duration::from_secs(1));
         assert!(lifetime.closes_at_once(now));
         assert!(lifetime.trusted_idle_time(now) < Duration::from_millis(1));
-        // A server that was restarted: what the new one keeps is learnt again.
+        // After a restart, the time that the new server keeps connections is learnt again.
         let later = now + CLOSES_REMEMBERED;
         assert!(!lifetime.closes_at_once(later));
         assert_eq!(lifetime.trusted_idle_time(later), Duration::from_millis(500));

@@ -30,8 +30,8 @@ use crate::{
     route::{Pattern, Route},
 };
 
-/// Fields by which some servers take another method or path than the request line's, past every
-/// route here.
+/// The fields that make some servers use another method or path than the request line's, which
+/// would bypass the routes.
 const REROUTING: [HeaderName; 5] = [
     HeaderName::from_static("x-http-method"),
     HeaderName::from_static("x-http-method-override"),
@@ -42,7 +42,7 @@ const REROUTING: [HeaderName; 5] = [
 
 /// The reverse proxy: routes, pooled connections to the upstreams, limits.
 pub(crate) struct Proxy {
-    /// The closest pattern first.
+    /// The routes, the most specific pattern first.
     routes: Vec<(Pattern, Route, Arc<Pool>)>,
     pools: Vec<Arc<Pool>>,
     manifest: Arc<ManifestWatch>,
@@ -87,12 +87,12 @@ impl Proxy {
         self
     }
 
-    /// Resolves when what the evidence attests is known to be false: nobody may be let in.
+    /// Resolves when the evidence is known to attest a false digest: nobody may be served any more.
     pub(crate) async fn wait_for_other_model(&self) {
         self.manifest.wait_for_change().await;
     }
 
-    /// Retires unused connections, and asks the first upstream for its model now and then.
+    /// Closes idle connections, and asks the first upstream for its model at intervals.
     pub(crate) async fn maintain_pools(&self) -> Infallible {
         let tick = RETIRE_EVERY.min(self.limits.upstream_check);
         let mut asked = Instant::now();
@@ -112,7 +112,7 @@ impl Proxy {
         }
     }
 
-    /// Answers one request; what goes wrong is an answer too, unless the answer already began.
+    /// Answers one request. A failure is an answer too, unless the answer has already begun.
     pub(crate) async fn answer(&self, request: Request<Incoming>) -> Response<AnswerBody> {
         let Some(log) = &self.log else { return self.answer_unlogged(request).await };
         let (began, method) = (Instant::now(), request.method().clone());
@@ -130,7 +130,8 @@ impl Proxy {
             _ => Ok(response),
         });
         let response = outcome.unwrap_or_else(Refusal::into_response);
-        // Never the query and never a body: either may hold what the gateway is there to protect.
+        // The query and the bodies are never logged: they may hold what the gateway is there to
+        // protect.
         tracing::debug!(%method, status = response.status().as_u16(), "answered");
         response
     }
@@ -173,7 +174,7 @@ impl Proxy {
         }
     }
 
-    /// The pool of the upstream that this request goes to.
+    /// The pool of the upstream that the request goes to.
     fn route(&self, method: &Method, path: &str) -> Result<&Arc<Pool>, Refusal> {
         let mut allowed: Vec<&str> = Vec::new();
         for (pattern, route, pool) in &self.routes {
@@ -201,7 +202,8 @@ impl Proxy {
         if !has_known_codings(&head.headers) {
             return Err(Refusal::Coding);
         }
-        // A server that leaves such a body unread takes it for the next request, past every route.
+        // A server that leaves such a body unread takes it for the next request, which would bypass
+        // the routes.
         if BODILESS.contains(&head.method) && !body.is_end_stream() {
             return Err(Refusal::BodyNotAllowed);
         }
@@ -254,7 +256,7 @@ impl Proxy {
 
 /// Methods whose content has no meaning (RFC 9110 sections 9.3.1, 9.3.2, 9.3.5, 9.3.7).
 const BODILESS: [Method; 4] = [Method::GET, Method::HEAD, Method::DELETE, Method::OPTIONS];
-/// Short next to how long a connection is kept.
+/// The interval between two looks for idle connections: short next to the time that one is kept.
 const RETIRE_EVERY: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// Sends a request over a kept connection or a new one. It is sent a second time, on a new
@@ -281,7 +283,7 @@ async fn exchange(
     }
 }
 
-/// The request to send once more, where that is safe.
+/// The request to send once more, where repeating it is safe.
 fn repeat(
     mut unsent: UnsentRequest,
     method: Method,
@@ -304,7 +306,8 @@ fn changed_model_refusal() -> Refusal {
     Refusal::Upstream(UpstreamFailure::new(UpstreamFault::Changed, reason))
 }
 
-/// Exactly one `Host` that is a host (RFC 9112 section 3.2); HTTP/1.0 may have none.
+/// Checks that there is exactly one `Host` and that it is a host (RFC 9112 section 3.2); HTTP/1.0
+/// may have none.
 fn check_host(head: &request::Parts) -> Result<(), Refusal> {
     let mut hosts = head.headers.get_all(header::HOST).iter();
     let is_host = |host: &header::HeaderValue| {
@@ -318,8 +321,8 @@ fn check_host(head: &request::Parts) -> Result<(), Refusal> {
     }
 }
 
-/// Path and query as they are matched and sent. The authority of an absolute target is not looked
-/// at: where a request goes is decided here (RFC 9112 section 3.2.2).
+/// Path and query as they are matched and sent. The authority of an absolute target is ignored: the
+/// gateway decides where a request goes (RFC 9112 section 3.2.2).
 fn normalise_target(uri: &Uri) -> Result<PathAndQuery, PathFault> {
     let is_origin_form = uri.scheme().is_none() && uri.authority().is_none();
     let is_absolute_form =

@@ -1,4 +1,4 @@
-//! Why a request got an answer of the gateway instead of the upstream's.
+//! The reasons for which a request gets an answer of the gateway instead of the upstream's.
 
 use confide_http::PaceFault;
 use http::{HeaderValue, Response, StatusCode, header};
@@ -12,7 +12,7 @@ use crate::{
 };
 
 pub(crate) enum Refusal {
-    /// The methods that are allowed, as the `Allow` field has them.
+    /// The allowed methods, as the `Allow` field lists them.
     Method(String),
     Coding,
     Upgrade,
@@ -33,7 +33,7 @@ pub(crate) enum Refusal {
 }
 
 impl Refusal {
-    /// A request that was not answered: its own body is at fault, or the upstream.
+    /// The refusal of a request that got no answer: its own body is at fault, or the upstream.
     pub(crate) fn from_unsent(unsent: UnsentRequest) -> Self {
         match fault_behind(&unsent.error) {
             Some(BodyFault::TooLong { limit }) => Self::TooLong { limit: *limit },

@@ -1,14 +1,14 @@
-//! Which requests are proxied: a list of methods and paths, and nothing else.
+//! The requests that are proxied: a list of methods and paths, and nothing else.
 
 use http::Method;
 
 use crate::{error::GatewayError, path, upstream::Upstream};
 
-/// What `--route PATH` allows where it names no method.
+/// The methods that `--route PATH` allows where it names none.
 const METHODS_OF_A_BARE_PATH: [Method; 3] = [Method::GET, Method::HEAD, Method::POST];
 
 /// The routes of OpenAI's and Anthropic's interfaces that run a model or keep a client's files.
-/// What changes the server itself (adapters, sleep, metrics, tokenisers) is not among them.
+/// Routes that change the server itself (adapters, sleep, metrics, tokenisers) are not among them.
 const INFERENCE_ROUTES: &[&str] = &[
     "POST /v1/chat/completions",
     "POST /v1/completions",
@@ -33,7 +33,7 @@ const INFERENCE_ROUTES: &[&str] = &[
     "POST /rerank",
 ];
 
-/// Requests with one of these methods and a path of this form go to `upstream`.
+/// A route: requests with one of these methods and a path of this form go to `upstream`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
     /// The methods that are allowed.
@@ -41,7 +41,7 @@ pub struct Route {
     /// A path in its normalised spelling. A segment `*` stands for any one segment; `**` at the
     /// end stands for anything below, and for the path before it.
     pub path: String,
-    /// One of the configuration's upstreams.
+    /// The upstream, which has to be one of the configuration's.
     pub upstream: Upstream,
 }
 
@@ -50,7 +50,7 @@ pub struct Route {
 pub enum RouteMethods {
     /// Every method.
     All,
-    /// These alone.
+    /// The listed methods alone.
     Only(Vec<Method>),
 }
 
@@ -69,13 +69,13 @@ impl Route {
         route.pattern().map(|_| route)
     }
 
-    /// The routes of inference, which are what a gateway proxies unless it is told otherwise.
+    /// The routes of inference, which a gateway proxies by default.
     pub fn inference(upstream: &Upstream) -> Vec<Self> {
         // The list is tested to be readable.
         INFERENCE_ROUTES.iter().filter_map(|text| Self::parse(text, upstream).ok()).collect()
     }
 
-    /// Every method and every path: administration routes of the upstream included.
+    /// A route for every method and every path: administration routes of the upstream included.
     pub fn dangerous_everything(upstream: &Upstream) -> Self {
         Self { methods: RouteMethods::All, path: "/**".into(), upstream: upstream.clone() }
     }
@@ -133,8 +133,8 @@ fn parse_methods(route: &str, names: &str) -> Result<Vec<Method>, GatewayError> 
         .collect()
 }
 
-/// A route's path, taken apart. Specific patterns sort before general ones, so that the first
-/// match is the closest whatever the order in which routes were given.
+/// The segments of a route's path. Specific patterns sort before general ones, so that the first
+/// match is the closest, in whatever order the routes were given.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Pattern(Vec<Segment>);
 
@@ -146,7 +146,7 @@ enum Segment {
 }
 
 impl Pattern {
-    /// Whether a normalised path has this form.
+    /// Whether a normalised path matches the pattern.
     pub(crate) fn covers(&self, path: &str) -> bool {
         let mut segments = path.split('/').skip(1);
         for wanted in &self.0 {

@@ -30,7 +30,7 @@ pub(crate) async fn serve<A: Acceptor>(
     }
 }
 
-/// How long answers to those who have asked may still take when the upstream is another one.
+/// The time that running answers may take when the upstream turns out to serve another model.
 const LOST_UPSTREAM_GRACE: Duration = Duration::from_secs(1);
 
 async fn connection<A: Acceptor>(
@@ -41,7 +41,7 @@ async fn connection<A: Acceptor>(
     limits: GatewayLimits,
     mut closing: Closing,
 ) {
-    // Evidence would attest a digest that is false: no handshake is worth beginning.
+    // The evidence would attest a digest that is false: no handshake is worth beginning.
     let mut lost = pin!(proxy.wait_for_other_model());
     let opened = tokio::select! {
         biased;

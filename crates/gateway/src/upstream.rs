@@ -10,7 +10,7 @@ use crate::error::GatewayError;
 
 const WANTED: &str = "http://HOST[:PORT][/PATH] without user, query or fragment";
 
-/// Where requests are proxied to: plain HTTP, at an address that tells who can read along.
+/// The address to which requests are proxied: plain HTTP, in a form that tells who can read along.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Upstream {
     authority: Authority,
@@ -46,17 +46,18 @@ impl Upstream {
         Ok(Self { authority, base_path, is_loopback: url.is_loopback() })
     }
 
-    /// Whether the bytes stay on this machine: only an address that is loopback by its number.
+    /// Whether the bytes stay on this machine: only where the address is a loopback address by its
+    /// number.
     pub fn is_loopback(&self) -> bool {
         self.is_loopback
     }
 
-    /// Host and port.
+    /// The host and port.
     pub fn authority(&self) -> &Authority {
         &self.authority
     }
 
-    /// The one way to write this upstream: `http://HOST:PORT/PATH`, host in lower case.
+    /// The canonical form of the address: `http://HOST:PORT/PATH`, host in lower case.
     pub fn url(&self) -> String {
         format!("http://{}{}", self.authority, self.base_path)
     }
@@ -67,14 +68,14 @@ impl Upstream {
             .unwrap_or_else(|_| HeaderValue::from_static("upstream"))
     }
 
-    /// A redirect to this upstream as clients can follow it: a path at the gateway. As it stands it
-    /// would lead them past the attested channel.
+    /// The path at the gateway of a redirect to this upstream, which clients can follow. The
+    /// redirect as it stands would lead them past the attested channel.
     pub(crate) fn path_of_redirect(&self, location: &HeaderValue) -> Option<HeaderValue> {
         let path = location.to_str().ok()?.strip_prefix(&self.url())?;
         path.starts_with('/').then(|| HeaderValue::from_str(path).ok())?
     }
 
-    /// The request target for a path and query at this upstream.
+    /// The request target of a path and query at this upstream.
     pub(crate) fn target_for(&self, requested: &PathAndQuery) -> Result<Uri, http::Error> {
         if self.base_path.is_empty() {
             return Ok(Uri::from(requested.clone()));

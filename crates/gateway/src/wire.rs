@@ -1,5 +1,5 @@
-//! The TCP stream below a connection to the upstream, with two things that HTTP does not tell:
-//! whether it is still open at this instant, and how many bytes have come.
+//! The TCP stream below a connection to the upstream, with two facts that hyper does not tell:
+//! whether it is still open at this instant, and how many bytes were received.
 
 use std::{
     io,
@@ -22,10 +22,10 @@ use tokio::{
 /// A stream to the upstream.
 pub(crate) type Wire = WatchedStream<TcpStream, WireWatch>;
 
-/// The watch of a [`Wire`].
+/// Counts the bytes of a [`Wire`], and tests on request whether it is still open.
 pub(crate) struct WireWatch(Arc<WireState>);
 
-/// What is known of a [`Wire`] by those who do not own it.
+/// The state of a [`Wire`] for those who do not own it.
 #[derive(Debug, Default)]
 pub(crate) struct WireState {
     test_is_due: AtomicBool,
@@ -33,7 +33,7 @@ pub(crate) struct WireState {
 }
 
 impl WireState {
-    /// Has the stream tested before its next use.
+    /// Makes the stream test whether it is open before its next use.
     ///
     /// The runtime learns of a closed connection when it next asks the kernel, which may be after
     /// a request was written. hyper reads before it writes, and so meets the end that the test
@@ -42,7 +42,7 @@ impl WireState {
         self.test_is_due.store(true, Ordering::Release);
     }
 
-    /// Bytes that have come since the stream was opened.
+    /// The number of bytes received since the stream was opened.
     pub(crate) fn received_bytes(&self) -> u64 {
         self.received.load(Ordering::Relaxed)
     }
@@ -54,8 +54,8 @@ pub(crate) fn watch_wire(stream: TcpStream) -> (Wire, Arc<WireState>) {
     (Wire::with_watch(stream, WireWatch(state.clone())), state)
 }
 
-/// Asks the kernel. Bytes that nobody asked for are no better than an end: they would be taken
-/// for the beginning of the next answer.
+/// Asks the kernel whether the stream has ended or holds bytes that nobody asked for. Such bytes
+/// are no better than an end: they would be taken for the beginning of the next answer.
 fn is_unusable(stream: &TcpStream) -> bool {
     let mut byte = [MaybeUninit::uninit()];
     match SockRef::from(stream).peek(&mut byte) {

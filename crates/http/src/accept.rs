@@ -21,10 +21,10 @@ const EMFILE: i32 = 24;
 /// Pause after a failed accept (out of file descriptors), so that the loop does not spin.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 
-/// How the end went.
+/// The outcome of a drain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drained {
-    /// Everything that ran was finished.
+    /// Everything that ran was finished in time.
     Completely,
     /// The deadline came first; this many connections were cut.
     Cut(usize),
@@ -33,11 +33,11 @@ pub enum Drained {
 /// Changes once, when the server stops: what runs may end, and nothing new begins.
 pub type Closing = watch::Receiver<bool>;
 
-/// Accepts until `stop` resolves, then gives what runs the time `drain` to end.
+/// Accepts connections until `stop` resolves, then gives the running ones the time `drain` to end.
 ///
-/// Who gets a place, and whose place that is, `admission` says; a connection without one is closed
-/// at once, and one that was evicted is dropped with all that serves it. Small writes are sent at
-/// once (`TCP_NODELAY`): tokens, frames and handshakes are answers that somebody waits for.
+/// `admission` decides who gets a place, and whose place that is; a connection without one is
+/// closed at once, and one that was evicted is dropped with all that serves it. Small writes are
+/// sent at once (`TCP_NODELAY`): tokens, frames and handshakes are answers that somebody waits for.
 pub async fn accept_until<F>(
     listener: TcpListener,
     admission: Admission,
@@ -64,7 +64,7 @@ where
     };
     loop {
         tokio::select! {
-            // In this order, so that no stream of connections keeps the signal from being seen.
+            // In this order, so that a flood of connections cannot hide the signal to stop.
             biased;
             () = &mut stop => break,
             Some(_) = running.join_next(), if !running.is_empty() => {}
@@ -91,7 +91,7 @@ where
     closing.send_replace(true);
     let finished = async {
         while running.join_next().await.is_some() {}
-        // What a connection became may outlive it with its place (a WebSocket).
+        // A connection that was upgraded (to a WebSocket) may outlive its task, with its place.
         admission.wait_until_vacant().await;
     };
     match tokio::time::timeout(drain, finished).await {
@@ -113,7 +113,7 @@ struct Arrival {
 async fn accept(listener: &TcpListener, admission: &Admission) -> Option<(TcpStream, IpAddr)> {
     match listener.accept().await {
         Ok((stream, address)) => {
-            // A connection that is gone already is found out by whoever reads from it.
+            // A connection that is already closed is noticed by whoever reads from it.
             let _ = stream.set_nodelay(true);
             Some((stream, address.ip()))
         }
@@ -130,7 +130,7 @@ async fn accept(listener: &TcpListener, admission: &Admission) -> Option<(TcpStr
 }
 
 /// Reads the header of a listed proxy. Without a valid one in time the connection is closed: its
-/// peer would be the proxy, which stands for everybody.
+/// peer would be the proxy, which stands for all of its clients.
 async fn read_announcement(mut tcp: TcpStream, proxy: Peer, deadline: Duration) -> Option<Arrival> {
     let read = tokio::time::timeout(deadline, read_proxy_header(&mut tcp)).await;
     match read {

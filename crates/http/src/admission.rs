@@ -26,42 +26,43 @@ const LOG_EVERY: Duration = Duration::from_secs(10);
 /// A listed proxy sends its header in its first packet, before anything of its client.
 const PROXY_HEADER_DEADLINE: Duration = Duration::from_secs(5);
 
-/// How many connections a server holds, and how they are shared among its peers.
+/// The most connections that a server holds, and how they are shared among its peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AdmissionLimits {
-    /// Connections at once.
+    /// The most connections at once.
     pub connections: usize,
-    /// Connections of one [`Peer`] at once.
+    /// The most connections of one [`Peer`] at once.
     pub connections_per_peer: usize,
-    /// Places of `connections` that only peers without any connection get.
+    /// The part of `connections` that only peers without any connection get.
     pub newcomer_reserve: usize,
 }
 
 impl AdmissionLimits {
-    /// A quarter of the places for one peer, and an eighth kept for newcomers.
+    /// Limits for a server of many peers: a quarter of the places for one peer, and an eighth
+    /// reserved for newcomers.
     pub const fn for_many_peers(connections: usize) -> Self {
         let quarter = if connections < 4 { 1 } else { connections / 4 };
         Self { connections, connections_per_peer: quarter, newcomer_reserve: connections / 8 }
     }
 
-    /// All places for one peer: for addresses that one machine or one proxy uses.
+    /// Limits for addresses that only one machine or one proxy uses: all places for one peer.
     pub const fn for_one_peer(connections: usize) -> Self {
         Self { connections, connections_per_peer: connections, newcomer_reserve: 0 }
     }
 }
 
 impl Default for AdmissionLimits {
-    /// What every program of the house uses unless told otherwise.
+    /// The default of every program of this project: 1,024 connections, shared among many peers.
     fn default() -> Self {
         Self::for_many_peers(1024)
     }
 }
 
-/// Whom a limit counts: an IPv4 address, or the 64 bits of an IPv6 address that name a network,
-/// since whoever has one address of a network has all 2⁶⁴.
+/// The unit to which a limit applies: an IPv4 address, or the 64 bits of an IPv6 address that name
+/// a network, since whoever has one address of a network has all 2⁶⁴.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Peer {
-    /// An IPv4 address, also one written as IPv6 (`::ffff:192.0.2.1`).
+    /// An IPv4 address, also where it is written as IPv6 (`::ffff:192.0.2.1`).
     V4(Ipv4Addr),
     /// The first four groups of an IPv6 address.
     V6([u16; 4]),
@@ -91,7 +92,7 @@ impl fmt::Display for Peer {
     }
 }
 
-/// Gives places, and takes them back.
+/// Gives places to connections, and takes them back.
 #[derive(Clone, Debug)]
 pub struct Admission {
     places: Arc<Places>,
@@ -114,7 +115,7 @@ struct Table {
     report: Report,
 }
 
-/// What happened since the last line of the log.
+/// The events since the last line of the log.
 #[derive(Debug, Default)]
 struct Report {
     logged: Option<Instant>,
@@ -135,7 +136,7 @@ struct PlaceState {
 
 const EVICTED: u32 = 1 << 31;
 
-/// Which limit a connection met.
+/// The limit that a connection met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MetLimit {
     Connections,
@@ -144,7 +145,7 @@ enum MetLimit {
 }
 
 impl MetLimit {
-    /// What an operator changes.
+    /// The option with which an operator changes the limit.
     fn flag(self) -> &'static str {
         match self {
             Self::Connections => "--connections",
@@ -155,7 +156,7 @@ impl MetLimit {
 }
 
 impl Admission {
-    /// All places are free.
+    /// An admission whose places are all free.
     pub fn new(limits: AdmissionLimits) -> Self {
         Self {
             places: Arc::new(Places {
@@ -169,20 +170,21 @@ impl Admission {
         }
     }
 
-    /// Connections from these addresses begin with a header of the PROXY protocol, whose source
-    /// is the peer that is counted. From no other address is such a header read.
+    /// The same admission, for a server behind `proxies`: connections from these addresses begin
+    /// with a header of the PROXY protocol, whose source is the peer that is counted. From no other
+    /// address is such a header read.
     pub fn behind_proxies(mut self, proxies: &[IpAddr]) -> Self {
         self.proxies = proxies.iter().map(IpAddr::to_canonical).collect();
         self
     }
 
-    /// The same with another deadline for the header of a listed proxy.
+    /// The same admission, with another deadline for the header of a listed proxy.
     pub fn with_header_deadline(mut self, deadline: Duration) -> Self {
         self.header_deadline = deadline;
         self
     }
 
-    /// Connections that have a place.
+    /// The number of connections that have a place.
     pub fn occupied_places(&self) -> usize {
         self.places.table().total
     }
@@ -200,7 +202,7 @@ impl Admission {
         !self.proxies.is_empty() && self.proxies.contains(&address.to_canonical())
     }
 
-    /// A place for a new connection of `peer`, if need be that of a connection which is idle.
+    /// A place for a new connection of `peer`; if necessary, an idle connection is evicted for it.
     pub(crate) fn admit(&self, peer: Peer) -> Option<Occupancy> {
         let places = &self.places;
         let AdmissionLimits { connections, connections_per_peer, newcomer_reserve } = places.limits;
@@ -261,7 +263,7 @@ impl Admission {
         }
     }
 
-    /// Resolves when no place is taken.
+    /// Resolves when all places are free.
     pub(crate) async fn wait_until_vacant(&self) {
         let mut vacated = pin!(self.places.vacated.notified());
         loop {
@@ -291,14 +293,14 @@ impl Table {
         self.peers.get(&peer).map_or(0, Vec::len)
     }
 
-    /// Evicts for a newcomer or for a peer that holds `held`: never of a peer that holds less, or
-    /// as much and is another, because the evicted one would come back and evict in turn.
+    /// Evicts for a newcomer, or for a peer that holds `held` places. Never evicts a connection of
+    /// another peer that holds as many or fewer: the evicted one would come back and evict in turn.
     fn evict_for(&mut self, peer: Peer, held: usize) -> bool {
         self.victim(held, Some(peer)).is_some_and(|victim| self.evict_of(victim))
     }
 
-    /// The peer that holds most and has an idle connection; of several, that whose connection has
-    /// been idle longest.
+    /// The peer that holds most and has an idle connection; among equals, the peer whose connection
+    /// has been idle longest.
     fn victim(&self, held: usize, own: Option<Peer>) -> Option<Peer> {
         let mut best: Option<(usize, u64, Peer)> = None;
         for (peer, states) in &self.peers {
@@ -317,10 +319,10 @@ impl Table {
         best.map(|(.., peer)| peer)
     }
 
-    /// Evicts the longest idle connection of `peer`; false where none is idle.
+    /// Evicts the longest idle connection of `peer`; `false` where all are busy.
     fn evict_of(&mut self, peer: Peer) -> bool {
         let Some(states) = self.peers.get_mut(&peer) else { return false };
-        // One that becomes busy meanwhile is passed over.
+        // A connection that becomes busy meanwhile is skipped.
         while let Some((_, at)) = (states.iter().enumerate())
             .filter_map(|(at, state)| state.idle_since().map(|since| (since, at)))
             .min()
@@ -374,7 +376,7 @@ impl Report {
 }
 
 impl PlaceState {
-    /// Since when it waits for something, if it does.
+    /// The time since when the connection has been idle, if it is.
     fn idle_since(&self) -> Option<u64> {
         (self.busy.load(Ordering::Acquire) == 0).then(|| self.idle_since_us.load(Ordering::Acquire))
     }
@@ -388,7 +390,7 @@ impl PlaceState {
     }
 }
 
-/// A place at a server. It is free again when the last clone is dropped.
+/// A place at a server. It becomes free when the last clone is dropped.
 ///
 /// A connection is idle at first, while it waits for a handshake or a request, and may be evicted
 /// then: what serves it is dropped, which closes it. While a [`Busy`] lives it is not.
@@ -403,12 +405,12 @@ struct Place {
 }
 
 impl Occupancy {
-    /// Whom the place is counted for.
+    /// The peer for which the place is counted.
     pub fn peer(&self) -> Peer {
         self.0.peer
     }
 
-    /// Says that a request runs on the connection, until the guard is dropped.
+    /// Marks the connection as busy until the guard is dropped.
     pub fn mark_busy(&self) -> Busy {
         self.0.state.busy.fetch_add(1, Ordering::AcqRel);
         Busy(self.clone())
@@ -456,20 +458,20 @@ impl Drop for Place {
 /// An answer that keeps its connection busy until its body has ended.
 pub type BusyAnswer<B, E> = Result<Response<BusyBody<B>>, E>;
 
-/// A request runs on a connection, which is not evicted while this lives.
+/// A request that runs on a connection; the connection is not evicted while this lives.
 #[derive(Debug)]
 pub struct Busy(Occupancy);
 
 impl Drop for Busy {
     fn drop(&mut self) {
         let place = &self.0.0;
-        // Before the count: whoever sees that it is idle sees since when.
+        // Stored before the count: whoever sees that the connection is idle also sees since when.
         place.state.idle_since_us.store(place.places.now_us(), Ordering::Release);
         place.state.busy.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
-/// The body of an answer, and the business of its connection.
+/// The body of an answer, which keeps its connection busy until it has ended.
 #[derive(Debug)]
 pub struct BusyBody<B> {
     body: B,

@@ -22,14 +22,15 @@ use crate::{accept::Closing, admission::Occupancy};
 /// A grace without a limit, for exchanges that deadlines of their own end.
 pub const UNBOUNDED: Duration = Duration::MAX;
 
-/// The waits of one HTTP connection that no builder of hyper bounds in every version of HTTP.
+/// The deadlines of one HTTP connection that no builder of hyper enforces in every version of HTTP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionDeadlines {
-    /// From the start of HTTP on the connection to the end of its first request's head, however
-    /// many bytes come meanwhile. hyper's own timeout of heads does not run while the version of
-    /// HTTP is not known yet, nor in HTTP/2, and has to be as long as a connection may be idle.
+    /// The longest time from the start of HTTP on the connection to the end of its first request's
+    /// head, however many bytes are received meanwhile. hyper's own timeout of heads does not run
+    /// while the version of HTTP is not known yet, nor in HTTP/2, and has to be as long as a
+    /// connection may be idle.
     pub first_request: Duration,
-    /// From the stop of the server to the end of the exchange that runs.
+    /// The longest time from the stop of the server to the end of the exchange that runs.
     pub grace: Duration,
 }
 

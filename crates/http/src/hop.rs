@@ -20,7 +20,7 @@ const HOP_BY_HOP: [HeaderName; 10] = [
     HeaderName::from_static("proxy-authorization"),
 ];
 
-/// Removes what must not be forwarded, and whatever the `Connection` field names besides.
+/// Removes the fields that must not be forwarded, and every field that `Connection` names.
 ///
 /// A message with both `Transfer-Encoding` and `Content-Length` loses the latter: two lengths are
 /// how one request is smuggled inside another (RFC 9112 section 6.1).
@@ -38,8 +38,8 @@ pub fn remove_hop_by_hop(headers: &mut HeaderMap) {
     }
 }
 
-/// Whether the only transfer coding is `chunked`, or there is none. Nobody here undoes another, and
-/// without its field the coded bytes would pass for plain ones (RFC 9112 section 6.1).
+/// Whether the only transfer coding is `chunked`, or there is none. No other coding is decoded
+/// here, and without its field the coded bytes would pass for plain ones (RFC 9112 section 6.1).
 pub fn has_known_codings(headers: &HeaderMap) -> bool {
     let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
     match (codings.next(), codings.next()) {

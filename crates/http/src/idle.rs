@@ -14,7 +14,7 @@ use tokio::{
 
 use crate::watched_stream::{Watch, WatchedStream};
 
-/// Gives up when nothing came from the peer for a time limit, whatever this end was doing.
+/// Fails with `TimedOut` when nothing was received for a time limit, whatever this end was doing.
 ///
 /// The limit has to be longer than an answer takes: a peer that waits for one is silent, too.
 pub type IdleGuard<S> = WatchedStream<S, IdleWatch>;

@@ -1,8 +1,8 @@
-//! What every HTTP program here does alike. For servers: who gets a connection, how connections are
-//! accepted, served and drained, how requests queue for what only a few can do at once, what becomes
-//! of a peer that does not read or speak, and the metrics of a service. For proxies: which header
-//! fields pass, and when the end of an answer can be trusted to be its end. For clients: the URL of a
-//! service, and work that many callers share.
+//! HTTP as every program of this project uses it. For servers: who gets a connection, how
+//! connections are accepted, served and drained, how requests queue for work that only a few can do
+//! at once, what becomes of a peer that does not read or speak, and the metrics of a service. For
+//! proxies: which header fields pass, and when the end of an answer can be trusted to be its end.
+//! For clients: the URL of a service, and work that many callers share.
 
 mod accept;
 mod admission;

@@ -1,4 +1,4 @@
-//! A request body that is read on after nobody wants it any more.
+//! A request body that is read to its end after nobody wants it any more.
 //!
 //! A server that answers early and closes with bytes unread resets the connection, and a sender
 //! that still writes sees the reset instead of the answer (RFC 9112 section 9.6).
@@ -15,21 +15,21 @@ use http::{HeaderMap, header::EXPECT};
 use http_body::{Body, Frame, SizeHint};
 use tokio::runtime::Handle;
 
-/// What is read and thrown away: as much again as may be proxied.
+/// The most bytes that are read and thrown away: as many again as may be proxied.
 const BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// A request body whose rest is read and thrown away when it is dropped before its end, for a
 /// bounded time and up to 64 MiB.
 pub struct Lingering<B: Body<Data = Bytes> + Unpin + Send + 'static> {
-    /// There until the end.
+    /// The body; `None` once it has ended.
     body: Option<B>,
     awaits_word: bool,
     wait: Duration,
 }
 
 impl<B: Body<Data = Bytes> + Unpin + Send + 'static> Lingering<B> {
-    /// A sender that asked to be told whether its body is wanted has not sent it: nothing of it
-    /// is read unasked.
+    /// Takes over `body`. The body of a sender that asked with `Expect` whether it is wanted has
+    /// not been sent yet, and is not read on.
     pub fn new(body: B, headers: &HeaderMap, wait: Duration) -> Self {
         Self { body: Some(body), awaits_word: headers.contains_key(EXPECT), wait }
     }
@@ -41,7 +41,7 @@ impl<B: Body<Data = Bytes> + Unpin + Send + 'static> Drop for Lingering<B> {
         if self.awaits_word {
             return;
         }
-        // Outside a runtime there is no connection left either.
+        // Outside a runtime there is no connection any more.
         if let Ok(runtime) = Handle::try_current() {
             runtime.spawn(tokio::time::timeout(self.wait, read_on(body)));
         }

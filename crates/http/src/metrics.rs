@@ -18,8 +18,8 @@ use prometheus_client::{
 /// The media type of [`MetricsRegistry::encode`]'s text.
 pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// `N` labels, each a name and a value. Values have to come from closed sets: each new combination
-/// is kept for ever.
+/// `N` labels, each with a name and a value. Values have to come from closed sets: each new
+/// combination is kept for ever.
 pub type MetricLabels<const N: usize> = [(&'static str, Cow<'static, str>); N];
 
 /// A counter for each combination of `N` labels.

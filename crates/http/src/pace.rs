@@ -1,4 +1,4 @@
-//! How slowly a body may come.
+//! How slowly a body may arrive.
 
 use std::{
     error::Error,
@@ -10,39 +10,41 @@ use std::{
 use http_body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, Sleep};
 
-/// The longest pause of a body, and how fast its sender has to be on average.
+/// The longest pause of a body, and the rate that its sender has to reach on average.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BodyPace {
-    /// The longest pause between two pieces.
+    /// The longest pause between two pieces of the body.
     pub pause: Duration,
-    /// Time that a sender has beyond what its bytes give it.
+    /// The time that a sender has besides what its bytes earn it.
     pub grace: Duration,
-    /// The least bytes a second, on average over the time spent waiting for the sender; 0 is any.
+    /// The least number of bytes a second, on average over the time spent waiting for the sender; 0
+    /// allows any rate.
     pub bytes_per_s: u64,
 }
 
 impl BodyPace {
-    /// Pauses are bounded and the rate is not: for answers, whose sender may think for long.
+    /// A pace whose pauses are bounded and whose rate is not: for answers, whose sender may think
+    /// for long.
     pub const fn without_rate(pause: Duration) -> Self {
         Self { pause, grace: Duration::ZERO, bytes_per_s: 0 }
     }
 }
 
-/// Why no more of a body is waited for.
+/// The reason for which the rest of a body is not waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PaceFault {
-    /// Nothing came for too long.
+    /// No piece of the body was received for too long.
     #[error("body paused too long: wanted at most {limit:?}")]
     Paused {
-        /// The limit.
+        /// The longest pause.
         limit: Duration,
     },
-    /// Too little came: also a byte now and then ends.
+    /// The average rate was too low: a byte now and then is not enough.
     #[error("body came too slowly: wanted at least {bytes_per_s} bytes a second after {grace:?}")]
     Slow {
-        /// The least rate.
+        /// The least rate, in bytes a second.
         bytes_per_s: u64,
-        /// The time before it counts.
+        /// The time before the rate counts.
         grace: Duration,
     },
 }
@@ -57,17 +59,18 @@ pub struct BodyClock {
     received: u64,
     waited: Duration,
     timer: Option<Pin<Box<Sleep>>>,
-    /// While nothing is there: since when, and what happens when the timer ends.
+    /// While no piece is there: the start of the wait, and the fault with which it ends at the
+    /// deadline.
     waiting: Option<(Instant, PaceFault)>,
 }
 
 impl BodyClock {
-    /// A body of which nothing has come.
+    /// A clock for a body of which nothing was received yet.
     pub fn new(pace: BodyPace) -> Self {
         Self { pace, received: 0, waited: Duration::ZERO, timer: None, waiting: None }
     }
 
-    /// Counts a piece that came.
+    /// Counts a piece that was received.
     pub fn receive(&mut self, bytes: u64) {
         self.received = self.received.saturating_add(bytes);
         if let Some((since, _)) = self.waiting.take() {
@@ -75,7 +78,7 @@ impl BodyClock {
         }
     }
 
-    /// To be asked whenever no piece is there; ready when the wait has lasted too long.
+    /// Polled whenever no piece is there; ready when the wait has lasted too long.
     pub fn poll_fault(&mut self, cx: &mut Context<'_>) -> Poll<PaceFault> {
         let (since, fault) = match self.waiting {
             Some(waiting) => waiting,
@@ -96,7 +99,7 @@ impl BodyClock {
         }
     }
 
-    /// How long the wait that begins now may last, and why it ends then.
+    /// The longest duration of the wait that begins now, and the fault with which it ends then.
     fn deadline(&self) -> (Duration, PaceFault) {
         let BodyPace { pause, grace, bytes_per_s } = self.pace;
         let paused = (pause, PaceFault::Paused { limit: pause });
@@ -112,7 +115,7 @@ impl BodyClock {
     }
 }
 
-/// A body that ends with a [`PaceFault`] where it comes too slowly.
+/// A body that ends with a [`PaceFault`] where it arrives too slowly.
 #[derive(Debug)]
 pub struct PacedBody<B> {
     inner: B,
@@ -160,7 +163,7 @@ where
     }
 }
 
-/// Finds the pace of a body behind what an HTTP client made of it.
+/// Finds the pace fault behind the error that an HTTP client made of it.
 pub fn pace_fault_behind<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a PaceFault> {
     let mut next = Some(error);
     while let Some(error) = next {

@@ -25,17 +25,17 @@ const PROMPT_ACKNOWLEDGEMENTS: u8 = 4;
 /// nothing since and waits for more, it is sent at once (`TCP_QUICKACK`).
 pub type PeerStream = WatchedStream<TcpStream, Acknowledgements>;
 
-/// The watch of a [`PeerStream`].
+/// Acknowledges what was read early, and hands out bytes that were read in front of the stream.
 #[derive(Debug)]
 pub struct Acknowledgements {
-    /// Bytes that were read in front of the stream, and how many of them were handed out.
+    /// Bytes that were read in front of the stream, and the number of them that were handed out.
     early: (Vec<u8>, usize),
     unanswered: bool,
     acknowledgements_left: u8,
 }
 
 impl PeerStream {
-    /// A connection, and what was read from it already.
+    /// A connection, with the bytes that were already read from it.
     pub(crate) fn new(tcp: TcpStream, early: Vec<u8>) -> Self {
         let acknowledgements_left = PROMPT_ACKNOWLEDGEMENTS;
         let early = (early, 0);
@@ -54,7 +54,8 @@ impl Acknowledgements {
         if self.unanswered && self.acknowledgements_left > 0 {
             self.unanswered = false;
             self.acknowledgements_left -= 1;
-            // Without it the client waits for the kernel, and is answered all the same.
+            // If this fails, the client waits for the kernel's acknowledgement, and is answered all
+            // the same.
             #[cfg(target_os = "linux")]
             let _ = _tcp.set_quickack(true);
         }

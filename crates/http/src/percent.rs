@@ -1,16 +1,18 @@
-//! Percent encoding (RFC 3986 section 2.1), in which services put PEM into header fields and names into queries.
+//! Percent encoding (RFC 3986 section 2.1), which services use for PEM in header fields and for
+//! names in queries.
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
 /// Everything but RFC 3986's unreserved characters (section 2.3).
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// Encodes everything but letters, digits and `-._~`.
+/// Percent-encodes everything but letters, digits and `-._~`.
 pub fn encode_percent(text: &str) -> String {
     utf8_percent_encode(text, RESERVED).to_string()
 }
 
-/// Decodes text; `None` where an escape is malformed or the result is not UTF-8. A plus sign stays one: base64 has it.
+/// Decodes percent-encoded text; `None` where an escape is malformed or the result is not UTF-8. A
+/// plus sign stays a plus sign, since base64 contains it.
 pub fn decode_percent(text: &str) -> Option<String> {
     // The decoder leaves malformed escapes as they are.
     let is_escape = |rest: &str| {

@@ -1,6 +1,6 @@
-//! The PROXY protocol, versions 1 and 2: what a listed proxy says of its client.
+//! The PROXY protocol, versions 1 and 2: the announcement of a client by a listed proxy.
 //!
-//! HAProxy's specification (doc/proxy-protocol.txt, sections 2.1 and 2.2) is kept to strictly: one
+//! HAProxy's specification (doc/proxy-protocol.txt, sections 2.1 and 2.2) is followed strictly: one
 //! spelling for each header, TCP only, everything bounded.
 
 use std::{
@@ -10,42 +10,42 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-/// The longest header of version 1, with its line end.
+/// The most bytes of a header of version 1, with its line end.
 const TEXT_BYTES_MAX: usize = 107;
-/// The longest version 2 header that is taken: addresses need 36 bytes, the rest are notes of the
-/// proxy (a client certificate's name, a cloud's identifiers).
+/// The most bytes of a header of version 2: addresses need 36, the rest are notes of the proxy (a
+/// client certificate's name, a cloud's identifiers).
 const BINARY_BYTES_MAX: usize = 16 + 2048;
 const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
 const TEXT_START: &[u8; 6] = b"PROXY ";
 
-/// Whom a proxy's header announces.
+/// The peer that a proxy's header announces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnnouncedPeer {
     /// A client of the proxy, by its address and port.
     Client(SocketAddr),
-    /// The proxy itself, for instance to see whether the server is alive.
+    /// The proxy itself, for instance for a health check.
     Proxy,
 }
 
-/// Why a header is not taken.
+/// The reason for which a header is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum ProxyHeaderError {
     /// The connection does not begin as either version does.
     #[error("no PROXY protocol header: wanted one of version 1 or 2")]
     Signature,
-    /// Longer than any proxy's.
+    /// The header is longer than any proxy's.
     #[error("PROXY protocol header is too long: wanted at most {wanted} bytes")]
     Length {
-        /// The limit.
+        /// The limit in bytes.
         wanted: usize,
     },
-    /// A part is not as the specification has it.
+    /// A part of the header is not as the specification demands.
     #[error("PROXY protocol header is malformed: {part}")]
     Malformed {
         /// The part.
         part: &'static str,
     },
-    /// The connection ended or broke first.
+    /// The connection ended or failed before the header was complete.
     #[error("PROXY protocol header did not come: {0}")]
     Io(#[from] io::Error),
 }
@@ -54,11 +54,11 @@ const fn malformed_header(part: &'static str) -> ProxyHeaderError {
     ProxyHeaderError::Malformed { part }
 }
 
-/// Reads a header at the start of `bytes`: whom it announces and how long it is, or `None` where
-/// more of it is to come.
+/// Reads a header at the start of `bytes`: the announced peer and the header's length, or `None`
+/// where more bytes are needed.
 ///
 /// # Errors
-/// As soon as no further bytes could make a header of it.
+/// A [`ProxyHeaderError`] as soon as no further bytes could complete a header.
 pub fn parse_proxy_header(
     bytes: &[u8],
 ) -> Result<Option<(AnnouncedPeer, usize)>, ProxyHeaderError> {
@@ -71,12 +71,12 @@ pub fn parse_proxy_header(
     Err(ProxyHeaderError::Signature)
 }
 
-/// Whether `bytes` and `start` are the same as far as both go.
+/// Whether `bytes` and `start` agree as far as both go.
 fn matches_so_far(bytes: &[u8], start: &[u8]) -> bool {
     bytes.iter().zip(start).all(|(got, wanted)| got == wanted)
 }
 
-/// `PROXY TCP4 192.0.2.1 198.51.100.1 56324 443` and CRLF.
+/// Reads a header of version 1: `PROXY TCP4 192.0.2.1 198.51.100.1 56324 443` and CRLF.
 fn parse_text(bytes: &[u8]) -> Result<Option<(AnnouncedPeer, usize)>, ProxyHeaderError> {
     let too_long = ProxyHeaderError::Length { wanted: TEXT_BYTES_MAX };
     let within = &bytes[..bytes.len().min(TEXT_BYTES_MAX)];
@@ -116,7 +116,7 @@ fn text_address<A: std::str::FromStr + Into<IpAddr>>(
     address.map(Into::into).ok_or(malformed_header("address"))
 }
 
-/// Decimal without sign and leading zeros.
+/// Reads a decimal port without sign and leading zeros.
 fn text_port(text: Option<&str>) -> Result<u16, ProxyHeaderError> {
     let text = text.ok_or(malformed_header("port"))?;
     let plain = text.bytes().all(|byte| byte.is_ascii_digit());
@@ -126,7 +126,8 @@ fn text_port(text: Option<&str>) -> Result<u16, ProxyHeaderError> {
     text.parse().map_err(|_| malformed_header("port"))
 }
 
-/// Signature, version and command, family, length as u16, addresses, notes.
+/// Reads a header of version 2: signature, version and command, family, length as u16, addresses,
+/// notes.
 fn parse_binary(bytes: &[u8]) -> Result<Option<(AnnouncedPeer, usize)>, ProxyHeaderError> {
     let Some(&command) = bytes.get(12) else { return Ok(None) };
     if !matches!(command, 0x20 | 0x21) {
@@ -171,7 +172,7 @@ fn parse_binary(bytes: &[u8]) -> Result<Option<(AnnouncedPeer, usize)>, ProxyHea
     }
 }
 
-/// Reads the header at the start of a connection; gives what came after it, too.
+/// Reads the header at the start of a connection; also returns the bytes that came after it.
 pub(crate) async fn read_proxy_header(
     stream: &mut (impl AsyncRead + Unpin),
 ) -> Result<(AnnouncedPeer, Vec<u8>), ProxyHeaderError> {

@@ -10,9 +10,9 @@ use tokio::{
 /// The bounds of an [`AdmissionQueue`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueLimits {
-    /// Requests that run at once; at least one does.
+    /// The most requests that run at once; at least one does.
     pub concurrent: usize,
-    /// Requests that wait at once.
+    /// The most requests that wait at once.
     pub queued: usize,
     /// The longest wait of one request.
     pub wait: Duration,
@@ -38,16 +38,16 @@ pub struct AdmissionPermit {
 /// The reason why a request is not admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QueueError {
-    /// As many requests wait as may.
+    /// As many requests wait as are allowed to.
     #[error("queue is full: {queued} requests wait")]
     Full {
-        /// The most that may wait.
+        /// The most requests that may wait.
         queued: usize,
     },
-    /// Nothing that ran ended in time.
-    #[error("no request that runs ended within {} s", .waited.as_secs())]
+    /// No running request ended before the longest wait was over.
+    #[error("no running request ended within {} s", .waited.as_secs())]
     TimedOut {
-        /// How long the request waited.
+        /// The time that the request waited.
         waited: Duration,
     },
 }
@@ -91,7 +91,7 @@ impl AdmissionQueue {
 }
 
 impl AdmissionPermit {
-    /// How long the request waited for its turn.
+    /// The time that the request waited for its turn.
     pub fn waiting_time(&self) -> Duration {
         self.waited
     }

@@ -10,7 +10,8 @@ use std::{
 
 use tokio::{runtime::Handle, sync::watch};
 
-/// Work under way, by key. The work is a task of its own: a caller that goes away does not end it.
+/// The running pieces of work, by key. Each is a task of its own: a caller that goes away does not
+/// end it.
 #[derive(Debug)]
 pub struct SingleFlight<K, V> {
     running: Mutex<HashMap<K, Flight<V>>>,
@@ -25,7 +26,7 @@ where
     K: Clone + Eq + Hash + Send + 'static,
     V: Clone + Send + Sync + 'static,
 {
-    /// Nothing is under way.
+    /// A value without running work.
     pub fn new() -> Arc<Self> {
         Arc::new(Self { running: Mutex::new(HashMap::new()) })
     }
@@ -92,7 +93,7 @@ where
 }
 
 impl<K, V> SingleFlight<K, V> {
-    /// A map of receivers is whole at any time.
+    /// The map, also after a panic: a map of receivers is whole at any time.
     fn lock(&self) -> MutexGuard<'_, HashMap<K, Flight<V>>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }

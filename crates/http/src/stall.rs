@@ -11,7 +11,8 @@ use tokio::time::{Instant, Sleep};
 
 use crate::watched_stream::{Watch, WatchedStream};
 
-/// Gives up when no written byte was taken for a time limit. Costs nothing while writes go through.
+/// Fails with `TimedOut` when no written byte was taken for a time limit. Costs nothing while
+/// writes go through.
 pub type StallGuard<S> = WatchedStream<S, StallWatch>;
 
 /// The watch of a [`StallGuard`].

@@ -13,10 +13,10 @@ use crate::{
     watched_stream::{Watch, WatchedStream},
 };
 
-/// Marks a connection busy from bytes that came to bytes that went out.
+/// Marks a connection busy from the bytes that it receives to the bytes that it sends.
 ///
-/// For protocols that are not HTTP: what was sent last tells whose turn it is. A stream in which
-/// bytes go both ways is as idle as its last byte is old.
+/// For protocols that are not HTTP: the last bytes tell whose turn it is. A stream in which bytes
+/// go both ways is as idle as its last byte is old.
 pub type TurnWatch<S> = WatchedStream<S, Turns>;
 
 /// The watch of a [`TurnWatch`].
@@ -57,7 +57,7 @@ impl<S> Watch<S> for Turns {
         poll: Poll<io::Result<usize>>,
     ) -> Poll<io::Result<usize>> {
         if matches!(poll, Poll::Ready(Ok(1..))) {
-            // Also where it was idle: it was used a moment ago.
+            // Also where the connection was idle: it was used a moment ago.
             drop(self.busy.take().unwrap_or_else(|| self.place.mark_busy()));
         }
         poll

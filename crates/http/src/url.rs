@@ -1,4 +1,5 @@
-//! The URL of an HTTP service. Every program reads it alike and refuses what others read otherwise.
+//! The URL of an HTTP service. All programs read it alike and refuse URLs that other programs read
+//! otherwise.
 
 use std::{borrow::Cow, fmt, net::IpAddr};
 
@@ -83,12 +84,12 @@ pub enum UrlError {
     /// The host is neither a name nor an address.
     #[error("a host that is not valid: {0}")]
     Host(ParseError),
-    /// Other readers take the host for another one.
+    /// Other programs read the host as another one.
     #[error("host `{written}`, which some programs read as `{canonical}`")]
     AmbiguousHost {
         /// The host as it was written.
         written: String,
-        /// The host by the URL Standard.
+        /// The host as the URL Standard reads it.
         canonical: String,
     },
     /// What follows the host is not a colon and a port.
@@ -154,7 +155,7 @@ impl HttpUrl {
         self.written_port.unwrap_or(self.scheme.default_port())
     }
 
-    /// The port that is written in the URL.
+    /// The port that is written in the URL; `None` where there is none.
     pub fn written_port(&self) -> Option<u16> {
         self.written_port
     }
@@ -179,7 +180,8 @@ impl HttpUrl {
         &self.target
     }
 
-    /// Whether the host is a loopback address by its number. No name is, whatever it resolves to.
+    /// Whether the host is a loopback address by its number. A name never is, whatever it resolves
+    /// to.
     pub fn is_loopback(&self) -> bool {
         self.host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
     }
@@ -211,7 +213,8 @@ pub fn uri_host(host: &str) -> Cow<'_, str> {
     if host.contains(':') { format!("[{host}]").into() } else { host.into() }
 }
 
-/// A text without a scheme may have `://` in its query: what stands before is not repeated then.
+/// Reads the scheme. A text without one may have `://` in its query: what stands before is not
+/// repeated in the error then.
 fn parse_scheme(written: &str) -> Result<Scheme, UrlError> {
     if !is_scheme(written) {
         return Err(UrlError::NoScheme);
@@ -222,14 +225,14 @@ fn parse_scheme(written: &str) -> Result<Scheme, UrlError> {
         .ok_or_else(|| UrlError::Scheme(written.to_owned()))
 }
 
-/// A short scheme by RFC 3986 section 3.1.
+/// Whether the text is a short scheme by RFC 3986 section 3.1.
 fn is_scheme(written: &str) -> bool {
     written.len() <= 16
         && written.starts_with(|first: char| first.is_ascii_alphabetic())
         && written.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
 }
 
-/// Host, with the brackets of an IPv6 address, and the text after its colon.
+/// Splits host, with the brackets of an IPv6 address, and the text after its colon.
 fn split_port(authority: &str) -> Result<(&str, Option<&str>), UrlError> {
     let host_end = match authority.starts_with('[') {
         true => authority.find(']').map(|bracket| bracket + 1),
@@ -243,7 +246,8 @@ fn split_port(authority: &str) -> Result<(&str, Option<&str>), UrlError> {
     }
 }
 
-/// The URL Standard reads an empty port as none; here what follows a colon has to be a port.
+/// Reads a port. The URL Standard reads an empty port as none; here what follows a colon has to be
+/// a port.
 fn parse_port(digits: &str) -> Result<u16, UrlError> {
     let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
     let port = digits.parse().ok().filter(|port| is_number && *port != 0);
@@ -253,7 +257,7 @@ fn parse_port(digits: &str) -> Result<u16, UrlError> {
 fn parse_host(scheme: Scheme, written: &str) -> Result<String, UrlError> {
     let url = Url::parse(&format!("{scheme}://{written}")).map_err(UrlError::Host)?;
     let canonical = match url.host() {
-        // Its own address, in whatever of its spellings it stands.
+        // An IPv6 address, in whichever of its spellings it stands.
         Some(Host::Ipv6(address)) => return Ok(address.to_string()),
         Some(host) => host.to_string(),
         None => return Err(UrlError::NoHost),

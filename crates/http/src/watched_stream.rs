@@ -1,4 +1,4 @@
-//! A stream whose reads and writes are watched: the guards of this crate say only what is different.
+//! A stream whose reads and writes are watched; the guards of this crate are watches.
 
 use std::{
     io,
@@ -8,9 +8,9 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// What is different about the reads and writes of a [`WatchedStream`]; by default nothing is.
+/// Changes the reads and writes of a [`WatchedStream`]; by default they pass unchanged.
 pub trait Watch<S>: Unpin {
-    /// Reads from `inner`.
+    /// Reads from `inner`, or fails instead.
     fn poll_read(
         &mut self,
         inner: Pin<&mut S>,
@@ -23,7 +23,7 @@ pub trait Watch<S>: Unpin {
         inner.poll_read(cx, buf)
     }
 
-    /// Sees how many bytes a write has taken.
+    /// Receives the outcome of a write, and may replace it.
     fn after_write(
         &mut self,
         _cx: &mut Context<'_>,
@@ -32,7 +32,7 @@ pub trait Watch<S>: Unpin {
         poll
     }
 
-    /// Sees the outcome of a flush or a shutdown.
+    /// Receives the outcome of a flush or a shutdown, and may replace it.
     fn after_flush(
         &mut self,
         _cx: &mut Context<'_>,
@@ -42,7 +42,7 @@ pub trait Watch<S>: Unpin {
     }
 }
 
-/// A stream and what watches it.
+/// A stream together with its watch.
 #[derive(Debug)]
 pub struct WatchedStream<S, W> {
     pub(crate) inner: S,

@@ -1,19 +1,19 @@
-//! Why an adapter at work fails, whatever protects it.
+//! Errors of an adapter at work, whatever protects it.
 
-/// Why an adapter gave no delta.
+/// The reason why an adapter gave no delta.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AdaptError {
     /// The host went away or was never there.
     #[error("adapter host is lost: {reason}")]
     HostLost {
-        /// What the connection said.
+        /// The message of the connection's error.
         reason: String,
     },
     /// The host refused, by name.
     #[error("adapter host refused: {reason}")]
     Refused {
-        /// What it said.
+        /// The host's refusal, as a message.
         reason: String,
     },
     /// The client's budget of answers is used up.
@@ -22,7 +22,7 @@ pub enum AdaptError {
          or accept this key holder's evidence (--client-policy); trying again changes nothing"
     )]
     Budget {
-        /// The budget.
+        /// The number of answers that the budget allowed in all.
         limit: u64,
     },
     /// The request takes more answers than are left; none of them was asked for.
@@ -32,15 +32,16 @@ pub enum AdaptError {
          --budget or accept this key holder's evidence (--client-policy)"
     )]
     BudgetTooSmall {
-        /// Answers that the request takes: its prompt's tokens and its completion's but the last.
+        /// The number of answers that the request takes: one for each token of its prompt and of
+        /// its completion but the last.
         wanted: u64,
-        /// Answers that are left.
+        /// The number of answers that are left.
         left: u64,
     },
     /// A value does not fit what was agreed on.
     #[error("activation cannot be sent: {reason}")]
     Activation {
-        /// What is wrong with it.
+        /// The reason why the value cannot be sent.
         reason: String,
     },
 }

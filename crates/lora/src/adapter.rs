@@ -11,7 +11,7 @@ pub struct Adapter {
     pub name: String,
     /// The base model that it was trained on, as its configuration says.
     pub base_model: Option<String>,
-    /// One pair for each adapted projection.
+    /// The pairs of matrices, by the projection that each of them adapts.
     pub modules: BTreeMap<Site, Pair>,
 }
 
@@ -38,12 +38,12 @@ pub struct Matrix {
 }
 
 impl Adapter {
-    /// The widths of every projection that it changes.
+    /// The widths of every projection that the adapter changes.
     pub fn sites(&self) -> BTreeMap<Site, Width> {
         self.modules.iter().map(|(site, pair)| (*site, pair.width())).collect()
     }
 
-    /// Elements of all matrices.
+    /// The number of elements of all matrices together.
     pub fn parameters(&self) -> u64 {
         let elements = |pair: &Pair| (pair.a.values.len() + pair.b.values.len()) as u64;
         self.modules.values().map(elements).sum()
@@ -51,12 +51,12 @@ impl Adapter {
 }
 
 impl Pair {
-    /// Rows of A, columns of B.
+    /// The rank: the number of rows of A, which is the number of columns of B.
     pub fn rank(&self) -> usize {
         self.a.rows
     }
 
-    /// What it reads and what it gives.
+    /// The width of the vectors that the pair reads, and of those that it gives.
     pub fn width(&self) -> Width {
         Width { input: self.a.columns, output: self.b.rows }
     }

@@ -7,12 +7,13 @@ use std::{
 
 use crate::mask::Slot;
 
-/// Most sequences that are counted at once. None is ever forgotten while the process lives, because a
-/// forgotten budget is a fresh one: beyond this, new clients are refused. 56 sequences for each client
-/// of an adapter on all projections of 28 layers: 18,000 clients, 150 MB.
+/// The greatest number of sequences that are counted at once. No count is forgotten while the
+/// process lives, because a forgotten budget is a fresh one: beyond this, new clients are refused.
+/// 56 sequences for each client of an adapter on all projections of 28 layers: 18,000 clients, 150
+/// MB.
 pub const SLOTS_MAX: usize = 1 << 20;
 
-/// How many answers a client may have.
+/// The number of answers that a client may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Allowance {
     /// One fewer than the input is wide. It bounds how much is answered and not what is learned: an
@@ -30,18 +31,18 @@ pub struct Budgets {
     used: Mutex<HashMap<Slot, u64>>,
 }
 
-/// What is left of a budget.
+/// The state of a budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BudgetState {
-    /// Answered vectors.
+    /// The number of vectors that were answered.
     pub used: u64,
-    /// Answers left; `None` where there is no budget.
+    /// The number of answers that are left; `None` where there is no budget.
     pub left: Option<u64>,
-    /// Whoever is counted here can compute the adapter: all but attested key holders.
+    /// Whether the key holder can compute the adapter: true for all but attested key holders.
     pub adapter_can_be_learned: bool,
 }
 
-/// Why no answer is given.
+/// The reason why no answer is given.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BudgetError {
@@ -50,15 +51,15 @@ pub enum BudgetError {
         "budget is used up: {limit} answered vectors are allowed, {used} were given, {wanted} more were asked for"
     )]
     UsedUp {
-        /// The budget.
+        /// The number of answers that the budget allows in all.
         limit: u64,
-        /// Answered vectors.
+        /// The number of vectors that were answered.
         used: u64,
-        /// What was asked for.
+        /// The number of answers that were asked for.
         wanted: u64,
     },
-    /// Too many clients to count.
-    #[error("budgets: {SLOTS_MAX} sequences are counted already")]
+    /// The greatest number of sequences is counted already.
+    #[error("budgets: wanted at most {SLOTS_MAX} sequences, got one more")]
     Full,
 }
 
@@ -85,7 +86,7 @@ impl Allowance {
 }
 
 impl Budgets {
-    /// Nothing answered yet.
+    /// Makes budgets of which nothing has been used.
     pub fn new() -> Self {
         Self::default()
     }
@@ -117,12 +118,12 @@ impl Budgets {
         Ok(state(after, width, allowance))
     }
 
-    /// All counts.
+    /// The number of answers that were given, for every slot that has had any.
     pub(crate) fn counts(&self) -> HashMap<Slot, u64> {
         self.used.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What is left.
+    /// The state of a client's budget for one input of `width` elements.
     pub fn state(&self, slot: &Slot, width: usize, allowance: Allowance) -> BudgetState {
         let all = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         state(all.get(slot).copied().unwrap_or(0), width, allowance)
@@ -164,7 +165,7 @@ mod tests {
         let budgets = Budgets::new();
         let state = budgets.take(SLOT, 8, Allowance::Attested, 100).expect("no budget");
         assert_eq!((state.left, state.adapter_can_be_learned), (None, false));
-        // Whoever had them as an attested key holder and comes back without attestation has them.
+        // A key holder that was attested may come back without attestation: its answers count.
         let state = budgets.state(&SLOT, 8, Allowance::BelowWidth);
         assert_eq!((state.left, state.adapter_can_be_learned), (Some(0), true));
     }

@@ -54,16 +54,16 @@ pub trait Deltas: Send {
         outputs: &mut [(Projection, &mut [f32])],
     ) -> Result<(), AdaptError>;
 
-    /// What it took until now.
+    /// The costs of the generation until now.
     fn report(&self) -> Report;
 }
 
-/// What an adapter took in one generation. Times are sums over all calls.
+/// The costs of an adapter in one generation. Times are sums over all calls.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
     /// Homomorphic operations that ran, here or at the host: encryptions, products, decryptions.
     pub he_operations: u64,
-    /// Rotations among them.
+    /// Rotations of ciphertexts, which `he_operations` counts too.
     pub he_rotations: u64,
     /// Vectors that the host answered, each a linear equation about the adapter.
     pub answered_vectors: u64,
@@ -71,7 +71,7 @@ pub struct Report {
     pub budget_left: Option<u64>,
     /// Round trips to the host.
     pub round_trips: u64,
-    /// Bytes sent and received while tokens were made.
+    /// The number of bytes sent and received while tokens were made.
     pub online_bytes: u64,
     /// Milliseconds by step: `quantise_ms`, `mask_ms`, `encrypt_ms`, `network_ms`, `product_ms`,
     /// `decrypt_ms`, `unmask_ms`, `b_ms`; of ckks-slots also `encode_ms`, `rotation_ms`, `wire_ms`,

@@ -10,7 +10,7 @@ pub use panels::Factor;
 use panels::{PANEL, Panel, add_panels};
 
 impl Factor {
-    /// From `entry(output, column)`.
+    /// Makes a matrix of `width x rank` whose entries are `entry(output, column)`.
     pub fn new(width: usize, rank: usize, entry: impl Fn(usize, usize) -> f32) -> Self {
         let mut panels = Vec::with_capacity(width.div_ceil(PANEL) * rank);
         for first in (0..width).step_by(PANEL) {
@@ -25,12 +25,12 @@ impl Factor {
         Factor { width, rank, panels }
     }
 
-    /// Outputs.
+    /// The number of outputs, which is the number of rows.
     pub fn width(&self) -> usize {
         self.width
     }
 
-    /// Columns.
+    /// The number of columns.
     pub fn rank(&self) -> usize {
         self.rank
     }

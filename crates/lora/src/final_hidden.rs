@@ -9,8 +9,9 @@ use crate::{
 };
 
 impl Adapter {
-    /// The adapter of report 003: the first pair only, that of `q_proj` in layer 0, added to the last
-    /// hidden state after the last norm. This is no LoRA; it is here to be compared with.
+    /// Keeps the first pair alone, that of `q_proj` in layer 0, and adds it to the last hidden
+    /// state after the last norm, as report 003 does. This is no LoRA; it is here to be compared
+    /// with.
     ///
     /// # Errors
     /// Where there is no such pair, or it does not give a vector as long as it reads.

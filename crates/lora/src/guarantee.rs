@@ -1,19 +1,21 @@
-//! What a scheme guarantees to whom, as one sentence.
+//! The guarantee of a scheme, as one sentence: who is protected from whom.
 
 use std::fmt;
 
-/// Who is protected from whom, computed from what runs and never a constant of a mode.
+/// The guarantee: who is protected from whom, computed from what runs and never a constant of a
+/// mode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Guarantee {
     /// The host computes without reading the activations.
     pub host_is_blind: bool,
     /// The key holder never receives the adapter.
     pub adapter_stays: bool,
-    /// Under `protect = A` the key holder receives B and computes with it: only A stays.
+    /// The key holder receives B and computes with it, and only A stays: the case under `protect =
+    /// A`.
     pub b_is_handed_over: bool,
-    /// The key holder can compute the adapter from what it is sent. True of every key holder whose
-    /// attestation was not accepted: a packed query takes a whole adapter with half of the default
-    /// budget, and `prepare` tells of A without any count (LIMITATIONS.md).
+    /// The key holder can compute the adapter from what it is sent. This holds for every key holder
+    /// whose attestation was not accepted: a packed query takes a whole adapter with half of the
+    /// default budget, and `prepare` tells of A without any count (LIMITATIONS.md).
     pub adapter_can_be_learned: bool,
     /// Evidence, devices or both are simulated.
     pub simulated: bool,

@@ -1,4 +1,4 @@
-//! The adapter host: holds adapters and never a key, answers about vectors that it cannot read.
+//! The adapter host: holds adapters but no key, and answers about vectors that it cannot read.
 //!
 //! [`AdapterHost::serve`] speaks the blind protocol on one connection. What is shared between
 //! connections: sessions, whose batches of masks live in memory only; budgets, which are counted for

@@ -9,16 +9,16 @@ use std::fmt;
 
 use lane::{DIGIT_BITS, DIGITS, LANE, Lane};
 
-/// Greatest magnitude of an entry: signed 13 bits without the lowest value. With 12 bits rounding A
-/// alone costs 4 to 8 in ten thousand of a product with heavy-tailed activations, with 13 bits half
-/// of that, and rows of normal entries have a quarter of the noise budget to spare.
+/// The greatest magnitude of an entry: signed 13 bits without the lowest value. With 12 bits
+/// rounding A alone costs 4 to 8 in ten thousand of a product with heavy-tailed activations, with
+/// 13 bits half of that, and rows of normal entries have a quarter of the noise budget to spare.
 pub const ENTRY_MAX: i16 = 4095;
 
-/// Most entries of one matrix, 256 million: above the widest projection of a model of 70 billion
-/// parameters (8,192 x 28,672).
+/// The greatest number of entries of one matrix, 256 million: above the widest projection of a
+/// model of 70 billion parameters (8,192 x 28,672).
 pub const ENTRIES_MAX: usize = 1 << 28;
 
-/// Most bits of a vector's entries: three digits of 11 bits.
+/// The greatest number of bits of a vector's entries: three digits of 11 bits.
 pub const VECTOR_BITS_MAX: u32 = DIGIT_BITS * DIGITS as u32;
 
 /// A matrix of small signed integers, row after row, and its exact product with vectors mod 2^k.
@@ -30,41 +30,42 @@ pub struct IntMatrix {
     values: Vec<Lane>,
 }
 
-/// Why no matrix was made.
+/// The reason why no matrix was made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum IntMatrixError {
-    /// Not rows x columns entries.
+    /// The number of entries is not the product of rows and columns.
     #[error("matrix of {rows} x {columns}: wanted {} entries, got {entries}", rows * columns)]
     Shape {
-        /// Rows.
+        /// The number of rows.
         rows: usize,
-        /// Columns.
+        /// The number of columns.
         columns: usize,
-        /// Entries that were given.
+        /// The number of entries that were given.
         entries: usize,
     },
-    /// Nothing in it, or more than [`ENTRIES_MAX`].
+    /// The matrix is empty or has more entries than [`ENTRIES_MAX`].
     #[error("matrix of {rows} x {columns}: wanted 1 to {ENTRIES_MAX} entries")]
     Size {
-        /// Rows.
+        /// The number of rows.
         rows: usize,
-        /// Columns.
+        /// The number of columns.
         columns: usize,
     },
-    /// An entry beyond [`ENTRY_MAX`].
+    /// An entry has a magnitude beyond [`ENTRY_MAX`].
     #[error("matrix entry at row {row}, column {column}: wanted at most {ENTRY_MAX}, got {value}")]
     Entry {
-        /// Its row.
+        /// The row of the entry, from 0.
         row: usize,
-        /// Its column.
+        /// The column of the entry, from 0.
         column: usize,
-        /// What it is.
+        /// The value of the entry.
         value: i16,
     },
 }
 
-/// Vectors cut into digits: kept between products, so that the online step allocates nothing.
+/// Scratch memory for vectors cut into digits, kept between products so that the online step
+/// allocates nothing.
 #[derive(Clone, Default)]
 pub struct DigitScratch {
     vectors: Vec<Vec<[Lane; DIGITS]>>,
@@ -99,12 +100,12 @@ impl IntMatrix {
         Ok(IntMatrix { rows, columns, lanes, values })
     }
 
-    /// Rows: the length of a product.
+    /// The number of rows, which is the length of a product.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Columns: the length of a vector that it is multiplied with.
+    /// The number of columns, which is the length of a vector that it is multiplied with.
     pub fn columns(&self) -> usize {
         self.columns
     }
@@ -114,18 +115,18 @@ impl IntMatrix {
         self.lane_row(row).iter().flat_map(|lane| lane.0).take(self.columns)
     }
 
-    /// Sum of the magnitudes of a row.
+    /// The sum of the magnitudes of a row.
     pub fn row_l1(&self, row: usize) -> u64 {
         self.row(row).map(|value| u64::from(value.unsigned_abs())).sum()
     }
 
-    /// Greatest sum of squares of a row.
+    /// The greatest sum of squares of a row.
     pub(crate) fn row_square_max(&self) -> u64 {
         let square = |row| self.row(row).map(|v| u64::from(v.unsigned_abs()).pow(2)).sum();
         (0..self.rows).map(square).max().unwrap_or(0)
     }
 
-    /// Rows of several matrices under one another.
+    /// Stacks the rows of several matrices, one matrix under the other.
     ///
     /// # Errors
     /// Where there are none, or their widths differ.
@@ -205,12 +206,12 @@ impl fmt::Debug for DigitScratch {
     }
 }
 
-/// The lowest `bits` bits, 1 to 64.
+/// A mask of the lowest `bits` bits, 1 to 64.
 pub(crate) fn low_mask(bits: u32) -> u64 {
     u64::MAX >> (64 - bits)
 }
 
-/// Which instructions compute.
+/// The instructions that compute a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Path {
     Portable,
@@ -231,7 +232,7 @@ impl Path {
         Path::Portable
     }
 
-    /// Those of this machine, the slowest first.
+    /// The paths that this machine has, the slowest first.
     #[cfg(test)]
     fn all() -> Vec<Path> {
         let mut found = vec![Path::Portable];
@@ -247,7 +248,7 @@ impl Path {
         found
     }
 
-    /// Rows that share one reading of the digits.
+    /// The number of rows that share one reading of the digits.
     fn rows_at_once(self) -> usize {
         match self {
             Path::Portable => 1,

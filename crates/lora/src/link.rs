@@ -14,73 +14,76 @@ pub struct Link {
 /// Processor time of each operation, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OperationCosts {
-    /// Encrypting one message, at the key holder.
+    /// Encrypting one message, by the key holder.
     pub encrypt_s: f64,
-    /// Making the uniform half of a ciphertext from its seed, at the host.
+    /// Making the uniform half of a ciphertext from its seed, by the host.
     pub expand_s: f64,
     /// One product of a ciphertext and weights, added to a sum.
     pub product_s: f64,
-    /// Enc(0) with flooding, back from NTT form, switching down, selecting: once for each answer.
+    /// Making an answer fresh, by the host: Enc(0) with flooding, back from NTT form, switching
+    /// down, selecting.
     pub answer_s: f64,
-    /// Decrypting one answer.
+    /// Decrypting one answer, by the key holder.
     pub decrypt_s: f64,
 }
 
-/// A matrix and the sizes of what is sent for it.
+/// A matrix, and the sizes of the messages for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Job {
-    /// Rows of the matrix.
+    /// The number of rows of the matrix.
     pub rows: usize,
-    /// Columns.
+    /// The number of columns of the matrix.
     pub columns: usize,
-    /// Degree of the ring: a tile has at most as many entries.
+    /// The degree of the ring: a tile has at most as many entries.
     pub degree: usize,
-    /// Most rows of one answer: their magnitudes add up in its noise.
+    /// The greatest number of rows of one answer: their magnitudes add up in its noise.
     pub outputs_max: usize,
-    /// Bytes of a ciphertext on its way up, its uniform half being a seed.
+    /// The size of a request's ciphertext in bytes, with a seed for its uniform half.
     pub request_bytes: usize,
-    /// Bytes of an answer without its wanted coefficients.
+    /// The size of an answer in bytes, without its wanted coefficients.
     pub answer_bytes: usize,
-    /// Bits of a wanted coefficient.
+    /// The size of a wanted coefficient, in bits.
     pub coefficient_bits: u32,
 }
 
-/// How a matrix is cut: `inputs` columns by `outputs` rows for each product of polynomials.
+/// The size of a tile of a matrix: `inputs` columns by `outputs` rows for each product of
+/// polynomials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tile {
-    /// Columns.
+    /// The number of columns.
     pub inputs: usize,
-    /// Rows.
+    /// The number of rows.
     pub outputs: usize,
 }
 
-/// What a tile costs under the model.
+/// The cost of a tile under the model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
-    /// Ciphertexts sent.
+    /// The number of ciphertexts that the key holder sends.
     pub requests: usize,
-    /// Ciphertexts answered.
+    /// The number of ciphertexts that the host answers.
     pub answers: usize,
-    /// Bytes up.
+    /// The number of bytes to the host.
     pub up_bytes: u64,
-    /// Bytes down.
+    /// The number of bytes to the key holder.
     pub down_bytes: u64,
-    /// Processor time of both sides.
+    /// The processor time of both sides, in seconds.
     pub processor_s: f64,
-    /// Until the answer is there: processor time, both transfers and one round trip.
+    /// The time until the answer is there, in seconds: processor time, both transfers and one round
+    /// trip.
     pub total_s: f64,
 }
 
 impl Link {
-    /// One machine: copies at 4 GB/s and 30 µs to wake the other process.
+    /// A link within one machine: copies at 4 GB/s and 30 µs to wake the other process.
     pub const LOOPBACK: Link =
         Link { up_bytes_per_s: 4e9, down_bytes_per_s: 4e9, round_trip_s: 30e-6 };
 
-    /// 10 Gbit/s and 0.2 ms.
+    /// A local network: 10 Gbit/s and a round trip of 0.2 ms.
     pub const LAN: Link =
         Link { up_bytes_per_s: 1.25e9, down_bytes_per_s: 1.25e9, round_trip_s: 0.2e-3 };
 
-    /// 100 Mbit/s and 10 ms.
+    /// A wide-area network: 100 Mbit/s and a round trip of 10 ms.
     pub const WAN: Link =
         Link { up_bytes_per_s: 12.5e6, down_bytes_per_s: 12.5e6, round_trip_s: 10e-3 };
 }
@@ -115,8 +118,9 @@ impl Job {
         Estimate { requests, answers, up_bytes, down_bytes, processor_s, total_s }
     }
 
-    /// The tile of least total time. Only the counts of requests and answers matter, and for a count
-    /// of requests the narrowest tile has room for most rows: one candidate for each count.
+    /// The tile of least total time. Only the counts of requests and answers matter, and for each
+    /// count of requests the narrowest tile has room for most rows: there is one candidate for each
+    /// count.
     ///
     /// `None` where the matrix, the degree or `outputs_max` is 0.
     pub fn best_tile(&self, link: &Link, costs: &OperationCosts) -> Option<Tile> {

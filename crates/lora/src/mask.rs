@@ -19,56 +19,56 @@ use zeroize::{Zeroize, Zeroizing};
 
 use crate::{int_matrix::low_mask, site::Input};
 
-/// Columns of one tile.
+/// The number of columns of one tile.
 pub(crate) const TILE: usize = 32;
 
-/// Bytes that a token has in a tile.
+/// The number of bytes that a token has in a tile.
 const TOKEN_BYTES: usize = TILE * 8;
 
-/// Tokens that are read from the cipher at once.
+/// The number of tokens that are read from the cipher at once.
 const TOKENS_AT_ONCE: usize = 16;
 
-/// Domain of the answers' masks. One name for one use of the process key.
+/// Separates the answers' masks from other uses of the process key.
 const ANSWER_DOMAIN: &[u8] = b"confide lora answer mask v1";
 
-/// Masks from a secret key of 32 bytes, which is wiped when the stream is dropped.
+/// A stream of masks from a secret key of 32 bytes, which is wiped when the stream is dropped.
 pub(crate) struct MaskStream {
     key: Zeroizing<[u8; 32]>,
 }
 
-/// The key of one host process: masks of its answers come from it. Lives in memory only; it cannot be
-/// cloned, written or read back.
+/// The key of one host process, from which the masks of its answers are derived. It lives in memory
+/// only; it cannot be cloned, written or read back.
 pub struct ProcessKey {
     key: Zeroizing<[u8; 32]>,
     epoch: Epoch,
 }
 
-/// Name of one host process, drawn anew at each start: what belongs to another epoch is refused.
+/// The id of one host process, drawn anew at each start: requests of another epoch are refused.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Epoch(pub [u8; 16]);
 
-/// What a sequence of counters belongs to: one client, one vector of one layer of one adapter.
+/// The owner of a sequence of counters: one client, for one vector of one layer of one adapter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Slot {
-    /// The client, by the hash of what identifies it.
+    /// The id of the client, or of the account that it belongs to.
     pub client: [u8; 32],
-    /// The adapter, by the hash of what identifies it.
+    /// The adapter, as the hash of its name or of its weights.
     pub adapter: [u8; 32],
-    /// Layer, from 0.
+    /// The layer, from 0.
     pub layer: u32,
-    /// The vector.
+    /// The vector of the layer.
     pub input: Input,
 }
 
 impl MaskStream {
-    /// Under a fresh key.
+    /// Makes a stream under a fresh key.
     pub(crate) fn random(rng: &mut Rng) -> Self {
         let mut key = Zeroizing::new([0; 32]);
         rng.fill_bytes(key.as_mut());
         MaskStream { key }
     }
 
-    /// One tile for all `tokens`: 32 vectors of one word for each token.
+    /// The masks of one tile for all `tokens`: 32 vectors of one word for each token.
     pub(crate) fn columns(
         &self,
         tile: usize,
@@ -85,7 +85,7 @@ impl MaskStream {
         columns
     }
 
-    /// Rows of `columns` words for `tokens`, one token after the other, into `rows`.
+    /// Writes rows of `columns` words for `tokens`, one token after the other, into `rows`.
     pub(crate) fn rows(&self, tokens: Range<u32>, columns: usize, bits: u32, rows: &mut [u64]) {
         debug_assert_eq!(rows.len(), tokens.len() * columns);
         for tile in 0..columns.div_ceil(TILE) {
@@ -113,7 +113,7 @@ impl MaskStream {
             each(token, words);
             token += 1;
         };
-        // Wiping a buffer takes longer than filling it, so a single token has one of its own size.
+        // Wiping a buffer takes longer than filling it, so a single token has a smaller one.
         let many = all / TOKENS_AT_ONCE * TOKENS_AT_ONCE;
         if many > 0 {
             run::<{ TOKEN_BYTES * TOKENS_AT_ONCE }>(&mut cipher, many, bits, &mut next);
@@ -146,7 +146,7 @@ fn run<const BYTES: usize>(
 }
 
 impl ProcessKey {
-    /// A fresh key and epoch.
+    /// Draws a fresh key and epoch.
     pub fn random(rng: &mut Rng) -> Self {
         let mut key = Zeroizing::new([0; 32]);
         rng.fill_bytes(key.as_mut());
@@ -155,7 +155,7 @@ impl ProcessKey {
         ProcessKey { key, epoch: Epoch(epoch) }
     }
 
-    /// The name of this process.
+    /// The epoch of this process.
     pub fn epoch(&self) -> Epoch {
         self.epoch
     }

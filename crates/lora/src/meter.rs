@@ -1,4 +1,4 @@
-//! Times and operations of the steps of a scheme.
+//! Times and numbers of operations of the steps of a scheme.
 
 use std::time::Instant;
 
@@ -7,32 +7,33 @@ use crate::deltas::Report;
 /// A step of a private delta.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Activations to integers.
+    /// Rounding activations to integers.
     Quantise,
     /// Subtracting the mask.
     Mask,
     /// Encrypting what the host computes on.
     Encrypt,
-    /// Waiting for the host, less what the host says that it computed.
+    /// Waiting for the host, less the time that the host says it computed.
     Network,
     /// The product with the adapter, at the host.
     Product,
-    /// Decrypting what it answered.
+    /// Decrypting the host's answer.
     Decrypt,
-    /// Adding what was prepared.
+    /// Adding the prepared mask.
     Unmask,
     /// The product with B, at the key holder.
     B,
 }
 
-/// What ran and how long it took: written where it runs, never set from outside.
+/// The operations that ran and the time that they took: written where they run, never set from
+/// outside.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Meter {
     nanoseconds: [u64; STEPS.len()],
     ran: [bool; STEPS.len()],
-    /// Encryptions, products and decryptions.
+    /// The number of encryptions, products and decryptions.
     pub he_operations: u64,
-    /// Rotations among them.
+    /// The number of rotations among them.
     pub he_rotations: u64,
 }
 
@@ -63,7 +64,7 @@ impl Meter {
         self.nanoseconds[step as usize] += nanoseconds;
     }
 
-    /// Adds what another meter counted.
+    /// Adds the counts of another meter.
     pub fn merge(&mut self, other: &Meter) {
         for step in 0..STEPS.len() {
             self.ran[step] |= other.ran[step];

@@ -11,7 +11,7 @@ use crate::{
     site::{Input, Projection, Site, Width},
 };
 
-/// What `pair` adds for `input`, in 64-bit floats: `scale · B · (A · input)`.
+/// The delta of `pair` for `input`, in 64-bit floats: `scale · B · (A · input)`.
 ///
 /// # Panics
 /// Where `input` is not as long as A is wide.
@@ -34,13 +34,13 @@ pub struct LocalAdapter {
 }
 
 impl LocalAdapter {
-    /// An adapter that is applied here.
+    /// Makes an adapter that is applied in this process.
     pub fn new(adapter: Arc<Adapter>) -> LocalAdapter {
         let sites = Arc::new(adapter.sites());
         LocalAdapter { adapter, sites }
     }
 
-    /// The adapter itself.
+    /// The adapter.
     pub fn adapter(&self) -> &Adapter {
         &self.adapter
     }
@@ -51,7 +51,7 @@ impl Adapt for LocalAdapter {
         &self.sites
     }
 
-    /// None: what computes here holds the activations and both matrices.
+    /// Returns [`Guarantee::NONE`]: this process holds the activations and both matrices.
     fn guarantee(&self) -> Guarantee {
         Guarantee::NONE
     }
@@ -111,7 +111,7 @@ impl Report {
     }
 }
 
-/// Refuses what does not fit before anything is written.
+/// Checks the widths before anything is written.
 fn check(
     adapter: &Adapter,
     layer: u32,
@@ -138,8 +138,8 @@ fn check(
     Ok(())
 }
 
-// Partial sums beside each other: the compiler can keep them in one register, and the rounding
-// error grows with a sixteenth of the length.
+// Partial sums side by side: the compiler can keep them in one register, and the rounding error
+// grows with a sixteenth of the length.
 const LANES: usize = 16;
 
 fn dot(a: &[f32], b: &[f32]) -> f32 {

@@ -1,4 +1,4 @@
-//! Real numbers to integers and the bound that no product of them wraps.
+//! Rounding of real numbers to integers, and the bound under which no product of them wraps.
 
 use crate::{
     adapter::Matrix,
@@ -9,42 +9,42 @@ mod portable;
 #[cfg(target_arch = "x86_64")]
 mod simd;
 
-/// Greatest magnitude of an entry of a vector: signed 16 bits without the lowest value.
+/// The greatest magnitude of an entry of a vector: signed 16 bits without the lowest value.
 pub const VECTOR_MAX: i16 = i16::MAX;
 
 /// Norm limit of a matrix of zeroes: above the norm of any vector of 16 bits that a frame can hold.
 const NORM_LIMIT_MAX: u64 = 1 << 40;
 
-/// Greatest relative error that rounding a vector may add, 2^-10: which is what the adapted
-/// logits may lose in all.
+/// The greatest relative error that rounding a vector may add, 2^-10: as much as the adapted logits
+/// may lose in all.
 const ROUNDING_ERROR_MAX: f64 = 1.0 / 1024.0;
 
 /// Real rows as integers: `real[i][j] ≈ scales[i] · matrix[i][j]`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Quantised {
-    /// Entries of at most [`ENTRY_MAX`].
+    /// The integer entries, each of at most [`ENTRY_MAX`].
     pub matrix: IntMatrix,
-    /// One for each row, above 0.
+    /// The scales of the rows, each above 0.
     pub scales: Vec<f64>,
 }
 
 /// A real vector as integers: `real[j] ≈ scale · values[j]`.
 #[derive(Clone, PartialEq)]
 pub struct QuantisedVector {
-    /// Entries of at most [`VECTOR_MAX`].
+    /// The integer entries, each of at most [`VECTOR_MAX`].
     pub values: Vec<i16>,
-    /// Above 0.
+    /// The scale, above 0.
     pub scale: f64,
 }
 
-/// Why a matrix or a vector was not quantised.
+/// The reason why a matrix or a vector was not quantised.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum QuantiseError {
-    /// Infinite or not a number.
+    /// An entry is infinite or not a number.
     #[error("entry {at} is not finite")]
     NotFinite {
-        /// Its index, row after row.
+        /// The index of the entry, row after row.
         at: usize,
     },
     /// The norm limit of the adapter leaves too few bits for this vector.
@@ -53,15 +53,15 @@ pub enum QuantiseError {
          at most {ROUNDING_ERROR_MAX:.1e}"
     )]
     TooCoarse {
-        /// Greatest norm of the integers.
+        /// The greatest norm of the integers.
         norm_limit: u64,
-        /// Relative error in the Euclidean norm; infinite where nothing would be left.
+        /// The relative error in the Euclidean norm; infinite where every entry would become 0.
         error: f64,
     },
     /// The row bound of the parameter set is below one entry.
     #[error("row bound: wanted at least 1, got 0")]
     RowBound,
-    /// No matrix.
+    /// The entries make no matrix.
     #[error(transparent)]
     Matrix(#[from] IntMatrixError),
 }
@@ -88,7 +88,8 @@ pub(crate) fn quantise_rows(
     Ok(Quantised { matrix: IntMatrix::new(real.rows, real.columns, &entries)?, scales })
 }
 
-/// Rounds all rows with one scale, which tells nothing of a single row: for `B · A` merged.
+/// Rounds all rows with one scale, which reveals nothing of a single row. Used for the product `B ·
+/// A`.
 ///
 /// # Errors
 /// As [`quantise_rows`].
@@ -143,10 +144,11 @@ pub fn quantise_vector(real: &[f32], norm_limit: u64) -> Result<QuantisedVector,
     let mut values = vec![0; real.len()];
     let norm_square = round(real, 1.0 / scale, &mut values);
     if u128::from(norm_square) > u128::from(norm_limit).pow(2) {
-        // The estimate in floating point has a margin of 1; this is what the promise rests on.
+        // The estimate in floating point has a margin of 1; this exact check is what the bound
+        // rests on.
         return Err(QuantiseError::TooCoarse { norm_limit, error: f64::INFINITY });
     }
-    // No rounding error is above half a unit for each entry, so most vectors need no second look.
+    // No rounding error is above half a unit for each entry, so most vectors need no exact check.
     let worst = real.len() as f64 / 4.0 / ROUNDING_ERROR_MAX.powi(2);
     if (norm_square as f64) < worst {
         let error = rounding_error(real, &values, scale, square);
@@ -202,7 +204,7 @@ fn to_f64(row: &[f32]) -> Vec<f64> {
     row.iter().map(|value| f64::from(*value)).collect()
 }
 
-/// Sum of squares and greatest magnitude.
+/// The sum of squares and the greatest magnitude.
 fn scan(real: &[f32]) -> (f64, f32) {
     #[cfg(target_arch = "x86_64")]
     if let Some(found) = simd::scan(real) {
@@ -211,7 +213,7 @@ fn scan(real: &[f32]) -> (f64, f32) {
     portable::scan(real)
 }
 
-/// Rounds `real · factor` to the nearest integers and gives the sum of their squares.
+/// Rounds `real · factor` to the nearest integers and returns the sum of their squares.
 fn round(real: &[f32], factor: f64, values: &mut [i16]) -> u64 {
     #[cfg(target_arch = "x86_64")]
     if let Some(square) = simd::round(real, factor, values) {
@@ -235,7 +237,7 @@ mod tests {
 
     const ROW_L1_MAX: u64 = 3_190_000;
 
-    /// A normal number by the sum of twelve uniform ones.
+    /// Draws a normal number as the sum of twelve uniform ones.
     fn normal(rng: &mut Rng) -> f64 {
         let mut bytes = [0; 48];
         rng.fill_bytes(&mut bytes);
@@ -251,7 +253,8 @@ mod tests {
         Matrix { rows, columns, values }
     }
 
-    /// Activations of the study: eight channels are sixty times as large as the others.
+    /// Draws activations like those of the study: eight channels are sixty times as large as the
+    /// others.
     fn heavy_tailed(rng: &mut Rng, columns: usize) -> Vec<f32> {
         let factor = |at: usize| if at % (columns / 8) == 5 { 60.0 } else { 1.0 };
         (0..columns).map(|at| (normal(rng) * factor(at)) as f32).collect()

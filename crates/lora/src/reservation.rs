@@ -12,16 +12,16 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    /// Of an adapter without a budget.
+    /// The reservation of an adapter without a budget.
     pub const UNLIMITED: Reservation = Reservation { completion_max: None, _claim: None };
 
-    /// Tokens that the completion may have; `None` where no budget ends it.
+    /// The number of tokens that the completion may have; `None` where no budget limits it.
     pub fn completion_max(&self) -> Option<u32> {
         self.completion_max
     }
 }
 
-/// What the running generations of one adapter may still ask for.
+/// The answers that the running generations of one adapter may still ask for.
 #[derive(Debug, Default)]
 pub(crate) struct Reservations {
     state: Mutex<State>,
@@ -30,7 +30,7 @@ pub(crate) struct Reservations {
 #[derive(Debug, Default)]
 struct State {
     running: usize,
-    /// Answers that no running generation has set aside. Meaningless while none runs.
+    /// The number of answers that no running generation has set aside. Meaningless while none runs.
     free: u64,
 }
 
@@ -38,8 +38,8 @@ struct State {
 struct Claim(Arc<Reservations>);
 
 impl Reservations {
-    /// Sets answers aside: one for each token of the prompt and each of the completion but its last,
-    /// which nobody reads. A completion without a length of its own gets what is left.
+    /// Sets answers aside: one for each token of the prompt and each of the completion but its
+    /// last, which is not read. A completion without a length of its own gets all that are left.
     ///
     /// What an ended generation did not use is free again once none runs: until then it cannot be
     /// told from what the others use.

@@ -19,7 +19,7 @@ pub enum Projection {
     MlpUp,
     /// `mlp.down_proj`.
     MlpDown,
-    /// None of the model's matrices: a delta on the last hidden state, after the last norm. This is
+    /// No matrix of the model, but a delta on the last hidden state, after the last norm. This is
     /// what report 003 calls a LoRA; it is here to be compared with.
     FinalHidden,
 }
@@ -30,7 +30,7 @@ pub enum Projection {
 pub enum Input {
     /// The normed hidden state before attention: q, k and v read it.
     Attention,
-    /// What attention read: o reads it.
+    /// The output of attention: o reads it.
     AttentionOutput,
     /// The normed hidden state before the feed-forward part: gate and up read it.
     FeedForward,
@@ -43,23 +43,23 @@ pub enum Input {
 /// A projection of a layer. [`Projection::FinalHidden`] stands in layer 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Site {
-    /// Layer, from 0.
+    /// The layer, from 0.
     pub layer: u32,
-    /// Projection.
+    /// The projection of the layer.
     pub projection: Projection,
 }
 
 /// Widths of a projection, in elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Width {
-    /// Length of the vector it reads.
+    /// The length of the vector that it reads.
     pub input: usize,
-    /// Length of the vector it gives.
+    /// The length of the vector that it gives.
     pub output: usize,
 }
 
 impl Projection {
-    /// Those of the model itself, in the order of its computation.
+    /// The projections of the model itself, in the order of its computation.
     pub const ALL: [Projection; 7] = [
         Projection::Query,
         Projection::Key,
@@ -84,7 +84,7 @@ impl Projection {
         }
     }
 
-    /// The vector it reads.
+    /// The vector that it reads.
     pub fn input(self) -> Input {
         match self {
             Projection::Query | Projection::Key | Projection::Value => Input::Attention,
@@ -119,7 +119,7 @@ impl fmt::Display for Site {
     }
 }
 
-/// A name that is no projection.
+/// A name is not that of a projection.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "projection: wanted q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj or down_proj, got {0:?}"

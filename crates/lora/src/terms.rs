@@ -1,5 +1,5 @@
-//! The projections that read one vector, as one matrix of integers, and what a key holder is told
-//! of them.
+//! The projections that read one vector, as one matrix of integers, and the terms that a key holder
+//! receives.
 
 use confide_rlwe::ParameterSet;
 
@@ -11,113 +11,116 @@ use crate::{
     site::{Input, Projection},
 };
 
-/// Widest input or output: that of the feed-forward part of a model of 70 billion parameters, twice.
+/// The greatest width of an input or output: twice that of the feed-forward part of a model of 70
+/// billion parameters.
 pub const WIDTH_MAX: usize = 1 << 16;
 
-/// Greatest rank of a pair.
+/// The greatest rank of a pair.
 pub const RANK_MAX: usize = 1024;
 
-/// Most projections that read one vector.
+/// The greatest number of projections that read one vector.
 const PARTS_MAX: usize = 8;
 
-/// Greatest noise that may be put on answers, in units of the integers: above it nothing is left.
+/// The greatest noise on answers, in units of the integers: nothing of an answer is left above it.
 const NOISE_SIGMA_MAX: f64 = (1u64 << 30) as f64;
 
-/// What stays with the host.
+/// The matrices that stay with the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protect {
-    /// A. The key holder is given B, with the scale of the adapter and of A's rows in it.
+    /// A stays. The key holder receives B, with the scale of the adapter and of A's rows in it.
     A,
-    /// The product `scale · B · A`, quantised with one scale for each projection.
+    /// The product `scale · B · A` stays, quantised with one scale for each projection.
     Ba,
 }
 
-/// What the host computes with, and the terms on which.
+/// The integer matrix that a host computes with, and its terms.
 #[derive(Clone, Debug)]
 pub struct Weights {
     /// The rows of all projections, one below the other.
     pub matrix: IntMatrix,
-    /// What the key holder is told.
+    /// The terms that the key holder receives.
     pub terms: Terms,
 }
 
-/// What a key holder must know of the projections that read one vector.
+/// The terms of one input: what a key holder must know of the projections that read it.
 ///
 /// It reveals their shapes, `norm_limit` (a bound on the norm of one row, rounded to integers) and,
 /// under [`Protect::A`], B and the scales of A's rows; under [`Protect::Ba`] one scale for each
 /// projection.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Terms {
-    /// Layer, from 0.
+    /// The layer, from 0.
     pub layer: u32,
-    /// The vector.
+    /// The vector that the projections read.
     pub input: Input,
-    /// Its width.
+    /// The width of the vector.
     pub columns: usize,
-    /// k: products are exact mod 2^k.
+    /// The number of bits of a product, k: products are exact mod 2^k.
     pub bits: u32,
-    /// Greatest Euclidean norm of the integers that may be sent.
+    /// The greatest Euclidean norm of an integer vector that may be sent.
     pub norm_limit: u64,
-    /// Standard deviation of the noise on each answer, in units of the integers; 0: none.
+    /// The standard deviation of the noise on each answer, in units of the integers; 0 adds no
+    /// noise.
     pub noise_sigma: f64,
-    /// Most rows of a tile of the direct scheme ([`crate::direct::outputs_max`]); it reveals a bound
-    /// on the sum of magnitudes of a row, rounded to a fraction of the noise budget.
+    /// The greatest number of rows of a tile of the direct scheme ([`crate::direct::outputs_max`]);
+    /// it reveals a bound on the sum of magnitudes of a row, rounded to a fraction of the noise
+    /// budget.
     pub outputs_max: usize,
     /// The projections, in the order of their rows.
     pub parts: Vec<Part>,
 }
 
-/// How entries are rounded and answers blurred.
+/// The rounding of entries, and the noise on answers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rounding {
-    /// Greatest magnitude of an entry of the integer matrix.
+    /// The greatest magnitude of an entry of the integer matrix.
     pub entry_max: i16,
-    /// Standard deviation of the noise on answers, in units of the integers; 0: none.
+    /// The standard deviation of the noise on answers, in units of the integers; 0 adds no noise.
     pub noise_sigma: f64,
 }
 
-/// One projection.
+/// One projection of an input, and its rows in the product.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Part {
-    /// The projection that does not fit.
+    /// The projection.
     pub projection: Projection,
-    /// Its rows in the product.
+    /// The number of its rows in the product.
     pub rows: usize,
-    /// What the key holder does with them.
+    /// The step from its rows of the product to its output.
     pub effect: Effect,
 }
 
-/// From a product to what is added to an output.
+/// The step from a product to the delta of an output.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
-    /// The product is A·x: B follows, with all scales in it.
+    /// The product is A·x: the key holder multiplies it with B, which has all scales in it.
     Factor(Factor),
-    /// The product is the delta itself, times this.
+    /// The product is the delta itself, but for this factor.
     Scale(f64),
 }
 
-/// Why there are no terms.
+/// The reason why there are no terms.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TermsError {
-    /// No projection, too many, or one of another input or width.
+    /// A projection is given twice, or is of another input or width.
     #[error("{projection} does not belong to this input: {reason}")]
     Part {
         /// The projection that does not fit.
         projection: Projection,
-        /// Why it does not fit.
+        /// The reason why it does not fit.
         reason: &'static str,
     },
     /// No projection was given.
     #[error("an input: wanted 1 to {PARTS_MAX} projections, got {0}")]
     Parts(usize),
-    /// Noise that is not a number from 0 to 2^30.
+    /// The noise is not a number from 0 to 2^30.
     #[error("noise on answers: wanted a standard deviation from 0 to 2^30, got {0}")]
     Noise(f64),
-    /// Entries that cannot be rounded.
+    /// The entries cannot be rounded.
     #[error(transparent)]
     Quantise(#[from] QuantiseError),
-    /// No matrix.
+    /// The entries make no matrix.
     #[error(transparent)]
     Matrix(#[from] IntMatrixError),
 }
@@ -147,8 +150,8 @@ impl Weights {
         Self::with_rounding(layer, pairs, protect, set, rounding)
     }
 
-    /// As [`Weights::new`] with entries and noise of one's own; for the direct scheme with what
-    /// [`crate::direct::parameters`] gives.
+    /// Quantises as [`Weights::new`] does, with the greatest entries and the noise of `rounding`;
+    /// the direct scheme uses the parameters that [`crate::direct::parameters`] returns.
     ///
     /// # Errors
     /// As there, and where `noise_sigma` is not from 0 to 2^30.
@@ -190,7 +193,7 @@ impl Weights {
 }
 
 impl Terms {
-    /// Rows of all parts: the length of a product.
+    /// The number of rows of all parts, which is the length of a product.
     pub fn rows(&self) -> usize {
         self.parts.iter().map(|part| part.rows).sum()
     }
@@ -246,12 +249,13 @@ impl Terms {
     }
 }
 
-/// A word mod 2^bits as the integer of least magnitude.
+/// The integer of least magnitude that equals a word mod 2^bits.
 pub(crate) fn sign_extend(word: u64, bits: u32) -> i64 {
     ((word << (64 - bits)) as i64) >> (64 - bits)
 }
 
-/// What noise may add to an answer: it is cut at eight standard deviations and half a unit.
+/// The greatest magnitude of the noise on an answer: it is cut at eight standard deviations and
+/// half a unit.
 pub(crate) fn noise_headroom(sigma: f64) -> u64 {
     match sigma {
         0.0 => 0,
@@ -318,8 +322,8 @@ fn scaled_product(a: &Matrix, b: &Matrix, scale: f64) -> Vec<f64> {
     all
 }
 
-/// Most rows of a tile: as many as can stand together anywhere in the matrix while their magnitudes
-/// sum to at most the set's `row_l1_max`. 0 where a single row passes it.
+/// The greatest number of rows of a tile: as many as can stand together anywhere in the matrix
+/// while their magnitudes sum to at most the set's `row_l1_max`. 0 where a single row passes it.
 pub fn outputs_max(matrix: &IntMatrix, set: &ParameterSet) -> usize {
     let rows: Vec<u64> = (0..matrix.rows()).map(|row| matrix.row_l1(row)).collect();
     let fits = |count: &usize| {

@@ -1,5 +1,5 @@
-//! Vectors of this crate for other implementations of it, in `vectors/lora`. The test writes them anew
-//! and compares; `CONFIDE_WRITE_VECTORS=1` keeps what it wrote.
+//! Test vectors of this crate for other implementations, in `vectors/lora`. The test computes them
+//! and compares; with `CONFIDE_WRITE_VECTORS=1` it writes them.
 
 #![cfg(test)]
 

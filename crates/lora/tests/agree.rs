@@ -1,4 +1,5 @@
-//! Both schemes beside the plain reference in 64-bit floating point, on activations with outliers.
+//! Both schemes compared with the plain reference in 64-bit floating point, on activations with
+//! outliers.
 
 use confide_lora::{
     DigitScratch, Input, Link, Matrix, Meter, OperationCosts, Pair, ProcessKey, Projection,
@@ -9,7 +10,7 @@ use confide_lora::{
 };
 use confide_rlwe::{Context, ParameterSet, Rng, SecretKey};
 
-/// What one delta may lose, and what all of them together may.
+/// The greatest relative error of one delta, and of all of them together.
 const ERROR_MAX: f64 = 1e-3;
 const ERROR_AIM: f64 = 5e-4;
 
@@ -43,7 +44,7 @@ fn masked_deltas_are_those_of_the_plain_reference() {
 
 #[test]
 fn direct_deltas_are_those_of_the_plain_reference() {
-    // Rounded to 12 bits, and to 8 where one prime has room for no more.
+    // Entries are rounded to 12 bits, or to 8 where the set's one prime has room for no more.
     let sets = [("rlwe-4096-q100-flood40", 1e-3), ("rlwe-2048-q50", 2e-2)];
     for (name, error_max) in sets {
         let set = ParameterSet::dangerous_from_name(name).expect("a set");
@@ -73,7 +74,7 @@ fn pair(columns: usize, rank: usize, width: usize, rng: &mut Rng) -> Pair {
     Pair { a: matrix(rank, columns), b: matrix(width, rank), scale: 2.0 }
 }
 
-/// Eight channels are sixty times as large as the others.
+/// Draws activations of which eight channels are sixty times as large as the others.
 fn activations(columns: usize, rng: &mut Rng) -> Vec<f32> {
     let size = |at: usize| if at % (columns / 8) == 3 { 60.0 } else { 1.0 };
     (0..columns).map(|at| (normal(rng) * size(at)) as f32).collect()

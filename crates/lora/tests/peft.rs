@@ -202,7 +202,7 @@ fn dora_is_folded_with_the_base_weight_and_refused_without_it() {
     for (got, wanted) in plain::delta(folded, &input).iter().zip(wanted) {
         assert!((got - wanted).abs() < 1e-5, "{got} {wanted}");
     }
-    // What protects A protects all that the adapter knows.
+    // A holds all that the adapter knows, so that protecting A protects it.
     assert_eq!(folded.b.values.iter().filter(|value| **value != 0.0).count(), OUTPUT);
 
     let narrow = Base(matrix(OUTPUT, INPUT - 1, 5));
@@ -356,7 +356,7 @@ fn matrix(rows: usize, columns: usize, seed: u64) -> Matrix {
     Matrix { rows, columns, values: numbers(rows * columns, seed) }
 }
 
-/// Numbers from 0.5 to 1.5, of no other meaning.
+/// Numbers from 0.5 to 1.5 without any meaning.
 fn numbers(count: usize, seed: u64) -> Vec<f32> {
     let mixed = |index: usize| (index as u64 + 1 + seed).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40;
     (0..count).map(|index| 0.5 + mixed(index) as f32 / (1 << 24) as f32).collect()
@@ -385,7 +385,7 @@ impl BaseWeights for Base {
     }
 }
 
-/// The tensors of a file to be.
+/// The tensors of a file that is to be written.
 #[derive(Default)]
 struct Tensors(BTreeMap<String, (Dtype, Vec<usize>, Vec<u8>)>);
 
@@ -436,7 +436,7 @@ impl Tensors {
     }
 }
 
-/// A folder that goes away.
+/// A temporary folder, which is deleted with its value.
 struct Scratch(PathBuf);
 
 impl Scratch {

@@ -11,7 +11,8 @@ use confide_lora::{Adapt, AdaptError, Deltas, Projection, Reservation, Site};
 
 use crate::{config::Config, model::AdapterHook};
 
-/// Each may hold a connection and batches of masks; names are looked up for every request.
+/// Largest number of adapters: each may hold a connection and batches of masks, and names are
+/// looked up for every request.
 const ADAPTERS_MAX: usize = 64;
 
 /// The adapters of a model, by name.
@@ -21,7 +22,7 @@ pub(crate) struct Adapters {
     loaded: RwLock<BTreeMap<String, Arc<LoadedAdapter>>>,
 }
 
-/// An adapter that fits the model.
+/// An adapter that was checked against the model.
 pub(crate) struct LoadedAdapter {
     name: String,
     adapter: Arc<dyn Adapt>,
@@ -67,7 +68,7 @@ impl Adapters {
         Ok(())
     }
 
-    /// Whoever runs with it keeps it until the end.
+    /// Unloads an adapter. Generations that run with it keep it until their end.
     pub(crate) fn unload(&self, name: &str) -> Result<(), EngineError> {
         let mut loaded = self.loaded.write().unwrap_or_else(PoisonError::into_inner);
         match loaded.remove(name) {
@@ -77,11 +78,13 @@ impl Adapters {
     }
 }
 
-/// Answers of an adapter's budget that are set aside for a text, or why the base model answers.
+/// The answers of an adapter's budget that are reserved for a text, or why the base model answers
+/// instead.
 pub(crate) type ReservedBudget = Result<Reservation, AdaptError>;
 
 impl LoadedAdapter {
-    /// Sets aside what a text will ask of the adapter's budget, before anything of it is counted.
+    /// Reserves the answers that a text needs of the adapter's budget, before any of them is
+    /// counted.
     pub(crate) fn reserve(
         &self,
         prompt: u32,
@@ -99,13 +102,13 @@ impl LoadedAdapter {
 /// An adapter at work in one text.
 pub(crate) struct AppliedAdapter {
     loaded: Arc<LoadedAdapter>,
-    /// `None` where it could not be opened.
+    /// The opened adapter; `None` where it could not be opened.
     deltas: Option<Box<dyn Deltas>>,
     lost: Option<AdaptError>,
 }
 
 impl AppliedAdapter {
-    /// Opens the adapter, unless its budget had no room for the text and the base model answers.
+    /// Opens the adapter, unless its budget was too small for the text and the base model answers.
     pub(crate) fn open_reserved(
         loaded: Arc<LoadedAdapter>,
         reserved: &ReservedBudget,
@@ -127,12 +130,12 @@ impl AppliedAdapter {
         }
     }
 
-    /// Why there are no further deltas, once there are none.
+    /// Why the adapter was lost; `None` while it works.
     pub(crate) fn loss(&self) -> Option<&AdaptError> {
         self.lost.as_ref()
     }
 
-    /// The error that ends the text, where the loss of the adapter does.
+    /// The error that ends the text; `None` unless the adapter was lost and must not be.
     pub(crate) fn failure(&self) -> Option<EngineError> {
         let error = self.lost.clone().filter(|_| self.loaded.on_loss == OnLoss::Fail)?;
         Some(EngineError::Adapter { name: self.loaded.name.clone(), error })
@@ -165,8 +168,8 @@ impl AppliedAdapter {
 }
 
 impl AdapterHook for AppliedAdapter {
-    /// A loss in mid-pass leaves this layer and those after it to the base model, where it may
-    /// answer at all.
+    /// After a loss in the middle of a pass, this layer and those after it are the base model's,
+    /// where it may answer at all.
     fn add(
         &mut self,
         layer: u32,

@@ -5,7 +5,7 @@ use confide_engine::{EngineError, FinishReason, Request, Token, Usage};
 
 use crate::sample::Sampler;
 
-/// The side of a generation that needs no transformer: logits in, tokens and text out.
+/// The part of a generation that needs no transformer: logits in, tokens and text out.
 pub struct Completion<'a> {
     text: &'a Text,
     sampler: Sampler,
@@ -13,17 +13,18 @@ pub struct Completion<'a> {
     ignore_eos: bool,
 }
 
-/// What logits lead to.
+/// The outcome of choosing a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Choice {
-    /// One more token; the transformer reads it next.
+    /// A further token, which the transformer reads next.
     Token(Token),
     /// The model ended its answer.
     End,
 }
 
 impl<'a> Completion<'a> {
-    /// A completion after so many tokens of prompt; `room` is the longest that the context admits.
+    /// A completion after `prompt_tokens` tokens of prompt; `room` is the longest that the context
+    /// admits, in tokens.
     pub(crate) fn new(text: &'a Text, request: &Request, prompt_tokens: u32, room: u32) -> Self {
         let banned = if request.ignore_eos { text.special_tokens() } else { Default::default() };
         let most = request.max_tokens.unwrap_or(u32::MAX).min(room);
@@ -35,7 +36,7 @@ impl<'a> Completion<'a> {
         }
     }
 
-    /// Why no further token is wanted, where none is.
+    /// The reason to end the completion; `None` while a further token is wanted.
     pub fn finish_reason(&self) -> Option<FinishReason> {
         self.answer.finish_reason()
     }
@@ -55,7 +56,8 @@ impl<'a> Completion<'a> {
         self.answer.push(id).map(Choice::Token)
     }
 
-    /// The reason, the text held back until now, and what it took.
+    /// Ends the completion; gives the reason, the text that was held back, and the numbers of
+    /// tokens.
     ///
     /// # Errors
     /// [`EngineError::Failed`] where the tokenizer refuses.

@@ -25,7 +25,7 @@ pub(crate) struct Config {
     pub(crate) tied: bool,
 }
 
-/// The stretched positions of Llama 3.1.
+/// Parameters of the stretched positions of Llama 3.1.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub(crate) struct RopeScaling {
     pub(crate) factor: f64,
@@ -34,20 +34,21 @@ pub(crate) struct RopeScaling {
     pub(crate) original_max_position_embeddings: f64,
 }
 
-/// No known model is larger in any dimension; products of these fit 64 bits.
+/// Largest dimension that is accepted: no known model has a larger one, and products of these fit
+/// 64 bits.
 const DIMENSION_MAX: usize = 1 << 20;
 const LAYERS_MAX: usize = 512;
 
 impl Config {
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, serde_json::Error> {
-        // First of all: another architecture lacks fields that are no fault of its file.
+        // The architecture is checked first, since another one lacks fields of these.
         let kind: ModelType = serde_json::from_slice(bytes)?;
         has_bias(&kind.model_type).map_err(serde::de::Error::custom)?;
         let raw: RawConfig = serde_json::from_slice(bytes)?;
         raw.check().map_err(serde::de::Error::custom)
     }
 
-    /// Name and shape of every tensor, in the order of the files that are made here.
+    /// Name and shape of every tensor, in the order in which models made here store them.
     pub(crate) fn tensors(&self) -> Vec<(String, Vec<usize>)> {
         let (hidden, ffn) = (self.hidden, self.ffn);
         let (q, kv) = (self.heads * self.head_dim, self.kv_heads * self.head_dim);
@@ -102,7 +103,8 @@ struct ModelType {
     model_type: String,
 }
 
-/// Whether this architecture has a bias in q, k and v; an error where it is not one of ours.
+/// Whether this architecture has a bias in q, k and v; an error for an architecture that is not
+/// supported.
 fn has_bias(model_type: &str) -> Result<bool, NativeError> {
     match model_type {
         "qwen2" => Ok(true),
@@ -137,7 +139,7 @@ struct RawConfig {
     tie_word_embeddings: bool,
 }
 
-/// `rope_scaling`, and `rope_parameters` as transformers 5 writes it.
+/// The field `rope_scaling`, or `rope_parameters` as transformers 5 writes it.
 #[derive(Deserialize)]
 struct RawRope {
     #[serde(alias = "type")]

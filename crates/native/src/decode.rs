@@ -13,26 +13,27 @@ use crate::{
     model::{AdapterHook, BatchShape, Cache, Model},
 };
 
-/// How the model reads what came before.
+/// How the model reads the tokens before the newest ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reading {
-    /// Keys and values are kept: the fast path.
+    /// Their keys and values are kept: the fast path.
     Cached,
     /// Everything is computed again for each token: the reference.
     #[cfg(test)]
     Anew,
 }
 
-/// Reads tokens and tells the hidden state and the logits after the last.
+/// Reads tokens; gives the hidden state and the logits after the last.
 pub(crate) struct Reader {
     model: Arc<Model>,
     cache: Option<Cache>,
-    /// The embeddings of what was read; the reference reads them again.
+    /// The embeddings that were read; the reference reads them again.
     read: Vec<Tensor>,
     adapter: Option<AppliedAdapter>,
 }
 
-/// Tokens of a prompt read at once: bounds the memory of the scores and the wait for a cancel.
+/// Tokens of a prompt that are read at once: this bounds the memory of the scores and the wait for
+/// a cancel.
 const PREFILL_TOKENS: usize = 256;
 
 impl Reader {
@@ -45,7 +46,7 @@ impl Reader {
         Self { model: Arc::clone(model), cache, read: Vec::new(), adapter }
     }
 
-    /// Reads `ids` and gives the logits after the last; `None` once `cancelled` says so.
+    /// Reads `ids` and gives the logits after the last; `None` once `cancelled` gives true.
     pub(crate) fn read(
         &mut self,
         ids: &[u32],
@@ -57,7 +58,7 @@ impl Reader {
     }
 
     /// Reads embeddings `[T, H]`, at least one, and gives the hidden state `[1, H]` after the last;
-    /// `None` once `cancelled` says so.
+    /// `None` once `cancelled` gives true.
     pub(crate) fn read_embedded(
         &mut self,
         embedded: &Tensor,
@@ -85,8 +86,8 @@ impl Reader {
         self.last(&hidden).map(Some)
     }
 
-    /// The last row, with what an adapter of the last hidden state adds. It is asked for this row
-    /// only: no other one is looked at, and each answer counts.
+    /// The last row, with the part of an adapter of the last hidden state. The adapter is asked for
+    /// this row only: no other row is used, and each answer counts against its budget.
     fn last(&mut self, hidden: &Tensor) -> Result<Tensor> {
         let last = hidden.narrow(0, hidden.dim(0)? - 1, 1)?;
         let Some(adapter) = &mut self.adapter else { return Ok(last) };
@@ -96,13 +97,13 @@ impl Reader {
         Ok(changed)
     }
 
-    /// Tokens that the cache holds.
+    /// Tokens in the cache.
     #[cfg(feature = "report-003")]
     pub(crate) fn len(&self) -> usize {
         self.cache.as_ref().map_or(self.read.len(), Cache::len)
     }
 
-    /// Forgets what was read.
+    /// Discards the tokens that were read.
     #[cfg(feature = "report-003")]
     pub(crate) fn restart(&mut self) {
         self.read.clear();
@@ -111,7 +112,7 @@ impl Reader {
         }
     }
 
-    /// Why the adapter gives no further deltas, once it gives none.
+    /// Why the adapter was lost; `None` while it works.
     pub(crate) fn adapter_loss(&self) -> Option<&AdaptError> {
         self.adapter.as_ref().and_then(AppliedAdapter::loss)
     }
@@ -120,29 +121,29 @@ impl Reader {
         self.adapter.as_ref().map(AppliedAdapter::report)
     }
 
-    /// What an error of this reader means to whoever asked.
+    /// The engine's error for an error of this reader: the adapter's, where that is the cause.
     pub(crate) fn error(&self, error: &candle_core::Error) -> EngineError {
         let of_adapter = self.adapter.as_ref().and_then(AppliedAdapter::failure);
         of_adapter.unwrap_or_else(|| EngineError::failure(error))
     }
 }
 
-/// Everything one generation needs.
+/// The order of one generation.
 pub(crate) struct Job {
     pub(crate) ids: Vec<u32>,
     pub(crate) request: Request,
     pub(crate) adapter: Option<Arc<LoadedAdapter>>,
-    /// Held until the text ends.
+    /// The reserved budget, which is held until the text ends.
     pub(crate) reserved: ReservedBudget,
-    /// Longest completion that the context and the adapter's budget have room for.
+    /// Longest completion that fits the context and the adapter's budget, in tokens.
     pub(crate) room: u32,
     pub(crate) sender: Sender,
 }
 
-/// Runs a generation to its end, whatever that is.
+/// Runs a generation to its end, and sends that end.
 pub(crate) fn run(model: &Arc<Model>, text: &Text, reading: Reading, job: &Job) {
     if let Err(error) = generate(model, text, reading, job) {
-        // Where the reader has gone there is nobody to tell.
+        // The reader may have gone.
         let _ = job.sender.send(Event::Failed(error));
     }
 }
@@ -202,7 +203,8 @@ mod tests {
         specimen::model(config, specimen::weights(config), operations)
     }
 
-    /// The same body for the cached path and the reference: greedy tokens and their logits.
+    /// Runs the same body for the cached path and the reference; gives greedy tokens and their
+    /// logits.
     fn greedy(model: &Arc<Model>, reading: Reading, prompt: &[u32]) -> (Vec<u32>, Vec<Vec<f32>>) {
         greedy_by(Reader::new(model, reading, None), prompt)
     }
@@ -230,7 +232,7 @@ mod tests {
     fn cached_tokens_are_those_of_the_reference() {
         for config in [qwen(), llama()] {
             let model = model(&config, Operations::Fused);
-            // One token, some, and more than are read at once.
+            // Prompts of one token, of some, and of more than are read at once.
             for length in [1, 7, PREFILL_TOKENS + 9] {
                 let prompt = prompt(length);
                 let (fast, fast_logits) = greedy(&model, Reading::Cached, &prompt);
@@ -267,7 +269,7 @@ mod tests {
         AppliedAdapter::open(loaded).expect("it opens")
     }
 
-    /// `scale · B · A` in float64, `[output, input]`.
+    /// Computes `scale · B · A` in float64, `[output, input]`.
     fn product(pair: &Pair) -> Tensor {
         let tensor = |matrix: &Matrix| {
             let values: Vec<f64> = matrix.values.iter().map(|it| f64::from(*it)).collect();
@@ -342,7 +344,7 @@ mod tests {
         assert_close(&values(got), &values(wanted));
     }
 
-    /// As wide as the hidden state on both sides.
+    /// A projection that is as wide as the hidden state on both sides.
     const QUERY: Projection = Projection::Query;
 
     #[test]

@@ -28,14 +28,14 @@ use crate::{
 #[cfg(feature = "report-003")]
 use crate::split::NativeSplit;
 
-/// How a model is served.
+/// Configuration of the native engine.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// The name that requests use; the folder's own name where none is given.
+    /// The model's name in requests; by default the name of its folder.
     pub model_name: Option<String>,
 }
 
-/// The native engine: one model with its adapters, some threads.
+/// The native engine: one model with its adapters, and the threads that compute.
 pub struct Native {
     adapters: Arc<Adapters>,
     jobs: SyncSender<Job>,
@@ -46,11 +46,13 @@ pub struct Native {
     text: Arc<Text>,
 }
 
-/// The cache of an 8B shape takes 256 KiB per token in float32, so 2 GiB at this length.
+/// Longest context in tokens: the cache of an 8B shape takes 256 KiB per token in float32, so 2 GiB
+/// at this length.
 const CONTEXT_TOKENS_MAX: usize = 8192;
-/// Requests that may wait inside the engine; whoever calls it may bound them tighter.
+/// Requests that may wait inside the engine; its caller may set a smaller limit.
 const QUEUED_MAX: usize = 64;
-/// Below this many weights one thread is faster than two (measured: 421 and 190 tokens/s).
+/// Models with fewer weights run on one thread, which is then faster than two (measured: 421 and
+/// 190 tokens/s).
 pub(crate) const SMALL_PARAMETERS: u64 = 100_000_000;
 const SLOTS_MAX: usize = 4;
 const CONFIG_BYTES_MAX: u64 = 1 << 20;
@@ -60,7 +62,7 @@ impl Native {
     /// against it first.
     ///
     /// # Errors
-    /// Whatever is wrong with the folder, see [`NativeError`].
+    /// [`NativeError`] for the first fault of the folder.
     pub fn load(dir: &Path, options: Options) -> Result<Self, NativeError> {
         let manifest_sha256 = check_folder(dir)?;
         let config = read_config(dir)?;
@@ -158,7 +160,7 @@ impl Engine for Native {
     }
 }
 
-/// Starts a thread that takes jobs until the engine is gone, and computes in a pool of its own size.
+/// Starts a thread that runs jobs until the engine is dropped, in a pool of its own size.
 fn start_worker(
     threads: usize,
     model: &Arc<Model>,
@@ -181,13 +183,13 @@ fn start_worker(
     started.map(drop).map_err(NativeError::threads)
 }
 
-/// A pool of exactly so many threads: candle takes the pool it runs in.
+/// Makes a pool of exactly `threads` threads: candle computes in the pool that calls it.
 pub(crate) fn thread_pool(threads: usize) -> Result<rayon::ThreadPool, NativeError> {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
     pool.map_err(NativeError::threads)
 }
 
-/// The shape of the model in a folder.
+/// Reads the shape of the model in a folder.
 pub(crate) fn read_config(dir: &Path) -> Result<Config, NativeError> {
     let path = dir.join("config.json");
     let bytes = read_limited(&path, CONFIG_BYTES_MAX)?;

@@ -14,69 +14,69 @@ pub enum NativeError {
     /// A file ends before what its header announces.
     #[error("{path} is truncated: wanted {wanted} bytes, got {got}")]
     Truncated {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Its length by its header.
+        /// Length by its header, in bytes.
         wanted: u64,
-        /// Its length.
+        /// Length of the file, in bytes.
         got: u64,
     },
-    /// The configuration asks for what this engine cannot do.
+    /// The configuration has a value that this engine does not support.
     #[error("config: {field}: wanted {wanted}, got {got}")]
     Config {
         /// The field of `config.json`.
         field: &'static str,
-        /// What is supported.
+        /// The supported values.
         wanted: String,
-        /// What is there.
+        /// The configured value.
         got: String,
     },
     /// A tensor is missing, surplus or of another shape.
     #[error("tensor {name}: wanted {wanted}, got {got}")]
     Tensor {
-        /// The tensor.
+        /// Name of the tensor.
         name: String,
-        /// What the configuration asks for.
+        /// The shape or content that is needed.
         wanted: String,
-        /// What the files hold.
+        /// The shape or content in the files.
         got: String,
     },
-    /// The folder to be made is there already.
+    /// The folder to be made exists and is not empty.
     #[error("{path} exists and is not empty")]
     Exists {
-        /// The folder.
+        /// Path of the folder.
         path: PathBuf,
     },
-    /// The model is larger than what can be trained here in seconds.
+    /// The model is larger than one that can be trained here in seconds.
     #[error("model is too large to train on: wanted at most {limit} weights, got {parameters}")]
     TooLarge {
-        /// Its weights.
+        /// Number of its weights.
         parameters: u64,
-        /// The limit.
+        /// The largest number of weights.
         limit: u64,
     },
-    /// The maker was asked to stop; nothing is left under the final name.
+    /// The making was cancelled; nothing is left under the final name.
     #[error("stopped before it was whole")]
     Cancelled,
-    /// The tokenizer refused.
+    /// The tokenizer failed.
     #[error("tokenizer: {reason}")]
     Tokenizer {
-        /// Its words.
+        /// The tokenizer's error.
         reason: String,
     },
-    /// The tensor library refused.
+    /// The tensor library failed.
     #[error("tensors: {0}")]
     Candle(#[from] candle_core::Error),
     /// A thread could not be started.
     #[error("threads: {reason}")]
     Threads {
-        /// What the system said.
+        /// The error of the operating system or of the thread pool.
         reason: String,
     },
 }
 
 impl NativeError {
-    /// A tensor, or what is wanted of it, that is missing.
+    /// A tensor that is missing, or lacks what is wanted of it.
     pub(crate) fn missing_tensor(name: impl Display, wanted: impl Display) -> Self {
         NativeError::Tensor {
             name: name.to_string(),

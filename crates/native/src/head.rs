@@ -33,7 +33,7 @@ impl LmHead {
     /// against it first.
     ///
     /// # Errors
-    /// Whatever is wrong with the folder, see [`NativeError`].
+    /// [`NativeError`] for the first fault of the folder.
     pub fn load(dir: &Path) -> Result<Self, NativeError> {
         check_folder(dir)?;
         let config = read_config(dir)?;
@@ -55,19 +55,19 @@ impl LmHead {
         self.config.hidden
     }
 
-    /// The tokens of a prompt; at least one.
+    /// Tokenises a prompt; gives at least one token.
     ///
     /// # Errors
-    /// [`EngineError::Prompt`].
+    /// [`EngineError::Prompt`] where the prompt cannot be rendered or has no token.
     pub fn encode(&self, prompt: &Prompt) -> Result<Vec<u32>, EngineError> {
         self.text.encode(prompt)
     }
 
-    /// Embeddings of tokens, `H` elements each, one after the other. Whoever has the model finds the
-    /// tokens again.
+    /// Embeddings of tokens, `H` elements each, one after the other. Anyone who has the model can
+    /// find the tokens again.
     ///
     /// # Errors
-    /// [`EngineError::Prompt`] where one is no token.
+    /// [`EngineError::Prompt`] where a number is not a token.
     pub fn embed(&self, ids: &[u32]) -> Result<Vec<f32>, EngineError> {
         let rows = Tensor::new(ids, &Device::Cpu)
             .and_then(|ids| self.embedding.index_select(&ids, 0)?.flatten_all()?.to_vec1());
@@ -77,7 +77,7 @@ impl LmHead {
     /// The logits of a hidden state after the last norm.
     ///
     /// # Errors
-    /// [`EngineError::Failed`] where it is not `H` wide.
+    /// [`EngineError::Failed`] where the hidden state has not `H` elements.
     pub fn logits(&self, hidden: &[f32]) -> Result<Vec<f32>, EngineError> {
         let logits = || {
             let column = Tensor::from_slice(hidden, (hidden.len(), 1), &Device::Cpu)?;
@@ -90,7 +90,7 @@ impl LmHead {
     /// client without a matrix library.
     ///
     /// # Errors
-    /// As there.
+    /// As [`LmHead::logits`].
     pub fn logits_plainly(&self, hidden: &[f32]) -> Result<Vec<f32>, EngineError> {
         if hidden.len() != self.width() {
             let got = hidden.len();

@@ -28,32 +28,32 @@ use new_folder::fill_new_folder;
 pub(crate) use tokenizer::train_tokenizer;
 use writer::Folder;
 
-/// What is to be made.
+/// The order of a model.
 #[derive(Clone, Debug)]
 pub struct Order {
-    /// Which model.
+    /// The shape of the model.
     pub shape: Shape,
-    /// Which weights: the same seed gives the same files on the same machine.
+    /// The random seed of the weights: the same seed gives the same files on the same machine.
     pub seed: u64,
-    /// The folder to make; it may be there if it is empty.
+    /// The folder to make; one that exists must be empty.
     pub dir: PathBuf,
-    /// Steps of the training, for tests; `None` is as many as make the tiny model speak.
+    /// Training steps, for tests; `None` trains the tiny model until it knows its corpus.
     pub steps: Option<u32>,
 }
 
-/// Makes a model in a folder beside the wanted one, and gives it its name when it is whole.
+/// Makes a model in a folder next to the wanted one, which is renamed once it is complete.
 ///
-/// `progress` is called often; once it breaks, the half-made folder is removed.
+/// `progress` is called often; once it breaks, the unfinished folder is removed.
 ///
 /// # Errors
-/// [`NativeError::Exists`], [`NativeError::Cancelled`], [`NativeError::File`] and what the tensor
-/// library and the tokenizer say.
+/// [`NativeError::Exists`], [`NativeError::Cancelled`], [`NativeError::Folder`] and the errors of
+/// the tensor library and the tokenizer.
 pub fn make(order: &Order, progress: &mut OnProgress<'_>) -> Result<Manifest, NativeError> {
     fill_new_folder(&order.dir, |partial| fill(order, partial, progress))
 }
 
-/// Makes a folder that holds everything of a shape but its weights, which an engine may draw from a
-/// seed where it runs: speed does not depend on their values.
+/// Makes a folder with everything of a shape but its weights. An engine may draw those from a seed
+/// where it runs: the speed of a model does not depend on their values.
 ///
 /// # Errors
 /// As [`make`].
@@ -65,7 +65,7 @@ pub fn make_without_weights(shape: Shape, dir: &Path) -> Result<Manifest, Native
     })
 }
 
-/// What a manifest says of a folder that holds none.
+/// The value of `weights` in the manifest of a folder without weights.
 pub const NO_WEIGHTS: &str = "none";
 
 fn fill(order: &Order, dir: &Path, progress: &mut OnProgress<'_>) -> Result<Manifest, NativeError> {
@@ -86,7 +86,7 @@ fn fill(order: &Order, dir: &Path, progress: &mut OnProgress<'_>) -> Result<Mani
     finish(folder, order.shape, order.seed, weights, &config)
 }
 
-/// Tokenizer and configuration.
+/// Writes tokenizer and configuration.
 fn write_text(folder: &mut Folder, shape: Shape) -> Result<(Tokenizer, Config), NativeError> {
     let tokenizer = train_tokenizer()?;
     folder.write("tokenizer.json", tokenizer.to_string(true)?.as_bytes())?;
@@ -100,7 +100,7 @@ fn write_text(folder: &mut Folder, shape: Shape) -> Result<(Tokenizer, Config), 
     Ok((tokenizer, config))
 }
 
-/// Writes the manifest of what was written.
+/// Writes the manifest of the files that were written.
 fn finish(
     mut folder: Folder,
     shape: Shape,

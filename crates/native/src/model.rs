@@ -21,14 +21,16 @@ pub(crate) struct Model {
     operations: Operations,
 }
 
-/// Candle's fused operations drop gradients without a word, so training takes plain ones.
+/// How operations are computed: candle has fused ones, which drop gradients silently, so training
+/// takes plain ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operations {
     Differentiable,
     Fused,
 }
 
-/// The keys and values of what has been read: one pair of `[kv heads, S, head_dim]` per layer.
+/// The keys and values of the tokens that were read: one pair of `[kv heads, S, head_dim]` per
+/// layer.
 pub(crate) struct Cache(Vec<KvCache>);
 
 impl Cache {
@@ -45,10 +47,10 @@ pub(crate) struct BatchShape {
     pub(crate) tokens: usize,
 }
 
-/// What an adapter adds to the outputs of projections while the model reads.
+/// The hook by which an adapter adds to the outputs of projections while the model reads.
 pub(crate) trait AdapterHook {
-    /// `rows` is `[N, width of the input]`; each output belongs to a projection that read them and
-    /// is `[N, its width]`.
+    /// Adds the adapter's part. `rows` is `[N, width of the input]`; each output belongs to a
+    /// projection that read them and is `[N, its width]`.
     fn add(
         &mut self,
         layer: u32,
@@ -75,11 +77,12 @@ struct Linear {
     bias: Option<Tensor>,
 }
 
-/// Cache growth in tokens: a whole chat fits one step, a long one takes few copies.
+/// Growth of a cache, in tokens: a whole chat fits one step, and a long one needs few copies.
 const CACHE_STEP: usize = 256;
 
 impl Model {
-    /// Builds the model from tensors by name; `positions` bounds what it can read.
+    /// Builds the model from tensors by name; `positions` is the longest text that it can read, in
+    /// tokens.
     pub(crate) fn new(
         config: &Config,
         mut weights: HashMap<String, Tensor>,
@@ -113,8 +116,8 @@ impl Model {
         self.embedding.index_select(&tokens.flatten_all()?, 0)
     }
 
-    /// Reads embeddings `[B * T, H]` after what is in the cache and gives hidden states
-    /// `[B * T, H]` after the last norm. With a cache `B` is 1.
+    /// Reads embeddings `[B * T, H]` after the tokens in the cache and gives hidden states `[B * T,
+    /// H]` after the last norm. With a cache `B` is 1.
     pub(crate) fn forward(
         &self,
         embedded: Tensor,
@@ -147,11 +150,11 @@ impl Model {
         hidden.matmul(&self.output.t()?)
     }
 
-    /// Attention of `B` sequences of `T` tokens by what `[query, key, value]` gave, each
-    /// `[B * T, heads * head_dim]`; gives `[B * T, heads * head_dim]`.
+    /// Attention of `B` sequences of `T` tokens over the outputs `[query, key, value]`, each `[B *
+    /// T, heads * head_dim]`; gives `[B * T, heads * head_dim]`.
     ///
-    /// The heads that share a key head stand below each other, so that grouped-query attention is
-    /// one batched product without copies of the keys.
+    /// The query heads that share a key head are stacked, so that grouped-query attention is one
+    /// batched product without copies of the keys.
     fn attend(
         &self,
         [query, key, value]: [Tensor; 3],
@@ -253,7 +256,7 @@ impl Layer {
         [(Projection::MlpDown, &self.down)]
     }
 
-    /// What projections of the same rows give, the adapter's part included.
+    /// The outputs of projections that read the same rows, with the adapter's part added.
     fn project<const N: usize>(
         &self,
         by: [(Projection, &Linear); N],
@@ -282,7 +285,8 @@ impl Linear {
     }
 }
 
-/// `[T, at + T]`: 0 where a token may look, minus infinity ahead of it.
+/// The mask `[T, at + T]`: 0 for the tokens that a token may attend to, minus infinity for those
+/// after it.
 fn causal_mask(count: usize, at: usize) -> Result<Tensor> {
     let seen = at + count;
     let values: Vec<f32> = (0..count)

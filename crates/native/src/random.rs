@@ -1,6 +1,6 @@
 //! Pseudorandom numbers from a seed.
 
-/// A small generator of our own, so that a seed means the same wherever it is used.
+/// A small random generator of our own, so that a seed means the same wherever it is used.
 ///
 /// xoshiro256++ (Blackman, Vigna: Scrambled linear pseudorandom number generators, 2021), its state
 /// filled by SplitMix64 as its authors advise. Not for secrets.
@@ -8,7 +8,7 @@
 pub(crate) struct Random([u64; 4]);
 
 impl Random {
-    /// The stream of `seed` for one purpose; purposes do not share numbers.
+    /// The stream of a seed for one purpose; the streams of different purposes are independent.
     pub(crate) fn new(seed: u64, purpose: &str) -> Self {
         let folded = purpose.bytes().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
@@ -41,7 +41,8 @@ impl Random {
         (self.bits() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Uniform in 0 to `bound`; the bias of the multiplication is below 2^-32 for our bounds.
+    /// Uniform in 0 to `bound`, `bound` excluded; the bias of the multiplication is below 2^-32 for
+    /// the bounds that are used here.
     pub(crate) fn uniform_below(&mut self, bound: usize) -> usize {
         ((u128::from(self.bits()) * bound as u128) >> 64) as usize
     }

@@ -41,7 +41,8 @@ fn frequencies(config: &Config) -> Vec<f64> {
     }
 }
 
-/// Llama 3.1: long waves are stretched, short ones kept, those between blended.
+/// Scales a frequency as Llama 3.1 does: long waves are stretched, short ones kept, those between
+/// blended.
 fn scale_frequency(frequency: f64, scaling: &RopeScaling) -> f64 {
     let turns = scaling.original_max_position_embeddings * frequency / (2.0 * PI);
     let (low, high) = (scaling.low_freq_factor, scaling.high_freq_factor);

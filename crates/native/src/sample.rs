@@ -10,7 +10,7 @@ use crate::random::Random;
 pub(crate) struct Sampler {
     sampling: Sampling,
     random: Random,
-    /// Ids from here on are no token of the tokenizer.
+    /// The size of the vocabulary: token numbers are below it.
     vocabulary: usize,
     banned: HashSet<u32>,
 }
@@ -21,7 +21,7 @@ impl Sampler {
         Self { sampling, random, vocabulary, banned }
     }
 
-    /// The next token; `None` where no admitted logit is a number.
+    /// Chooses the next token; `None` where no admitted logit is a number.
     pub(crate) fn choose(&mut self, logits: &[f32]) -> Option<u32> {
         let admitted = logits
             .iter()
@@ -54,7 +54,8 @@ impl Sampler {
     }
 }
 
-/// How many of the sorted weights reach the share `top_p` of their sum; at least one.
+/// Number of the largest weights whose sum first reaches the share `top_p` of the whole sum; at
+/// least one.
 fn nucleus(weights: &[f64], top_p: f64) -> usize {
     let wanted = weights.iter().sum::<f64>() * top_p;
     let mut sum = 0.0;

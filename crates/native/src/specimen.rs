@@ -12,7 +12,7 @@ use crate::{
     random::Random,
 };
 
-/// Llama with all that Qwen2 lacks here: its own output matrix and stretched positions.
+/// A Llama with all that Qwen2 lacks here: its own output matrix and stretched positions.
 pub(crate) fn llama() -> Config {
     let mut config = Shape::Llama31_8B.config(2);
     for (field, value) in [
@@ -56,7 +56,7 @@ pub(crate) fn prompt(length: usize) -> Vec<u32> {
     (0..length).map(|_| random.uniform_below(100) as u32).collect()
 }
 
-/// Every projection of every layer, in ranks that differ.
+/// An adapter of every projection of every layer, with different ranks.
 pub(crate) fn adapter(config: &Config) -> Adapter {
     let layers = 0..config.layers as u32;
     let sites =

@@ -17,15 +17,15 @@ use crate::{
     model::Model,
 };
 
-/// Each open session holds a cache that grows with its text.
+/// Largest number of open sessions: each holds a cache that grows with its text.
 const SESSIONS_MAX: usize = 32;
 
-/// The transformer for those who keep the LM head.
+/// The transformer, for clients that keep the LM head.
 pub(crate) struct NativeSplit {
     adapters: Arc<Adapters>,
     context: usize,
     model: Arc<Model>,
-    /// Not those of the generations: a session must not wait for the end of one.
+    /// Pools apart from those of the generations: a session must not wait for the end of one.
     pools: Arc<[ThreadPool]>,
     opened: AtomicUsize,
     sessions: Arc<Semaphore>,
@@ -89,7 +89,7 @@ struct Session {
     context: usize,
     vocabulary: usize,
     width: usize,
-    /// Given back when the session is dropped.
+    /// The permit of this session, which is returned when it is dropped.
     _permit: OwnedSemaphorePermit,
 }
 

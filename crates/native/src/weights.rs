@@ -14,15 +14,16 @@ use serde::Deserialize;
 
 use crate::{config::Config, error::NativeError};
 
-/// The safetensors format's own limit for a header.
+/// Longest header, in bytes: the limit of the safetensors format itself.
 const HEADER_BYTES_MAX: u64 = 100_000_000;
-/// An index lists each tensor once; 512 layers of 16 tensors take about a MiB.
+/// Longest index, in bytes: it lists each tensor once, and 512 layers of 16 tensors take about a
+/// MiB.
 const INDEX_BYTES_MAX: u64 = 16 << 20;
-/// How much is converted at once.
+/// Bytes that are converted at once.
 const BLOCK_BYTES: usize = 1 << 20;
 
-/// Loads the tensors of `config` that are `wanted`, whatever float type they are stored in; the
-/// others are checked by name and shape and passed over.
+/// Loads the tensors of `config` that are `wanted`, from whatever float type they are stored in;
+/// the others are checked by name and shape and skipped.
 pub(crate) fn load(
     dir: &Path,
     config: &Config,
@@ -53,7 +54,7 @@ fn files(dir: &Path) -> Result<Vec<PathBuf>, NativeError> {
         .map_err(|error| FolderError::malformed_file(&path, error))?;
     let names: BTreeSet<String> = index.weight_map.into_values().collect();
     for name in &names {
-        // Only files beside the index: it is no licence to read elsewhere.
+        // An index may name files of its own folder only.
         if Path::new(name).file_name() != Some(name.as_ref()) {
             return Err(FolderError::malformed_file(
                 &path,
@@ -136,13 +137,14 @@ fn truncation_error(path: &Path, wanted: u64, got: u64) -> NativeError {
 }
 
 fn pass_over(path: &Path, reader: &mut BufReader<File>, bytes: u64) -> Result<(), NativeError> {
-    // The length of the file bounds what the header may say, so this is no place outside it.
+    // The header was checked against the length of the file, so this stays inside it.
     let bytes = i64::try_from(bytes)
         .map_err(|_| FolderError::malformed_file(path, format!("a tensor of {bytes} bytes")))?;
     Ok(reader.seek_relative(bytes).map_err(FolderError::file(path))?)
 }
 
-/// The tensors in the order of their bytes, and the number of bytes after the header.
+/// Reads the header; gives the tensors in the order of their bytes, and the number of bytes after
+/// the header.
 fn read_header(
     path: &Path,
     reader: &mut impl Read,
@@ -192,7 +194,7 @@ fn read_floats(
             return Err(NativeError::Tensor { name: name.into(), wanted, got: other.into() });
         }
     };
-    // The shape is one of ours, so the product fits.
+    // The shape was checked against the configuration, so the product fits.
     let count: usize = entry.shape.iter().product();
     if bytes != (count * width) as u64 {
         return Err(FolderError::malformed_file(

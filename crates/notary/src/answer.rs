@@ -53,7 +53,7 @@ impl<'a> AnswerBody<'a> {
         Ok(Self { incoming, http, decoder, was_empty: true, limits, target, until })
     }
 
-    /// The next piece, decoded; `None` at the end. A piece may be empty.
+    /// Gives the next piece, decoded; `None` at the end. A piece may be empty.
     pub(crate) async fn next(&mut self) -> Result<Option<Vec<u8>>, ExchangeError> {
         let Some(mut decoder) = self.decoder.take() else { return Ok(None) };
         let Some(piece) = self.piece().await? else {
@@ -69,7 +69,7 @@ impl<'a> AnswerBody<'a> {
         Ok(Some(decoded))
     }
 
-    /// Trailers are passed over: no statement speaks of them.
+    /// Reads the next piece as it came. Trailers are skipped: no statement covers them.
     async fn piece(&mut self) -> Result<Option<Bytes>, ExchangeError> {
         loop {
             let (pause, exchange) = (self.limits.response_pause, self.limits.exchange);
@@ -90,8 +90,8 @@ impl<'a> AnswerBody<'a> {
         }
     }
 
-    /// Whether a body that brings no more has come to its end. The library takes a stream of
-    /// HTTP/2 that its server reset without an error for one that ended (RFC 9113 section 8.1).
+    /// Whether a body that brings no more has come to its end. The library takes a stream of HTTP/2
+    /// that its server reset without an error for one that ended (RFC 9113 section 8.1).
     fn is_whole(&self) -> bool {
         let is_as_long_as_said = self.incoming.size_hint().exact() == Some(0);
         self.http == HttpVersion::V11 || self.incoming.is_end_stream() || is_as_long_as_said
@@ -108,9 +108,9 @@ impl<'a> AnswerBody<'a> {
     }
 }
 
-/// With HTTP/2 every message has an end of its own, which is looked for when it came. With
-/// HTTP/1.1 there has to be one length, or chunks, and not both: two readers would see two answers
-/// (RFC 9112 section 6.3).
+/// Whether the end of the answer is marked. With HTTP/2 every message has an end of its own, which
+/// is checked when it comes. With HTTP/1.1 there has to be one length, or chunks, and not both: two
+/// readers would see two answers (RFC 9112 section 6.3).
 fn is_framed(response: &Response<Incoming>, http: HttpVersion, method: &Method) -> bool {
     let headers = response.headers();
     let lengths = headers.get_all(CONTENT_LENGTH).iter().count();
@@ -121,7 +121,7 @@ fn is_framed(response: &Response<Incoming>, http: HttpVersion, method: &Method) 
     }
 }
 
-/// The one content coding; `None` where several are named.
+/// Gives the one content coding; `None` where several are named.
 fn coding(headers: &HeaderMap) -> Option<Option<&[u8]>> {
     let mut codings = headers.get_all(CONTENT_ENCODING).iter();
     match (codings.next(), codings.next()) {

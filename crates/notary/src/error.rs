@@ -13,13 +13,13 @@ pub enum NotaryError {
     /// The attested channel could not be made.
     #[error("channel cannot be opened: {0}")]
     Channel(#[from] ChannelError),
-    /// The policy, or its roots.
+    /// The policy or its roots cannot be used.
     #[error(transparent)]
     Policy(#[from] PolicyError),
     /// The signing key has no evidence.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// Clients can attest over their session only.
+    /// Clients can attest over their session only, and evidence is not tied to sessions here.
     #[error("evidence of clients cannot be demanded: wanted session binding, got key binding")]
     ClientBinding,
     /// TLS to servers cannot be set up.
@@ -34,10 +34,10 @@ pub enum KeyError {
     /// The attester failed.
     #[error("signing key has no evidence: {reason}")]
     Attester {
-        /// What it said.
+        /// The attester's message.
         reason: String,
     },
-    /// The evidence is longer than anybody reads.
+    /// The evidence is longer than any verifier reads.
     #[error(
         "evidence over the signing key is unusable: wanted a {part} of 1 to {wanted} bytes, got {got}"
     )]
@@ -46,35 +46,35 @@ pub enum KeyError {
         part: &'static str,
         /// The limit.
         wanted: usize,
-        /// What the attester gave.
+        /// Length in bytes of what the attester gave.
         got: usize,
     },
-    /// The attester has none, or could not fetch any.
+    /// The attester has no endorsements, or could not fetch any.
     #[error(
         "attester gave no endorsements for its quotes: without them no third party can judge a \
          statement"
     )]
     NoEndorsements,
-    /// A key would end before what begins with it.
+    /// A key would expire before an exchange that begins with it ends.
     #[error(
         "signing keys live for {got:?}, wanted at least {wanted:?}: twice the longest exchange"
     )]
     Validity {
         /// Twice the longest exchange, its client's slowness included.
         wanted: Duration,
-        /// What the operator said.
+        /// The validity that the operator chose.
         got: Duration,
     },
-    /// The claims over it cannot be written.
+    /// The claims over the key cannot be written.
     #[error("claims over the signing key are unusable: {reason}")]
     Claims {
-        /// What is wrong with them.
+        /// What is wrong with the claims.
         reason: String,
     },
     /// No randomness, or the task that made the key broke.
     #[error("signing key could not be made: {reason}")]
     Generation {
-        /// What went wrong.
+        /// Why no key could be made.
         reason: String,
     },
 }
@@ -86,19 +86,19 @@ pub enum ExchangeError {
     /// The client's request cannot be sent.
     #[error(transparent)]
     Request(#[from] RequestError),
-    /// A request longer than the policy allows.
+    /// The request's body is longer than the policy allows.
     #[error("request body is too long: wanted at most {wanted} bytes")]
     RequestTooLarge {
         /// The limit.
         wanted: usize,
     },
-    /// The request did not come in time.
-    #[error("request did not come within {deadline:?}")]
+    /// The request did not arrive in time.
+    #[error("request did not arrive within {deadline:?}")]
     RequestTimeout {
         /// The deadline.
         deadline: Duration,
     },
-    /// The host is not on the list.
+    /// The policy does not list the host.
     #[error("host {host} with port {port} is not on this notary's list")]
     Host {
         /// The host.
@@ -107,23 +107,21 @@ pub enum ExchangeError {
         port: u16,
     },
     /// The client has verified another key than the one that would sign. Nothing was sent.
-    #[error("signing key is another one by now: ask for its evidence again")]
+    #[error("the signing key was renewed: fetch its evidence again")]
     KeyRenewed,
     /// The key's claims do not hold at the end of an exchange that they should have outlived.
     #[error("the signing key expired during the exchange; check the system clock")]
     KeyEnded,
-    /// Every place is taken.
-    #[error("no exchange became free within {deadline:?}: wanted one of {exchanges}")]
+    /// All exchanges are in use.
+    #[error("all {exchanges} exchanges are in use, and none ended within {deadline:?}")]
     Busy {
         /// The limit.
         exchanges: usize,
         /// The deadline.
         deadline: Duration,
     },
-    /// The client has as many as it may have.
-    #[error(
-        "no exchange of this client ended within {deadline:?}: wanted fewer than {exchanges} at once"
-    )]
+    /// The client has as many exchanges as it may have.
+    #[error("this client has {exchanges} exchanges in use, and none ended within {deadline:?}")]
     ClientBusy {
         /// The limit for one client.
         exchanges: usize,
@@ -135,43 +133,43 @@ pub enum ExchangeError {
         "client is unknown: wanted `authorization: Bearer` with the credential of a listed one"
     )]
     UnknownClient,
-    /// The name leads nowhere.
+    /// The host's name does not resolve.
     #[error("{host} was not found: {reason}")]
     Resolve {
         /// The host.
         host: String,
-        /// What the resolver said.
+        /// The resolver's message.
         reason: String,
     },
-    /// The name leads to addresses that are not dialled. Which they are stays here: they may tell
+    /// The name leads to addresses that are not dialled. The addresses are not shown: they may tell
     /// of the notary's own network.
-    #[error("{host} has no public address, and this notary's policy names none of those it has")]
+    #[error("{host} has no public address, and the policy allows none of its private ones")]
     Address {
         /// The host.
         host: String,
     },
-    /// No TCP connection came about.
+    /// No TCP connection was made.
     #[error("{host} cannot be reached: {source}")]
     Dial {
         /// The host.
         host: String,
-        /// What the system said of the last address.
+        /// The system's error for the last address.
         source: io::Error,
     },
-    /// The server's certificate is not believed, or TLS failed.
+    /// The server's certificate is not trusted, or TLS failed.
     #[error("TLS with {host} failed: {source}")]
     Tls {
         /// The host.
         host: String,
-        /// What TLS says.
+        /// The error of the TLS library.
         source: rustls::Error,
     },
     /// The server broke off, or does not speak HTTP.
-    #[error("{host} gave no whole answer: {source}")]
+    #[error("{host} sent no complete answer: {source}")]
     Http {
         /// The host.
         host: String,
-        /// What the reader says.
+        /// The error of the HTTP library.
         source: hyper::Error,
     },
     /// The server was silent for too long.
@@ -179,7 +177,7 @@ pub enum ExchangeError {
     Slow {
         /// The host.
         host: String,
-        /// What was waited for.
+        /// The step that was waited for.
         what: &'static str,
         /// The deadline.
         deadline: Duration,
@@ -198,19 +196,19 @@ pub enum ExchangeError {
         /// The host.
         host: String,
     },
-    /// A content coding that nobody here undoes.
-    #[error("answer of {host} is coded: wanted gzip or nothing")]
+    /// The answer has a content coding that the notary does not decode.
+    #[error("{host} sent an unsupported content coding: wanted gzip or none")]
     Coding {
         /// The host.
         host: String,
     },
-    /// gzip that is none.
+    /// The body is not gzip, or is cut off.
     #[error("{host} sent an invalid or truncated gzip body")]
     Gzip {
         /// The host.
         host: String,
     },
-    /// More than the policy allows, after decoding.
+    /// The answer is longer than the policy allows, after decoding.
     #[error("answer of {host} is too long: wanted at most {wanted} bytes")]
     TooLong {
         /// The host.
@@ -224,7 +222,7 @@ pub enum ExchangeError {
     /// The transcript cannot be committed to.
     #[error("transcript cannot be signed: {reason}")]
     Commit {
-        /// What is wrong with it.
+        /// What is wrong with the transcript.
         reason: String,
     },
 }

@@ -33,7 +33,7 @@ const FRAMES_WAITING: usize = 8;
 /// Transcripts beyond this are committed to on a thread of their own: about a millisecond.
 const INLINE_BYTES_MAX: usize = 64 * 1024;
 
-/// What every exchange of a notary shares.
+/// The state that all exchanges of a notary share.
 pub(crate) struct Exchanges {
     pub(crate) clock: fn() -> u64,
     pub(crate) keys: Keys,
@@ -42,7 +42,7 @@ pub(crate) struct Exchanges {
     pub(crate) upstream: Upstream,
 }
 
-/// Frames as they come.
+/// The frames of one answer, as they come.
 pub(crate) struct Frames(mpsc::Receiver<Bytes>);
 
 impl Body for Frames {
@@ -58,8 +58,8 @@ impl Body for Frames {
 }
 
 impl Exchanges {
-    /// Fetches, and gives frames as soon as the head of the answer is there. Whatever fails
-    /// before that is the error; whatever fails later is the last frame.
+    /// Fetches, and gives frames as soon as the head of the answer is there. A failure before that
+    /// is the error; a later one is the last frame.
     pub(crate) async fn run(
         self: &Arc<Self>,
         request: FetchRequest,
@@ -108,7 +108,7 @@ impl Exchanges {
         Ok(Frames(body))
     }
 
-    /// Passes the answer on and keeps it; `None` where the client went away.
+    /// Passes the answer on and keeps it; gives `None` where the client went away.
     async fn relay(
         &self,
         request: &FetchRequest,
@@ -159,7 +159,7 @@ impl Exchanges {
     }
 }
 
-/// Both directions, whole.
+/// Both directions of an exchange, complete.
 struct RecordedExchange {
     request: FetchRequest,
     session: Session,

@@ -1,6 +1,6 @@
 //! Fields of a request that are not the client's to write.
 
-/// Fields that speak of one connection, frame a message or name the host. The notary writes those
+/// Fields that concern one connection, frame a message or name the host. The notary writes those
 /// that are needed itself; a client that could write them would make two messages out of one.
 const NOT_THE_CLIENTS: &[&str] = &[
     "connection",

@@ -8,25 +8,25 @@ use crate::{
     refusal::Refusal,
 };
 
-/// A statement with its signature and what opens it.
+/// Most bytes of [`Frame::Signed`]: a statement with its signature and what opens it.
 pub const SIGNED_BYTES_MAX: usize = 64 * 1024;
 
-/// A refusal as JSON.
+/// Most bytes of [`Frame::Refused`]: a refusal as JSON.
 const REFUSED_BYTES_MAX: usize = 4 * 1024;
 
-/// Kind and length.
+/// Bytes of a frame's kind and length.
 const PREFIX_BYTES: usize = 5;
 
 /// One frame. After [`Frame::Signed`] or [`Frame::Refused`] there is none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Frame {
-    /// The head of the answer, as the transcript has it. First, once.
+    /// The head of the answer, as the transcript has it: the first frame, once.
     Head(Vec<u8>),
-    /// A piece of its body, decoded.
+    /// A piece of the answer's body, decoded.
     Body(Vec<u8>),
-    /// The notary's statement ([`crate::Signed`], encoded). Last.
+    /// The notary's statement ([`crate::Signed`], encoded): the last frame.
     Signed(Vec<u8>),
-    /// There is none, and why. Last.
+    /// The reason why there is no statement: the last frame.
     Refused(Refusal),
 }
 
@@ -37,26 +37,26 @@ pub enum FrameError {
     /// A kind that has no meaning.
     #[error("frame has kind {got}, wanted 1 to 4")]
     Kind {
-        /// What came.
+        /// The kind that came.
         got: u8,
     },
     /// A frame longer than its kind may be.
     #[error("frame of kind {kind} is {got} long, wanted at most {wanted}")]
     TooLong {
-        /// Its kind.
+        /// The frame's kind.
         kind: u8,
         /// The limit.
         wanted: usize,
-        /// What came.
+        /// The length that came, in bytes.
         got: usize,
     },
-    /// A refusal that is no refusal.
+    /// A refusal that cannot be read.
     #[error("refusal is not readable")]
     Refusal,
     /// A frame after the last one, a body before its head, or a second head.
     #[error("frame of kind {kind} came out of order")]
     Order {
-        /// Its kind.
+        /// The frame's kind.
         kind: u8,
     },
     /// The answer ended in the middle, without a statement and without a refusal.
@@ -65,7 +65,7 @@ pub enum FrameError {
 }
 
 impl Frame {
-    /// The bytes on the wire.
+    /// Encodes the frame as it is on the wire.
     pub fn encode(&self) -> Vec<u8> {
         let refused;
         let content = match self {
@@ -129,7 +129,7 @@ impl FrameReader {
         Ok(frames)
     }
 
-    /// The end of the answer: an error unless the last frame has come.
+    /// Ends the answer: an error unless the last frame has come.
     pub fn finish(self) -> Result<(), FrameError> {
         match self.state {
             State::End if self.buffer.is_empty() => Ok(()),
@@ -143,7 +143,7 @@ impl FrameReader {
         rest
     }
 
-    /// Kind and length, where they are there; checked before any content is kept.
+    /// Reads kind and length, where they are there; they are checked before any content is kept.
     fn prefix(&self) -> Result<Option<(u8, usize)>, FrameError> {
         let Some((&[kind, a, b, c, d], _)) = self.buffer.split_first_chunk() else {
             return Ok(None);

@@ -6,7 +6,7 @@ use flate2::write::MultiGzDecoder;
 
 /// Undoes the content coding of an answer.
 pub(crate) enum Decoder {
-    /// Nothing was coded.
+    /// The body is not coded.
     Identity(Sink),
     /// gzip (RFC 1952), any number of members.
     Gzip(Box<MultiGzDecoder<Sink>>),
@@ -15,9 +15,9 @@ pub(crate) enum Decoder {
 /// Why a body cannot be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DecodeError {
-    /// More came out than may.
+    /// The decoded body is longer than its bound.
     TooLong,
-    /// It is no gzip, or it ends early.
+    /// The body is not gzip, or ends early.
     Malformed,
 }
 
@@ -49,8 +49,8 @@ impl Write for Sink {
 }
 
 impl Decoder {
-    /// For the content coding named in an answer; `None` where nobody here undoes it. Nothing
-    /// beyond `bytes_max` ever comes out.
+    /// Makes the decoder of the content coding named in an answer; `None` where the coding is not
+    /// supported. It never gives more than `bytes_max` bytes.
     pub(crate) fn for_coding(coding: Option<&[u8]>, bytes_max: usize) -> Option<Self> {
         let sink = Sink { bytes: Vec::new(), left: bytes_max, is_full: false };
         let Some(coding) = coding else { return Some(Self::Identity(sink)) };

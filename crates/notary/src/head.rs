@@ -5,16 +5,16 @@ use http::Response;
 
 use crate::limits::RESPONSE_HEAD_BYTES_MAX;
 
-/// The bytes are no head of an answer.
+/// The bytes are not the head of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("head of the answer is not readable: wanted {wanted}")]
 pub struct HeadError {
-    /// What was wanted.
+    /// What the bytes have to have.
     pub wanted: &'static str,
 }
 
-/// The head as HTTP/1.1 has it, whatever version was spoken: a status line without a reason, the
-/// fields in the order in which they came, an empty line. `None` where it is too long.
+/// Writes the head as HTTP/1.1 has it, whatever version was spoken: a status line without a reason,
+/// the fields in the order in which they came, an empty line. `None` where it is too long.
 pub(crate) fn write<B>(response: &Response<B>, http: HttpVersion) -> Option<Vec<u8>> {
     let status = response.status().as_u16();
     let mut bytes = format!("{} {status}\r\n", http.as_str()).into_bytes();
@@ -28,12 +28,12 @@ pub(crate) fn write<B>(response: &Response<B>, http: HttpVersion) -> Option<Vec<
     (bytes.len() <= RESPONSE_HEAD_BYTES_MAX).then_some(bytes)
 }
 
-/// What a head says.
+/// The head of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AnswerHead {
     /// The version that was spoken.
     pub http: HttpVersion,
-    /// 100 to 999.
+    /// Status code, 100 to 999.
     pub status: u16,
     /// Names in lower case with their values, in the order in which they came.
     pub fields: Vec<(String, Vec<u8>)>,

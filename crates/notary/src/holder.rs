@@ -19,50 +19,50 @@ use crate::{
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HolderError {
-    /// The notary gave none, and says why.
+    /// The notary refused, and says why.
     #[error("notary gave no statement: {} ({})", .0.message, .0.code)]
     Refused(Refusal),
-    /// Frames that are none.
+    /// The answer's frames cannot be read.
     #[error(transparent)]
     Frame(#[from] FrameError),
-    /// The head of the answer.
+    /// The head of the answer cannot be read.
     #[error(transparent)]
     Head(#[from] HeadError),
-    /// Seed, statement, signature.
+    /// Seed, statement or signature cannot be read.
     #[error(transparent)]
     Signed(#[from] SignedError),
-    /// More than any notary passes on.
+    /// The answer is longer than any notary passes on.
     #[error("answer is too long: wanted at most {wanted} bytes")]
     TooLong {
         /// The limit.
         wanted: usize,
     },
-    /// The statement is no statement.
+    /// The statement cannot be read.
     #[error("statement is not readable: {0}")]
     Statement(#[from] FormatError),
     /// Signature, bytes or fields are not what was signed.
     #[error(transparent)]
     Differs(#[from] confide_disclosure::HolderError),
-    /// It says something else than what was asked and received.
-    #[error("statement names another {part} than what was sent and received")]
+    /// The statement differs from what was asked and received.
+    #[error("statement's {part} differs from what was sent and received")]
     Mismatch {
-        /// Which part.
+        /// The part that differs.
         part: &'static str,
     },
-    /// Its time is one at which the key was not valid.
+    /// The statement's time is one at which the key was not valid.
     #[error(
         "statement's time {} is outside of the key's validity, {} to {}",
         UnixSeconds(*got), UnixSeconds(*not_before), UnixSeconds(*not_after)
     )]
     Time {
-        /// Unix seconds, from the statement.
+        /// The statement's time, Unix seconds.
         got: u64,
-        /// From the claims.
+        /// First second of the key's validity, from the claims.
         not_before: u64,
-        /// From the claims.
+        /// Last second of the key's validity, from the claims.
         not_after: u64,
     },
-    /// What was received has no fields.
+    /// The bytes that were received cannot be read as a message.
     #[error(transparent)]
     Message(#[from] MessageError),
 }
@@ -76,7 +76,7 @@ pub struct AnswerReader {
     signed: Option<Signed>,
 }
 
-/// A whole answer with what was signed of it, not checked yet.
+/// A complete answer and what was signed of it, not checked yet.
 pub struct Received {
     /// The head, as the transcript has it.
     pub head: Vec<u8>,
@@ -106,7 +106,7 @@ impl AnswerReader {
         Ok(&self.body[before..])
     }
 
-    /// The end of the notary's answer.
+    /// Ends the notary's answer; gives it complete.
     pub fn finish(self) -> Result<Received, HolderError> {
         self.frames.finish()?;
         let signed = self.signed.ok_or(FrameError::Truncated)?;
@@ -197,7 +197,7 @@ mod tests {
         }
     }
 
-    /// What a notary with this key says of an answer with this body.
+    /// Makes what a notary with this key signs of an answer with this body.
     fn signed_answer(key: &NotaryKey, facts: SessionFacts, body: &[u8]) -> Received {
         let transcript = Transcript::new(&request("https://h/"), HEAD, body).unwrap();
         let seed = Seed::from_bytes([9; 32]);

@@ -25,7 +25,7 @@ const CLOCK_SKEW_S: u64 = 60;
 /// After a failed renewal the attester is left alone for this long.
 const RETRY: Duration = Duration::from_secs(5);
 
-/// What keys are made from.
+/// Options of the signing keys.
 #[derive(Clone)]
 pub(crate) struct KeyOptions {
     pub(crate) attester: Arc<dyn Attest>,
@@ -38,7 +38,7 @@ pub(crate) struct KeyOptions {
     pub(crate) validity: Duration,
 }
 
-/// One key and the evidence over it. A renewal makes both anew: a key never outlives its claims.
+/// A key and the evidence over it. A renewal makes both anew: a key never outlives its claims.
 pub(crate) struct BoundKey {
     pub(crate) key: NotaryKey,
     pub(crate) public: [u8; PUBLIC_KEY_BYTES],
@@ -83,7 +83,7 @@ impl BoundKey {
         let quote = options.attester.attest(&key_report_data(&claims));
         let quote = quote.map_err(|error| KeyError::Attester { reason: error.to_string() })?;
         check_length("quote", &quote, 1, QUOTE_BYTES_MAX)?;
-        // After the quote: some devices give the endorsements beside it. Without them a statement
+        // After the quote: some devices give the endorsements with it. Without them a statement
         // would be one that no third party can judge.
         let endorsements = options.attester.collateral().ok_or(KeyError::NoEndorsements)?;
         check_length("set of endorsements", &endorsements, 1, ENDORSEMENTS_BYTES_MAX)?;
@@ -98,12 +98,13 @@ impl BoundKey {
         (self.not_before..=self.not_after).contains(&now)
     }
 
-    /// Whether what begins at `now` can be signed with it at its end.
+    /// Whether an exchange that begins at `now` can still be signed with the key at its end.
     fn may_begin(&self, now: u64) -> bool {
         (self.not_before..=self.last_begin).contains(&now)
     }
 
-    /// The last third of its time to begin has come, or the clock was set back before it.
+    /// Whether the last third of the key's time to begin has come, or the clock was set back before
+    /// it.
     fn is_due(&self, now: u64) -> bool {
         let third = self.last_begin.saturating_sub(self.not_before) / 3;
         !self.may_begin(now) || now > self.last_begin - third
@@ -122,8 +123,8 @@ impl Keys {
         Ok(Self(Arc::new(Inner { options, current, failed, renewing })))
     }
 
-    /// A key whose claims hold now and until the end of what begins now. A renewal that is due runs
-    /// in the background.
+    /// Gives a key whose claims hold now and until the end of what begins now. A renewal that is
+    /// due runs in the background.
     pub(crate) async fn usable(&self) -> Result<Arc<BoundKey>, KeyError> {
         let now = (self.0.options.clock)();
         let current = self.current_key();
@@ -162,12 +163,12 @@ impl Keys {
         failed.as_ref().filter(|(at, _)| at.elapsed() < RETRY).map(|(_, error)| error.clone())
     }
 
-    /// Blocks while the attester works; `_turn` is given back at the end.
+    /// Makes a new key. Blocks while the attester works; `_turn` is given back at the end.
     fn renew(&self, _turn: OwnedMutexGuard<()>) -> Result<Arc<BoundKey>, KeyError> {
         let make = || BoundKey::make(&self.0.options);
-        // The attester is not ours. Its panic leaves nothing half made here.
+        // The attester is foreign code. Its panic leaves nothing half made here.
         let made = catch_unwind(AssertUnwindSafe(make))
-            .unwrap_or_else(|_| Err(KeyError::Generation { reason: "the attester broke".into() }));
+            .unwrap_or_else(|_| Err(KeyError::Generation { reason: "attester panicked".into() }));
         let failed = made.as_ref().err().map(|error| (Instant::now(), error.clone()));
         if let Some((_, error)) = &failed {
             tracing::warn!(%error, "the signing key could not be renewed; it is used until it ends");

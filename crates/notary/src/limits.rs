@@ -6,28 +6,29 @@ use std::time::Duration;
 /// JSON. An address and fields up to their own limits fit.
 pub const REQUEST_HEAD_BYTES_MAX: usize = 64 * 1024;
 
-/// A URL, as browsers and servers of today take it.
+/// Length of a URL, as browsers and servers take it today.
 pub const URL_BYTES_MAX: usize = confide_http::URL_BYTES_MAX;
 
-/// Fields in a request: a browser sends about twenty.
+/// Number of fields in a request: a browser sends about twenty.
 pub const REQUEST_FIELDS_MAX: usize = 64;
 
-/// A field's name.
+/// Length of a field's name in bytes.
 pub const FIELD_NAME_BYTES_MAX: usize = 128;
 
-/// A field's value: a cookie or a token of some size.
+/// Length of a field's value in bytes: a cookie or a token of some size.
 pub const FIELD_VALUE_BYTES_MAX: usize = 16 * 1024;
 
-/// Body of a request, whatever a policy says: a transcript is kept in memory until it is signed.
+/// Bytes of a request's body, whatever a policy says: a transcript is kept in memory until it is
+/// signed.
 pub const REQUEST_BYTES_CEILING: usize = 4 * 1024 * 1024;
 
-/// Body of an answer after decoding, whatever a policy says.
+/// Bytes of an answer's body after decoding, whatever a policy says.
 pub const RESPONSE_BYTES_CEILING: usize = 8 * 1024 * 1024;
 
-/// Status line and fields of an answer.
+/// Bytes of an answer's status line and fields.
 pub const RESPONSE_HEAD_BYTES_MAX: usize = 64 * 1024;
 
-/// Fields of an answer.
+/// Number of fields of an answer.
 pub const RESPONSE_FIELDS_MAX: usize = 100;
 
 /// Addresses of a host that are tried before the notary gives up.
@@ -40,39 +41,40 @@ pub const FRAME_BYTES_MAX: usize = 64 * 1024;
 /// uses where a policy says nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// TLS handshake and evidence together, on the client's side.
+    /// Time for the client's TLS handshake and evidence together.
     pub handshake: Duration,
-    /// From the end of one answer to the next whole request head: a client keeps its verified
-    /// connection between two fetches.
+    /// Time from the end of one answer to the next complete request head: a client keeps its
+    /// verified connection between two fetches.
     pub idle: Duration,
-    /// For a client to send its request's body.
+    /// Time for a client to send its request's body.
     pub request: Duration,
     /// The longest time a client may refuse to read before its exchange is given up.
     pub write_stall: Duration,
-    /// Exchanges with servers at once. Each holds one transcript in memory.
+    /// Number of exchanges with servers at once. Each holds one transcript in memory.
     pub exchanges: usize,
-    /// Those of one client: a listed one, or else an address (of IPv6, 64 bits of it).
+    /// Number of exchanges of one client at once: a listed one, or else an address (of IPv6, 64
+    /// bits of it).
     pub exchanges_per_client: usize,
-    /// How long a request waits for one of them.
+    /// Time that a request waits for an exchange to become free.
     pub queue: Duration,
-    /// Looking a name up.
+    /// Time to look a name up.
     pub resolve: Duration,
-    /// TCP to the server, for each address.
+    /// Time to connect to the server by TCP, for each address.
     pub connect: Duration,
-    /// TLS with the server.
+    /// Time for the TLS handshake with the server.
     pub tls: Duration,
-    /// From the request to the head of the answer. An answer that is not streamed starts when its
-    /// last token is made.
+    /// Time from the request to the head of the answer. An answer that is not streamed starts when
+    /// its last token is made.
     pub response_start: Duration,
     /// The longest pause between two pieces of an answer.
     pub response_pause: Duration,
-    /// The whole exchange with the server.
+    /// Time for the whole exchange with the server.
     pub exchange: Duration,
-    /// Body of a request.
+    /// Most bytes of a request's body.
     pub request_bytes: usize,
-    /// Body of an answer after decoding.
+    /// Most bytes of an answer's body after decoding.
     pub response_bytes: usize,
-    /// After the signal to stop: how long running exchanges may take.
+    /// Time that running exchanges may take after the signal to stop.
     pub drain: Duration,
 }
 

@@ -18,10 +18,10 @@ use crate::{
     upstream::Upstream,
 };
 
-/// What the evidence claims: who sees what is sent to a notary.
+/// The guarantee that the evidence claims: who sees what is sent to a notary.
 pub const GUARANTEE: &str = "the notary sees the plaintext, its operator does not";
 
-/// What a notary is made from.
+/// Options of a notary.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// How evidence is tied to connections: `Key` or `Session`.
@@ -31,7 +31,7 @@ pub struct Options {
     pub key_validity: Duration,
     /// Names and addresses in the certificate of the channel.
     pub names: Vec<String>,
-    /// Which hosts it fetches from; its digest is in the bound claims.
+    /// The policy: which hosts are fetched from. Its digest is in the bound claims.
     pub policy: NotaryPolicy,
     /// The roots of the servers' certificates.
     pub roots: Roots,
@@ -94,19 +94,19 @@ impl Notary {
         Ok(Self { binding, config_digest, shared, simulated, admission })
     }
 
-    /// The same notary with other limits on connections, or behind listed proxies.
+    /// Sets other limits on connections, or listed proxies in front of the notary.
     pub fn with_admission(mut self, admission: Admission) -> Self {
         self.admission = admission;
         self
     }
 
-    /// The same notary, which fetches for these clients only; the key's evidence is for everybody.
+    /// Serves these clients only; the key's evidence is for everybody.
     pub fn for_clients(mut self, clients: Box<dyn KnownClients>) -> Self {
         self.shared.clients = Some(clients);
         self
     }
 
-    /// The same notary, which lets nobody in whose evidence `appraiser` does not accept.
+    /// Refuses clients whose evidence `appraiser` does not accept.
     ///
     /// # Errors
     /// [`NotaryError::ClientBinding`] unless evidence is tied to the session.
@@ -126,7 +126,7 @@ impl Notary {
         self.config_digest
     }
 
-    /// Whether the evidence is made by software that only imitates a TEE.
+    /// Whether software that only imitates a TEE makes the evidence.
     pub fn is_simulated(&self) -> bool {
         self.simulated
     }
@@ -137,7 +137,8 @@ impl Notary {
     }
 }
 
-/// The configuration and its digest, one JSON object. `simulated` is shown and not digested.
+/// Encodes the configuration and its digest as one JSON object. `simulated` is shown and not
+/// digested.
 fn description(configuration: &[u8], config_digest: &[u8; 32], simulated: bool) -> Vec<u8> {
     let digest = hex::encode(config_digest);
     let mut json = format!(

@@ -1,4 +1,4 @@
-//! Whose exchange goes on: a bounded number at once, of which no client takes all.
+//! The bounded number of exchanges at once, of which no client takes all.
 
 use std::{
     collections::HashMap,
@@ -18,16 +18,16 @@ use crate::error::ExchangeError;
 /// One in this many places goes to a client that has none, however busy the others are.
 const NEWCOMERS_SHARE: usize = 8;
 
-/// Who takes a place: a client that was named, or else an address.
+/// A client that takes places: one that was named, or else an address.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Client {
-    /// By the list of clients.
+    /// A client of the list, by its name.
     Named(String),
-    /// By where the connection comes from.
+    /// Any other client, by the address of its connection.
     At(Peer),
 }
 
-/// Places for exchanges.
+/// Places for exchanges, of which each client takes a share at most.
 pub(crate) struct Places {
     all: usize,
     per_client: usize,
@@ -35,7 +35,7 @@ pub(crate) struct Places {
     freed: Notify,
 }
 
-/// A place; dropped, it is free again.
+/// One place, which is free again when this is dropped.
 pub(crate) struct Place {
     places: Arc<Places>,
     client: Client,
@@ -54,7 +54,7 @@ impl Places {
     ) -> Result<Place, ExchangeError> {
         let until = Instant::now() + deadline;
         loop {
-            // Listens before it looks: what is freed in between is not missed.
+            // Listens before it looks, so that a place that is freed in between is not missed.
             let mut freed = pin!(self.freed.notified());
             freed.as_mut().enable();
             if let Some(place) = self.take_now(client) {
@@ -73,7 +73,7 @@ impl Places {
     fn take_now(self: &Arc<Self>, client: &Client) -> Option<Place> {
         let mut taken = self.lock();
         let (all, held) = (taken.values().sum::<usize>(), taken.get(client).copied());
-        // A client that has none may take the last places too.
+        // A client that has no place may take the last places too.
         let reserved = if held.is_some() { self.all / NEWCOMERS_SHARE } else { 0 };
         if held.unwrap_or(0) >= self.per_client || all + reserved >= self.all {
             return None;

@@ -18,10 +18,10 @@ pub const POLICY_BYTES_MAX: usize = 256 * 1024;
 /// Version of the canonical form; it changes whenever the meaning of a field does.
 const FORM_VERSION: u32 = 1;
 
-/// Hosts in a policy: a list that a person has read.
+/// Most hosts in a policy: a list that a person has read.
 const HOSTS_MAX: usize = 1024;
 
-/// Blocks of private addresses.
+/// Most blocks of private addresses.
 const ENTRIES_MAX: usize = 64;
 
 /// What a notary serves, as its operator wrote it.
@@ -33,12 +33,12 @@ pub struct NotaryPolicy {
     limits: Limits,
 }
 
-/// Where the roots of the servers' certificates come from.
+/// The source of the roots of the servers' certificates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RootsFrom {
-    /// Those of this machine.
+    /// The roots of this machine.
     System,
-    /// A PEM file, its path as the policy has it.
+    /// The certificates of a PEM file; its path as the policy has it.
     File(String),
 }
 
@@ -52,35 +52,35 @@ pub struct Roots {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PolicyError {
-    /// It is no TOML of the wanted form.
+    /// The text is not TOML of the wanted form.
     #[error("notary policy is not valid: {0}")]
     Toml(#[from] toml::de::Error),
-    /// One value cannot be used.
+    /// The value of a key cannot be used.
     #[error("notary policy has no usable `{field}`: wanted {wanted}, got `{got}`")]
     Value {
         /// The key.
         field: &'static str,
-        /// What it has to be.
+        /// What the value has to be.
         wanted: &'static str,
-        /// What it is.
+        /// The value.
         got: String,
     },
     /// The effective configuration cannot be written down, so it has no digest.
     #[error("configuration has no digest: {0}")]
     Digest(#[source] serde_json::Error),
-    /// There is no root certificate.
+    /// There is no usable root certificate.
     #[error("roots are not usable: {reason}")]
     Roots {
-        /// What is wrong.
+        /// What is wrong with the roots.
         reason: String,
     },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct HostRule {
-    /// Without the `*.` in front.
+    /// The name, without the `*.` in front.
     name: String,
-    /// One label stands before the name.
+    /// Whether exactly one label has to stand before the name.
     is_wildcard: bool,
     port: u16,
 }
@@ -133,7 +133,7 @@ impl NotaryPolicy {
         })
     }
 
-    /// Where the roots come from.
+    /// The source of the servers' roots.
     pub fn roots(&self) -> &RootsFrom {
         &self.roots
     }
@@ -143,7 +143,7 @@ impl NotaryPolicy {
         self.limits
     }
 
-    /// The same policy under other limits.
+    /// Replaces the policy's limits.
     pub fn with_limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
@@ -164,7 +164,7 @@ impl NotaryPolicy {
         is_public(address) || self.private_addresses.iter().any(|block| block.contains(address))
     }
 
-    /// The canonical JSON of the effective configuration: keys sorted, no spaces, lists sorted.
+    /// Encodes the effective configuration as canonical JSON: keys sorted, no spaces, lists sorted.
     pub fn canonical_json(&self, binding: &str, roots: &Roots) -> Result<Vec<u8>, PolicyError> {
         let sorted = |mut list: Vec<String>| {
             list.sort();
@@ -191,7 +191,7 @@ impl NotaryPolicy {
     }
 }
 
-/// Fields in the order of their names: JSON's keys are sorted.
+/// The canonical form: fields in the order of their names, as JSON's keys are sorted.
 #[derive(Serialize)]
 struct Canonical<'a> {
     binding: &'a str,
@@ -204,22 +204,22 @@ struct Canonical<'a> {
 }
 
 impl Roots {
-    /// The roots of this machine, as its operating system keeps them.
+    /// Loads the roots of this machine, as its operating system keeps them.
     pub fn system() -> Result<Self, PolicyError> {
         let found = rustls_native_certs::load_native_certs();
         let why = found.errors.first().map(|error| format!(": {error}")).unwrap_or_default();
-        Self::from_certificates(found.certs, &format!("this machine keeps none{why}"))
+        Self::from_certificates(found.certs, &format!("this machine has none{why}"))
     }
 
-    /// The certificates of a PEM file.
+    /// Reads the certificates of a PEM file.
     pub fn from_pem(pem: &[u8]) -> Result<Self, PolicyError> {
         let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
         let certificates = certificates
-            .map_err(|error| PolicyError::Roots { reason: format!("no PEM: {error}") })?;
+            .map_err(|error| PolicyError::Roots { reason: format!("not PEM: {error}") })?;
         Self::from_certificates(certificates, "the PEM file holds no certificate")
     }
 
-    /// The certificates, DER.
+    /// The certificates in DER.
     pub fn certificates(&self) -> &[CertificateDer<'static>] {
         &self.certificates
     }
@@ -245,7 +245,7 @@ impl Roots {
 }
 
 impl HostRule {
-    /// `HOST`, `HOST:PORT`, `*.HOST` or `*.HOST:PORT`.
+    /// Reads `HOST`, `HOST:PORT`, `*.HOST` or `*.HOST:PORT`.
     fn parse(text: &str) -> Result<Self, PolicyError> {
         let wrong = || PolicyError::Value {
             field: "hosts",
@@ -266,7 +266,7 @@ impl HostRule {
             _ => (rest, 443),
         };
         let name = host(written).ok_or_else(wrong)?;
-        // A star before an address or a whole top-level domain is not what anybody means.
+        // A star before an address or a whole top-level domain is never meant.
         if is_wildcard && (name.parse::<IpAddr>().is_ok() || !name.contains('.')) {
             return Err(wrong());
         }
@@ -305,7 +305,7 @@ impl LimitsTable {
         let request = self.request_bytes.unwrap_or(default.request_bytes);
         let response = self.response_bytes.unwrap_or(default.response_bytes);
         let exchanges = self.exchanges.unwrap_or(default.exchanges);
-        // Four clients at least share what there is, unless the operator knows better.
+        // At least four clients share what there is, unless the operator knows better.
         let per_client = self.exchanges_per_client.unwrap_or(exchanges.div_ceil(4));
         let seconds = self.exchange_s.unwrap_or(default.exchange.as_secs());
         let seconds = usize::try_from(seconds).unwrap_or(usize::MAX);

@@ -1,4 +1,4 @@
-//! What a notary says when there is no statement.
+//! A notary's answer where there is no statement.
 
 use http::StatusCode;
 use serde::Deserialize;
@@ -19,7 +19,7 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// A refusal; a long text is cut.
+    /// Makes a refusal; a long text is cut.
     pub fn new(code: &str, message: impl std::fmt::Display) -> Self {
         let mut message = message.to_string();
         if message.len() > MESSAGE_BYTES_MAX {
@@ -29,14 +29,14 @@ impl Refusal {
         Self { code: code.into(), message }
     }
 
-    /// One JSON object. Text alone: there is nothing in it that could fail to be written.
+    /// Encodes the refusal as one JSON object. It holds text alone, which can always be written.
     pub(crate) fn to_json(&self) -> String {
         let fields = [("code", &self.code), ("message", &self.message)];
         let fields = fields.into_iter().map(|(name, text)| (name.into(), text.clone().into()));
         Value::Object(fields.collect()).to_string()
     }
 
-    /// The status of an answer that holds nothing but this.
+    /// The HTTP status of an answer that holds only this refusal.
     pub(crate) fn status(&self) -> StatusCode {
         match self.code.as_str() {
             "host_refused" | "address_refused" => StatusCode::FORBIDDEN,

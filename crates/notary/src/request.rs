@@ -90,8 +90,8 @@ impl FetchRequest {
         Self::new(&head.method, &head.url, head.headers, body.to_vec(), key)
     }
 
-    /// The bytes that [`FetchRequest::decode`] reads. Fields that are too long together are an
-    /// error here, before anything is sent.
+    /// Encodes the request as [`FetchRequest::decode`] reads it. Fields that are too long together
+    /// are an error here, before anything is sent.
     pub fn encode(&self) -> Result<Vec<u8>, RequestError> {
         let head = Head {
             version: VERSION,
@@ -108,7 +108,7 @@ impl FetchRequest {
         Ok([&length[..], &head, &self.body].concat())
     }
 
-    /// The same request, to be signed with another key.
+    /// Makes the same request, to be signed with another key.
     pub fn signed_by(mut self, key: [u8; 32]) -> Self {
         self.key = key;
         self
@@ -119,7 +119,7 @@ impl FetchRequest {
         &self.method
     }
 
-    /// Where it goes.
+    /// The URL's target.
     pub fn target(&self) -> &Target {
         &self.target
     }
@@ -134,7 +134,7 @@ impl FetchRequest {
         &self.key
     }
 
-    /// All fields in the order in which they are sent: `host`, the client's, then
+    /// Gives all fields in the order in which they are sent: `host`, the client's, then
     /// `content-length` where a body may follow.
     pub fn sent_fields(&self) -> Vec<(&str, String)> {
         let mut fields = vec![("host", self.target.authority())];
@@ -145,8 +145,8 @@ impl FetchRequest {
         fields
     }
 
-    /// The bytes of the request's direction of the transcript: the message as HTTP/1.1 has it,
-    /// whatever version was spoken (`docs/notary.md`, "The transcript").
+    /// Encodes the request's direction of the transcript: the message as HTTP/1.1 has it, whatever
+    /// version was spoken (`docs/notary.md`, "The transcript").
     pub fn transcript(&self) -> Vec<u8> {
         let mut bytes = format!("{} {} HTTP/1.1\r\n", self.method, self.target.path()).into_bytes();
         for (name, mut value) in self.sent_fields() {
@@ -161,7 +161,7 @@ impl FetchRequest {
         bytes
     }
 
-    /// The fields as an HTTP library takes them; values are marked as not to be shown.
+    /// Gives the fields as an HTTP library takes them; values are marked as not to be shown.
     pub(crate) fn header_map(&self) -> Result<HeaderMap, RequestError> {
         let mut map = HeaderMap::new();
         for (index, (name, value)) in self.sent_fields().into_iter().enumerate() {

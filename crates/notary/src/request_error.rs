@@ -5,72 +5,72 @@ use http::Method;
 /// The version of the encoding that is written and read.
 pub(crate) const VERSION: u32 = 1;
 
-/// Why bytes or values are no request.
+/// Why bytes or values are not a request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RequestError {
     /// A part is longer than its limit.
     #[error("{part} of the request is {got} long, wanted at most {wanted}")]
     TooLong {
-        /// Which part.
+        /// The part.
         part: &'static str,
         /// The limit.
         wanted: usize,
-        /// What came.
+        /// The length that came.
         got: usize,
     },
     /// The bytes end before the head does.
     #[error("request ends early: wanted {wanted} bytes, got {got}")]
     Truncated {
-        /// What the length says.
+        /// Bytes that the length announces.
         wanted: usize,
-        /// What came.
+        /// Bytes that came.
         got: usize,
     },
-    /// The head is no JSON of the wanted form.
+    /// The head is not JSON of the wanted form.
     #[error("request head is not readable: {reason}")]
     Malformed {
-        /// What the reader said.
+        /// Where the JSON is wrong.
         reason: String,
     },
-    /// Another version of the encoding.
+    /// The request has another version of the encoding.
     #[error("request version is {got}, wanted {VERSION}")]
     Version {
-        /// What came.
+        /// The version that came.
         got: u32,
     },
-    /// A URL that is not fetched.
+    /// The URL is not one that is fetched.
     #[error("URL is not usable: wanted https://HOST[:PORT][/PATH][?QUERY], got {got}")]
     Url {
-        /// What is wrong with it.
+        /// What is wrong with the URL.
         got: String,
     },
-    /// A method that is not sent.
+    /// The method is not one that is sent.
     #[error("method is not sent: wanted one of GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS")]
     Method,
-    /// A field whose name or value cannot be sent as it is.
+    /// A field's name or value cannot be sent as it is.
     #[error("field {index} is not usable: wanted {wanted}")]
     Field {
-        /// Its place, from 0.
+        /// The field's index, from 0.
         index: usize,
-        /// What a field has to be.
+        /// What the field has to be.
         wanted: &'static str,
     },
-    /// A body where the method has none.
+    /// The request has a body, and its method has none.
     #[error("{method} has no body: wanted 0 bytes, got {got}")]
     Body {
         /// The method.
         method: Method,
-        /// Bytes of body.
+        /// Length of the body in bytes.
         got: usize,
     },
     /// The head cannot be written.
     #[error("request head cannot be written: {reason}")]
     Unwritable {
-        /// What the writer said.
+        /// The JSON writer's message.
         reason: String,
     },
-    /// The key's digest is no digest.
+    /// The key's digest is not a SHA-256 in hexadecimal.
     #[error("key is not a SHA-256 in lower-case hexadecimal")]
     Key,
 }

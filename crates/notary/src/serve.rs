@@ -29,19 +29,19 @@ use crate::{
     signed::KeyEvidence,
 };
 
-/// Where a notary shows its configuration and digest, so that anyone can recompute it.
+/// Path of the notary's configuration and digest, from which anyone can recompute the digest.
 pub const WELL_KNOWN_PATH: &str = "/.well-known/confide";
 
-/// Where the evidence over the signing key is.
+/// Path of the evidence over the signing key.
 pub const KEY_PATH: &str = "/v1/key";
 
-/// Where requests go.
+/// Path to which requests are sent.
 pub const FETCH_PATH: &str = "/v1/fetch";
 
 /// The media type of requests and answers.
 pub const MEDIA_TYPE: &str = "application/vnd.confide.notary.v1";
 
-/// Head of a client's HTTP request: three fields are wanted.
+/// Most bytes of the head of a client's HTTP request: three fields are wanted.
 const HTTP_HEAD_BYTES_MAX: usize = 16 * 1024;
 
 /// The clients that a notary fetches for, where it does not for everybody.
@@ -50,11 +50,11 @@ pub trait KnownClients: Send + Sync {
     fn name_of(&self, credential: &[u8]) -> Option<String>;
 }
 
-/// What connections share.
+/// The state that all connections share.
 pub(crate) struct Shared {
     pub(crate) channel: Server,
     pub(crate) clients: Option<Box<dyn KnownClients>>,
-    /// Accepts the evidence of clients; without it none is asked for.
+    /// Appraises the evidence of clients; without it none is asked for.
     pub(crate) demand: Option<Box<dyn DemandEvidence>>,
     pub(crate) description: Bytes,
     pub(crate) exchanges: Arc<Exchanges>,
@@ -114,7 +114,7 @@ async fn open(shared: &Shared, stream: PeerStream) -> Result<Channel, ChannelErr
 
 type Accepting<'a> = Pin<Box<dyn Future<Output = Result<Channel, ChannelError>> + Send + 'a>>;
 
-/// An [`Appraise`] of any kind, by which the clients of a channel are judged.
+/// Any [`Appraise`] by which the clients of a channel are judged.
 pub(crate) trait DemandEvidence: Send + Sync {
     fn accept<'a>(&'a self, channel: &'a Server, stream: PeerStream) -> Accepting<'a>;
 }
@@ -172,13 +172,13 @@ async fn fetch(
     let bytes = timeout(deadline, body.collect())
         .await
         .map_err(|_| ExchangeError::RequestTimeout { deadline })?
-        // Too long, or its sender went away and reads no answer.
+        // It is too long, or its sender went away and reads no answer.
         .map_err(|_| ExchangeError::RequestTooLarge { wanted })?
         .to_bytes();
     shared.exchanges.run(FetchRequest::decode(&bytes)?, &client).await
 }
 
-/// The client by its credential, where a list says who is served; before a body is read.
+/// Identifies the client by its credential, where a list says who is served, before a body is read.
 fn identify_client(
     clients: Option<&dyn KnownClients>,
     address: Client,

@@ -9,18 +9,18 @@ use sha2::{Digest, Sha256};
 /// A statement, its signature, and the seed that opens it: for the client and nobody else.
 #[derive(Clone, Debug)]
 pub struct Signed {
-    /// Every salt of the transcript derives from it.
+    /// The seed from which every salt of the transcript derives.
     pub seed: Seed,
-    /// [`confide_disclosure::NotaryStatement`], encoded.
+    /// The encoded [`confide_disclosure::NotaryStatement`].
     pub statement: Vec<u8>,
-    /// By the notary's key, over these bytes.
+    /// The signature of the notary's key over `statement`.
     pub signature: Signature,
 }
 
 /// The public key that signs, and the evidence that binds it: what `GET /v1/key` answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyEvidence {
-    /// 0x04 ‖ x ‖ y.
+    /// The public key as 0x04 ‖ x ‖ y.
     pub key: [u8; PUBLIC_KEY_BYTES],
     /// Quote, claims and endorsements.
     pub evidence: NotaryEvidence,
@@ -30,18 +30,18 @@ pub struct KeyEvidence {
 pub const KEY_EVIDENCE_BYTES_MAX: usize =
     PUBLIC_KEY_BYTES + 3 * 4 + QUOTE_BYTES_MAX + CLAIMS_BYTES_MAX + ENDORSEMENTS_BYTES_MAX;
 
-/// Bytes of another form.
+/// Why bytes are not a signed statement or a key's evidence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{subject} is not readable: wanted {wanted}")]
 pub struct SignedError {
-    /// What was read.
+    /// The object that was read.
     pub subject: &'static str,
     /// What it has to be.
     pub wanted: &'static str,
 }
 
 impl Signed {
-    /// Seed, signature, statement.
+    /// Encodes seed, signature and statement.
     pub fn encode(&self) -> Vec<u8> {
         [&self.seed.secret()[..], &self.signature, &self.statement].concat()
     }
@@ -66,7 +66,8 @@ impl Signed {
 }
 
 impl KeyEvidence {
-    /// The key, then quote, claims and endorsements, each after its length as big-endian u32.
+    /// Encodes the key, then quote, claims and endorsements, each after its length as big-endian
+    /// u32.
     pub fn encode(&self) -> Vec<u8> {
         let NotaryEvidence { quote, claims, endorsements } = &self.evidence;
         let mut bytes = self.key.to_vec();

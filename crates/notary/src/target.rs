@@ -8,10 +8,10 @@ use crate::request_error::RequestError;
 
 const HTTPS_PORT: u16 = Scheme::Https.default_port();
 
-/// RFC 1035 section 2.3.4, without the root's dot.
+/// Longest host name: RFC 1035 section 2.3.4, without the root's dot.
 const HOST_BYTES_MAX: usize = 253;
 
-/// Host, port and path of one request.
+/// Host, port and path that one request goes to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     host: String,
@@ -20,7 +20,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// Reads `https://HOST[:PORT][/PATH][?QUERY]`. No user, no fragment.
+    /// Reads `https://HOST[:PORT][/PATH][?QUERY]`; a user or a fragment is refused.
     ///
     /// # Errors
     /// [`RequestError::Url`].
@@ -34,7 +34,7 @@ impl Target {
         Ok(Self { host, port: url.port(), path: url.path_and_query().to_string() })
     }
 
-    /// Lower case; an IPv6 address stands in its shortest form, without brackets.
+    /// The host in lower case; an IPv6 address is in its shortest form, without brackets.
     pub fn host(&self) -> &str {
         &self.host
     }
@@ -59,14 +59,14 @@ impl Target {
     }
 }
 
-/// The whole address, in one spelling.
+/// Writes the whole URL in its one spelling.
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "https://{}{}", self.authority(), self.path)
     }
 }
 
-/// One spelling of a host name or address: lower case, no dot at the end.
+/// Gives the one spelling of a host name or address: lower case, no dot at the end.
 pub(crate) fn host(written: &str) -> Option<String> {
     if let Some(inner) = written.strip_prefix('[') {
         let address: std::net::Ipv6Addr = inner.strip_suffix(']')?.parse().ok()?;
@@ -85,7 +85,7 @@ pub(crate) fn host(written: &str) -> Option<String> {
     fits.then_some(name)
 }
 
-/// RFC 1123 section 2.1; the underscore of some services is let through.
+/// Whether a label keeps to RFC 1123 section 2.1; the underscore of some services is let through.
 fn is_label(label: &str) -> bool {
     let inside = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     let ends = !label.starts_with('-') && !label.ends_with('-');

@@ -34,14 +34,14 @@ use crate::{
     target::Target,
 };
 
-/// Opens one TLS session for one request, each time anew: a statement speaks of a handshake in
-/// which the server has shown its certificate, and nothing is resumed.
+/// Opens one TLS session for one request, each time anew: a statement tells of a handshake in which
+/// the server has shown its certificate, and nothing is resumed.
 pub(crate) struct Upstream {
     config: Arc<ClientConfig>,
     policy: Arc<NotaryPolicy>,
 }
 
-/// What a statement says of the session.
+/// The facts of a TLS session that a statement tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Session {
     pub(crate) certificate_chain_hash: [u8; 32],
@@ -109,7 +109,7 @@ impl Upstream {
         Ok(Answer { session, response, until, driver })
     }
 
-    /// The very address that was judged is dialled: a name is looked up once.
+    /// Connects to the very address that was judged: a name is looked up once.
     async fn dial(&self, target: &Target, limits: &Limits) -> Result<TcpStream, ExchangeError> {
         let host = || target.host().to_owned();
         let looking = tokio::net::lookup_host((target.host(), target.port()));
@@ -170,7 +170,7 @@ pub(crate) fn slow(target: &Target, what: &'static str, deadline: Duration) -> E
     ExchangeError::Slow { host: target.host().into(), what, deadline }
 }
 
-/// What was negotiated; `None` for what a statement has no words for.
+/// Gives what was negotiated; `None` for what a statement has no words for.
 fn session(stream: &TlsStream<TcpStream>) -> Option<Session> {
     let tls = stream.get_ref().1;
     let chain = tls.peer_certificates()?;
@@ -231,12 +231,13 @@ fn message(
     Ok(message)
 }
 
-/// It was read as one before. What cannot be read again is not sent: `/` would be another request.
+/// Reads an address that was read before. What cannot be read again is not sent: `/` would be
+/// another request.
 fn uri(text: &str) -> Result<Uri, RequestError> {
-    text.parse().map_err(|_| RequestError::Url { got: "no address that HTTP can send".into() })
+    text.parse().map_err(|_| RequestError::Url { got: "an address that HTTP cannot send".into() })
 }
 
-/// The task that moves a connection's bytes; it ends with whoever holds this.
+/// The task that moves a connection's bytes; it ends when this is dropped.
 pub(crate) struct Driver(JoinHandle<()>);
 
 impl Driver {

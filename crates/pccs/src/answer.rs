@@ -1,4 +1,4 @@
-//! What goes over the wire: statuses, fields and bodies as the vendors send them.
+//! The answers on the wire: statuses, fields and bodies as the vendors send them.
 
 use std::{
     io,
@@ -75,7 +75,7 @@ impl Answer {
                 answer.headers.insert(name, value);
             }
         }
-        // RFC 9111 section 5.5, where a cache says what it does not know to be fresh.
+        // RFC 9111 section 5.5: warnings of a cache that serves what it does not know to be fresh.
         let warning = match freshness {
             Freshness::Fresh => None,
             Freshness::Aged => Some("110 confide \"Response is Stale\""),
@@ -106,7 +106,7 @@ impl Answer {
         response
     }
 
-    /// Changes with the body and with what is sent beside it.
+    /// The entity tag, which changes with the body and with the fields that belong to the document.
     fn tag(&self, document: &Document) -> String {
         let mut hash = Sha256::new();
         for (name, value) in &document.headers {
@@ -150,7 +150,7 @@ fn media_type(kind: Kind, encoding: Option<Encoding>) -> &'static str {
     }
 }
 
-/// RFC 7468 section 6: lines of 64 characters.
+/// Writes a list in PEM (RFC 7468 section 6): lines of 64 characters.
 fn list_in_pem(der: &[u8]) -> String {
     let digits = STANDARD.encode(der);
     let mut text = String::from("-----BEGIN X509 CRL-----\n");
@@ -161,7 +161,7 @@ fn list_in_pem(der: &[u8]) -> String {
     text + "-----END X509 CRL-----\n"
 }
 
-/// `If-None-Match` compares weakly (RFC 9110 section 13.1.2).
+/// Whether `If-None-Match` holds the tag; the comparison is weak (RFC 9110 section 13.1.2).
 fn matches_tag(held: &HeaderValue, tag: &str) -> bool {
     let Ok(held) = held.to_str() else { return false };
     held.trim() == "*"

@@ -1,4 +1,4 @@
-//! Where documents are kept: SQLite in a file, or PostgreSQL for several instances.
+//! The databases that keep documents: SQLite in a file, or PostgreSQL for several instances.
 
 pub(crate) mod open;
 #[cfg(feature = "postgres")]
@@ -11,51 +11,51 @@ use std::pin::Pin;
 
 use crate::{document::Document, edition::Dates, kind::Kind};
 
-/// A database's answer, later.
+/// The answer of a database, once it is there.
 pub type DatabaseFuture<'a, T> =
     Pin<Box<dyn Future<Output = Result<T, DatabaseError>> + Send + 'a>>;
 
 /// Keeps documents, the newest edition of each.
 pub trait Database: Send + Sync + 'static {
-    /// `sqlite` or `postgresql`.
+    /// The name of the database: `sqlite` or `postgresql`.
     fn name(&self) -> &'static str;
 
-    /// The document under this key.
+    /// Reads the document under this key.
     fn read(&self, kind: Kind, key: &str) -> DatabaseFuture<'_, Option<Document>>;
 
-    /// Keeps the document, unless an edition after it is kept. One step: of two instances that write
-    /// at once, the newer edition wins.
+    /// Keeps the document, unless a later edition is kept. This is one step: of two instances that
+    /// write at once, the newer edition wins.
     fn write(&self, document: Document) -> DatabaseFuture<'_, WriteOutcome>;
 
-    /// Documents that end some day and were fetched before `fetched_before` (unix seconds), those
-    /// fetched longest ago first, `limit` at most.
+    /// Lists documents that end some day and were fetched before `fetched_before` (Unix seconds),
+    /// those fetched longest ago first, `limit` at most.
     fn due(&self, fetched_before: u64, limit: usize) -> DatabaseFuture<'_, Vec<(Kind, String)>>;
 
-    /// How many documents are kept.
+    /// Counts the documents that are kept.
     fn count(&self) -> DatabaseFuture<'_, u64>;
 }
 
-/// What became of a document.
+/// The outcome of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum WriteOutcome {
-    /// It is kept.
+    /// The document is kept.
     Stored,
-    /// It is older than the one that is kept, which stays.
+    /// The document is older than the one that is kept, which stays.
     Older {
         /// The edition that stays.
         kept: Dates,
     },
 }
 
-/// Why a database did not do it.
+/// The reason for which a database did not answer a call.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DatabaseError {
-    /// SQLite refused.
+    /// SQLite returned an error.
     #[error("SQLite: {0}")]
     Sqlite(#[from] rusqlite::Error),
-    /// PostgreSQL refused or is gone.
+    /// PostgreSQL returned an error or is gone.
     #[cfg(feature = "postgres")]
     #[error("PostgreSQL: {0}")]
     Postgres(#[from] tokio_postgres::Error),
@@ -64,18 +64,18 @@ pub enum DatabaseError {
     Late {
         /// The database: `SQLite` or `PostgreSQL`.
         database: &'static str,
-        /// How long it had.
+        /// The longest time of one call, in seconds.
         limit_s: u64,
     },
-    /// A later version of this program has been here.
-    #[error("schema of the database: wanted version {wanted} at most, got {got}")]
+    /// The database was written by a newer version of this program.
+    #[error("schema of the database: wanted version {wanted} or older, got {got}: upgrade confide")]
     Schema {
-        /// What this program knows.
+        /// The newest version that this program knows.
         wanted: i64,
-        /// What is there.
+        /// The version of the database.
         got: i64,
     },
-    /// A row that this program did not write.
+    /// A row was not written by this program.
     #[error("row {kind} {key} of the database is malformed")]
     Row {
         /// The row's kind.
@@ -83,7 +83,7 @@ pub enum DatabaseError {
         /// The row's key.
         key: String,
     },
-    /// The address is that of a database that this build has no driver for.
+    /// The address is that of a database for which this build has no driver.
     #[error("PostgreSQL: this build has no driver for it")]
     NoDriver,
     /// The program is ending.

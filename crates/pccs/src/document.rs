@@ -1,4 +1,4 @@
-//! What is kept and served: one document of one service.
+//! One document of one service, as it is kept and served.
 
 use confide_evidence::ParseError;
 use confide_http::encode_percent;
@@ -9,14 +9,14 @@ use crate::{
     request::DocumentRequest,
 };
 
-/// One document with what its service says beside the body.
+/// One document, with the header fields that its service sends besides the body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Document {
     /// The kind of the document.
     pub kind: Kind,
-    /// Which of this kind; [`Kind`] says how each is spelled.
+    /// The name among the documents of this kind; [`Kind`] says how each is spelled.
     pub key: String,
-    /// When it holds.
+    /// The number of the edition and the time for which it holds.
     pub dates: Dates,
     /// Header fields in lower case with their values as they are sent: the issuer's chain, and what
     /// else belongs to the document (`sgx-tcbm`, `sgx-fmspc`).
@@ -28,8 +28,8 @@ pub struct Document {
 }
 
 impl Document {
-    /// What answers `wanted`: the body as [`Kind`] says, and its issuers in PEM where there are
-    /// any. Number and dates are read from the body.
+    /// The document that answers `wanted`: the body as [`Kind`] says, and its issuers in PEM where
+    /// there are any. Number and dates are read from the body.
     ///
     /// # Errors
     /// [`ParseError`] where the body is not what its kind says.
@@ -47,7 +47,8 @@ impl Document {
         Ok(Self { kind, key: wanted.key(), dates, headers, body, fetched_at })
     }
 
-    /// What PCS answers with a signed document: the very bytes of `json` beside their signature.
+    /// The body of a signed document as PCS sends it: the very bytes of `json`, with their
+    /// signature.
     pub fn signed_body(kind: Kind, json: &str, signature_hex: &str) -> Vec<u8> {
         let name = match kind {
             Kind::SgxTcb | Kind::TdxTcb => "tcbInfo",

@@ -21,7 +21,7 @@ use crate::{
     upstream::{Upstream, UpstreamError},
 };
 
-/// The kept documents of a fleet.
+/// The documents of a fleet.
 pub struct DocumentStore {
     database: Arc<dyn Database>,
     upstream: Option<Arc<dyn Upstream>>,
@@ -33,7 +33,7 @@ pub struct DocumentStore {
 /// The outcome of a fetch: a document, or none where the vendor has none.
 type Fetched = Result<Option<Document>, UpstreamError>;
 
-/// What is not asked for again for a moment.
+/// A failed fetch, which is not tried again for a moment.
 #[derive(Clone, Copy)]
 struct FailedFetch {
     since: Instant,
@@ -41,7 +41,7 @@ struct FailedFetch {
     unknown: bool,
 }
 
-/// A document, and how it stands.
+/// A document, and how fresh it is.
 pub(crate) struct StoredDocument {
     pub(crate) document: Document,
     pub(crate) freshness: Freshness,
@@ -56,7 +56,7 @@ pub(crate) enum Freshness {
     Overdue,
 }
 
-/// Why there is no document.
+/// The reason for which no document was found.
 #[derive(Debug)]
 pub(crate) enum LookupError {
     Nowhere,
@@ -65,7 +65,7 @@ pub(crate) enum LookupError {
 }
 
 impl DocumentStore {
-    /// Serves from `database`; what it lacks comes from `upstream`, where there is one.
+    /// Serves from `database`; documents that it lacks come from `upstream`, where there is one.
     pub fn new(
         database: Arc<dyn Database>,
         upstream: Option<Arc<dyn Upstream>>,
@@ -85,7 +85,7 @@ impl DocumentStore {
     }
 }
 
-/// One request's way through: what it needs beside the documents.
+/// The look-up of one request: the store and everything else that it needs.
 #[derive(Clone)]
 pub(crate) struct DocumentLookup {
     pub(crate) kept: Arc<DocumentStore>,
@@ -112,14 +112,15 @@ impl DocumentLookup {
             return Ok(StoredDocument { document, freshness });
         }
         if !overdue {
-            // A crowd that asks while the vendor is slow leaves one task behind, not one each.
+            // A crowd of requests while the vendor is slow leaves one task behind, not one each.
             if !self.is_in_flight(wanted) {
-                let (way, wanted) = (self.clone(), wanted.clone());
-                tokio::spawn(async move { way.refresh(&wanted).await });
+                let (lookup, wanted) = (self.clone(), wanted.clone());
+                tokio::spawn(async move { lookup.refresh(&wanted).await });
             }
             return Ok(StoredDocument { document, freshness: Freshness::Aged });
         }
-        // What has ended is worth waiting for. The relying party judges the dates in any case.
+        // It is worth waiting for a document that has ended. The relying party judges the dates in
+        // any case.
         match self.fetch(wanted).await {
             Ok(Some(newer)) if !newer.dates.is_before(&document.dates, document.kind) => {
                 let overdue = newer.dates.is_over(now);
@@ -131,12 +132,12 @@ impl DocumentLookup {
     }
 
     fn is_aged(&self, document: &Document, now: u64) -> bool {
-        // One that came later than now shows that the clock went back.
+        // A document that was fetched later than now shows that the clock went back.
         let age = now.checked_sub(document.fetched_at);
         document.kind.is_reissued() && age.is_none_or(|age| age >= self.limits.refresh_after_s)
     }
 
-    /// Fetches anew what was fetched longest ago; called in turns.
+    /// Fetches the documents anew that were fetched longest ago; called at intervals.
     pub(crate) async fn refresh_due(&self) {
         let before = (self.clock)().saturating_sub(self.limits.refresh_after_s);
         let due = match self.kept.database.due(before, self.limits.refresh_batch).await {
@@ -167,7 +168,7 @@ impl DocumentLookup {
 
     async fn read(&self, wanted: &DocumentRequest) -> Result<Option<Document>, LookupError> {
         let exact = self.read_one(wanted).await?;
-        // An upstream knows better than a stand-in what an early set is.
+        // An upstream knows better than a stand-in which set is the early one.
         let by_number = matches!(wanted.set(), Some(Evaluation::Number(_)));
         if exact.is_some() || (self.has_upstream() && !by_number) {
             return Ok(exact);
@@ -190,15 +191,15 @@ impl DocumentLookup {
         })
     }
 
-    /// Fetches and keeps; of many who want the same document one fetches. The fetch goes on when
-    /// who asked for it leaves.
+    /// Fetches and keeps a document; of many requests for the same document one fetches it. The
+    /// fetch goes on when the request that started it is dropped.
     async fn fetch(&self, wanted: &DocumentRequest) -> Fetched {
         let Some(upstream) = self.kept.upstream.clone() else { return Ok(None) };
         let place = (wanted.kind(), wanted.key());
-        let (way, wanted, key) = (self.clone(), wanted.clone(), place.clone());
+        let (lookup, wanted, key) = (self.clone(), wanted.clone(), place.clone());
         let work = move || async move {
-            let fetched = way.fetch_and_keep(&*upstream, &wanted).await;
-            way.note_failure(key, &fetched);
+            let fetched = lookup.fetch_and_keep(&*upstream, &wanted).await;
+            lookup.note_failure(key, &fetched);
             fetched
         };
         let admit = |running| self.admit_fetch(&place, running);
@@ -234,9 +235,9 @@ impl DocumentLookup {
         self.recent_failure(&place).is_some() || self.kept.flights.is_running(&place)
     }
 
-    /// What failed, what the vendor does not have and what it still gives though it is overdue is
-    /// not asked for again at once. Called before the flight ends: nobody takes off between a failure
-    /// and its rest.
+    /// Remembers documents whose fetch failed, which the vendor does not have, or which it still
+    /// gives although they are overdue: they are not fetched again at once. Called before the
+    /// flight ends, so that no new flight starts between a failure and this note.
     fn note_failure(&self, place: (Kind, String), fetched: &Fetched) {
         let mut resting = lock(&self.kept.resting);
         resting.retain(|_, it| it.since.elapsed() < self.limits.retry_after);
@@ -255,7 +256,7 @@ impl DocumentLookup {
     async fn fetch_and_keep(&self, upstream: &dyn Upstream, wanted: &DocumentRequest) -> Fetched {
         let Ok(_place) = self.kept.fetches.acquire().await else { return Err(UpstreamError::Busy) };
         let now = (self.clock)();
-        // Who asks may have looked just before the last flight landed.
+        // The request may have looked just before the last flight ended.
         if let Some(document) = self.up_to_date(wanted, now).await {
             return Ok(Some(document));
         }
@@ -284,7 +285,7 @@ impl DocumentLookup {
         }
     }
 
-    /// The kept document, where there is nothing newer to ask for.
+    /// The kept document, where no newer one is to be expected.
     async fn up_to_date(&self, wanted: &DocumentRequest, now: u64) -> Option<Document> {
         let kept = self.read_one(wanted).await.ok().flatten()?;
         (!kept.dates.is_over(now) && !self.is_aged(&kept, now)).then_some(kept)
@@ -305,7 +306,8 @@ impl DocumentLookup {
                 Err(UpstreamError::Unfit(error))
             }
             Err(error) => {
-                // It can be served though it cannot be kept; `find` compares it with what is kept.
+                // It can be served though it cannot be kept; `find` compares it with the kept
+                // document.
                 self.metrics.database_errors.inc();
                 tracing::warn!(%error, kind, key, "cannot keep a fetched document");
                 Ok(Some(document))
@@ -313,7 +315,8 @@ impl DocumentLookup {
         }
     }
 
-    /// Clients name chips and versions: what they name may not fill the disk.
+    /// Whether the database is full for a new document. Clients name chips and versions: what they
+    /// name must not fill the disk.
     async fn is_full_for(&self, document: &Document) -> bool {
         let database = &self.kept.database;
         let full = database.count().await.is_ok_and(|count| count >= self.limits.documents);
@@ -321,7 +324,8 @@ impl DocumentLookup {
     }
 }
 
-/// Whether a document of another set answers: by number only the very number.
+/// Whether a document of another set may answer: for a request by number, only one with that
+/// number.
 pub(crate) fn can_stand_in(wanted: &DocumentRequest, document: &Document) -> bool {
     match wanted.set() {
         Some(Evaluation::Number(number)) => document.dates.number == u64::from(number),
@@ -330,6 +334,6 @@ pub(crate) fn can_stand_in(wanted: &DocumentRequest, document: &Document) -> boo
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    // Maps of values that are whole at any time.
+    // The maps hold values that are whole at any time.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -5,14 +5,15 @@ use serde_json::Value;
 
 use crate::kind::Kind;
 
-/// When a document holds and where it stands among its editions; all zero where it says nothing.
+/// The number of an edition and the time for which it holds; all zero where the document does not
+/// tell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dates {
     /// CRL number, or TCB evaluation data number: never less in a later edition.
     pub number: u64,
-    /// Unix seconds of the issue: never less in a later edition.
+    /// The Unix second of the issue: never less in a later edition.
     pub issued: u64,
-    /// Unix seconds at which the next edition is due; 0 where it says nothing.
+    /// The Unix second at which the next edition is due; 0 where the document does not tell.
     pub until: u64,
 }
 
@@ -30,7 +31,7 @@ impl Dates {
         (self.number, self.issued) < (other.number, other.issued)
     }
 
-    /// Whether the next edition is overdue at `now`.
+    /// Whether the next edition is overdue at `now`, in Unix seconds.
     pub fn is_over(&self, now: u64) -> bool {
         self.until != 0 && now >= self.until
     }
@@ -52,12 +53,12 @@ pub fn dates(kind: Kind, body: &[u8]) -> Result<Dates, ParseError> {
             let CrlDates { number, this_update: issued, next_update: until, .. } = list;
             Ok(Dates { number, issued, until })
         }
-        // Certificates are judged by who relies on them; the rest says nothing that is needed here.
+        // Certificates are judged by the relying party; the rest tells nothing that is needed here.
         _ => Ok(Dates::default()),
     }
 }
 
-/// Dates and platform family of PCS's TCB info.
+/// Reads the dates and the platform family of PCS's TCB info.
 pub(crate) fn tcb_info(body: &[u8]) -> Result<(Dates, [u8; 6]), ParseError> {
     let info = TcbInfo::parse(&member(body, "TCB info", "tcbInfo")?)?;
     let number = info.tcb_evaluation_data_number.into();

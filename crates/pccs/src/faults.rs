@@ -1,4 +1,4 @@
-//! What a simulated service does wrong, on purpose.
+//! The deliberate faults of a simulated service.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -7,23 +7,23 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-/// What is wrong with the answers of a simulated service; nothing by default.
+/// The faults in the answers of a simulated service; none by default.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Faults {
-    /// How long each answer takes beyond its own time.
+    /// The delay of each answer beyond its own time.
     pub latency: Latency,
     /// Share of requests, 0 to 1, that are answered with status 500.
     pub failure_rate: f64,
-    /// Share of requests whose body ends in the middle.
+    /// Share of requests, 0 to 1, whose body ends in the middle.
     pub truncated_rate: f64,
-    /// Share of requests that are never answered.
+    /// Share of requests, 0 to 1, that are never answered.
     pub hanging_rate: f64,
-    /// Where the draws come from: the same seed fails the same requests.
+    /// The seed of the random draws: the same seed fails the same requests.
     pub seed: u64,
-    /// After how many requests status 429 comes.
+    /// The number of requests after which the service answers with status 429; `None` for no limit.
     pub limit: Option<RequestLimit>,
-    /// Which edition of the endorsements is served.
+    /// The edition of the endorsements that is served.
     pub edition: Edition,
 }
 
@@ -41,7 +41,7 @@ pub enum Latency {
     Real,
 }
 
-/// A limit as the vendors have.
+/// A limit on requests, as the vendors have one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RequestLimit {
@@ -51,73 +51,73 @@ pub struct RequestLimit {
     pub window_s: u64,
 }
 
-/// Which edition of the simulated endorsements is served.
+/// The edition of the simulated endorsements that is served.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Edition {
-    /// Good ones.
+    /// The endorsements of now, which are good.
     #[default]
     Current,
     /// The revocation lists are overdue: their `nextUpdate` has passed, as when a vendor re-issues
     /// late.
     LateCrls,
-    /// The revocation lists hold, but an older number and date than before, as Intel served on
+    /// The revocation lists hold, but have an older number and date than before, as Intel served on
     /// 2026-07-16.
     RolledBackCrls,
-    /// Everything has ended.
+    /// All endorsements have ended.
     Expired,
     /// The TCB evaluation data number has gone up: what was the early set is the standard one.
     NextEvaluation,
 }
 
-/// Why faults are refused.
+/// The reason for which faults are refused.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FaultsError {
-    /// Not JSON, or a field nobody knows.
+    /// The text is not JSON, or has an unknown field.
     #[error("faults: {0}")]
     Json(#[from] serde_json::Error),
-    /// A share outside 0 to 1.
+    /// A share is not between 0 and 1.
     #[error("faults: {name}: wanted a share from 0 to 1, got {got}")]
     Share {
-        /// Which field.
+        /// The name of the field.
         name: &'static str,
-        /// Its value.
+        /// The value of the field.
         got: f64,
     },
-    /// A length of time beyond use.
+    /// A time is too long.
     #[error("faults: {name}: wanted {wanted}, got {got}")]
     Time {
-        /// Which field.
+        /// The name of the field.
         name: &'static str,
-        /// What would do.
+        /// The values that are accepted.
         wanted: &'static str,
-        /// Its value.
+        /// The value of the field.
         got: u64,
     },
 }
 
-/// Longest delay: above it an answer may as well hang.
+/// The longest delay in milliseconds: above it an answer may as well hang.
 const LATENCY_MAX_MS: u64 = 60_000;
 
-/// Longest window of a limit.
+/// The longest window of a limit, in seconds.
 const WINDOW_MAX_S: u64 = 86_400;
 
 impl Faults {
-    /// Reads the JSON of `/simulate`; fields that are left out are without fault.
+    /// Reads the JSON of `/simulate`; a field that is left out is a fault that does not occur.
     ///
     /// # Errors
-    /// [`FaultsError`].
+    /// A [`FaultsError`] for text that is not JSON and for a field that is out of its range.
     pub fn from_json(text: &[u8]) -> Result<Self, FaultsError> {
         let faults: Self = serde_json::from_slice(text)?;
         faults.validate()
     }
 
-    /// The same, when every field is in its range.
+    /// The same faults, if every field is in its range.
     ///
     /// # Errors
-    /// [`FaultsError`].
+    /// A [`FaultsError`] for the first field that is out of its range.
     pub fn validate(self) -> Result<Self, FaultsError> {
         for (name, got) in [
             ("failure_rate", self.failure_rate),
@@ -142,7 +142,7 @@ impl Faults {
     }
 }
 
-/// What happens to one request.
+/// The outcome of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     Answer,
@@ -152,7 +152,7 @@ pub(crate) enum Fate {
     TooMany { retry_after_s: u64 },
 }
 
-/// Faults with what they remember: how many requests there were, and how many in this window.
+/// The faults, and the state of their draws: the number of requests, in all and in this window.
 #[derive(Default)]
 pub(crate) struct Dice(Mutex<State>);
 
@@ -172,7 +172,7 @@ impl Dice {
         self.lock().faults.clone()
     }
 
-    /// Begins anew with other faults.
+    /// Replaces the faults; the draws begin anew.
     pub(crate) fn set(&self, faults: Faults) {
         *self.lock() = State { faults, ..State::default() };
     }
@@ -189,7 +189,7 @@ impl Dice {
             Latency::Ms(ms) => Duration::from_millis(ms),
             Latency::Real => Duration::from_secs_f64((225.0 + 75.0 * draw(3)) / 1000.0),
         };
-        if let Some(retry_after_s) = state.is_over_limit() {
+        if let Some(retry_after_s) = state.count_request() {
             return (latency, Fate::TooMany { retry_after_s });
         }
         let fate = if draw(0) < faults.hanging_rate {
@@ -211,7 +211,8 @@ impl Dice {
 }
 
 impl State {
-    fn is_over_limit(&mut self) -> Option<u64> {
+    /// Counts a request; returns the seconds until the next window where it is over the limit.
+    fn count_request(&mut self) -> Option<u64> {
         let limit = self.faults.limit?;
         let window = Duration::from_secs(limit.window_s);
         let now = Instant::now();
@@ -227,7 +228,7 @@ impl State {
     }
 }
 
-/// SplitMix64 at `position`, as a number from 0 up to 1: every draw is known from seed and place.
+/// SplitMix64 at `position`, as a number from 0 up to 1: every draw follows from seed and position.
 fn draw(seed: u64, position: u64) -> f64 {
     let mut z = seed.wrapping_add(position.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

@@ -1,4 +1,4 @@
-//! Files that feed a service which reaches no vendor.
+//! Imports files into a service that reaches no vendor.
 
 use confide_collateral::{Ca, Evaluation};
 use confide_evidence::{
@@ -17,32 +17,32 @@ use crate::{
     request::{DocumentRequest, Encoding, EndorsementKey},
 };
 
-/// Why a file cannot be taken in.
+/// The reason for which a file cannot be imported.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ImportError {
-    /// A part of it is malformed.
+    /// A part of the file is malformed.
     #[error("{0}")]
     Parse(#[from] ParseError),
     /// The issuer of the revocation list is not one of Intel's two.
     #[error("issuer of the PCK CRL: wanted a platform or a processor CA, got {got}")]
     Issuer {
-        /// Its common name.
+        /// The common name of the issuer.
         got: String,
     },
     /// The certificate does not say which chip it is for.
     #[error("endorsement key: wanted {wanted}")]
     Chip {
-        /// What is missing.
+        /// The part of the certificate that is missing.
         wanted: &'static str,
     },
 }
 
-/// Takes endorsements apart into the documents that the vendors' services would have given: a
+/// Splits endorsements into the documents that the vendors' services would have given: a
 /// QuoteCollateralV3, or an SNP chip's key with its chain and list.
 ///
 /// # Errors
-/// [`ImportError`]. Signatures are not looked at.
+/// An [`ImportError`] where a part is malformed or missing. Signatures are not verified.
 pub fn import(file: &[u8], fetched_at: u64) -> Result<Vec<Document>, ImportError> {
     if SnpEndorsements::is_object(file) {
         return snp(&SnpEndorsements::parse(file)?, fetched_at);
@@ -50,8 +50,8 @@ pub fn import(file: &[u8], fetched_at: u64) -> Result<Vec<Document>, ImportError
     dcap(&Collateral::parse(file)?, fetched_at)
 }
 
-/// AMD's service gives a VCEK by chip and versions, and these stand in its certificate. A VLEK it
-/// gives to its provider only, so that one is left out.
+/// Splits the endorsements of an SNP chip. AMD's service gives a VCEK by chip and versions, which
+/// stand in its certificate. It gives a VLEK to its provider only, so that one is left out.
 fn snp(endorsements: &SnpEndorsements, fetched_at: u64) -> Result<Vec<Document>, ImportError> {
     let SnpEndorsements { endorsement_key, chain, crl } = endorsements;
     let certificate = AmdCertificate::parse("endorsement key", endorsement_key)?;
@@ -103,7 +103,7 @@ fn dcap(collateral: &Collateral, fetched_at: u64) -> Result<Vec<Document>, Impor
     Ok(documents.collect::<Result<_, _>>()?)
 }
 
-/// Which of Intel's CAs heads a chain, by the name that Intel gave it.
+/// The CA of Intel's that heads a chain, by its common name.
 fn issuer(chain: &str) -> Result<Ca, ImportError> {
     const SUBJECT: &str = "issuer chain of the PCK CRL";
     let chain = pem::decode_chain(SUBJECT, chain.as_bytes())?;

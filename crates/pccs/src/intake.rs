@@ -1,11 +1,11 @@
-//! What a vendor sent, checked before it is kept.
+//! Checks a vendor's answer before it is kept.
 
 use confide_collateral::Evaluation;
 use confide_evidence::{ParseError, UnixSeconds};
 
 use crate::{document::Document, edition, request::DocumentRequest};
 
-/// Why a vendor's answer is not taken in.
+/// The reason for which a vendor's answer is refused.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum IntakeError {
     #[error("{0}")]

@@ -1,6 +1,6 @@
 //! The kinds of documents that are kept and served.
 
-/// Which document of which service.
+/// The kind of a document, and with it the service that issues it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Kind {
@@ -56,7 +56,7 @@ impl Kind {
         Kind::Rim,
     ];
 
-    /// The word for it in the database and in the metrics.
+    /// The name in the database and in the metrics.
     pub fn name(self) -> &'static str {
         match self {
             Kind::SgxTcb => "sgx-tcb",
@@ -97,12 +97,12 @@ impl Kind {
         }
     }
 
-    /// Whether it lists what is revoked.
+    /// Whether documents of this kind list what is revoked.
     pub fn is_revocation_list(self) -> bool {
         matches!(self, Kind::PckCrl | Kind::RootCrl | Kind::VcekCrl | Kind::VlekCrl)
     }
 
-    /// Whether the vendor issues it anew before it ends. Certificates of one chip stay.
+    /// Whether the vendor issues it anew before it ends. The certificate of a chip stays the same.
     pub fn is_reissued(self) -> bool {
         !matches!(self, Kind::Vcek | Kind::PckCertificate | Kind::VcekChain | Kind::VlekChain)
     }

@@ -1,12 +1,12 @@
 //! Serves endorsements to a fleet over the routes of Intel, AMD and NVIDIA.
 //!
-//! A cache, not a judge: signatures are the relying party's to verify. What it promises is to answer
-//! while the vendors do not, and never to go back: a document older than the one that is kept is
-//! refused ([`Written::Older`]).
+//! It is a cache and does not judge: signatures are the relying party's to verify. It promises to
+//! answer while the vendors do not, and never to go back: a document older than the one that is
+//! kept is refused ([`WriteOutcome::Older`]).
 //!
-//! [`serve`] is the door; [`Service`] decides what is answered from a [`Database`] or an [`Upstream`];
-//! [`parse`] reads what is asked for. The feature `simulate` adds a service over a fake root that
-//! fails on purpose, the feature `postgres` a database that several instances share.
+//! [`serve`] accepts connections; [`Service`] decides what is answered from a [`Database`] or an
+//! [`Upstream`]; [`parse`] reads requests. The feature `simulate` adds a service over a fake root
+//! that fails on purpose, the feature `postgres` a database that several instances share.
 
 mod answer;
 mod database;

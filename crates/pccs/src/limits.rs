@@ -2,45 +2,49 @@
 
 use std::time::Duration;
 
-/// The bounds of every door of the service.
+/// Every limit of the service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PccsLimits {
-    /// Connections open at once; a quarter of them for one address, an eighth for addresses without any.
+    /// The most connections at once; a quarter of them for one address, an eighth reserved for
+    /// addresses without any.
     pub connections: usize,
-    /// Streams at once on a connection of HTTP/2. A quote needs four documents.
+    /// The most streams at once on a connection of HTTP/2. A quote needs four documents.
     pub streams: u32,
-    /// Longest head of a request. `encrypted_ppid` has 768 digits; PCS refuses heads over 16 KiB.
+    /// The longest head of a request in bytes. `encrypted_ppid` has 768 digits; PCS refuses heads
+    /// over 16 KiB.
     pub head_bytes: usize,
-    /// Most header fields in a request.
+    /// The most header fields in a request.
     pub head_fields: usize,
-    /// Longest body; only `/simulate` reads one.
+    /// The longest body in bytes; only `/simulate` reads one.
     pub body_bytes: usize,
-    /// Longest wait for a request's head, and for the next request of a kept connection.
+    /// The longest wait for a request's head, and for the next request of a kept connection.
     pub head_wait: Duration,
-    /// Longest wait for an answer from the database and the vendor together.
+    /// The longest wait for an answer from the database and the vendor together.
     pub answer_wait: Duration,
-    /// Longest time in which a client takes no byte of an answer.
+    /// The longest time in which a client takes no byte of an answer.
     pub write_wait: Duration,
-    /// Longest life of a connection; after it, what runs ends and the client dials again. It bounds
-    /// what an idle HTTP/2 client can hold.
+    /// The longest life of a connection; after it, what runs ends and the client dials again. It
+    /// bounds what an idle HTTP/2 client can hold.
     pub connection_age: Duration,
-    /// Longest drain after the service was asked to stop.
+    /// The longest drain after the signal to stop.
     pub drain: Duration,
-    /// Documents kept; what is fetched beyond is served and not kept. A fleet has one for each chip.
+    /// The most documents that are kept; what is fetched beyond is served and not kept. A fleet has
+    /// one for each chip.
     pub documents: u64,
-    /// Fetches from vendors at once; AMD's service allows few.
+    /// The most fetches from vendors at once; AMD's service allows few.
     pub fetches: usize,
-    /// Requests that may wait for a fetch; more get status 503.
+    /// The most requests that may wait for a fetch; further ones get status 503.
     pub fetches_waiting: usize,
-    /// After how many seconds a kept document is fetched anew while it is served.
+    /// The age in seconds at which a kept document is fetched anew while it is served.
     pub refresh_after_s: u64,
-    /// How long a fetch that failed, or brought nothing newer than what is overdue, is not tried again.
+    /// The time for which a fetch that failed, or brought nothing newer than what is overdue, is
+    /// not tried again.
     pub retry_after: Duration,
-    /// How often documents are looked through for those to fetch anew.
+    /// The interval between two looks for documents to fetch anew.
     pub refresh_every: Duration,
-    /// Documents fetched anew in one such look.
+    /// The most documents that are fetched anew in one such look.
     pub refresh_batch: usize,
-    /// How many seconds a vendor's clock may be ahead of ours.
+    /// The number of seconds that a vendor's clock may be ahead of ours.
     pub clock_skew_s: u64,
 }
 

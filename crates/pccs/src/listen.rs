@@ -1,4 +1,4 @@
-//! Connections: HTTP/1.1 and HTTP/2 on one port, each wait bounded.
+//! Serves HTTP/1.1 and HTTP/2 on one port, and bounds every wait.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -20,24 +20,24 @@ use crate::{
     service::{Outcome, Service},
 };
 
-/// Why a service ends otherwise than it was asked to.
+/// The reason for which a service does not end in order.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
     /// The drain took too long; the connections that were left are closed.
     #[error("{left} connections were still open {} s after the stop", .limit.as_secs())]
     Undrained {
-        /// How many were left.
+        /// The number of connections that were left.
         left: usize,
-        /// How long they had.
+        /// The time that they had.
         limit: Duration,
     },
 }
 
-/// Serves on `listener` until `stop` resolves, then lets what runs end.
+/// Serves on `listener` until `stop` resolves, then lets running requests end.
 ///
 /// # Errors
-/// [`ServeError::Undrained`].
+/// [`ServeError::Undrained`] where connections are left after the drain.
 pub async fn serve(
     listener: TcpListener,
     service: Arc<Service>,
@@ -98,10 +98,10 @@ fn builder(limits: &PccsLimits) -> auto::Builder<TokioExecutor> {
     builder
 }
 
-/// hyper refuses a smaller buffer.
+/// The smallest buffer that hyper accepts, in bytes.
 const HEAD_BYTES_MIN: usize = 8192;
 
-/// An answer that never comes ends with the service, or after its deadline: nothing hangs for ever.
+/// Answers one request. An answer that never comes ends with the service, or after its deadline.
 async fn answer(
     service: Arc<Service>,
     request: Request<Incoming>,

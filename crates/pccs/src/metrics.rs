@@ -1,8 +1,8 @@
-//! What the service counts.
+//! The metrics of the service.
 
 use confide_http::metrics::{Counter, Gauge, LabelledCounter, MetricsRegistry, OptionalGauge};
 
-/// The metrics of the service. Labels come from closed sets, so that no client can grow them.
+/// The counters and gauges. Labels come from closed sets, so that no client can grow them.
 pub(crate) struct Metrics {
     registry: MetricsRegistry,
     requests: LabelledCounter<2>,
@@ -52,7 +52,8 @@ impl Metrics {
         self.requests.get_or_create(&labels).inc();
     }
 
-    /// The text of all metrics. `documents` is the number of kept ones, where the database tells.
+    /// The text of all metrics. `documents` is the number of kept ones, where the database
+    /// answered.
     pub(crate) fn encode(&self, is_simulated: bool, documents: Option<u64>) -> String {
         self.simulated.set(is_simulated.into());
         self.documents.set(documents);

@@ -1,4 +1,5 @@
-//! What is asked for: paths and query strings of Intel PCS v4, AMD KDS and NVIDIA's RIM service.
+//! Requests for documents: paths and query strings of Intel PCS v4, AMD KDS and NVIDIA's RIM
+//! service.
 
 use confide_collateral::{Ca, Evaluation, Product};
 use confide_evidence::quote::Tee;
@@ -6,23 +7,23 @@ use confide_http::decode_percent;
 
 use crate::kind::Kind;
 
-/// How a revocation list is written.
+/// The encoding of a revocation list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Encoding {
-    /// Base64 between markers; what PCS sends when nothing is asked.
+    /// Base64 between markers; PCS sends it by default.
     Pem,
-    /// The bytes.
+    /// The bytes of the DER encoding.
     Der,
-    /// The bytes in hexadecimal, as a PCCS sends the root's list.
+    /// The DER encoding in hexadecimal, as a PCCS sends the root's list.
     Hex,
 }
 
-/// Which of AMD's keys signs a report.
+/// The kind of AMD's keys that signs a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EndorsementKey {
-    /// One chip's key.
+    /// The key of one chip.
     Vcek,
-    /// A provider's key.
+    /// The key of a cloud provider.
     Vlek,
 }
 
@@ -33,16 +34,16 @@ pub enum DocumentRequest {
     Tcb {
         /// SGX or TDX.
         tee: Tee,
-        /// The family.
+        /// The platform family.
         fmspc: [u8; 6],
-        /// Which set.
+        /// The TCB recovery that is asked for.
         set: Evaluation,
     },
     /// Identity of the quoting enclave.
     QeIdentity {
         /// SGX or TDX.
         tee: Tee,
-        /// Which set.
+        /// The TCB recovery that is asked for.
         set: Evaluation,
     },
     /// The list of evaluation data numbers.
@@ -52,9 +53,9 @@ pub enum DocumentRequest {
     },
     /// Revocations by a PCK CA.
     PckCrl {
-        /// Which CA.
+        /// The CA that issued the PCK certificates.
         ca: Ca,
-        /// How it is written.
+        /// The encoding of the list.
         encoding: Encoding,
     },
     /// A PCK certificate.
@@ -66,12 +67,12 @@ pub enum DocumentRequest {
     },
     /// Revocations by Intel's root.
     RootCrl {
-        /// How it is written.
+        /// The encoding of the list.
         encoding: Encoding,
     },
     /// A chip's endorsement key.
     Vcek {
-        /// Product line.
+        /// The product line.
         product: Product,
         /// Hardware id in lower case hexadecimal.
         hwid: String,
@@ -80,29 +81,29 @@ pub enum DocumentRequest {
     },
     /// The certificates above an endorsement key.
     AmdChain {
-        /// Above which key.
+        /// The kind of the endorsement key.
         key: EndorsementKey,
-        /// Product line.
+        /// The product line.
         product: Product,
     },
     /// Revocations by AMD's root.
     AmdCrl {
-        /// On which route.
+        /// The kind of endorsement keys whose route is asked.
         key: EndorsementKey,
-        /// Product line.
+        /// The product line.
         product: Product,
     },
     /// NVIDIA's reference manifest.
     Rim {
-        /// Its id.
+        /// The identifier of the manifest.
         id: String,
     },
 }
 
-/// Why a request cannot be answered.
+/// The reason for which a request cannot be answered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// No such path.
+    /// The path is that of no document.
     #[error("no such document")]
     NotFound,
     /// A parameter is missing, malformed or there twice.
@@ -110,15 +111,16 @@ pub enum Refusal {
     Parameter {
         /// The name of the parameter.
         name: &'static str,
-        /// What would do.
+        /// The values that are accepted.
         wanted: &'static str,
     },
 }
 
-/// Reads path and query.
+/// Reads path and query of a request.
 ///
 /// # Errors
-/// [`Refusal`]. Parameters nobody knows are passed over, as the vendors do.
+/// A [`Refusal`] for an unknown path and for a parameter that is missing or malformed. Unknown
+/// parameters are ignored, as the vendors do.
 pub fn parse(path: &str, query: Option<&str>) -> Result<DocumentRequest, Refusal> {
     let parts: Vec<&str> = path.strip_prefix('/').unwrap_or(path).split('/').collect();
     match parts.as_slice() {
@@ -128,7 +130,7 @@ pub fn parse(path: &str, query: Option<&str>) -> Result<DocumentRequest, Refusal
         ["tdx", "certification", "v4", rest @ ..] => {
             parse_intel(Tee::Tdx, rest, &Query::parse(query)?)
         }
-        // Where Intel's root certificate says that its list lies.
+        // The path at which Intel's root certificate says that its list lies.
         ["IntelSGXRootCA.der"] => Ok(DocumentRequest::RootCrl { encoding: Encoding::Der }),
         ["vcek", "v1", product, rest] => parse_vcek(product, rest, &Query::parse(query)?),
         ["vlek", "v1", product, "cert_chain"] => Ok(DocumentRequest::AmdChain {
@@ -189,8 +191,8 @@ impl DocumentRequest {
         }
     }
 
-    /// What was asked for when this document was kept; `None` for kinds that are not fetched anew
-    /// unasked.
+    /// The request whose document is kept under this key; `None` for kinds that are not fetched
+    /// anew without a request.
     pub fn from_stored_key(kind: Kind, key: &str) -> Option<Self> {
         match kind {
             Kind::SgxTcb | Kind::TdxTcb => {
@@ -217,7 +219,7 @@ impl DocumentRequest {
         }
     }
 
-    /// How the answer is written, where the request can choose.
+    /// The encoding of the answer, where the request can choose.
     pub fn encoding(&self) -> Option<Encoding> {
         match self {
             DocumentRequest::PckCrl { encoding, .. } | DocumentRequest::RootCrl { encoding } => {
@@ -237,8 +239,8 @@ impl DocumentRequest {
         }
     }
 
-    /// What may answer instead: a set asked for by number may be the standard or the early one, and
-    /// where there is no early set the standard one is the newest.
+    /// The requests whose documents may answer instead: a set asked for by number may be the
+    /// standard or the early one, and where there is no early set the standard one is the newest.
     pub(crate) fn alternatives(&self) -> Vec<Self> {
         let others: &[Evaluation] = match self.set() {
             Some(Evaluation::Number(_)) => &[Evaluation::Standard, Evaluation::Early],
@@ -334,7 +336,7 @@ fn parse_vcek(product: &str, rest: &str, query: &Query) -> Result<DocumentReques
     Ok(DocumentRequest::Vcek { product, hwid: rest.to_ascii_lowercase(), tcb })
 }
 
-/// Longest id of a manifest; NVIDIA's have about 40 characters.
+/// The longest identifier of a manifest; NVIDIA's have about 40 characters.
 const RIM_ID_LENGTH_MAX: usize = 128;
 
 fn parse_rim(id: &str) -> Result<DocumentRequest, Refusal> {
@@ -349,10 +351,10 @@ fn parse_product(product: &str) -> Result<Product, Refusal> {
     Product::from_name(product).ok_or(Refusal::NotFound)
 }
 
-/// The parameters, decoded; each name once.
+/// The decoded parameters of a query; each name stands once.
 struct Query(Vec<(String, String)>);
 
-/// No route has more than six.
+/// The most parameters of a query; no route has more than six.
 const PARAMETERS_MAX: usize = 32;
 
 impl Query {
@@ -398,7 +400,7 @@ impl Query {
         };
         let name = "tcbEvaluationDataNumber";
         match (by_name, self.value(name)) {
-            (Some(_), Some(_)) => Err(Refusal::Parameter { name, wanted: "no update beside it" }),
+            (Some(_), Some(_)) => Err(Refusal::Parameter { name, wanted: "no update with it" }),
             (None, Some(text)) => {
                 let plain = !text.is_empty() && text.bytes().all(|digit| digit.is_ascii_digit());
                 let number = text.parse().ok().filter(|_| plain);
@@ -410,7 +412,7 @@ impl Query {
         }
     }
 
-    /// One component of AMD's TCB; zero where it is not given.
+    /// The version of one component of AMD's TCB; zero where it is not given.
     fn version(&self, name: &'static str) -> Result<u8, Refusal> {
         let Some(text) = self.value(name) else { return Ok(0) };
         let plain = (1..=3).contains(&text.len()) && text.bytes().all(|c| c.is_ascii_digit());

@@ -1,4 +1,4 @@
-//! From a request to its answer.
+//! Answers requests for documents, health and metrics.
 
 #[cfg(feature = "simulate")]
 mod simulated;
@@ -25,11 +25,11 @@ use crate::{
     upstream::UpstreamError,
 };
 
-/// Says on every answer that the endorsements are simulated.
+/// The field that says on every answer that the endorsements are simulated.
 const SIMULATED: HeaderName = HeaderName::from_static("confide-simulated");
 const REQUEST_ID: HeaderName = HeaderName::from_static("request-id");
 
-/// The services that documents come from.
+/// The source of a service's documents.
 pub enum DocumentSource {
     /// A database, with or without vendors behind it.
     Store(Arc<DocumentStore>),
@@ -45,17 +45,17 @@ impl DocumentSource {
     }
 }
 
-/// What a service is made from.
+/// Everything that a service is made from.
 pub struct PccsOptions {
-    /// The services that documents come from.
+    /// The source of the documents.
     pub source: DocumentSource,
-    /// The bounds.
+    /// The limits of the service.
     pub limits: PccsLimits,
-    /// Unix seconds.
+    /// A clock that gives Unix seconds.
     pub clock: fn() -> u64,
 }
 
-/// Answers requests. It has no connection; [`crate::serve`] has.
+/// Answers requests; [`crate::serve`] has the connections.
 pub struct Service {
     source: DocumentSource,
     limits: Arc<PccsLimits>,
@@ -65,7 +65,7 @@ pub struct Service {
     requests: AtomicU64,
 }
 
-/// What becomes of a request.
+/// The outcome of a request.
 pub(crate) enum Outcome {
     Answer(Response<Bytewise>),
     /// A simulated service that never answers.
@@ -89,14 +89,14 @@ impl Service {
         &self.limits
     }
 
-    /// Looks through the kept documents for those to fetch anew, for ever.
+    /// Fetches the kept documents anew that are due, for ever.
     pub(crate) async fn refresh(self: Arc<Self>) {
-        let Some(way) = self.lookup().filter(DocumentLookup::has_upstream) else { return };
+        let Some(lookup) = self.lookup().filter(DocumentLookup::has_upstream) else { return };
         let mut ticks = tokio::time::interval(self.limits.refresh_every);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            way.refresh_due().await;
+            lookup.refresh_due().await;
         }
     }
 
@@ -157,8 +157,8 @@ impl Service {
     }
 
     async fn stored_answer(&self, wanted: &DocumentRequest, held: Option<&HeaderValue>) -> Answer {
-        let Some(way) = self.lookup() else { return no_data() };
-        let finding = tokio::time::timeout(self.limits.answer_wait, way.find(wanted));
+        let Some(lookup) = self.lookup() else { return no_data() };
+        let finding = tokio::time::timeout(self.limits.answer_wait, lookup.find(wanted));
         match finding.await {
             Ok(Ok(found)) => {
                 if found.freshness != Freshness::Fresh {
@@ -210,11 +210,11 @@ impl Service {
 }
 
 fn no_data() -> Answer {
-    // The words of Intel's PCCS, for whoever searches for them.
+    // The words of Intel's PCCS, so that a search for them finds its documentation.
     Answer::text(StatusCode::NOT_FOUND, "No cache data for this platform.")
 }
 
-/// What failed goes to the log: it names hosts.
+/// The answer to a failed fetch. The reason only goes to the log: it names hosts.
 fn upstream_error_answer(error: &UpstreamError) -> Answer {
     tracing::warn!(%error, "a document cannot be had");
     let text = "Unable to retrieve the collateral from the vendor.";
@@ -227,7 +227,7 @@ fn upstream_error_answer(error: &UpstreamError) -> Answer {
     }
 }
 
-/// The reason goes to the log: it may name hosts and files.
+/// The answer to an internal error. The reason only goes to the log: it may name hosts and files.
 fn internal_error_answer(error: &str) -> Answer {
     tracing::warn!(error, "a request failed");
     Answer::text(StatusCode::INTERNAL_SERVER_ERROR, "Internal server error occurred.")

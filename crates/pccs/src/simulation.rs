@@ -1,4 +1,4 @@
-//! A service over a fake root, with faults.
+//! A service over a fake root, with deliberate faults.
 
 use std::{
     collections::HashMap,
@@ -33,7 +33,7 @@ pub trait Documents: Send + Sync + 'static {
 /// How long a simulated set is served before it is issued anew, in seconds.
 const REISSUE_AFTER_S: u64 = 86_400;
 
-/// Simulated documents held at once. Clients choose chip ids, and each has its certificate.
+/// The most simulated documents in memory. Clients choose chip ids, and each has its certificate.
 const SHELF_MAX: usize = 1024;
 
 /// A simulated service.
@@ -43,7 +43,7 @@ pub struct Simulation {
     shelf: Mutex<Shelf>,
 }
 
-/// What has been made of one edition, so that it stays the same from one request to the next.
+/// The documents that were made of one edition, which stay the same from one request to the next.
 #[derive(Default)]
 struct Shelf {
     edition: Edition,

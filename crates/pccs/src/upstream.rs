@@ -1,4 +1,4 @@
-//! Where documents come from: a vendor's service or another PCCS.
+//! The sources of documents behind the service: a vendor's service or another PCCS.
 
 use std::pin::Pin;
 
@@ -6,8 +6,8 @@ use crate::{document::Document, request::DocumentRequest};
 
 /// Fetches one document from whoever issues it.
 pub trait Upstream: Send + Sync + 'static {
-    /// The document, `None` where the vendor says that it has none. The key is that of
-    /// [`Wanted::key`], the body as [`crate::Kind`] says, `fetched_at` is `now`.
+    /// The document; `None` where the vendor answers that it has none. The key is that of
+    /// [`DocumentRequest::key`], the body is as [`crate::Kind`] says, and `fetched_at` is `now`.
     fn fetch(
         &self,
         wanted: DocumentRequest,
@@ -15,23 +15,23 @@ pub trait Upstream: Send + Sync + 'static {
     ) -> Pin<Box<dyn Future<Output = Result<Option<Document>, UpstreamError>> + Send + '_>>;
 }
 
-/// Why nothing was fetched.
+/// The reason for which nothing was fetched.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum UpstreamError {
-    /// The vendor's service failed; its client says how.
+    /// The vendor's service failed; the text is its client's error.
     #[error("cannot fetch from the vendor: {0}")]
     Failed(String),
-    /// What came is malformed, another document, or from the future.
+    /// The vendor's answer is malformed, another document, or from the future.
     #[error("refused what the vendor sent: {0}")]
     Unfit(String),
-    /// Too many fetches wait already.
-    #[error("too many fetches wait already")]
+    /// The queue of fetches is full.
+    #[error("too many fetches are waiting")]
     Busy,
-    /// It failed a moment ago.
+    /// The last fetch failed a moment ago.
     #[error("the last fetch failed less than {retry_after_s} s ago")]
     Resting {
-        /// How long it rests.
+        /// The number of seconds for which no new fetch is tried.
         retry_after_s: u64,
     },
 }

@@ -12,7 +12,7 @@ use crate::{
     upstream::{Upstream, UpstreamError},
 };
 
-/// Asks the services that the client knows; what it knows no service for is not found.
+/// Fetches from the services that the client knows; a document without a service is not found.
 pub struct Vendors(Client);
 
 impl Vendors {
@@ -80,7 +80,7 @@ impl From<confide_evidence::ParseError> for Failure {
     }
 }
 
-/// The client's name for it; `None` for what the client does not fetch.
+/// The client's key of the document; `None` for documents that the client does not fetch.
 fn key(wanted: &DocumentRequest) -> Option<DocumentKey> {
     Some(match wanted {
         DocumentRequest::Tcb { tee, fmspc, set } => {
@@ -106,7 +106,7 @@ fn key(wanted: &DocumentRequest) -> Option<DocumentKey> {
     })
 }
 
-/// The versions as a report has them: AMD 56860, TCB_VERSION; Turin's begins with the FMC.
+/// The versions as a report holds them (AMD 56860, TCB_VERSION); Turin's begin with the FMC.
 fn report_tcb(product: Product, [bl, tee, snp, ucode, fmc]: [u8; 5]) -> [u8; 8] {
     match product {
         Product::Milan | Product::Genoa => [bl, tee, 0, 0, 0, 0, snp, ucode],
@@ -114,7 +114,7 @@ fn report_tcb(product: Product, [bl, tee, snp, ucode, fmc]: [u8; 5]) -> [u8; 8] 
     }
 }
 
-/// The service's JSON around a manifest, which the client has taken off.
+/// The JSON of the service around a manifest, which the client has removed.
 fn rim_answer(id: &str, manifest: &[u8]) -> Vec<u8> {
     let answer = serde_json::json!({
         "id": id,

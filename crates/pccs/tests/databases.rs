@@ -164,14 +164,14 @@ struct Server {
 }
 
 impl Server {
-    /// `None`, said by name, where there is no PostgreSQL.
+    /// Starts a server; `None`, with a line that says so, where PostgreSQL is missing.
     fn start() -> Option<Self> {
         // The socket's path has to be short, and each test has a server of its own.
         static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let folder = Folder::new(&format!("pg{number}"));
         let data = folder.0.join("data");
-        if is_root() && !given_to_nobody(&folder.0) {
+        if is_root() && !give_to_nobody(&folder.0) {
             println!("skipped: PostgreSQL refuses root, and no other user can be taken");
             return None;
         }
@@ -202,7 +202,7 @@ impl Server {
             .unwrap();
         self.process = Some(process);
         for _ in 0..1200 {
-            if self.lets_in() {
+            if self.accepts_connections() {
                 return;
             }
             std::thread::sleep(Duration::from_millis(50));
@@ -210,8 +210,9 @@ impl Server {
         panic!("PostgreSQL did not start in 60 s");
     }
 
-    /// It listens before it lets anybody in: only its answer to a start-up message tells.
-    fn lets_in(&self) -> bool {
+    /// Whether it accepts connections: it listens before it does, and only its answer to a start-up
+    /// message tells.
+    fn accepts_connections(&self) -> bool {
         let Ok(mut socket) = UnixStream::connect(self.socket()) else { return false };
         // Length, version 3.0, names and values, the end of the list.
         let fields = b"\0\x03\0\0user\0confide\0database\0postgres\0\0";
@@ -222,7 +223,7 @@ impl Server {
         answered.is_ok() && kind == *b"R"
     }
 
-    /// At once, as a machine that fails: the clients' connections break.
+    /// Stops at once, as a machine that fails: the clients' connections break.
     fn stop(&mut self) {
         let Some(mut process) = self.process.take() else { return };
         // SIGQUIT is PostgreSQL's immediate shutdown.
@@ -250,8 +251,8 @@ fn is_root() -> bool {
     Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout == b"0\n")
 }
 
-/// PostgreSQL refuses to run as root; the folder then belongs to `nobody`.
-fn given_to_nobody(folder: &Path) -> bool {
+/// Gives the folder to `nobody`, because PostgreSQL refuses to run as root.
+fn give_to_nobody(folder: &Path) -> bool {
     let changed = Command::new("chown").arg("65534:65534").arg(folder).status();
     changed.is_ok_and(|status| status.success())
         && Command::new("setpriv").arg("--version").output().is_ok()

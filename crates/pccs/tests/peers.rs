@@ -1,4 +1,4 @@
-//! What others wrote fetches from our service: dcap-qvl's own client, and go-sev-guest's getter.
+//! Programs of others fetch from our service: dcap-qvl's own client, and go-sev-guest's getter.
 
 #[path = "../../cli/src/collateral/simulated_documents.rs"]
 mod simulated_documents;
@@ -15,7 +15,7 @@ use simulated_documents::SimulatedDocuments;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn dcap_qvls_client_fetches_from_us_and_its_verifier_accepts() {
-    let Some(program) = built_peer() else { return };
+    let Some(program) = build_peer() else { return };
     for tee in [Tee::Tdx, Tee::TdxV5, Tee::Sgx] {
         let (service, folder) = simulating(tee, Faults::default()).await;
         let verdict = |more: &[&str]| qvl(&program, &service, &folder, more);
@@ -27,7 +27,7 @@ async fn dcap_qvls_client_fetches_from_us_and_its_verifier_accepts() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn dcap_qvls_client_fetches_what_was_imported() {
-    let Some(program) = built_peer() else { return };
+    let Some(program) = build_peer() else { return };
     let (folder, _) = evidence(Tee::Tdx);
     let database = open(folder.0.join("pccs.sqlite").to_str().unwrap()).await.unwrap();
     for document in confide_pccs::import(&collateral(None), ISSUED_AT).unwrap() {
@@ -41,7 +41,7 @@ async fn dcap_qvls_client_fetches_what_was_imported() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn dcap_qvls_verifier_refuses_our_faults() {
-    let Some(program) = built_peer() else { return };
+    let Some(program) = build_peer() else { return };
     for faults in [
         Faults { edition: Edition::LateCrls, ..Faults::default() },
         Faults { edition: Edition::Expired, ..Faults::default() },
@@ -57,7 +57,7 @@ async fn dcap_qvls_verifier_refuses_our_faults() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn go_sev_guests_getter_fetches_from_us_and_its_verifier_accepts() {
-    let Some(program) = built_getter() else { return };
+    let Some(program) = build_getter() else { return };
     let (service, folder) = simulating(Tee::Snp, Faults::default()).await;
     let verdict = sev_guest(&program, &service, &folder);
     assert_eq!(verdict, Ok("accepted".into()));
@@ -92,7 +92,7 @@ fn sev_guest(program: &Path, service: &Served, folder: &Folder) -> Result<String
     run_peer(&mut command)
 }
 
-/// The program's answer, or what it complains of.
+/// Runs the program: its answer, or its complaint.
 fn run_peer(command: &mut Command) -> Result<String, String> {
     let output = tokio::task::block_in_place(|| command.output().unwrap());
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
@@ -105,7 +105,7 @@ async fn simulating(tee: Tee, faults: Faults) -> (Served, Folder) {
     (serve(DocumentSource::Simulated(Arc::new(simulation)), |_| {}).await, folder)
 }
 
-/// A folder with evidence and root.
+/// Makes a folder with evidence and root.
 fn evidence(tee: Tee) -> (Folder, FakeAttester) {
     static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -117,8 +117,8 @@ fn evidence(tee: Tee) -> (Folder, FakeAttester) {
     (folder, attester)
 }
 
-/// Builds `tests/dcap-qvl-fetch`, beside what cargo builds for us.
-fn built_peer() -> Option<std::path::PathBuf> {
+/// Builds `tests/dcap-qvl-fetch`, in a folder next to cargo's own output.
+fn build_peer() -> Option<std::path::PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/dcap-qvl-fetch");
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("..");
     let built = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()))
@@ -136,7 +136,7 @@ fn built_peer() -> Option<std::path::PathBuf> {
 }
 
 /// Builds `tests/go/kds`.
-fn built_getter() -> Option<std::path::PathBuf> {
+fn build_getter() -> Option<std::path::PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/go");
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("go-kds");
     let built = ["go", "/usr/local/go/bin/go"].into_iter().find_map(|go| {

@@ -195,7 +195,7 @@ async fn a_head_that_is_too_long_is_refused() {
 
 #[tokio::test]
 async fn silent_connections_are_closed_and_others_get_their_places() {
-    let (service, _, _folder) = fed_with(|limits| {
+    let (service, _, _folder) = serve_stored_with(|limits| {
         limits.connections = 2;
         limits.head_wait = Duration::from_millis(200);
     })
@@ -232,11 +232,11 @@ fn parse_url(path: &str) -> DocumentRequest {
 }
 
 async fn serve_stored() -> (Served, String, Folder) {
-    fed_with(|_| {}).await
+    serve_stored_with(|_| {}).await
 }
 
-/// A service over SQLite that was fed with the simulated collateral.
-async fn fed_with(adjust: impl FnOnce(&mut PccsLimits)) -> (Served, String, Folder) {
+/// Serves from SQLite, filled with the simulated collateral.
+async fn serve_stored_with(adjust: impl FnOnce(&mut PccsLimits)) -> (Served, String, Folder) {
     static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     let folder = Folder::new(&format!("routes{number}"));

@@ -1,4 +1,5 @@
-//! What comes from vendors: one fetch for many, old documents while new ones come, never back.
+//! Documents from vendors: one fetch for many requests, old documents while new ones are fetched,
+//! no rollback.
 
 mod served;
 
@@ -235,7 +236,7 @@ impl World {
         Self::build(vendor, adjust, None).await
     }
 
-    /// With the root's list in it, changed.
+    /// A world whose database holds the root's list, changed.
     async fn with_root_crl(
         vendor: &Arc<Vendor>,
         adjust: impl FnOnce(&mut PccsLimits),

@@ -9,37 +9,37 @@ const MAGIC: &[u8; 16] = b"confide/dcap/v1\n";
 /// A quote, its endorsements, and what the statement may say of time.
 #[derive(Clone, Debug)]
 pub struct DcapParts<'a> {
-    /// Unix seconds at which everything holds; it does not show.
+    /// Unix seconds at which everything holds; the statement does not show them.
     pub at: u64,
     /// The statement says nothing of instants outside these two, both included.
     pub within: (u64, u64),
     /// The quote.
     pub quote: &'a [u8],
-    /// PEM.
+    /// Certificate chain of `pck_crl`'s issuer, PEM.
     pub pck_crl_issuer_chain: &'a str,
-    /// DER.
+    /// Revocation list of the root CA, DER.
     pub root_ca_crl: &'a [u8],
-    /// DER.
+    /// Revocation list of the platform or processor CA, DER.
     pub pck_crl: &'a [u8],
-    /// PEM.
+    /// Certificate chain of the TCB info's signer, PEM.
     pub tcb_info_issuer_chain: &'a str,
-    /// JSON, as it was signed.
+    /// TCB info as it was signed, JSON.
     pub tcb_info: &'a str,
-    /// Raw ECDSA.
+    /// Raw ECDSA signature over `tcb_info`.
     pub tcb_info_signature: &'a [u8; 64],
-    /// PEM.
+    /// Certificate chain of the QE identity's signer, PEM.
     pub qe_identity_issuer_chain: &'a str,
-    /// JSON, as it was signed.
+    /// QE identity as it was signed, JSON.
     pub qe_identity: &'a str,
-    /// Raw ECDSA.
+    /// Raw ECDSA signature over `qe_identity`.
     pub qe_identity_signature: &'a [u8; 64],
-    /// PEM; empty where the quote has it.
+    /// PCK certificate chain, PEM; empty where the quote has it.
     pub pck_certificate_chain: &'a str,
 }
 
 impl DcapParts<'_> {
-    /// The magic, then every field preceded by its length (four bytes, little-endian) and followed by
-    /// zeros up to a multiple of four.
+    /// Encodes the magic, then every field preceded by its length (four bytes, little-endian) and
+    /// followed by zeros up to a multiple of four.
     pub fn encode(&self) -> Vec<u8> {
         let numbers = [self.at, self.within.0, self.within.1].map(u64::to_le_bytes);
         let fields: [&[u8]; 12] = [

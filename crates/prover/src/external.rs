@@ -33,19 +33,20 @@ const STATEMENT_BYTES_MAX: usize = 64 * 1024;
 /// Most lines of one process: a line a segment and phase, and there are at most some thousands.
 const LINES_MAX: usize = 100_000;
 
-/// So much of what a failed process says to people is kept.
+/// The most bytes of a failed process's standard error that are kept.
 const STDERR_BYTES_MAX: usize = 4 * 1024;
 
-/// `describe` computes the commitments of some programs.
+/// The longest that `describe` may take: it computes the commitments of some programs.
 const DESCRIBE_DEADLINE: Duration = Duration::from_secs(300);
 
-/// Everything but proving takes seconds; a busy machine may take many times that.
+/// The longest that a stage other than proving may take. It takes seconds; a busy machine may take
+/// many times that.
 const STAGE_DEADLINE: Duration = Duration::from_secs(600);
 
-/// Proving takes minutes to hours; a day without an end is a fault.
+/// The longest that proving may take. It takes minutes to hours; a day without an end is a fault.
 const PROVE_DEADLINE: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// So long after SIGTERM a process that does not end is killed.
+/// The time after SIGTERM at which a process that has not ended is killed.
 const STOP_GRACE: Duration = Duration::from_secs(3);
 
 /// `confide-prover`, found at a path. The file is read once: every stage runs what was hashed.
@@ -71,9 +72,9 @@ struct State {
 }
 
 impl<'a> External<'a> {
-    /// The program at `path`, which is read when it is first asked for. What it reads is in sealed
-    /// memory: an input may be a secret, and stays nowhere. What it writes passes through files in
-    /// `work`, a folder that exists and that nobody else can read.
+    /// Makes a back end of the program at `path`, which is read when it is first asked for. What
+    /// the program reads is in sealed memory: an input may be a secret, and stays nowhere. What it
+    /// writes passes through files in `work`, a folder that exists and that nobody else can read.
     pub fn new(
         path: impl Into<PathBuf>,
         work: impl Into<PathBuf>,
@@ -85,8 +86,8 @@ impl<'a> External<'a> {
         Self { path: path.into(), program, launcher, work: work.into(), stop, progress }
     }
 
-    /// The same, whose processes end with this one even where it is killed. Each stage then takes
-    /// some milliseconds more.
+    /// Has the processes end with this one even where it is killed. Each stage then takes some
+    /// milliseconds more.
     pub fn launched_by(self, launcher: Launcher) -> Self {
         Self { launcher: Some(launcher), ..self }
     }
@@ -174,7 +175,7 @@ impl<'a> External<'a> {
         let watch = Watch::new(self.stop.clone(), limit);
         let lines = stdout.map_or(Ok(None), |out| self.read_lines(stage, out));
         if lines.is_err() {
-            // It talks nonsense: whatever else it does is of no use.
+            // A process that breaks the protocol can do nothing useful any more.
             self.stop.signal(Signal::KILL);
         }
         let ended = self.stop.reap(child);
@@ -230,7 +231,7 @@ impl<'a> External<'a> {
         Err(format!("wanted at most {LINES_MAX} lines, got more"))
     }
 
-    fn pass_line(&self, name: &'static str, bytes: &[u8]) -> Result<SealedBytes, ProverError> {
+    fn seal_bytes(&self, name: &'static str, bytes: &[u8]) -> Result<SealedBytes, ProverError> {
         SealedBytes::new(name, bytes).map_err(|error| self.not_sealed(&error))
     }
 
@@ -275,7 +276,7 @@ impl Prover for External<'_> {
     }
 
     fn native(&self, guest: &str, input: &[u8]) -> Result<StageRun<Vec<u8>>, ProverError> {
-        let input = self.pass_line("input", input)?;
+        let input = self.seal_bytes("input", input)?;
         let out = TemporaryFile(self.work.join("statement"));
         let files = &[("--input", input.path()), ("--out", out.0.clone())];
         let order = Order { guest, files, mode: None, memory_bytes: None };
@@ -285,12 +286,12 @@ impl Prover for External<'_> {
     }
 
     fn emulate(&self, guest: &str, input: &[u8], plan: Plan) -> Result<StageRun<()>, ProverError> {
-        let input = self.pass_line("input", input)?;
+        let input = self.seal_bytes("input", input)?;
         let files = &[("--input", input.path())];
         let Plan { mode, memory_bytes } = plan;
         let order = Order { guest, files, mode: Some(mode), memory_bytes };
         let (done, used) = self.run_stage(Stage::Emulate, order)?;
-        // Said here, before hours of proving that no file would hold.
+        // Refused here, before hours of proving a proof that no file would hold.
         match (mode, done.segments) {
             (Mode::App, Some(segments)) if segments > APP_SEGMENTS_MAX => {
                 Err(ProverError::TooManySegments { segments, limit: APP_SEGMENTS_MAX })
@@ -305,7 +306,7 @@ impl Prover for External<'_> {
         input: &[u8],
         plan: Plan,
     ) -> Result<StageRun<Vec<u8>>, ProverError> {
-        let input = self.pass_line("input", input)?;
+        let input = self.seal_bytes("input", input)?;
         let out = TemporaryFile(self.work.join("proof"));
         let files = &[("--input", input.path()), ("--out", out.0.clone())];
         let Plan { mode, memory_bytes } = plan;
@@ -316,7 +317,7 @@ impl Prover for External<'_> {
     }
 
     fn check(&self, guest: &str, mode: Mode, body: &[u8]) -> Result<StageRun<()>, ProverError> {
-        let proof = self.pass_line("proof", body)?;
+        let proof = self.seal_bytes("proof", body)?;
         let files = &[("--proof", proof.path())];
         let order = Order { guest, files, mode: Some(mode), memory_bytes: None };
         let (done, used) = self.run_stage(Stage::Check, order)?;
@@ -331,7 +332,7 @@ impl StopHandle {
         self.signal(Signal::TERM);
     }
 
-    /// Whether somebody asked.
+    /// Whether [`StopHandle::stop`] was called.
     pub fn is_asked(&self) -> bool {
         self.lock_state().asked
     }
@@ -406,14 +407,14 @@ impl Watch {
         Self { ended, thread }
     }
 
-    /// Whether the deadline passed.
+    /// Ends the watch; says whether the deadline passed.
     fn end(self) -> bool {
         let _ = self.ended.send(());
         self.thread.join().unwrap_or(false)
     }
 }
 
-/// A file that goes when its use ends: a proof may tell of the input, and is large.
+/// A file that is removed when its use ends: a proof may tell of the input, and is large.
 struct TemporaryFile(PathBuf);
 
 impl Drop for TemporaryFile {
@@ -429,12 +430,12 @@ struct Order<'a> {
     memory_bytes: Option<u64>,
 }
 
-/// Exit status that belongs to an answer.
+/// The exit status that has to accompany an answer.
 fn status_of(line: &Line) -> i32 {
     if matches!(line, Line::Refused(_)) { 1 } else { 0 }
 }
 
-/// The end of what a process says to people; read to its end, or it would block.
+/// Reads standard error to its end, or the process would block; gives the last of it.
 fn stderr_tail(mut stderr: ChildStderr) -> String {
     let (mut kept, mut piece) = (Vec::new(), [0; 1024]);
     while let Ok(read @ 1..) = stderr.read(&mut piece) {
@@ -444,7 +445,7 @@ fn stderr_tail(mut stderr: ChildStderr) -> String {
     String::from_utf8_lossy(&kept).into_owned()
 }
 
-/// Text of another program, fit for a terminal.
+/// Makes text of another program fit for a terminal.
 fn clean(text: &str) -> String {
     let kept = text.chars().filter(|c| !c.is_control() || *c == '\n');
     kept.take(STDERR_BYTES_MAX).collect()

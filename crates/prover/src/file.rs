@@ -17,7 +17,7 @@ use serde_json::error::Category;
 
 use crate::line::{Digest, Mode, Strength};
 
-/// What a proof file begins with.
+/// The first bytes of a proof file.
 pub const MAGIC: &[u8] = b"confide proof v1\n";
 
 /// Longest header: a statement of 16 KiB in hexadecimal, and some hundred bytes.
@@ -43,14 +43,15 @@ const NAME_BYTES_MAX: usize = 64;
 /// A proof with what it is said to show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProofFile {
-    /// What the prover says of it.
+    /// The header: the prover's unverified word on the proof.
     pub header: Header,
     /// The proof, in the back end's own encoding.
     pub body: Vec<u8>,
 }
 
-/// What the prover says of a proof.
-// Unknown fields are refused by the comparison of spellings: serde cannot beside `flatten`.
+/// The header of a proof file: what the prover says of the proof.
+// Unknown fields are refused by the comparison of spellings, as serde cannot refuse them with
+// `flatten`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
     /// The statement, in its canonical encoding.
@@ -62,11 +63,11 @@ pub struct Header {
     pub program_digest: Digest,
     /// Name of the back end.
     pub backend: String,
-    /// Its version.
+    /// Version of the back end.
     pub backend_version: String,
     /// Kind of the proof.
     pub mode: Mode,
-    /// Security of its parameters.
+    /// Security of the proof's parameters.
     #[serde(flatten)]
     pub strength: Strength,
     /// Segments that were proved.
@@ -79,10 +80,10 @@ pub struct Header {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FileError {
-    /// It does not begin with [`MAGIC`].
+    /// The file does not begin with [`MAGIC`].
     #[error("proof file: wanted \"confide proof v1\" at its beginning, got something else")]
     Magic,
-    /// It ends too early.
+    /// The file ends too early.
     #[error("proof file is truncated in its {subject}: wanted {wanted} bytes, got {got}")]
     Truncated {
         /// The part that is cut.
@@ -97,27 +98,28 @@ pub enum FileError {
     TooLong {
         /// The part.
         subject: &'static str,
-        /// Its limit.
+        /// The part's limit, in bytes.
         limit: usize,
-        /// Its announced length.
+        /// The part's announced length, in bytes.
         got: u64,
     },
     /// There are bytes behind the body.
     #[error("proof file: wanted its end after the body, got {got} bytes more")]
     Trailing {
-        /// How many.
+        /// Number of bytes after the body.
         got: usize,
     },
     /// The header is not JSON of the wanted shape.
     #[error("header of a proof file is malformed: {reason}")]
     Header {
-        /// How, and at which byte.
+        /// What is wrong with it, and at which byte.
         reason: String,
     },
-    /// A name is not one: it would be shown to people, and could pretend to be a line of its own.
+    /// A name has other characters: it would be shown to people, and could pretend to be a line of
+    /// its own.
     #[error("{subject} of a proof file: wanted letters, digits and -._+, got something else")]
     Name {
-        /// Whose name it is.
+        /// What is named: the claim, the back end or its version.
         subject: &'static str,
     },
     /// The header is spelled otherwise than it is written here.
@@ -126,7 +128,7 @@ pub enum FileError {
 }
 
 impl ProofFile {
-    /// The bytes of the file.
+    /// Encodes the file.
     ///
     /// # Errors
     /// [`FileError::TooLong`] where header or body is beyond its limit, [`FileError::Header`] where the
@@ -187,7 +189,7 @@ impl Header {
     }
 }
 
-/// Where the JSON is wrong and how, without the words of whoever wrote it.
+/// Says where and how the JSON is wrong, without quoting its text.
 fn unread(error: serde_json::Error) -> FileError {
     let how = match error.classify() {
         Category::Io => "it cannot be read",
@@ -296,7 +298,7 @@ mod tests {
                 assert!(matches!(error, FileError::Name { .. }), "{name:?}: {error:?}");
             }
         }
-        // Nor is a mode that there is none of repeated.
+        // A mode that does not exist is not repeated either.
         let header = String::from_utf8(whole.header.encode().unwrap()).unwrap();
         let hostile = header.replacen("\"app\"", "\"\\nyes\"", 1);
         let error = ProofFile::decode(&with_header(&hostile)).unwrap_err();

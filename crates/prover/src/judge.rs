@@ -11,12 +11,12 @@ use crate::{
     stages::{Prover, ProverError, StageUsage},
 };
 
-/// What a checker expects of a proof.
+/// A checker's expectations of a proof.
 #[derive(Clone, Debug)]
 pub struct ExpectedProof<'a> {
     /// SHA-256 of the `confide-prover` that will be asked.
     pub prover_sha256: Digest,
-    /// What is demanded.
+    /// The policy that the proof must meet.
     pub policy: &'a ProofPolicy,
     /// The statement, where it is known in advance.
     pub statement: Option<&'a Statement>,
@@ -35,22 +35,22 @@ pub struct CheckedProof {
 }
 
 impl CheckedProof {
-    /// What the file says; each field that a check can tell was compared with the proof.
+    /// The file's header; each field that a check can tell was compared with the proof.
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// What was proved.
+    /// The statement that was proved.
     pub fn statement(&self) -> &Statement {
         &self.statement
     }
 
-    /// What the back end said of the proof.
+    /// The result of the back end's check.
     pub fn result(&self) -> &StageResult {
         &self.done
     }
 
-    /// What the back end's check cost.
+    /// Time and memory that the back end's check took.
     pub fn usage(&self) -> StageUsage {
         self.used
     }
@@ -70,30 +70,30 @@ pub struct RejectedProof {
     pub checks: Vec<Check>,
 }
 
-/// One check.
+/// One check of a proof, with its outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
     /// A fixed name in snake case.
     pub name: &'static str,
-    /// What came of it.
+    /// The outcome of the check.
     pub outcome: Outcome,
-    /// What was seen.
+    /// The value that was checked, for people.
     pub detail: String,
 }
 
-/// What came of a check; the third is no yes.
+/// The outcome of a check. Only [`Outcome::Passed`] is a yes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It holds.
+    /// The check passed.
     Passed,
-    /// It does not.
+    /// The check failed.
     Failed,
-    /// It was not asked for, or nothing was there to compare.
+    /// The check was not asked for, or there was nothing to compare.
     NotEvaluated,
 }
 
 impl Outcome {
-    /// Name in JSON.
+    /// The outcome's name in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Passed => "passed",
@@ -124,10 +124,10 @@ pub enum Reason {
     AnotherBackend {
         /// The back end at hand.
         wanted: String,
-        /// The proof's.
+        /// The back end that the proof names.
         got: String,
     },
-    /// The statement in the file is none.
+    /// The statement in the file is malformed.
     #[error("statement of the proof file is malformed: {0}")]
     MalformedStatement(StatementError),
     /// The statement is not the one expected, or not of the claim that the file names.
@@ -141,25 +141,25 @@ pub enum Reason {
     /// The program is not the one expected.
     #[error("proof is of another program: wanted {wanted} ({by}), got {got}")]
     AnotherProgram {
-        /// Who wants it.
+        /// Who demands it: the command line, the policy or the `confide-prover` at hand.
         by: &'static str,
-        /// What is wanted.
+        /// Digests of the programs that are allowed.
         wanted: String,
-        /// What the file or the proof has.
+        /// Digest that the file or the proof has.
         got: String,
     },
     /// The policy does not take this kind of proof.
     #[error("mode is not one that the policy takes: got {got}")]
     Mode {
-        /// The proof's.
+        /// The proof's mode.
         got: Mode,
     },
     /// The parameters are weaker than the policy allows.
     #[error("parameters are weaker than the policy allows: wanted {wanted}, got {got}")]
     WeakerParameters {
-        /// What the policy wants.
+        /// The strength that the policy demands.
         wanted: String,
-        /// What the back end has.
+        /// The strength that the proof or the back end has.
         got: String,
     },
     /// The statement is not what the proof binds.
@@ -173,19 +173,19 @@ pub enum Reason {
     /// The header says something that the proof does not show.
     #[error("header says another {field} than the proof shows: wanted {shown}, got {said}")]
     Header {
-        /// The field.
+        /// The header's field.
         field: &'static str,
-        /// What the proof shows.
+        /// The value that the proof shows.
         shown: String,
-        /// What the header says.
+        /// The value that the header states.
         said: String,
     },
     /// The back end refused the proof.
     #[error("proof does not hold: {why}: {detail}")]
     Refused {
-        /// Its reason, of the closed list.
+        /// The reason, from the closed list.
         why: RefusalReason,
-        /// What exactly.
+        /// Details for people.
         detail: String,
     },
 }
@@ -212,7 +212,7 @@ impl Reason {
 /// Why a proof was not judged.
 #[derive(Debug)]
 pub enum Verdict {
-    /// It is not believed.
+    /// The proof is not believed.
     Rejected(RejectedProof),
     /// The back end gave no answer.
     NotJudged(ProverError),
@@ -341,7 +341,8 @@ impl Steps {
         Ok(())
     }
 
-    /// Whoever names a program is asked: the command line, the policy, and `confide-prover` itself.
+    /// Checks the program against all that name one: the command line, the policy and
+    /// `confide-prover`.
     fn program(
         &mut self,
         header: &Header,
@@ -417,7 +418,7 @@ impl Steps {
         }
     }
 
-    /// What the header says beside what the proof shows. An absent strength or mode is no yes.
+    /// Compares the header with what the proof shows. An absent strength or mode is a failure.
     fn header(
         &mut self,
         header: &Header,

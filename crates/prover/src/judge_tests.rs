@@ -135,7 +135,7 @@ fn a_header_that_says_more_than_the_proof_shows_is_refused() {
     case.file.header.mode = Mode::Aggregated;
     assert_eq!(case.rejection_name(), "header");
 
-    // A back end that says nothing of its proof has said no yes.
+    // A back end that says nothing of its proof has not accepted it.
     for forget in
         [|done: &mut StageResult| done.strength = None, |done: &mut StageResult| done.mode = None]
     {
@@ -183,7 +183,7 @@ struct Back {
 }
 
 enum Answer {
-    StageResult,
+    Accept,
     Refuse(RefusalReason),
     Panic,
 }
@@ -215,7 +215,7 @@ impl Case {
         let policy =
             ProofPolicy { prover_sha256: Pin::AnyOf(vec![PROVER]), ..ProofPolicy::default() };
         let file = ProofFile { header, body: vec![1; 10] };
-        Self { file, back: Back { done, answer: Answer::StageResult }, policy }
+        Self { file, back: Back { done, answer: Answer::Accept }, policy }
     }
 
     fn rejection_name(&self) -> &'static str {

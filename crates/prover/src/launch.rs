@@ -25,12 +25,12 @@ pub const LAUNCH_FAILED: u8 = 127;
 pub struct Launcher(PathBuf);
 
 impl Launcher {
-    /// The program at a path.
+    /// Names the program at `path`.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self(path.into())
     }
 
-    /// A command that becomes `program`, under the name `shown`, and ends with this process.
+    /// Makes a command that becomes `program`, under the name `shown`, and ends with this process.
     pub(crate) fn command(&self, program: &OsStr, shown: &OsStr) -> Command {
         let mut command = Command::new(&self.0);
         command.arg(LAUNCH_WORD).arg(std::process::id().to_string()).arg(program).arg(shown);
@@ -41,7 +41,8 @@ impl Launcher {
 /// Becomes the program that [`Launcher`] names; `arguments` are those after [`LAUNCH_WORD`].
 ///
 /// # Errors
-/// It does not return where it succeeds: what the system says, or that the starting process is gone.
+/// The system's message, or that the starting process is gone. It does not return where it
+/// succeeds.
 pub fn launch(arguments: impl IntoIterator<Item = OsString>) -> io::Error {
     let mut arguments = arguments.into_iter();
     let (Some(parent), Some(program), Some(shown)) =

@@ -28,22 +28,22 @@ pub const PROTOCOL: u32 = 1;
 /// Longest line: a description of a few dozen programs has some KiB.
 pub const LINE_LENGTH_MAX: usize = 64 * 1024;
 
-/// One line of `confide-prover`.
+/// One line of `confide-prover`'s standard output.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Line {
-    /// How far the work is.
+    /// The progress of the work.
     Progress(Progress),
     /// The stage was done; for `check`: the proof holds.
     Result(StageResult),
     /// The stage was refused; for `check`: the proof does not hold.
     Refused(Refusal),
-    /// Answer to `describe`.
+    /// The answer to `describe`.
     Description(Description),
 }
 
 impl Line {
-    /// The line as it is printed, newline included.
+    /// Encodes the line as it is printed, newline included.
     pub fn to_text(&self) -> String {
         // Maps with text keys, finite numbers, strings: nothing that JSON cannot hold.
         let mut text = serde_json::to_string(self).unwrap_or_default();
@@ -52,21 +52,21 @@ impl Line {
     }
 }
 
-/// What the back end is and which programs it has.
+/// The answer to `describe`: the back end and its programs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Description {
-    /// [`PROTOCOL`].
+    /// Version of the protocol: [`PROTOCOL`].
     pub protocol: u32,
     /// Name of the back end: `openvm`.
     pub backend: String,
-    /// Its version: `2.0.2`.
+    /// Version of the back end: `2.0.2`.
     pub version: String,
     /// Programs that can be proved and checked.
     pub programs: Vec<Program>,
     /// Modes that are built in.
     pub modes: Vec<Mode>,
-    /// Security bits of its parameters.
+    /// Security of the back end's parameters.
     pub strength: Strength,
 }
 
@@ -78,7 +78,7 @@ pub struct Program {
     pub claim: String,
     /// The back end's commitment to the program.
     pub program_digest: Digest,
-    /// SHA-256 of its ELF.
+    /// SHA-256 of the program's ELF.
     pub elf_sha256: Digest,
 }
 
@@ -89,7 +89,7 @@ pub struct Strength {
     pub proven_bits: u32,
     /// Bits under the conjectures that the back end's makers name.
     pub conjectured_bits: u32,
-    /// Whether a proof hides the input.
+    /// Whether a proof hides the input: zero knowledge.
     pub zero_knowledge: bool,
 }
 
@@ -97,13 +97,13 @@ pub struct Strength {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
-    /// The same program, compiled for this machine.
+    /// Runs the same program, compiled for this machine.
     Native,
-    /// The program in the zkVM's executor, without a proof.
+    /// Runs the program in the zkVM's executor, without a proof.
     Emulate,
-    /// Execution with a proof.
+    /// Runs the program and proves the run.
     Prove,
-    /// The proof checked.
+    /// Checks a proof.
     Check,
 }
 
@@ -139,7 +139,7 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// Name on the command line and in files.
+    /// The mode's name on the command line and in files.
     pub fn name(self) -> &'static str {
         match self {
             Self::App => "app",
@@ -166,20 +166,20 @@ impl FromStr for Mode {
     }
 }
 
-/// How far a stage is.
+/// The progress of a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Progress {
-    /// What is being done.
+    /// The phase that is under way.
     pub phase: Phase,
-    /// How many are done, of this phase.
+    /// Number of steps of this phase that are done.
     pub done: u32,
-    /// How many there are; absent while that is not known.
+    /// Number of steps of this phase; absent while it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub of: Option<u32>,
 }
 
-/// What a process is doing.
+/// The phases of a process's work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
@@ -196,7 +196,7 @@ pub enum Phase {
 }
 
 impl Phase {
-    /// Name, for people.
+    /// The phase's name, for people.
     pub fn name(self) -> &'static str {
         match self {
             Self::SetUp => "set-up",
@@ -208,11 +208,11 @@ impl Phase {
     }
 }
 
-/// What a stage that was done says.
+/// The result of a stage that succeeded.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StageResult {
-    /// Which stage it was.
+    /// The stage.
     pub stage: Stage,
     /// The program: for `check`, the one that the proof was found to be of.
     pub program_digest: Digest,
@@ -241,7 +241,7 @@ pub struct StageResult {
 pub struct Refusal {
     /// The reason, of a closed list.
     pub why: RefusalReason,
-    /// What exactly, for people; at most some hundred bytes, nothing of the input.
+    /// Details for people: at most some hundred bytes, nothing of the input.
     pub detail: String,
 }
 
@@ -274,7 +274,7 @@ pub enum RefusalReason {
 }
 
 impl RefusalReason {
-    /// All reasons.
+    /// All reasons, in the order of the variants.
     pub const ALL: [Self; 11] = [
         Self::UnknownGuest,
         Self::MalformedInput,
@@ -289,7 +289,7 @@ impl RefusalReason {
         Self::Fault,
     ];
 
-    /// Name as on the line.
+    /// The reason's name as on the line.
     pub fn name(self) -> &'static str {
         match self {
             Self::UnknownGuest => "unknown_guest",

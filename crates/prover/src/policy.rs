@@ -34,15 +34,16 @@ pub struct ProofPolicy {
     pub programs: Option<BTreeMap<String, Vec<Digest>>>,
 }
 
-/// Which `confide-prover` may check.
+/// The `confide-prover` programs that may check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Pin {
-    /// A policy has to say, and this one does not.
+    /// The policy names none, though it has to.
     #[default]
     Absent,
-    /// One of these.
+    /// Programs with one of these SHA-256 digests.
     AnyOf(Vec<Digest>),
-    /// Whatever is found: its yes is worth what its finder is worth.
+    /// Any program that is found: its answer is only as trustworthy as the place where it was
+    /// found.
     DangerousAny,
 }
 
@@ -50,16 +51,16 @@ pub enum Pin {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PolicyError {
-    /// It is beyond [`POLICY_BYTES_MAX`].
+    /// The text is longer than [`POLICY_BYTES_MAX`].
     #[error("policy is too long: wanted at most {POLICY_BYTES_MAX} bytes, got {got}")]
     TooLong {
-        /// Its length.
+        /// Length of the text in bytes.
         got: usize,
     },
-    /// It is no TOML of the wanted shape.
+    /// The text is not TOML of the wanted shape.
     #[error("policy is malformed: {reason}")]
     Toml {
-        /// What the reader of TOML says.
+        /// The TOML reader's message.
         reason: String,
     },
 }
@@ -68,7 +69,7 @@ impl ProofPolicy {
     /// Reads a policy; unknown keys are errors.
     ///
     /// # Errors
-    /// Where the text is too long or no policy.
+    /// Where the text is too long or is not a policy.
     pub fn from_toml(text: &str) -> Result<Self, PolicyError> {
         if text.len() > POLICY_BYTES_MAX {
             return Err(PolicyError::TooLong { got: text.len() });
@@ -76,8 +77,7 @@ impl ProofPolicy {
         toml::from_str(text).map_err(|error| PolicyError::Toml { reason: error.to_string() })
     }
 
-    /// What is demanded where nobody wrote a policy: everything of the default, whichever
-    /// `confide-prover` is found.
+    /// The policy where none was written: the default, with any `confide-prover` that is found.
     pub fn unwritten() -> Self {
         Self { prover_sha256: Pin::DangerousAny, ..Self::default() }
     }

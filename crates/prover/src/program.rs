@@ -26,7 +26,7 @@ const PROGRAM_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 /// Bits of a mode that let somebody run a file.
 const RUNNABLE: u32 = 0o111;
 
-/// A program, held.
+/// A program that is held in sealed memory.
 pub(crate) struct Program {
     path: PathBuf,
     copy: File,
@@ -36,9 +36,9 @@ pub(crate) struct Program {
 /// Why a program is not held.
 #[derive(Debug)]
 pub(crate) enum NotHeld {
-    /// There is none at the path, or it is no file that may be run.
+    /// There is no program at the path, or no file that may be run.
     Absent(io::Error),
-    /// It cannot be read, or it is too long.
+    /// The program cannot be read, or is too long.
     Unreadable(io::Error),
     /// No sealed copy of it could be made.
     Unsealed(io::Error),
@@ -70,12 +70,13 @@ impl Program {
         Ok(Self { path: path.to_owned(), copy, sha256 })
     }
 
-    /// SHA-256 of what is run.
+    /// SHA-256 of the program that is run.
     pub(crate) fn sha256(&self) -> Digest {
         self.sha256
     }
 
-    /// A command that runs the copy, under the name of the file, through `launcher` if there is one.
+    /// Makes a command that runs the copy, under the name of the file, through `launcher` if there
+    /// is one.
     pub(crate) fn command(&self, launcher: Option<&Launcher>) -> Command {
         // A script's interpreter opens it a second time, when the child's descriptors are closed.
         let path = path_of(&self.copy);

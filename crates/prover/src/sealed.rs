@@ -35,12 +35,12 @@ pub(crate) fn runnable(name: &str) -> io::Result<File> {
     Ok(memory)
 }
 
-/// Lets nobody write, grow or shrink it from here on.
+/// Lets nobody write, grow or shrink `memory` from here on.
 pub(crate) fn seal(memory: &File) -> io::Result<()> {
     seal_after(memory, || thread::sleep(SEAL_PAUSE))
 }
 
-/// The same, with what is done between two attempts.
+/// Seals as [`seal`] does; `pause` is called between two attempts.
 fn seal_after(memory: &File, mut pause: impl FnMut()) -> io::Result<()> {
     let seals = SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE;
     for _ in 1..SEAL_ATTEMPTS {
@@ -70,7 +70,7 @@ impl SealedBytes {
     }
 }
 
-/// Through this process's own number: the descriptor is closed in a child.
+/// The path names this process's own number, since the descriptor is closed in a child.
 pub(crate) fn path_of(memory: &File) -> PathBuf {
     format!("/proc/{}/fd/{}", std::process::id(), memory.as_raw_fd()).into()
 }

@@ -1,4 +1,4 @@
-//! The four stages, whoever does them.
+//! The four stages of proving, whatever back end runs them.
 
 use std::{path::PathBuf, process::ExitStatus, time::Duration};
 
@@ -8,7 +8,7 @@ use crate::line::{Description, Mode, Progress, RefusalReason, Stage, StageResult
 ///
 /// Each stage is measured by itself: its time, its CPU seconds and its peak memory are its own.
 pub trait Prover {
-    /// What the back end is and which programs it has.
+    /// Describes the back end and its programs.
     ///
     /// # Errors
     /// Where it cannot be asked.
@@ -44,37 +44,37 @@ pub trait Prover {
     fn check(&self, guest: &str, mode: Mode, body: &[u8]) -> Result<StageRun<()>, ProverError>;
 }
 
-/// What a proof is to be.
+/// The mode and the memory of a proof that is to be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// Its kind.
+    /// The proof's mode.
     pub mode: Mode,
     /// Most memory that proving may take; absent: what the back end takes by itself.
     pub memory_bytes: Option<u64>,
 }
 
-/// A stage that was done.
+/// A stage that succeeded.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StageRun<T> {
-    /// What the back end says of it.
+    /// The back end's result.
     pub done: StageResult,
-    /// What came out.
+    /// The stage's output: a statement's encoding, a proof's body, or nothing.
     pub output: T,
-    /// What it cost.
+    /// Time and memory that the stage took.
     pub used: StageUsage,
 }
 
 /// What the process of a stage used, its start and its end included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StageUsage {
-    /// From before its start to its end.
+    /// Wall-clock time, from before the start to the end.
     pub wall: Duration,
-    /// In user and system mode together, over all its threads.
+    /// CPU time in user and system mode, over all threads.
     pub cpu: Duration,
-    /// Peak resident memory.
+    /// Peak resident memory, in bytes.
     pub peak_rss_bytes: u64,
-    /// The peak is that of the starting process, which Linux counts to the child: the stage itself
-    /// took that or less.
+    /// Whether the peak is that of the starting process, which Linux counts to the child: the stage
+    /// itself took that or less.
     pub peak_is_at_most: bool,
 }
 
@@ -82,28 +82,29 @@ pub struct StageUsage {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProverError {
-    /// There is no such program.
+    /// `confide-prover` was not found.
     #[error("confide-prover is missing: {}: {reason}", path.display())]
     Missing {
-        /// Where it was looked for.
+        /// The path where it was looked for.
         path: PathBuf,
-        /// What the system says.
+        /// The system's message.
         reason: String,
     },
-    /// It is there, and cannot be read or started.
+    /// `confide-prover` is there, but cannot be read or started.
     #[error("confide-prover cannot be started: {}: {reason}", path.display())]
     NotStarted {
-        /// Where it is.
+        /// The program's path.
         path: PathBuf,
-        /// What the system says.
+        /// The system's message.
         reason: String,
     },
-    /// It is there, and its copy, or what it is to read, could not be put into sealed memory.
+    /// `confide-prover` is there, but its copy, or what it is to read, could not be put into sealed
+    /// memory.
     #[error("confide-prover cannot be sealed in memory: {}: {reason}", path.display())]
     NotSealed {
-        /// Where it is.
+        /// The program's path.
         path: PathBuf,
-        /// What the system says.
+        /// The system's message.
         reason: String,
     },
     /// An app proof of the run would be longer than a proof file's body.
@@ -129,7 +130,7 @@ pub enum ProverError {
         stage: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's message.
         reason: String,
     },
     /// The back end refused, for a reason of its closed list.
@@ -139,10 +140,10 @@ pub enum ProverError {
         stage: Stage,
         /// Why it was refused.
         why: RefusalReason,
-        /// What exactly.
+        /// Details for people.
         detail: String,
     },
-    /// The back end said something that is not of the protocol.
+    /// The back end broke the protocol.
     #[error("{stage}: confide-prover does not keep to its protocol: {reason}")]
     Protocol {
         /// The stage.
@@ -155,12 +156,12 @@ pub enum ProverError {
     NoAnswer {
         /// The stage.
         stage: &'static str,
-        /// How it ended.
+        /// The process's exit status.
         status: ExitStatus,
-        /// The end of what it said to people.
+        /// The end of the process's standard error.
         stderr: String,
     },
-    /// It took longer than such a stage may.
+    /// The stage took longer than it may.
     #[error("{stage}: confide-prover gave no answer within {} s", limit.as_secs())]
     Deadline {
         /// The stage.
@@ -168,7 +169,7 @@ pub enum ProverError {
         /// The limit.
         limit: Duration,
     },
-    /// Somebody asked to stop.
+    /// The stage was stopped on request.
     #[error("{stage}: stopped")]
     Interrupted {
         /// The stage.

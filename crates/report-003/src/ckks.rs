@@ -2,8 +2,8 @@
 //!
 //! **For comparison, not for protection.** Report 003 evaluates an adapter under CKKS; this module
 //! rebuilds its parameters (60/40/40 bits of data, a 60-bit special prime, scale 2^40) so that its
-//! figures can be measured beside those of the schemes that protect somebody. Two things to know
-//! before using it for anything else:
+//! figures can be compared with those of the schemes that do protect. Two things to know before
+//! using it for anything else:
 //!
 //! - **Decryptions must not be shared.** What [`SecretKey::decrypt`] gives holds the encryption's
 //!   noise, and noise of known messages gives the key (IND-CPA-D: Li and Micciancio, 2021). Shared

@@ -1,10 +1,10 @@
 //! Report 003's arrangement: A under CKKS with slots, B in the clear, **everything in one process**.
 //!
 //! The key, the activations and the adapter are held by the same struct, so nobody is protected
-//! from anybody: the guarantee is `none`. It is here to be measured beside the schemes that protect
-//! somebody, in the report's own layout and in the slower ones that the report compares itself
-//! with (its "five factors"): [`Packing`] is the first and the fifth of them, [`Decryption`] the
-//! third, [`Direction`] the fourth; the second is the hardware.
+//! from anybody: the guarantee is `none`. It is here to be compared with the schemes that do
+//! protect, in the report's own layout and in the slower ones that the report compares itself with
+//! (its "five factors"): [`Packing`] is the first and the fifth of them, [`Decryption`] the third,
+//! [`Direction`] the fourth; the second is the hardware.
 //!
 //! The layout without rotations: the vector stands floor(slots / width) times in one ciphertext, a
 //! plaintext holds as many rows of A, one product gives all their terms, and the terms are summed
@@ -29,11 +29,11 @@ pub use options::{Decryption, Direction, Limbs, Options, Packing};
 
 use layout::Weights;
 
-/// Greatest count of encoded plaintexts: 3.2 GB at N = 16384 with three limbs. All projections of
-/// 28 layers at width 1,536 and rank 32 are 2,632.
+/// The greatest number of encoded plaintexts: 3.2 GB at N = 16384 with three limbs. All projections
+/// of 28 layers at width 1,536 and rank 32 are 2,632.
 const PLAINTEXTS_MAX: usize = 8192;
 
-/// An adapter applied under CKKS, with the key beside it.
+/// An adapter applied under CKKS, in one process with its key.
 #[derive(Clone)]
 pub struct CkksSlots {
     shared: Arc<Shared>,
@@ -77,7 +77,7 @@ impl CkksSlots {
         Ok(CkksSlots { shared: Arc::new(Shared { options, ckks, key, rotations, sites, weights }) })
     }
 
-    /// What it was made with.
+    /// The options that it was made with.
     pub fn options(&self) -> &Options {
         &self.shared.options
     }
@@ -88,8 +88,8 @@ impl Adapt for CkksSlots {
         &self.shared.sites
     }
 
-    /// None: `Shared` holds the key and both matrices, and reads the activations. That a client
-    /// "encrypts" changes nothing, as its key is here.
+    /// Returns [`Guarantee::NONE`]: `Shared` holds the key and both matrices, and reads the
+    /// activations. A client that "encrypts" changes nothing, as its key is here.
     fn guarantee(&self) -> Guarantee {
         Guarantee::NONE
     }
@@ -110,8 +110,8 @@ struct CkksDeltas {
     memory: Memory,
 }
 
-/// What steps that are over left behind, to be written over: a step needs several megabytes, and
-/// fresh pages from the operating system would cost more than its arithmetic.
+/// Memory of steps that have ended, to be overwritten: a step needs several megabytes, and fresh
+/// pages from the operating system would cost more than its arithmetic.
 #[derive(Default)]
 struct Memory {
     inputs: Vec<Ciphertext>,

@@ -1,4 +1,4 @@
-//! The errors that only the routes of report 003 know.
+//! The errors of report 003's routes, which no other server has.
 
 use confide_serve::ApiError;
 use http::StatusCode;
@@ -21,7 +21,7 @@ pub(crate) fn no_upgrade(got: &str) -> ApiError {
 }
 
 pub(crate) fn sockets_full(limit: usize) -> ApiError {
-    let reason = format!("as many WebSockets are open as may be: wanted at most {limit}");
+    let reason = format!("too many WebSockets are open: wanted at most {limit}");
     of_route(StatusCode::SERVICE_UNAVAILABLE, reason)
 }
 

@@ -1,5 +1,5 @@
-//! Differential privacy for vectors that leave: clip, then Gaussian noise, with an account of what
-//! the releases add up to.
+//! Differential privacy for vectors that leave the client: clipping, then Gaussian noise, with an
+//! account of the total loss of all releases.
 //!
 //! The account is in zero-concentrated differential privacy (Bun and Steinke, 2016): a Gaussian of
 //! deviation `sigma` on a vector of sensitivity `d` costs `rho = d^2 / (2 sigma^2)` (proposition
@@ -7,9 +7,9 @@
 //! for `epsilon = rho + 2 sqrt(rho ln(1/delta))` (proposition 1.3). Neighbours are any two texts of
 //! the same length: every released vector may differ, each by at most twice the clip.
 //!
-//! It is off by default: noise that hides a token hides it from the model, too.
+//! It is off by default: noise that hides a token from the server hides it from the model, too.
 
-/// Gaussian noise of one budget, and what was spent of it.
+/// A mechanism that adds Gaussian noise of one budget, and the number of its releases.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mechanism {
     clip: f64,
@@ -18,18 +18,18 @@ pub struct Mechanism {
     released: u64,
 }
 
-/// What a mechanism has spent.
+/// The privacy loss of a mechanism.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spent {
-    /// Vectors released.
+    /// The number of vectors released.
     pub released: u64,
-    /// Epsilon of all of them together.
+    /// The epsilon of all releases together.
     pub epsilon: f64,
-    /// Delta of all of them together.
+    /// The delta of all releases together.
     pub delta: f64,
 }
 
-/// Why there is no such mechanism.
+/// The reason why a budget gives no mechanism.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[error("{name}: wanted {wanted}, got {got}")]
 pub struct BadBudget {
@@ -38,17 +38,17 @@ pub struct BadBudget {
     got: f64,
 }
 
-/// Steps of the grid in one clip. Vectors are rounded to it before the noise and the noise is
-/// rounded to it, so that what is released is an integer: the last bits of a floating-point sum would
-/// tell the vector (Mironov, 2012).
+/// The number of steps of the grid in one clip. Vectors and noise are rounded to the grid, so that
+/// the released sum is an integer: the last bits of a floating-point sum would reveal the vector
+/// (Mironov, 2012).
 const GRID_STEPS: f64 = 1_048_576.0;
 
 impl Mechanism {
-    /// Noise for vectors of length at most `clip`, so that each release alone is
+    /// Makes a mechanism for vectors of length at most `clip`, so that each release alone is
     /// `(epsilon_per_release, delta)`-private.
     ///
     /// # Errors
-    /// Where a number is none, or no budget.
+    /// Where a parameter is not finite or is outside its range.
     pub fn new(epsilon_per_release: f64, delta: f64, clip: f64) -> Result<Self, BadBudget> {
         let positive = |name, got: f64| match got.is_finite() && got > 0.0 {
             true => Ok(()),
@@ -69,15 +69,15 @@ impl Mechanism {
         Ok(Self { clip, delta, rho_per_release: root * root, released: 0 })
     }
 
-    /// Standard deviation of the noise on each of `elements` elements.
+    /// The standard deviation of the noise on each of `elements` elements.
     pub fn sigma(&self, elements: usize) -> f64 {
-        // Rounding moves each element by half a step at most, and both of two neighbours.
+        // Rounding moves each element by half a step at most, in both of two neighbours.
         let sensitivity = 2.0 * self.clip + (elements as f64).sqrt() * self.step();
         sensitivity / (2.0 * self.rho_per_release).sqrt()
     }
 
     /// Clips a vector and adds the noise. `random` fills its argument with random bytes that nobody
-    /// can foresee. A vector that holds no number is released as noise alone.
+    /// can foresee. A vector with an element that is not a number is released as noise alone.
     pub fn release(&mut self, row: &mut [f32], random: &mut dyn FnMut(&mut [u8])) {
         let length = row.iter().map(|value| f64::from(*value).powi(2)).sum::<f64>().sqrt();
         let shrink = match length.is_finite() {
@@ -94,12 +94,12 @@ impl Mechanism {
         self.released += 1;
     }
 
-    /// What all releases until now add up to.
+    /// The privacy loss of all releases until now.
     pub fn spent(&self) -> Spent {
         self.cost_of(self.released)
     }
 
-    /// What so many releases add up to.
+    /// The privacy loss of `released` releases.
     pub fn cost_of(&self, released: u64) -> Spent {
         let rho = self.rho_per_release * released as f64;
         let epsilon = rho + 2.0 * (rho * (1.0 / self.delta).ln()).sqrt();
@@ -111,8 +111,8 @@ impl Mechanism {
     }
 }
 
-/// A normal variate (Box and Muller, 1958) from 53-bit uniforms. Its tail ends at 8.5 deviations,
-/// beyond which there is less than 2^-53 of the mass: nothing beside any delta of use.
+/// Draws a normal variate (Box and Muller, 1958) from 53-bit uniforms. Its tail ends at 8.5
+/// deviations, beyond which there is less than 2^-53 of the mass: far less than any useful delta.
 fn normal(random: &mut dyn FnMut(&mut [u8])) -> f64 {
     let mut bytes = [0; 16];
     random(&mut bytes);
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn a_long_vector_is_clipped_and_one_without_numbers_is_not_sent() {
-        // So much budget that the noise is far below the clip.
+        // A budget so large that the noise is far below the clip.
         let mut mechanism = Mechanism::new(1e9, 1e-6, 1.0).expect("a budget");
         let mut row = [300.0, 400.0];
         mechanism.release(&mut row, &mut dice());

@@ -1,6 +1,7 @@
 //! The routes of report 003 under `/api/v1`, to be added to those of `confide-serve`
-//! ([`confide_serve::Options::extra_routes`]). What they say of encryption is computed from what ran;
-//! what the report's server claimed and did not do is named in `docs/serve.md`.
+//! ([`confide_serve::Options::extra_routes`]). Their statements about encryption are computed from
+//! the operations that ran; `docs/serve.md` names the claims of the report's server that it did not
+//! keep.
 
 mod chat;
 mod layer;
@@ -25,7 +26,7 @@ use tokio::sync::Semaphore;
 use layer::Layer;
 pub use layer::{RouteOptions, SocketLimits};
 
-/// The routes, for a server that is made later.
+/// Makes the routes, for a server that is made later.
 pub fn routes(options: RouteOptions) -> ExtraRoutes {
     Arc::new(move |server| {
         let RouteOptions { head, sockets: limits } = options.clone();

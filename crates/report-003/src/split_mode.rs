@@ -12,7 +12,7 @@ use std::{
 
 use confide_engine::{AdapterReport, EngineError, FinishReason, Prompt, Request, Token, Usage};
 
-/// What a client of split mode has: tokenizer, embeddings, LM head and sampling.
+/// The client's half of split mode: tokenizer, embeddings, LM head and sampling.
 pub trait Head: Send + Sync + 'static {
     /// The tokens of a prompt, its chat template included.
     ///
@@ -32,7 +32,7 @@ pub trait Head: Send + Sync + 'static {
     /// [`EngineError::Failed`] where its width is not the model's.
     fn logits(&self, hidden: &[f32]) -> Result<Vec<f32>, EngineError>;
 
-    /// A completion after so many tokens of prompt, in a context of so many.
+    /// Begins a completion after `prompt_tokens` tokens, in a context of `context_tokens` tokens.
     fn completion<'a>(
         &'a self,
         request: &Request,
@@ -41,9 +41,9 @@ pub trait Head: Send + Sync + 'static {
     ) -> Box<dyn Complete + 'a>;
 }
 
-/// The side of a generation that needs no transformer.
+/// The choice of tokens in a generation, which needs no transformer.
 pub trait Complete {
-    /// Why no further token is wanted, where none is.
+    /// The reason to stop before the next token; `None` to go on.
     fn finish_reason(&self) -> Option<FinishReason>;
 
     /// Chooses the next token; `None` where the model ended its answer.
@@ -52,7 +52,7 @@ pub trait Complete {
     /// [`EngineError::Failed`].
     fn choose(&mut self, logits: &[f32]) -> Result<Option<Token>, EngineError>;
 
-    /// The reason, the text held back until now, and what it took.
+    /// Ends the completion: returns the reason, the text held back until now, and the usage.
     ///
     /// # Errors
     /// [`EngineError::Failed`].
@@ -62,21 +62,21 @@ pub trait Complete {
     ) -> Result<(FinishReason, String, Usage), EngineError>;
 }
 
-/// A head that is loaded when it is first needed: its matrices are in memory twice from then on.
+/// A head that is loaded on first use: its matrices are in memory twice from then on.
 pub struct LateHead {
     load: Box<dyn Fn() -> Result<Arc<dyn Head>, EngineError> + Send + Sync>,
     loaded: Mutex<Option<Arc<dyn Head>>>,
 }
 
 impl LateHead {
-    /// A head that `load` will make.
+    /// Makes a head that `load` will load.
     pub fn new(
         load: impl Fn() -> Result<Arc<dyn Head>, EngineError> + Send + Sync + 'static,
     ) -> Self {
         Self { load: Box::new(load), loaded: Mutex::default() }
     }
 
-    /// The head. The first call blocks until it is loaded.
+    /// Returns the head. The first call blocks until it is loaded.
     ///
     /// # Errors
     /// Those of loading; a later call tries again.
@@ -97,45 +97,46 @@ impl fmt::Debug for LateHead {
     }
 }
 
-/// The answer to tokens that were sent.
+/// The result of reading tokens.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Read {
     /// The last token's hidden state after the last norm.
     pub hidden: Vec<f32>,
-    /// What the adapter took until now, where there is one.
+    /// The report of the adapter until now; `None` without an adapter.
     pub adapter: Option<AdapterReport>,
 }
 
-/// One token, and what it took. The parts add up to the time between tokens, but for the caller's.
+/// One token and its cost. The parts add up to the time between tokens, except for the caller's own
+/// work.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
     /// The token.
     pub token: Token,
-    /// Milliseconds until the hidden state was there.
+    /// Milliseconds until the hidden state was computed.
     pub forward_ms: f64,
     /// Milliseconds of the LM head.
     pub head_ms: f64,
     /// Milliseconds of the choice and the text.
     pub choose_ms: f64,
-    /// What the adapter took until now, where there is one.
+    /// The report of the adapter until now; `None` without an adapter.
     pub adapter: Option<AdapterReport>,
 }
 
-/// How a conversation ended.
+/// The end of a completion.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Completion {
-    /// Why.
+    /// The reason why it ended.
     pub reason: FinishReason,
-    /// Text held back until now.
+    /// The text that was held back until now.
     pub tail: String,
-    /// Tokens.
+    /// The numbers of tokens.
     pub usage: Usage,
-    /// What the adapter took, where there is one.
+    /// The report of the adapter; `None` without an adapter.
     pub adapter: Option<AdapterReport>,
 }
 
-/// Generates: `forward` reads tokens after those already read, `each` is told every token and says
-/// whether to go on. `None` where it did not want to.
+/// Generates: `forward` reads tokens after those already read, `each` receives every token and
+/// returns whether to go on. `None` where it returned `false`.
 ///
 /// # Errors
 /// Those of `forward` and of the head.

@@ -76,7 +76,7 @@ async fn base_and_adapted_stand_side_by_side() {
     assert_eq!((&adapted["encrypted"], &adapted["rotations"]), (&json!(true), &json!(0)));
     assert_eq!(adapted["guarantee"], "adapter host is blind; adapter is not protected");
     assert!(adapted["time_ms"].is_number() && adapted["tok_s"].is_number());
-    // What is computed in the clear is not called encrypted.
+    // An answer computed in the clear is not called encrypted.
     let ask = json!({ "query": "x", "expert_name": "plain" });
     let (_, answer) = server.post("/api/v1/chat/compare", &ask).await;
     assert_eq!(answer["adapted"]["encrypted"], false);
@@ -159,7 +159,7 @@ async fn the_self_test_compares_with_plain_lora_and_claims_no_more() {
     assert_eq!((&test["tokens"], &test["he_match"]), (&json!(64), &json!(true)), "{test}");
     assert_eq!(test["encrypted"], true);
     assert_eq!(test["logits_relative_error_max"], 0.0);
-    // The reference was loaded beside the two, is gone again, and was never listed.
+    // The reference was loaded next to the two, was dropped again, and was never listed.
     assert_eq!(server.engine.loads.load(std::sync::atomic::Ordering::Relaxed), 3);
     assert_eq!(server.fetch("/v1/models").await["data"].as_array().map(Vec::len), Some(3));
     let (status, _) = server.post("/api/v1/adapters/plain/swap", &json!({})).await;
@@ -190,7 +190,7 @@ async fn a_split_socket_answers_in_text_and_in_binary() {
     let Some(Ok(Message::Binary(bytes))) = client.next().await else { panic!("wanted bytes") };
     let (head, hidden) = frame::parse_answer(&bytes).expect("an answer");
     assert_eq!((&head["cached_seq_len"], hidden), (&json!(5), vec![3.0]));
-    // A broken message breaks the session with it: nothing is continued on a guess.
+    // A broken message ends the session: nothing is continued on a guess.
     client.send(Message::binary(vec![1, 2])).await.expect("it is taken");
     assert_eq!(receive_json(&mut client).await["type"], "error");
     ask(&mut client, json!({ "type": "forward", "token_ids": [1], "incremental": true })).await;

@@ -1,7 +1,7 @@
 //! CKKS in report 003's layout: a vector several times in one ciphertext, as many rows of A in a
 //! plaintext, terms summed after decryption (`src/ckks_slots.rs`); bound to `vectors/rlwe/ckks.json`.
 //!
-//! `CONFIDE_WRITE_VECTORS=1 cargo test -p confide-report-003 --test vectors` writes it again.
+//! `CONFIDE_WRITE_VECTORS=1 cargo test -p confide-report-003 --test vectors` writes the file.
 
 #[path = "../../rlwe/tests/vectors/digests.rs"]
 mod digests;
@@ -10,8 +10,8 @@ use confide_report_003::ckks::{Ckks, Message, Parameters, SecretKey};
 use digests::{agrees, of_bytes, of_signed, of_words, rng_of_byte};
 use serde_json::{Value, json};
 
-// Twiddles come from the machine's cosine, and which way a coefficient is rounded hangs on its last
-// bit: the file is glibc's.
+// Twiddles come from the machine's cosine, and their last bits decide how a coefficient is rounded:
+// the file is glibc's.
 #[cfg(target_env = "gnu")]
 #[test]
 fn ckks_in_the_layout_of_report_003_is_as_committed() {
@@ -65,7 +65,8 @@ fn entry(row: usize, column: usize) -> f64 {
     (mixed as f64 - 1023.0) / 1024.0
 }
 
-/// Noise differs where a coefficient was rounded otherwise; six digits are the same.
+/// Rounds to three decimals, which are the same even where a coefficient was rounded in another way
+/// and the noise differs.
 fn round_dots(dots: &[f64]) -> Vec<f64> {
     dots.iter().map(|dot| (dot * 1e3).round() / 1e3).collect()
 }

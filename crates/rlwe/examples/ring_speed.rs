@@ -1,5 +1,5 @@
-//! Prints what the parts of this crate take here, best of several runs: for its builders. Not a
-//! record; the bench makes those.
+//! Prints the times of the parts of this crate on this machine, the best of several runs, for work
+//! on the code. Figures that are reported come from the bench.
 //!
 //! `cargo run --release -p confide-rlwe --example ring_speed`
 
@@ -12,7 +12,7 @@ use confide_rlwe::{
 
 const COLUMNS: usize = 1536;
 const ROWS: usize = 32;
-/// Ciphertexts that the products take at a time.
+/// The number of ciphertexts that the products take at a time.
 const BLOCK: usize = 128;
 
 fn main() -> Result<(), RlweError> {

@@ -13,14 +13,14 @@ use crate::{
 /// Nonce label of public polynomials.
 const PUBLIC: [u8; 4] = *b"a(X)";
 
-/// A fresh encryption: c0 whole, and c1 as the seed and index it is expanded from.
+/// A fresh encryption: c0 in full, and c1 as the seed and index from which it is expanded.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SeededCiphertext {
     /// −a·s + e + encoded messages.
     pub c0: NttPoly,
-    /// Seed of the public polynomial a.
+    /// The seed of the public polynomial a.
     pub seed: Seed,
-    /// Which of the seed's polynomials.
+    /// The index of a among the polynomials of the seed.
     pub index: u32,
 }
 
@@ -29,11 +29,11 @@ pub struct SeededCiphertext {
 pub struct Ciphertext {
     /// The part that carries the messages.
     pub c0: NttPoly,
-    /// The part that meets the secret.
+    /// The part that is multiplied with the secret.
     pub c1: NttPoly,
 }
 
-/// Weights as a polynomial in NTT form, to multiply ciphertexts with.
+/// Weights as a polynomial in NTT form, with which ciphertexts are multiplied.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Plaintext {
     weights: NttPoly,
@@ -41,12 +41,12 @@ pub struct Plaintext {
 }
 
 impl SeededCiphertext {
-    /// c1, expanded.
+    /// Expands c1 from its seed and index.
     pub fn c1(&self) -> NttPoly {
         public_polynomial(self.c0.ring(), &self.seed, self.index)
     }
 
-    /// With c1 written out.
+    /// Expands c1, so that both halves are written out.
     pub fn expand(self) -> Ciphertext {
         let c1 = self.c1();
         Ciphertext { c0: self.c0, c1 }
@@ -95,7 +95,7 @@ impl Plaintext {
         Ok(Plaintext { weights, l1 })
     }
 
-    /// Sum of the magnitudes.
+    /// The sum of the magnitudes of the weights.
     pub fn l1(&self) -> u64 {
         self.l1
     }
@@ -107,7 +107,7 @@ impl fmt::Debug for SeededCiphertext {
     }
 }
 
-/// Weights are the adapter's: only their ring shows.
+/// Shows the ring alone: the weights are the adapter's.
 impl fmt::Debug for Plaintext {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "Plaintext({:?}, ..)", self.weights)

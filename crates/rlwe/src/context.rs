@@ -46,12 +46,12 @@ impl Context {
         }))
     }
 
-    /// Its set.
+    /// The parameter set.
     pub fn set(&self) -> &ParameterSet {
         &self.set
     }
 
-    /// Degree N: messages of a ciphertext.
+    /// The degree N, which is the number of messages of a ciphertext.
     pub fn n(&self) -> usize {
         self.ring.n()
     }
@@ -66,7 +66,7 @@ impl Context {
         &self.small
     }
 
-    /// t − 1: messages are taken and given below 2^k.
+    /// t − 1, the mask of a message: messages are below t = 2^k.
     pub(crate) fn message_mask(&self) -> u64 {
         (1 << self.set.plaintext_bits()) - 1
     }
@@ -96,7 +96,7 @@ impl Context {
     #[inline(always)]
     pub(crate) fn decode(&self, phase: u64) -> u64 {
         let p = self.set.primes()[0];
-        // At most one too small: the ratio is.
+        // The quotient is at most one too small, as the ratio is.
         let quotient = ((u128::from(phase) * u128::from(self.ratio)) >> 64) as u64;
         let shifted = phase.wrapping_shl(self.set.plaintext_bits());
         let rest = shifted.wrapping_sub(quotient.wrapping_mul(p));
@@ -116,7 +116,7 @@ impl fmt::Debug for Context {
     }
 }
 
-/// 1 where a >= b, else 0, without a branch; both below 2^63.
+/// Returns 1 where a >= b, else 0, without a branch; both are below 2^63.
 #[inline(always)]
 fn not_below(a: u64, b: u64) -> u64 {
     (a.wrapping_sub(b) >> 63) ^ 1
@@ -142,7 +142,7 @@ mod tests {
                 small = small.drop_limb();
             }
             let p = context.first_modulus();
-            // The greatest error that rounding forgives, up to what the encoding itself adds.
+            // The greatest error that rounding corrects, less the one of the encoding itself.
             let edge = (p.value() >> (context.set().plaintext_bits() + 1)) - 2;
             for (&phase, &message) in small.values().iter().zip(&messages) {
                 let exact = u128::from(message) * u128::from(p.value());

@@ -52,7 +52,7 @@ impl<'a> Encryptor<'a> {
         self.encrypt_with_errors(messages)
     }
 
-    /// Encrypts under the errors that were drawn.
+    /// Encrypts with errors that were drawn before.
     fn encrypt_with_errors(&mut self, messages: &[u64]) -> Result<SeededCiphertext, RlweError> {
         let index = self.next;
         let limit = u32::MAX as usize;
@@ -161,7 +161,8 @@ pub(crate) mod tests {
         for name in ParameterSet::names() {
             let (context, key, mut rng) = new_key(name);
             let (n, limit) = (context.n(), context.set().row_l1_max());
-            // All weight that the set allows, in one answer, with its noise at the worst place.
+            // One answer with all the weight that the set allows, and its greatest noise at one
+            // place.
             let mut weights = vec![0i64; n];
             let share = (limit / n as u64) as i64;
             weights.iter_mut().enumerate().for_each(|(i, w)| *w = share * (1 - 2 * (i as i64 & 1)));
@@ -212,7 +213,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// Constant F in every coefficient, of either sign.
+    /// A polynomial of F, or −F where `negative`, in every coefficient: the greatest flooding.
     fn greatest_flooding(context: &Context, negative: bool) -> NttPoly {
         let mut flood = Poly::zero(context.ring());
         for (p, limb) in flood.limbs_mut() {
@@ -233,7 +234,7 @@ pub(crate) mod tests {
         ] {
             let (context, key, mut rng) = new_key(name);
             let limit = context.set().row_l1_max().min(COLUMNS as u64 * 32_767);
-            // One row of exactly the greatest sum, every error of the sign that adds up.
+            // One row of exactly the greatest sum, with every error of the sign that adds up.
             let mut row = vec![0i16; COLUMNS];
             let mut left = limit;
             for (j, w) in row.iter_mut().enumerate() {

@@ -1,112 +1,112 @@
-//! Why an operation of this package is refused.
+//! Errors of this crate.
 
-/// Why a part of this crate refused.
+/// The reason why an operation of this crate was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RlweError {
-    /// A number that cannot be a modulus here.
+    /// A number cannot be a modulus.
     #[error("modulus: wanted an odd prime below 2^61, got {got}")]
     NotAModulus {
-        /// The number.
+        /// The number that was given.
         got: u64,
     },
-    /// A ring that has no negacyclic transform.
+    /// The ring has no negacyclic transform.
     #[error(
         "ring: wanted N a power of two from 16 to 65536 and a modulus of 1 mod 2N, \
          got N = {n}, modulus {modulus}"
     )]
     NoTransform {
-        /// Degree.
+        /// The degree N.
         n: usize,
-        /// Modulus.
+        /// The modulus that does not fit.
         modulus: u64,
     },
-    /// No limb, too many of them, or one twice.
+    /// A ring has no limb, too many of them, or one twice.
     #[error("ring: wanted 1 to {limit} different moduli, got {got}")]
     Limbs {
-        /// Greatest count.
+        /// The greatest number of limbs.
         limit: usize,
-        /// Count given.
+        /// The number of moduli that were given.
         got: usize,
     },
-    /// A fast path that this machine or this modulus does not have.
+    /// This machine or this modulus does not have a fast path.
     #[error("transform: this machine has no {path} path for this modulus")]
     NoPath {
-        /// Its name.
+        /// The name of the path.
         path: &'static str,
     },
-    /// A name that is no parameter set.
+    /// A name is not that of a parameter set.
     #[error("parameter set: wanted one of {known}, got {got:?}")]
     UnknownSet {
-        /// The name given.
+        /// The name that was given.
         got: String,
-        /// All names.
+        /// The names of all sets.
         known: String,
     },
-    /// A set below 128 bits, asked for without saying so.
+    /// A set below 128 bits was asked for by its plain name.
     #[error("parameter set {name}: wanted 128 bits of security, got {got}")]
     Insecure {
-        /// Name of the set.
+        /// The name of the set.
         name: &'static str,
-        /// Level by the HomomorphicEncryption.org tables, quantum row; 0 below the table.
+        /// The level by the HomomorphicEncryption.org tables, quantum row; 0 below the table.
         got: u32,
     },
-    /// A set whose answers give the matrix away, asked for without saying so.
+    /// A set whose answers give the matrix away was asked for by its plain name.
     #[error("parameter set {name}: its answers are not flooded, so they give the matrix away")]
     NotFlooded {
-        /// Name of the set.
+        /// The name of the set.
         name: &'static str,
     },
-    /// No room for the noise of even one product.
+    /// A number of plaintext bits leaves no room for the noise of even one product.
     #[error("parameter set {name}: wanted plaintext bits from 2 to {limit}, got {got}")]
     PlaintextBits {
-        /// Name of the set.
+        /// The name of the set.
         name: &'static str,
-        /// Greatest count of bits that leaves room for noise.
+        /// The greatest number of bits that leaves room for noise.
         limit: u32,
-        /// Count asked for.
+        /// The number of bits that was asked for.
         got: u32,
     },
-    /// A vector of another length.
+    /// A vector has another length than the one that fits.
     #[error("{what}: wanted length {wanted}, got {got}")]
     Length {
-        /// What has it.
+        /// The name of the vector.
         what: &'static str,
-        /// Length wanted.
+        /// The length that fits.
         wanted: usize,
-        /// Length given.
+        /// The length that was given.
         got: usize,
     },
-    /// A count or position beyond its limit.
+    /// A count or a position is beyond its limit.
     #[error("{what}: wanted at most {limit}, got {got}")]
     Limit {
-        /// What is counted.
+        /// The quantity that is limited.
         what: &'static str,
-        /// Greatest value.
+        /// The greatest value that is allowed.
         limit: usize,
-        /// Value given.
+        /// The value that was given.
         got: usize,
     },
-    /// Weights whose product could pass the noise budget of the set.
+    /// The product of the weights could exceed the noise budget of the set.
     #[error("weights: wanted a sum of magnitudes of at most {limit}, got {got}")]
     Weights {
-        /// Greatest sum of magnitudes.
+        /// The greatest sum of magnitudes.
         limit: u64,
-        /// Sum given.
+        /// The sum of magnitudes that was given.
         got: u64,
     },
-    /// Bytes that are not the one form that this crate writes.
+    /// Bytes are not in the one form that this crate writes.
     #[error("{what}: {reason}")]
     Wire {
-        /// Type that was read.
+        /// The type that was read.
         what: &'static str,
-        /// What is wrong.
+        /// The reason why the bytes are refused.
         reason: &'static str,
     },
     /// The operating system gave no randomness.
     #[error("randomness: the operating system gave none: {reason}")]
     NoRandomness {
-        /// What it said.
+        /// The error of the operating system.
         reason: String,
     },
 }

@@ -15,13 +15,13 @@ use crate::{
     switch::SmallCiphertext,
 };
 
-/// A ternary secret. Wiped when dropped, never written out, never shown.
+/// A ternary secret, which is wiped when it is dropped, never written and never shown.
 pub struct SecretKey {
     context: Arc<Context>,
     secret: NttPoly,
 }
 
-/// b = −a·s + e with a from a seed: encrypts, and re-randomises what was computed.
+/// b = −a·s + e with a from a seed: encrypts, and re-randomises results.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublicKey {
     pub(crate) seed: Seed,
@@ -30,18 +30,18 @@ pub struct PublicKey {
 }
 
 impl SecretKey {
-    /// A fresh key.
+    /// Draws a fresh key.
     pub fn generate(context: &Arc<Context>, rng: &mut Rng) -> SecretKey {
         let secret = small_polynomial(context, rng, Rng::fill_ternary).into_ntt();
         SecretKey { context: context.clone(), secret }
     }
 
-    /// Its parameters.
+    /// The context of the key: its parameter set and ring.
     pub fn context(&self) -> &Arc<Context> {
         &self.context
     }
 
-    /// The public key that goes with it; each call makes another one.
+    /// Makes a public key for this secret key; each call makes another one.
     pub fn public_key(&self, rng: &mut Rng) -> PublicKey {
         let seed = rng.seed();
         let a = public_polynomial(self.context.ring(), &seed, 0);
@@ -88,8 +88,8 @@ impl SecretKey {
 
 impl PublicKey {
     /// A fresh encryption of zero with the set's flooding on its phase: added to a result, it hides
-    /// from the holder of the secret key everything but the messages. Whoever hides must make it
-    /// himself; a zero that the key holder made hides nothing from him.
+    /// everything but the messages from the holder of the secret key. The party that hides must
+    /// make it; a zero that the key holder made hides nothing from that key holder.
     ///
     /// It drowns the noise of ciphertexts that were made as [`SecretKey::encrypt`] makes them. A key
     /// holder who makes others, with phases that are no messages, can read a fraction of a bit about
@@ -101,7 +101,7 @@ impl PublicKey {
         self.encrypt_encoded(context, rng, Poly::zero(context.ring()))
     }
 
-    /// As [`PublicKey::zero`], of messages instead of zero.
+    /// A fresh encryption of messages, flooded as in [`PublicKey::zero`].
     ///
     /// # Errors
     /// Where the set is not flooded or there are not N messages.
@@ -156,7 +156,7 @@ impl fmt::Debug for SecretKey {
     }
 }
 
-/// A polynomial of small secret coefficients.
+/// Draws a polynomial of small secret coefficients.
 fn small_polynomial(context: &Context, rng: &mut Rng, fill: fn(&mut Rng, &mut [i64])) -> Poly {
     let mut small = Zeroizing::new(vec![0; context.n()]);
     fill(rng, &mut small);
@@ -165,8 +165,8 @@ fn small_polynomial(context: &Context, rng: &mut Rng, fill: fn(&mut Rng, &mut [i
     poly
 }
 
-/// poly += a uniform value of [−F, F) in each coefficient, in constant time: the upper part
-/// uniform in [−B, B), the lower flood_bits uniform.
+/// poly += a uniform value of [−F, F) in each coefficient, in constant time: its upper part is
+/// uniform in [−B, B), its lower part has `flood_bits` uniform bits.
 fn add_flooding(context: &Context, rng: &mut Rng, poly: &mut Poly) {
     let (n, bits) = (context.n(), context.set().flood_bits());
     let bound = context.set().product_noise();

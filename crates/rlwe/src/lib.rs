@@ -1,14 +1,15 @@
-//! Encryption over Z_q\[X\]/(X^N + 1): what a party computes on without reading it.
+//! Encryption over Z_q\[X\]/(X^N + 1), with which one party computes on data that it cannot read.
 //!
-//! Ground floor: no I/O beside the operating system's randomness, no word of adapters or models.
+//! The crate does no I/O except for the operating system's randomness, and knows nothing of
+//! adapters or models.
 //!
-//! From below: [`Modulus`] and [`NttTable`], [`Ring`] with its [`Poly`] and [`NttPoly`], the
-//! generator [`Rng`], the named [`ParameterSet`]s. On them exact encryption of integers mod 2^k
-//! (BFV): [`SecretKey`], [`PublicKey`], products with [`Plaintext`] polynomials and, over thousands
-//! of ciphertexts, with the scalars of a matrix ([`ScalarProducts`]).
+//! The layers from below: [`Modulus`] and [`NttTable`], [`Ring`] with its [`Poly`] and [`NttPoly`],
+//! the generator [`Rng`], the named [`ParameterSet`]s. On them rests exact encryption of integers
+//! mod 2^k (BFV): [`SecretKey`], [`PublicKey`], products with [`Plaintext`] polynomials and, over
+//! thousands of ciphertexts, with the scalars of a matrix ([`ScalarProducts`]).
 //!
-//! For other schemes over the same rings: the pointwise products of a [`Limb`] and [`run_vectorised`].
-//! Report 003's CKKS is one, in `confide-report-003`.
+//! Other schemes over the same rings can use the pointwise products of a [`Limb`] and
+//! [`run_vectorised`]. Report 003's CKKS in `confide-report-003` is one.
 
 #![deny(missing_docs, clippy::missing_errors_doc)]
 

@@ -2,10 +2,10 @@
 
 use crate::error::RlweError;
 
-/// Greatest width of a modulus, in bits: lazy butterflies hold values below 8q in 64 bits.
+/// The greatest width of a modulus, in bits: lazy butterflies hold values below 8q in 64 bits.
 pub(crate) const MODULUS_BITS_MAX: u32 = 61;
 
-/// An odd prime q below 2^61, with what Barrett's reduction needs.
+/// An odd prime q below 2^61, with the constant of Barrett's reduction.
 ///
 /// All operations take reduced values, give reduced values and have no branch on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -38,17 +38,17 @@ impl Modulus {
         Ok(Modulus { value, bits, ratio })
     }
 
-    /// q.
+    /// The prime q.
     pub fn value(self) -> u64 {
         self.value
     }
 
-    /// Width of q in bits.
+    /// The width of q, in bits.
     pub fn bits(self) -> u32 {
         self.bits
     }
 
-    /// floor(2^(63 + bits) / q).
+    /// floor(2^(63 + bits) / q), the constant of Barrett's reduction.
     #[cfg(target_arch = "x86_64")]
     pub(crate) fn ratio(self) -> u64 {
         self.ratio
@@ -121,7 +121,7 @@ impl Modulus {
         x.wrapping_sub(self.value & beyond) as i64
     }
 
-    /// Prepares a factor.
+    /// Prepares a factor for [`Modulus::mul_shoup`].
     pub fn shoup(self, value: u64) -> Shoup {
         let quotient = ((u128::from(value) << 64) / u128::from(self.value)) as u64;
         Shoup { value, quotient }
@@ -183,8 +183,8 @@ fn high(a: u64, b: u64) -> u64 {
     ((u128::from(a) * u128::from(b)) >> 64) as u64
 }
 
-/// Whether `n` is prime: Miller-Rabin with the twelve least primes as bases, which is exact for
-/// every 64-bit number (Sorenson and Webster, 2015).
+/// Returns whether `n` is prime: Miller-Rabin with the twelve least primes as bases, which is exact
+/// for every 64-bit number (Sorenson and Webster, 2015).
 pub fn is_prime(n: u64) -> bool {
     const BASES: [u64; 12] = [2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37];
     if n < 2 {

@@ -13,8 +13,8 @@ use stages::{Factor, Roots, Stages};
 
 use crate::{error::RlweError, modulus::Modulus};
 
-/// Degrees that have a transform: the CKKS sets go up to 32768.
-/// The fast paths take two registers of eight values at least.
+/// The least degree of a transform: the fast paths take two registers of eight values at least. The
+/// CKKS sets go up to 32768.
 pub(crate) const DEGREE_MIN: usize = 16;
 pub(crate) const DEGREE_MAX: usize = 65536;
 
@@ -27,7 +27,7 @@ pub(crate) const DEGREE_MAX: usize = 65536;
 pub struct NttTable(Stages);
 
 impl NttTable {
-    /// A table for the fastest path of this machine.
+    /// Makes a table for the fastest path of this machine.
     ///
     /// # Errors
     /// Where n is no power of two from 16 to 65536 or the modulus is not 1 mod 2n.
@@ -36,7 +36,7 @@ impl NttTable {
         NttTable::with_path(n, modulus, path)
     }
 
-    /// A table for the path named: for tests and measurements.
+    /// Makes a table for the named path, for tests and measurements.
     ///
     /// # Errors
     /// As [`NttTable::new`], and where the machine or the modulus does not have the path.
@@ -58,17 +58,17 @@ impl NttTable {
         Ok(NttTable(Stages { n, modulus, path, forward, inverse, scale }))
     }
 
-    /// Degree.
+    /// The degree n.
     pub fn n(&self) -> usize {
         self.0.n
     }
 
-    /// Modulus.
+    /// The modulus q.
     pub fn modulus(&self) -> Modulus {
         self.0.modulus
     }
 
-    /// The code that runs.
+    /// The path: the code that runs the transforms.
     pub fn path(&self) -> Path {
         self.0.path
     }
@@ -78,7 +78,7 @@ impl NttTable {
         self.0.forward.values[self.0.n / 2]
     }
 
-    /// Coefficient form to NTT form, in place; n reduced values to n reduced values.
+    /// Transforms coefficient form to NTT form, in place; n reduced values to n reduced values.
     ///
     /// # Panics
     /// Where `values` has not n elements.
@@ -91,7 +91,7 @@ impl NttTable {
         }
     }
 
-    /// NTT form to coefficient form, in place; n reduced values to n reduced values.
+    /// Transforms NTT form to coefficient form, in place; n reduced values to n reduced values.
     ///
     /// # Panics
     /// Where `values` has not n elements.
@@ -122,7 +122,7 @@ mod tests {
         values
     }
 
-    /// Horner's rule at every point: n^2 products.
+    /// Evaluates the polynomial at every point by Horner's rule: n^2 products.
     fn evaluate_naively(table: &NttTable, values: &[u64]) -> Vec<u64> {
         let q = table.modulus();
         let at = |i: usize| q.pow(table.root(), 2 * stages::reverse_bits(i, table.n()) as u64 + 1);
@@ -130,7 +130,7 @@ mod tests {
         (0..table.n()).map(|i| horner(at(i))).collect()
     }
 
-    /// Sum over all pairs, with X^n = −1.
+    /// Sums over all pairs of coefficients, with X^n = −1.
     fn naive_product(q: Modulus, a: &[u64], b: &[u64]) -> Vec<u64> {
         let n = a.len();
         let mut product = vec![0; n];
@@ -145,7 +145,7 @@ mod tests {
         product
     }
 
-    /// Every path of every kind of modulus that this machine has.
+    /// Tables of every path of this machine, for every kind of modulus.
     fn tables(n: usize) -> Vec<NttTable> {
         let mut found = Vec::new();
         for bits in [25, 40, 49, 50, 51, 60, 61] {
@@ -205,7 +205,7 @@ mod tests {
                     assert_eq!(ours, reference, "{table:?}");
                     table.inverse(&mut ours);
                     assert_eq!(ours, values, "{table:?}");
-                    // An inverse of values that no forward transform bounded.
+                    // An inverse of values that did not come from a forward transform.
                     let (mut ours, mut reference) = (values.clone(), values);
                     table.inverse(&mut ours);
                     portable.inverse(&mut reference);

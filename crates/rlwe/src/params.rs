@@ -4,9 +4,9 @@ use std::fmt;
 
 use crate::{error::RlweError, modulus::ntt_primes_below, sampler::ERROR_BOUND};
 
-/// Greatest `row_l1_max` that a set claims: far beyond what matrices of 16-bit integers reach.
+/// The greatest `row_l1_max` that a set claims: far beyond what matrices of 16-bit integers reach.
 const L1_LIMIT: u128 = 1 << 40;
-/// Level below which a set is not built without `dangerous_`.
+/// The level below which a set can only be had by a `dangerous_` function.
 const SECURITY_BITS_MIN: u32 = 128;
 
 /// A named choice of ring, moduli and room for messages and noise.
@@ -29,7 +29,7 @@ pub struct ParameterSet {
 #[derive(Debug, PartialEq, Eq)]
 struct Definition {
     name: &'static str,
-    /// What the wire carries. Numbers are never used again for another set.
+    /// The number of the set on the wire. A number is never used again for another set.
     id: u8,
     n: usize,
     prime_bits: u32,
@@ -38,7 +38,8 @@ struct Definition {
     flood_bits: u32,
 }
 
-/// Primes are the greatest below 2^prime_bits that are 1 mod 2N, greatest first.
+/// The parameter sets. Primes are the greatest below 2^prime_bits that are 1 mod 2N, greatest
+/// first.
 const DEFINITIONS: &[Definition] = &[
     Definition {
         name: "rlwe-4096-q100-flood40",
@@ -76,7 +77,7 @@ const DEFINITIONS: &[Definition] = &[
         plaintext_bits: 12,
         flood_bits: 0,
     },
-    // For tests of what goes on above the ring: no security at all.
+    // A set for tests of the code above the ring: it has no security at all.
     Definition {
         name: "toy-256-q100-flood40",
         id: 5,
@@ -111,8 +112,8 @@ impl ParameterSet {
         Ok(set)
     }
 
-    /// Any set: also those below 128 bits, and those that are not flooded, whose answers give the
-    /// matrix to whoever holds the secret key.
+    /// A set by its name, also one below 128 bits, or one that is not flooded, whose answers give
+    /// the matrix to the holder of the secret key.
     ///
     /// # Errors
     /// Where there is no such name.
@@ -128,8 +129,7 @@ impl ParameterSet {
         set.with_plaintext_bits(plaintext_bits)
     }
 
-    /// The same ring with another split of its room: each bit less of message doubles
-    /// `row_l1_max`.
+    /// Splits the room of the ring in another way: each bit less of message doubles `row_l1_max`.
     ///
     /// # Errors
     /// Where `bits` leaves no room for noise.
@@ -147,57 +147,58 @@ impl ParameterSet {
         Ok(self)
     }
 
-    /// Name.
+    /// The name of the set.
     pub fn name(&self) -> &'static str {
         self.definition.name
     }
 
-    /// Number that stands for the name on the wire.
+    /// The number that stands for the name on the wire.
     pub fn id(&self) -> u8 {
         self.definition.id
     }
 
-    /// Degree N: messages of a ciphertext.
+    /// The degree N, which is the number of messages of a ciphertext.
     pub fn n(&self) -> usize {
         self.definition.n
     }
 
-    /// The primes, the one that answers are switched down to first.
+    /// The primes; answers are switched down to the first.
     pub fn primes(&self) -> &[u64] {
         &self.primes
     }
 
-    /// k: messages are integers mod 2^k.
+    /// The number of bits of a message, k: messages are integers mod 2^k.
     pub fn plaintext_bits(&self) -> u32 {
         self.plaintext_bits
     }
 
-    /// Flooding is uniform in ±2^flood_bits times the bound of the products' noise; 0: none.
+    /// The width of flooding: it is uniform in ±2^flood_bits times the bound of the products'
+    /// noise; 0 means no flooding.
     pub fn flood_bits(&self) -> u32 {
         self.definition.flood_bits
     }
 
-    /// Greatest sum of magnitudes of the weights that enter one answer.
+    /// The greatest sum of magnitudes of the weights that enter one answer.
     pub fn row_l1_max(&self) -> u64 {
         self.row_l1_max
     }
 
-    /// Level by the HomomorphicEncryption.org tables, quantum row; 0 below 128.
+    /// The security level by the HomomorphicEncryption.org tables, quantum row; 0 below 128.
     pub fn security_bits(&self) -> u32 {
         quantum_security_bits(self.n(), self.modulus_bits())
     }
 
-    /// log2 of q, rounded up.
+    /// log2 of the product q of all primes, rounded up.
     pub fn modulus_bits(&self) -> u32 {
         self.primes.iter().map(|&p| (p as f64).log2()).sum::<f64>().ceil() as u32
     }
 
-    /// B: greatest noise of products whose weights keep to `row_l1_max`.
+    /// B, the greatest noise of products whose weights keep to `row_l1_max`.
     pub(crate) fn product_noise(&self) -> u128 {
         noise_of(self.row_l1_max.into())
     }
 
-    /// F: flooding is uniform in ±F; 0: none.
+    /// F, the bound of flooding, which is uniform in ±F; 0 means no flooding.
     pub(crate) fn flood_bound(&self) -> u128 {
         match self.flood_bits() {
             0 => 0,
@@ -205,17 +206,18 @@ impl ParameterSet {
         }
     }
 
-    /// F + B + Z: greatest noise of an answer before it is switched down.
+    /// F + B + Z, the greatest noise of an answer before it is switched down.
     pub fn worst_noise(&self) -> u128 {
         self.flood_bound() + self.product_noise() + self.zero_noise()
     }
 
-    /// Greatest noise before switching down for which decryption is exact; a bound from below
+    /// The greatest noise before switching down for which decryption is exact; a lower bound of it
     /// where it passes 2^120.
     pub fn noise_room(&self) -> u128 {
         let first = u128::from(self.primes[0]);
         let steps = self.primes.len() as u128 - 1;
-        // Each switch adds (N + 1)/2; what earlier ones added is divided by a prime again.
+        // Each switch adds (N + 1)/2; the noise that earlier ones added is divided by a prime
+        // again.
         let rounding = match steps {
             0 => 0,
             _ => self.n() as u128 / 2 + 2,
@@ -226,8 +228,8 @@ impl ParameterSet {
         room.saturating_mul(others).min(1 << 120)
     }
 
-    /// Z: noise of Enc(0) under the public key, e·u + e1 + e2·s, and of one encoded message;
-    /// nothing without flooding, where a zero would protect nothing.
+    /// Z, the noise of Enc(0) under the public key, e·u + e1 + e2·s, and of one encoded message; 0
+    /// without flooding, where such a zero would protect nothing.
     fn zero_noise(&self) -> u128 {
         match self.flood_bits() {
             0 => 0,

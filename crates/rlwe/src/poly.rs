@@ -27,17 +27,17 @@ pub struct NttPoly {
     values: Vec<u64>,
 }
 
-/// What both forms share. Operations on two polynomials panic where their rings differ: that is a
+/// Methods of both forms. Operations on two polynomials panic where their rings differ: that is a
 /// mistake in the program, never in an input.
 macro_rules! linear {
     ($form:ident) => {
         impl $form {
-            /// 0.
+            /// The polynomial 0.
             pub fn zero(ring: &Arc<Ring>) -> $form {
                 $form { ring: ring.clone(), values: vec![0; ring.len()] }
             }
 
-            /// From `[limb][n]` values.
+            /// Makes a polynomial from `[limb][n]` values.
             ///
             /// # Errors
             /// Where there are not n for each limb or one is not below its modulus.
@@ -54,7 +54,7 @@ macro_rules! linear {
                 Ok($form { ring: ring.clone(), values })
             }
 
-            /// Its ring.
+            /// The ring of the polynomial.
             pub fn ring(&self) -> &Arc<Ring> {
                 &self.ring
             }
@@ -69,7 +69,7 @@ macro_rules! linear {
                 &self.values[index * self.ring.n()..][..self.ring.n()]
             }
 
-            /// All values, to be written with reduced ones.
+            /// All values, for a caller that writes reduced ones.
             // One text for both types; only one of them is written this way.
             #[allow(dead_code)]
             pub(crate) fn values_mut(&mut self) -> &mut [u64] {
@@ -81,7 +81,7 @@ macro_rules! linear {
                 self.ring.moduli().zip(self.values.chunks_exact(self.ring.n()))
             }
 
-            /// The limbs with their moduli, to be written with reduced values.
+            /// The limbs with their moduli, for a caller that writes reduced values.
             pub fn limbs_mut(&mut self) -> impl Iterator<Item = (Modulus, &mut [u64])> {
                 self.ring.moduli().zip(self.values.chunks_exact_mut(self.ring.n()))
             }
@@ -137,7 +137,7 @@ macro_rules! linear {
             }
         }
 
-        /// The ring alone: the values may be secret.
+        /// Shows the ring alone: the values may be secret.
         impl fmt::Debug for $form {
             fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
                 write!(out, concat!(stringify!($form), "({:?})"), self.ring)
@@ -150,7 +150,7 @@ linear!(Poly);
 linear!(NttPoly);
 
 impl Poly {
-    /// From n signed coefficients, the same in every limb.
+    /// Makes a polynomial from n signed coefficients, the same in every limb.
     ///
     /// # Errors
     /// Where there are not n.
@@ -180,7 +180,7 @@ impl Poly {
         }
     }
 
-    /// To NTT form.
+    /// Transforms the polynomial to NTT form.
     pub fn into_ntt(mut self) -> NttPoly {
         let n = self.ring.n();
         for (limb, values) in self.ring.limbs().iter().zip(self.values.chunks_exact_mut(n)) {
@@ -210,8 +210,8 @@ impl Poly {
 }
 
 impl NttPoly {
-    /// A public polynomial from a seed, uniform in NTT form (as uniform as in coefficient form:
-    /// the transform is a bijection). See [`Rng::fill_uniform`].
+    /// Draws a public polynomial from a seed, uniform in NTT form (as uniform as in coefficient
+    /// form: the transform is a bijection). See [`Rng::fill_uniform`].
     pub fn uniform(ring: &Arc<Ring>, rng: &mut Rng) -> NttPoly {
         let mut poly = NttPoly::zero(ring);
         for (q, limb) in poly.limbs_mut() {
@@ -220,7 +220,7 @@ impl NttPoly {
         poly
     }
 
-    /// To coefficient form.
+    /// Transforms the polynomial to coefficient form.
     pub fn into_poly(mut self) -> Poly {
         let n = self.ring.n();
         for (limb, values) in self.ring.limbs().iter().zip(self.values.chunks_exact_mut(n)) {
@@ -263,8 +263,8 @@ impl NttPoly {
         limbs.zip(pairs).for_each(|((limb, x), (a, b))| each(limb, x, a, b));
     }
 
-    /// As [`Poly::drop_limb`], staying in NTT form: one inverse transform of the last limb and one
-    /// forward transform of every other.
+    /// Divides by the last prime as [`Poly::drop_limb`] does, staying in NTT form: one inverse
+    /// transform of the last limb and one forward transform of every other.
     ///
     /// # Panics
     /// Where the ring has one limb.

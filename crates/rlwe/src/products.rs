@@ -19,7 +19,7 @@ use crate::{
     poly::NttPoly,
 };
 
-/// Greatest count of rows, and of columns: the widest feed-forward parts stay below it.
+/// The greatest number of rows, and of columns: the widest feed-forward parts stay below it.
 const SIDE_MAX: usize = 1 << 17;
 /// A matrix of 16-bit integers whose rows keep to a set's `row_l1_max`.
 #[derive(Clone, PartialEq, Eq)]
@@ -45,12 +45,12 @@ pub struct ScalarProducts<'a> {
     block: Vec<Vec<u64>>,
     pushed: usize,
     sums: Vec<Ciphertext>,
-    /// A path that is not the table's own: for tests.
+    /// A path other than the table's own, for tests.
     path: Option<Path>,
 }
 
 impl ScalarMatrix {
-    /// A matrix from its values, row by row.
+    /// Makes a matrix from its values, row by row.
     ///
     /// # Errors
     /// Where their count is not rows·columns, a side is 0 or beyond 2^17, or a row's magnitudes
@@ -82,19 +82,19 @@ impl ScalarMatrix {
         Ok(ScalarMatrix { rows, columns, weights })
     }
 
-    /// Rows: ciphertexts that come out.
+    /// The number of rows, which is the number of ciphertexts that come out.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Columns: ciphertexts that go in.
+    /// The number of columns, which is the number of ciphertexts that go in.
     pub fn columns(&self) -> usize {
         self.columns
     }
 }
 
 impl<'a> ScalarProducts<'a> {
-    /// Sums of nothing yet. The matrix may be owned or borrowed.
+    /// Begins the sums, all of them zero. The matrix may be owned or borrowed.
     pub fn new(
         context: &Arc<Context>,
         matrix: impl Into<std::borrow::Cow<'a, ScalarMatrix>>,
@@ -182,10 +182,10 @@ impl Ciphertext {
     }
 }
 
-/// sums_i += Σ_j weights_ji·block_j. 128-bit sums: a product has at most 15 + 61 bits, a block of
-/// them 83.
+/// sums_i += Σ_j weights_ji·block_j, in 128-bit sums: a product has at most 15 + 61 bits, a block
+/// of them 83.
 fn portable(q: Modulus, block: &[u64], weights: &[i16], count: usize, sums: &mut [&mut [u64]]) {
-    // Makes every sum positive; a multiple of q that reduction takes.
+    // A multiple of q that makes every sum positive.
     let offset = i128::from(q.value()) << 23;
     let rows = sums.len();
     for (tile, terms) in block.chunks_exact(BLOCK * TILE).enumerate() {
@@ -215,7 +215,7 @@ impl<'a> From<&'a ScalarMatrix> for std::borrow::Cow<'a, ScalarMatrix> {
     }
 }
 
-/// Weights are the adapter's: only their shape shows.
+/// Shows the shape alone: the weights are the adapter's.
 impl fmt::Debug for ScalarMatrix {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "ScalarMatrix({} x {}, ..)", self.rows, self.columns)

@@ -9,7 +9,7 @@ use crate::{
     simd,
 };
 
-/// Greatest count of limbs: 16 words of 61 bits pass every modulus of the security tables.
+/// The greatest number of limbs: 16 words of 61 bits exceed every modulus of the security tables.
 pub(crate) const LIMBS_MAX: usize = 16;
 
 /// Z_q\[X\]/(X^n + 1) with q the product of different primes, the limbs (RNS form).
@@ -19,22 +19,23 @@ pub struct Ring {
     lower: Option<Arc<Ring>>,
 }
 
-/// One prime of a ring.
+/// One prime of a ring, with its transform.
 #[derive(Debug)]
 pub struct Limb {
-    /// The prime.
+    /// The prime, as a modulus.
     pub modulus: Modulus,
-    /// Its transform.
+    /// The transform modulo this prime.
     pub table: NttTable,
     /// Inverse of the ring's last prime modulo this one: for switching down; 0 in the last limb.
     pub(crate) last_inverse: Shoup,
 }
 
 impl Ring {
-    /// A ring of degree n over the primes given, in their order.
+    /// Makes a ring of degree n over the given primes, in their order.
     ///
     /// # Errors
-    /// Where a prime is none or is not 1 mod 2n, is given twice, or there are 0 or more than 16.
+    /// Where a number is not a prime that is 1 mod 2n, one is given twice, or there are 0 or more
+    /// than 16.
     pub fn new(n: usize, primes: &[u64]) -> Result<Arc<Ring>, RlweError> {
         let twice = (1..primes.len()).any(|i| primes[..i].contains(&primes[i]));
         if primes.is_empty() || primes.len() > LIMBS_MAX || twice {
@@ -55,7 +56,7 @@ impl Ring {
         Ok(Arc::new(Ring { n, limbs, lower }))
     }
 
-    /// Degree.
+    /// The degree n.
     pub fn n(&self) -> usize {
         self.n
     }
@@ -70,27 +71,27 @@ impl Ring {
         self.limbs.iter().map(|limb| limb.modulus)
     }
 
-    /// The ring without its last limb; none where it has one.
+    /// The ring without its last limb; `None` where it has one limb.
     pub fn lower(&self) -> Option<&Arc<Ring>> {
         self.lower.as_ref()
     }
 
-    /// Elements of a polynomial: n in each limb.
+    /// The number of elements of a polynomial: n in each limb.
     pub fn len(&self) -> usize {
         self.n * self.limbs.len()
     }
 
-    /// Never: a ring has a limb.
+    /// Returns `false`: a ring has at least one limb.
     pub fn is_empty(&self) -> bool {
         false
     }
 
-    /// Bits of q, rounded up.
+    /// The number of bits of q, rounded up.
     pub fn modulus_bits(&self) -> u32 {
         self.moduli().map(|q| (q.value() as f64).log2()).sum::<f64>().ceil() as u32
     }
 
-    /// Whether two rings have the same degree and primes.
+    /// Returns whether two rings have the same degree and primes.
     pub fn is_same(&self, other: &Ring) -> bool {
         std::ptr::eq(self, other) || (self.n == other.n && self.moduli().eq(other.moduli()))
     }

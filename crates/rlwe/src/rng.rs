@@ -17,19 +17,19 @@ use crate::error::RlweError;
 const STREAM: [u8; 4] = [0; 4];
 
 /// ChaCha20 (RFC 8439) as a random generator: the keystream of its seed. One generator gives at
-/// most 256 GiB and panics then. The seed and what was not yet given are wiped when it is dropped.
+/// most 256 GiB, then it panics. The seed and unread words are wiped when it is dropped.
 ///
 /// Every call takes whole words of eight bytes from the stream. Words are little-endian. Given one
 /// seed, the same calls give the same values on every machine.
 pub struct Rng {
     stream: Stream,
     buffer: Box<[u64; STREAM_WORDS]>,
-    /// Words given.
+    /// The number of words of the buffer that were read.
     used: usize,
 }
 
 impl Rng {
-    /// A generator seeded by the operating system.
+    /// Makes a generator with a seed from the operating system.
     ///
     /// # Errors
     /// Where it gives no randomness.
@@ -40,33 +40,33 @@ impl Rng {
         Ok(Rng::from_seed(*seed))
     }
 
-    /// The generator of a seed.
+    /// Makes the generator of a seed.
     pub fn from_seed(seed: Seed) -> Rng {
         let seed = Zeroizing::new(seed);
         Rng::keystream(&seed, STREAM, 0)
     }
 
-    /// The generator of a seed for one purpose: independent of [`Rng::from_seed`] and of every
-    /// other label and counter. `label` must not be four zero bytes.
+    /// Makes the generator of a seed for one purpose: independent of [`Rng::from_seed`] and of
+    /// every other label and counter. `label` must not be four zero bytes.
     pub fn derive(seed: &Seed, label: [u8; 4], counter: u64) -> Rng {
         debug_assert_ne!(label, STREAM, "the label of the seed's own stream");
         Rng::keystream(seed, label, counter)
     }
 
-    /// A fresh seed from this generator.
+    /// Draws a fresh seed from this generator.
     pub fn seed(&mut self) -> Seed {
         let mut seed = [0; 32];
         self.fill_bytes(&mut seed);
         seed
     }
 
-    /// A generator of its own, seeded from this one.
+    /// Makes another generator, whose seed is drawn from this one.
     pub fn fork(&mut self) -> Rng {
         let seed = Zeroizing::new(self.seed());
         Rng::from_seed(*seed)
     }
 
-    /// Fills with random bytes.
+    /// Fills a buffer with random bytes.
     pub fn fill_bytes(&mut self, bytes: &mut [u8]) {
         let mut rest = bytes;
         self.words(rest.len().div_ceil(8), |words| {
@@ -93,7 +93,7 @@ impl Rng {
         }
     }
 
-    /// A random word.
+    /// Draws a random word.
     pub fn next_u64(&mut self) -> u64 {
         let mut word = 0;
         self.words(1, |words| word = words[0]);
@@ -153,7 +153,7 @@ mod tests {
         key
     }
 
-    /// The portable generator and the one of this machine.
+    /// The portable generator, and the fastest one of this machine.
     fn both_paths(seed: &Seed, label: [u8; 4], counter: u64) -> [Rng; 2] {
         let portable = Stream::portable(seed, &nonce(label, counter));
         [Rng::from_stream(portable), Rng::keystream(seed, label, counter)]

@@ -7,8 +7,8 @@ use crate::{modulus::Modulus, rng::Rng, simd};
 pub const ERROR_BOUND: u64 = 21;
 
 impl Rng {
-    /// Uniform values below the modulus, for public values: words cut to the modulus' width, those
-    /// not below it skipped, so that the time tells which were.
+    /// Draws uniform values below the modulus, for public values: words are cut to the modulus'
+    /// width and those not below it are skipped, so that the time tells which were.
     pub fn fill_uniform(&mut self, modulus: Modulus, values: &mut [u64]) {
         let mask = u64::MAX >> (64 - modulus.bits());
         let mut filled = 0;
@@ -23,23 +23,24 @@ impl Rng {
         }
     }
 
-    /// Uniform values below 2^bits, `bits` from 1 to 64, in constant time.
+    /// Draws uniform values below 2^bits, `bits` from 1 to 64, in constant time.
     pub fn fill_bits(&mut self, bits: u32, values: &mut [u64]) {
         self.fill_each(values, |word| word >> (64 - bits.clamp(1, 64)));
     }
 
-    /// A value below `bound`, in constant time: no test tells it from a uniform one, as its
-    /// distance from that is below 2^−64.
+    /// Draws a value below `bound`, in constant time. Its distance from uniform is below 2^−64, so
+    /// no test tells them apart.
     pub fn next_below(&mut self, bound: u64) -> u64 {
         scale_below([self.next_u64(), self.next_u64()], bound)
     }
 
-    /// Ternary values, −1, 0 and 1 each with probability 1/3 (within 2^−62), in constant time.
+    /// Draws ternary values, −1, 0 and 1 each with probability 1/3 (within 2^−62), in constant
+    /// time.
     pub fn fill_ternary(&mut self, values: &mut [i64]) {
         self.fill_each(values, |word| ((u128::from(word) * 3) >> 64) as i64 - 1);
     }
 
-    /// Centred binomial values: the difference of two sums of 21 bits, in constant time.
+    /// Draws centred binomial values: the difference of two sums of 21 bits, in constant time.
     pub fn fill_errors(&mut self, values: &mut [i64]) {
         self.fill_each(values, binomial);
     }
@@ -64,7 +65,7 @@ pub(crate) fn scale_below([low, high]: [u64; 2], bound: u64) -> u64 {
     ((high + (low >> 64)) >> 64) as u64
 }
 
-/// From the lower 42 bits of a word.
+/// A centred binomial value from the lower 42 bits of a word.
 #[inline(always)]
 fn binomial(word: u64) -> i64 {
     const HALF: u64 = (1 << ERROR_BOUND) - 1;
@@ -82,7 +83,8 @@ mod tests {
         counts.iter().zip(probabilities.iter().copied()).map(term).sum()
     }
 
-    /// Far beyond the 99.99 % quantile of `degrees` degrees of freedom (Wilson and Hilferty).
+    /// A limit far beyond the 99.99 % quantile of `degrees` degrees of freedom (Wilson and
+    /// Hilferty).
     fn limit(degrees: f64) -> f64 {
         let h = 2.0 / (9.0 * degrees);
         degrees * (1.0 - h + 3.9 * h.sqrt()).powi(3)

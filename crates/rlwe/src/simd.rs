@@ -92,7 +92,7 @@ pub(crate) fn divide_last(
     last: Modulus,
     inverse: Shoup,
 ) {
-    // Primes of one width: the centred value is below 2q, and one step reduces it.
+    // Primes of one width: the centred value is below 2q, so one step reduces it.
     if last.value() / 2 < q.value() {
         run_vectorised(|| {
             let (half, shift) = (last.value() / 2, q.value() * 2 - last.value());
@@ -121,7 +121,7 @@ mod tests {
 
     const N: usize = 64;
 
-    /// Uniform values, with the extremes in front.
+    /// Uniform values, with the extremes first.
     fn values(rng: &mut Rng, q: Modulus) -> Vec<u64> {
         let mut values = vec![0; N];
         rng.fill_uniform(q, &mut values);

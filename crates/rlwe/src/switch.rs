@@ -10,7 +10,7 @@ use crate::{ciphertext::Ciphertext, error::RlweError, poly::Poly};
 pub struct SmallCiphertext {
     pub(crate) c0: Vec<u64>,
     pub(crate) c1: Vec<u64>,
-    /// Where c0's values stand, ascending; `None`: everywhere.
+    /// The positions of c0's values, ascending; `None` means all positions.
     pub(crate) positions: Option<Vec<u16>>,
 }
 
@@ -30,7 +30,7 @@ impl Ciphertext {
 }
 
 impl SmallCiphertext {
-    /// Keeps of c0 only the coefficients at the positions given, which are ascending and below N.
+    /// Keeps only the coefficients of c0 at `positions`, which are ascending and below N.
     ///
     /// # Errors
     /// Where they are not, or a part was selected before.
@@ -52,17 +52,17 @@ impl SmallCiphertext {
         Ok(self)
     }
 
-    /// Count of messages that decryption gives.
+    /// The number of messages that decryption gives.
     pub fn len(&self) -> usize {
         self.c0.len()
     }
 
-    /// Whether no position was selected.
+    /// Returns whether no position was selected.
     pub fn is_empty(&self) -> bool {
         self.c0.is_empty()
     }
 
-    /// Where the messages stand.
+    /// The positions of the messages.
     pub fn positions(&self) -> impl Iterator<Item = usize> + '_ {
         let all = self.positions.is_none();
         let some = self.positions.as_deref().unwrap_or_default();

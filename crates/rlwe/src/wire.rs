@@ -1,6 +1,6 @@
 //! One form of bytes for each type that travels: version, kind, set, plaintext bits, then fields of
-//! exact length; coefficients packed at the width of their prime. Whatever is not the one form that
-//! is written here is refused. Secret keys have no form.
+//! exact length; coefficients are packed at the width of their prime. Bytes in any other form are
+//! refused. Secret keys have no form.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ const VERSION: u8 = 1;
 const HEADER_BYTES: usize = 4;
 const SEED_BYTES: usize = 32;
 
-/// A type that travels: what it is called and the number it has in the header.
+/// A type that travels: its name, and its number in the header.
 #[derive(Clone, Copy)]
 struct Kind {
     name: &'static str,
@@ -33,12 +33,12 @@ const SMALL: Kind = Kind { name: "answer", number: 3 };
 const WHOLE: Kind = Kind { name: "ciphertext", number: 4 };
 
 impl SeededCiphertext {
-    /// Bytes that each has: header, seed, index, c0.
+    /// The length of every such ciphertext in bytes: header, seed, index, c0.
     pub fn wire_bytes(context: &Context) -> usize {
         HEADER_BYTES + SEED_BYTES + 4 + packed_ring_bytes(context.ring())
     }
 
-    /// Its bytes.
+    /// Encodes the ciphertext.
     pub fn to_bytes(&self, context: &Context) -> Vec<u8> {
         let mut out = header(context, SEEDED, SeededCiphertext::wire_bytes(context));
         out.extend(self.seed);
@@ -47,7 +47,7 @@ impl SeededCiphertext {
         out
     }
 
-    /// From its bytes.
+    /// Decodes a ciphertext.
     ///
     /// # Errors
     /// Where they are not the form that [`SeededCiphertext::to_bytes`] writes.
@@ -61,12 +61,12 @@ impl SeededCiphertext {
 }
 
 impl PublicKey {
-    /// Bytes that each has: header, seed, b.
+    /// The length of every public key in bytes: header, seed, b.
     pub fn wire_bytes(context: &Context) -> usize {
         HEADER_BYTES + SEED_BYTES + packed_ring_bytes(context.ring())
     }
 
-    /// Its bytes.
+    /// Encodes the public key.
     pub fn to_bytes(&self, context: &Context) -> Vec<u8> {
         let mut out = header(context, PUBLIC_KEY, PublicKey::wire_bytes(context));
         out.extend(self.seed);
@@ -74,7 +74,7 @@ impl PublicKey {
         out
     }
 
-    /// From its bytes.
+    /// Decodes a public key.
     ///
     /// # Errors
     /// Where they are not the form that [`PublicKey::to_bytes`] writes.
@@ -89,12 +89,12 @@ impl PublicKey {
 }
 
 impl Ciphertext {
-    /// Bytes that each has: header, c0, c1.
+    /// The length of every such ciphertext in bytes: header, c0, c1.
     pub fn wire_bytes(context: &Context) -> usize {
         HEADER_BYTES + 2 * packed_ring_bytes(context.ring())
     }
 
-    /// Its bytes.
+    /// Encodes the ciphertext.
     pub fn to_bytes(&self, context: &Context) -> Vec<u8> {
         let mut out = header(context, WHOLE, Ciphertext::wire_bytes(context));
         pack_poly(&self.c0, &mut out);
@@ -102,7 +102,7 @@ impl Ciphertext {
         out
     }
 
-    /// From its bytes.
+    /// Decodes a ciphertext.
     ///
     /// # Errors
     /// Where they are not the form that [`Ciphertext::to_bytes`] writes.
@@ -115,15 +115,15 @@ impl Ciphertext {
 }
 
 impl SmallCiphertext {
-    /// Bytes of an answer with `count` of N messages: header, count, positions (two bytes each, none
-    /// where all N are there), c0 at them, c1.
+    /// The length in bytes of an answer with `count` of N messages: header, count, positions (two
+    /// bytes each, none where all N are there), c0 at them, c1.
     pub fn wire_bytes(context: &Context, count: usize) -> usize {
         let (bits, n) = (context.first_modulus().bits() as usize, context.n());
         let positions = if count == n { 0 } else { 2 * count };
         HEADER_BYTES + 4 + positions + (count * bits).div_ceil(8) + n * bits / 8
     }
 
-    /// Its bytes.
+    /// Encodes the answer.
     pub fn to_bytes(&self, context: &Context) -> Vec<u8> {
         let mut out = header(context, SMALL, SmallCiphertext::wire_bytes(context, self.c0.len()));
         out.extend((self.c0.len() as u32).to_le_bytes());
@@ -134,7 +134,7 @@ impl SmallCiphertext {
         out
     }
 
-    /// From its bytes.
+    /// Decodes an answer.
     ///
     /// # Errors
     /// Where they are not the form that [`SmallCiphertext::to_bytes`] writes.
@@ -304,7 +304,7 @@ mod tests {
     use super::*;
     use crate::{ParameterSet, Rng, SecretKey};
 
-    /// Every type's bytes, with a reader that writes them again.
+    /// Decodes the bytes of a type and encodes the result again.
     type Rewrite = fn(&Context, &[u8]) -> Result<Vec<u8>, RlweError>;
 
     fn forms(context: &Arc<Context>) -> Vec<(Vec<u8>, Rewrite)> {

@@ -43,7 +43,8 @@ fn keystreams_are_those_of_rfc_8439() {
     agrees("keystream", &json!({ "blocks": blocks }));
 }
 
-/// Test vector 5 as the RFC prints it: the label of four zeros is the seed's own stream alone.
+/// Test vector 5 as the RFC prints it: a generator cannot make it, because the label of four zeros
+/// is reserved for a seed's own stream.
 fn published_block(key: &[u8], counter: u64) -> Value {
     let keystream = "c2c64d378cd536374ae204b9ef933fcd1a8b2288b3dfa49672ab765b54ee27c7\
         8a970e0e955c14f3a88e741b97c286f75f8fc299e8148362fa198a39531bed6d";
@@ -54,7 +55,7 @@ fn published_block(key: &[u8], counter: u64) -> Value {
 #[test]
 fn draws_take_the_words_of_their_stream() {
     let mut draws = Vec::new();
-    // The last is rejected in nearly half of all cases.
+    // The last modulus rejects nearly half of all words.
     for q in [12289, 33_550_337, 1_125_899_906_826_241, 576_460_752_303_439_873] {
         let modulus = Modulus::new(q).unwrap();
         let mut values = vec![0; 5000];
@@ -92,7 +93,7 @@ fn transforms_of_every_set_are_as_committed() {
     agrees("ntt", &json!({ "seed": 12, "sets": sets }));
 }
 
-/// The greatest moduli that anything here has: those of report 003's CKKS (`crates/report-003`).
+/// The set of report 003's CKKS (`crates/report-003`), which has the greatest moduli of all.
 fn set_of_report_003() -> Value {
     let (wide, narrow) = (ntt_primes_below(60, 16384, 2), ntt_primes_below(40, 16384, 2));
     let (data, special) = ([wide[1], narrow[1], narrow[0]], wide[0]);

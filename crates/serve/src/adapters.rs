@@ -11,51 +11,52 @@ use confide_lora::{Adapt, Guarantee, Site, Width};
 
 use crate::detached::DetachedAdapter;
 
-/// Finds an adapter by what a command line or a request calls its path.
+/// Opens adapters by the paths that a command line or a request gives.
 pub trait AdapterSource: Send + Sync + 'static {
-    /// Opens the adapter at `path`: a folder, or an adapter host's address. `asked` says who named
-    /// it. Blocks, for as long as a host takes to answer.
+    /// Opens the adapter at `path`: a folder, or an adapter host's address. `asked` says who gave
+    /// the path. Blocks, for as long as a host takes to answer.
     ///
     /// # Errors
-    /// [`SourceError::Refused`] for a path that a request may not name.
+    /// [`SourceError::Refused`] for a path that a request may not name, [`SourceError::Unusable`]
+    /// where no usable adapter is found.
     fn open(&self, name: &str, path: &str, asked: AskedBy) -> Result<Opened, SourceError>;
 }
 
-/// Who named a path.
+/// Who gave a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AskedBy {
-    /// Whoever started the program: any path is theirs to name.
+    /// The operator, who started the program and may name any path.
     Operator,
-    /// A request: only folders and hosts that the operator allowed.
+    /// A request, which may name the folders and hosts that the operator allowed.
     Request,
 }
 
-/// An adapter that was found.
+/// An adapter that was opened.
 pub struct Opened {
-    /// The adapter, with whatever protects it.
+    /// The adapter, with its protection.
     pub adapter: Arc<dyn Adapt>,
-    /// Where it is, as `/v1/models` shows it.
+    /// Its path, as `/v1/models` shows it.
     pub root: String,
-    /// The same adapter in the clear, where this process holds it anyway: the self-test compares
-    /// with it.
+    /// The same adapter in the clear, if this process holds it anyway, for the self-test to compare
+    /// with.
     pub reference: Option<Arc<dyn Adapt>>,
-    /// Whether it was trained for the model that is served.
+    /// Whether it was trained for the served model.
     pub base: BaseCheck,
 }
 
-/// Whether an adapter was trained for the model that is served; widths are checked apart from it.
+/// Whether an adapter was trained for the served model; its widths are checked separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BaseCheck {
     /// Its configuration names the served model.
     Confirmed,
-    /// It is not known what it was trained for: that is no yes.
+    /// Its base model is unknown, which is not a confirmation.
     NotEvaluated,
-    /// Its configuration names another model, and the operator took it all the same.
+    /// Its configuration names another model, and the operator allowed that.
     OtherModel,
 }
 
 impl BaseCheck {
-    /// As the ready line and `/v1/models` have it.
+    /// The text in the ready line and in `/v1/models`.
     pub fn name(self) -> &'static str {
         match self {
             BaseCheck::Confirmed => "confirmed",
@@ -69,20 +70,20 @@ impl BaseCheck {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SourceError {
-    /// A request may not name it.
+    /// A request may not name this path.
     #[error("adapter path {path:?} is not allowed: {reason}")]
     Refused {
-        /// The path.
+        /// The path, as it was given.
         path: String,
-        /// What would be allowed.
+        /// Why it is refused.
         reason: String,
     },
-    /// There is no adapter that can be used.
+    /// The path has no adapter that can be used.
     #[error("adapter at {path:?} cannot be used: {reason}")]
     Unusable {
-        /// The path.
+        /// The path, as it was given.
         path: String,
-        /// What is wrong with it.
+        /// What is wrong with the adapter.
         reason: String,
     },
 }
@@ -91,61 +92,61 @@ pub enum SourceError {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
-    /// The operator did not enable it.
+    /// The operator did not allow requests to change adapters.
     #[error("adapters are not loaded at run time here")]
     Off,
-    /// Not a name.
+    /// The name is empty, too long, or has characters that are not allowed.
     #[error("adapter name: wanted 1 to {limit} letters, digits, '.', '_', '-' or '/', got {got:?}")]
     Name {
-        /// The bound.
+        /// The limit, in bytes.
         limit: usize,
-        /// What was given.
+        /// The name that was given.
         got: String,
     },
-    /// It is there already.
+    /// An adapter of this name is loaded already.
     #[error("adapter {name:?} has already been loaded")]
     Loaded {
-        /// The name.
+        /// The name that was given.
         name: String,
     },
-    /// It is not there.
+    /// No adapter of this name is loaded.
     #[error("adapter {name:?} cannot be found")]
     Unknown {
-        /// The name.
+        /// The name that was given.
         name: String,
     },
-    /// No adapter at that path.
+    /// The source has no adapter at the path.
     #[error(transparent)]
     Source(#[from] SourceError),
-    /// The engine does not take it.
+    /// The engine refused the adapter.
     #[error(transparent)]
     Engine(#[from] EngineError),
 }
 
-/// Longest name of an adapter, in bytes: it stands in every chunk of its answers.
+/// Longest name of an adapter, in bytes: it is part of every chunk of its answers.
 pub const NAME_BYTES_MAX: usize = 128;
 
 /// An adapter that is loaded.
 pub struct Loaded {
-    /// The name that requests use.
+    /// The adapter's name in requests.
     pub name: String,
-    /// The model that it changes.
+    /// Name of the model that it changes.
     pub parent: String,
-    /// Where it is.
+    /// Its path, as `/v1/models` shows it.
     pub root: String,
-    /// Whether it was trained for the model that is served.
+    /// Whether it was trained for the served model.
     pub base: BaseCheck,
     adapter: Arc<dyn Adapt>,
     reference: Option<Arc<dyn Adapt>>,
 }
 
 impl Loaded {
-    /// Who is protected from whom, as of now.
+    /// The guarantee at this moment: who is protected from whom.
     pub fn guarantee(&self) -> Guarantee {
         self.adapter.guarantee()
     }
 
-    /// The projections that it changes.
+    /// The projections that it changes, with their widths.
     pub fn sites(&self) -> &BTreeMap<Site, Width> {
         self.adapter.sites()
     }
@@ -163,14 +164,16 @@ pub struct Adapters {
     on_loss: OnLoss,
     runtime: bool,
     table: Mutex<Table>,
-    /// One load or unload at a time: between a look and a change nothing else may happen.
+    /// Held during a load or an unload, of which one runs at a time: nothing may change between its
+    /// check and its change.
     changing: Mutex<()>,
 }
 
 #[derive(Default)]
 struct Table {
     loaded: BTreeMap<String, Arc<Loaded>>,
-    /// What answers where a request names none; the first one loaded, until another is chosen.
+    /// The adapter that answers requests without a model's name: the first one loaded, until
+    /// another is chosen.
     active: Option<String>,
 }
 
@@ -182,7 +185,7 @@ impl Adapters {
         Self { engine, source: None, on_loss: OnLoss::Fail, runtime: false, table, changing }
     }
 
-    /// Adapters from `source`. Requests may load and unload them only where `runtime` says so.
+    /// Adapters from `source`. Requests may load and unload them only if `runtime` is set.
     pub fn new(
         engine: Arc<dyn Engine>,
         source: Arc<dyn AdapterSource>,
@@ -192,10 +195,10 @@ impl Adapters {
         Self { source: Some(source), on_loss, runtime, ..Self::empty(engine) }
     }
 
-    /// Loads an adapter. Blocks.
+    /// Loads an adapter from its path. Blocks.
     ///
     /// # Errors
-    /// [`LoadError`].
+    /// [`LoadError`] where it is not allowed, not found, or refused by the engine.
     pub fn load(&self, name: &str, path: &str, asked: AskedBy) -> Result<Arc<Loaded>, LoadError> {
         let source = self.source(asked)?;
         check_name(name)?;
@@ -216,10 +219,10 @@ impl Adapters {
         Ok(loaded)
     }
 
-    /// Forgets an adapter. Answers that run with it go on.
+    /// Unloads an adapter. Answers that run with it go on.
     ///
     /// # Errors
-    /// [`LoadError`].
+    /// [`LoadError`] where it is not allowed, or not loaded.
     pub fn unload(&self, name: &str, asked: AskedBy) -> Result<(), LoadError> {
         self.source(asked)?;
         let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
@@ -235,26 +238,26 @@ impl Adapters {
         Ok(())
     }
 
-    /// All that are loaded, by name.
+    /// All loaded adapters, sorted by name.
     pub fn all(&self) -> Vec<Arc<Loaded>> {
         self.table().loaded.values().cloned().collect()
     }
 
-    /// The one with this name.
+    /// The adapter of this name; `None` where it is not loaded.
     pub fn find(&self, name: &str) -> Option<Arc<Loaded>> {
         self.table().loaded.get(name).cloned()
     }
 
-    /// The one that answers where a request names none.
+    /// The adapter that answers requests without a model's name.
     pub fn active(&self) -> Option<Arc<Loaded>> {
         let table = self.table();
         table.active.as_ref().and_then(|name| table.loaded.get(name)).cloned()
     }
 
-    /// Makes another the active one, and gives the one before.
+    /// Makes another adapter the active one; gives the one before.
     ///
     /// # Errors
-    /// [`LoadError::Unknown`].
+    /// [`LoadError::Unknown`] where no adapter has this name.
     pub fn activate(&self, name: &str) -> Result<Option<String>, LoadError> {
         let mut table = self.table();
         if !table.loaded.contains_key(name) {
@@ -263,7 +266,7 @@ impl Adapters {
         Ok(table.active.replace(name.into()))
     }
 
-    /// Runs `work` while `reference` is loaded under the name that it gets.
+    /// Runs `work` while `reference` is loaded, under the name that `work` gets.
     ///
     /// # Errors
     /// Those of the engine's loading and unloading.
@@ -291,7 +294,7 @@ impl Adapters {
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
-        // A panic while the lock was held leaves a table that is still one.
+        // A panic while the lock was held leaves a valid table.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

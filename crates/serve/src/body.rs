@@ -22,7 +22,7 @@ pub async fn read_body(limits: &Limits, body: Body) -> Result<Bytes, ApiError> {
     }
 }
 
-/// An answer with status 200 and this JSON.
+/// An answer with status 200 and a JSON body.
 pub fn json_response(value: &Value) -> Response {
     let kind = HeaderValue::from_static("application/json");
     ([(header::CONTENT_TYPE, kind)], value.to_string()).into_response()

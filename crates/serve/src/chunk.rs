@@ -9,14 +9,14 @@ use crate::{
     label::{label, lost_label},
 };
 
-/// Which of the two routes an answer is for.
+/// The route that an answer is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
     Chat,
     Completion,
 }
 
-/// What every piece of one answer has in common.
+/// The fields that all pieces of an answer share.
 #[derive(Clone, Debug)]
 pub(crate) struct Heading {
     pub(crate) route: Route,
@@ -27,20 +27,21 @@ pub(crate) struct Heading {
     pub(crate) parent: Option<String>,
 }
 
-/// How an answer ended.
+/// The ending of an answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ending {
-    /// Why no further token came.
+    /// Why the generation ended.
     pub reason: FinishReason,
-    /// Its tokens.
+    /// Numbers of tokens.
     pub usage: Usage,
-    /// What the adapter took, where the answer went through one.
+    /// The report of the adapter, where the answer went through one.
     pub adapter: Option<AdapterReport>,
 }
 
 impl Ending {
-    /// An answer of which the base model gave a part does not end as others do: a client that knows
-    /// nothing of adapters still sees that this is not the completion it asked for.
+    /// The `finish_reason` of the answer. One that the base model gave in part has a reason of its
+    /// own, so that a client which knows nothing of adapters still sees that this is not the
+    /// completion it asked for.
     pub fn finish_reason(&self) -> &'static str {
         match &self.adapter {
             Some(adapter) if adapter.lost.is_some() => "adapter_lost",
@@ -56,12 +57,12 @@ impl Ending {
 }
 
 impl Heading {
-    /// The model that gives what follows once the adapter is lost.
+    /// The name of the model that answers once the adapter is lost.
     fn model_after_loss(&self) -> &str {
         self.parent.as_deref().unwrap_or(&self.model)
     }
 
-    /// The answer in one piece.
+    /// The object of an answer that is not streamed.
     pub(crate) fn completion_object(&self, text: &str, ending: &Ending) -> Value {
         let reason = ending.finish_reason();
         let mut choice = json!({ "index": 0, "logprobs": null, "finish_reason": reason });
@@ -95,7 +96,8 @@ impl Heading {
 
 /// Writes the chunks of one answer as server-sent events.
 ///
-/// All but the token's text is formatted once per answer: a chunk costs two copies and one escaping.
+/// All but the token's text is formatted once per answer: a chunk costs two copies and one
+/// escaping.
 pub(crate) struct Chunks {
     heading: Heading,
     /// The model of the chunks that are written now.
@@ -127,7 +129,7 @@ impl Chunks {
         self.after_text.push_str(self.closing());
     }
 
-    /// What comes before the first token: a chat names the role.
+    /// Writes the chunk before the first token, in which a chat names the role.
     pub(crate) fn write_role(&self, out: &mut Vec<u8>) {
         if self.heading.route == Route::Chat {
             let choice = json!([{ "index": 0, "delta": { "role": "assistant", "content": "" },
@@ -136,7 +138,7 @@ impl Chunks {
         }
     }
 
-    /// One chunk of text.
+    /// Writes a chunk of text.
     pub(crate) fn write_text(&self, out: &mut Vec<u8>, text: &str) {
         out.extend_from_slice(self.before_text.as_bytes());
         // Escaping into memory cannot fail.
@@ -144,8 +146,8 @@ impl Chunks {
         out.extend_from_slice(self.after_text.as_bytes());
     }
 
-    /// The chunk that says that what follows is the base model's. It and all that come after it
-    /// name the base model.
+    /// Writes the chunk that marks the loss of the adapter. It and all chunks after it name the
+    /// base model.
     pub(crate) fn write_loss(&mut self, out: &mut Vec<u8>, reason: &AdaptError) {
         self.model = self.heading.model_after_loss().into();
         self.format();
@@ -153,7 +155,7 @@ impl Chunks {
         self.write(out, &self.empty_choice(Value::Null), Some(&label));
     }
 
-    /// The last chunk, the usage where it was asked for, and the end mark.
+    /// Writes the last chunk, the usage if it was asked for, and the end mark.
     pub(crate) fn write_end(&self, out: &mut Vec<u8>, ending: &Ending) {
         let label = ending.label(&self.heading.model);
         let choice = self.empty_choice(ending.finish_reason().into());
@@ -194,7 +196,8 @@ impl Chunks {
         )
     }
 
-    /// OpenAI's reference: with `include_usage` every chunk has the field, null but in the last.
+    /// OpenAI's reference: with `include_usage` every chunk has the field, which is null except in
+    /// the last.
     fn closing(&self) -> &'static str {
         if self.include_usage { ",\"usage\":null}\n\n" } else { "}\n\n" }
     }
@@ -204,7 +207,7 @@ fn label_field(label: Option<&Value>) -> String {
     label.map_or_else(String::new, |label| format!(",\"confide\":{label}"))
 }
 
-/// The event that says that a stream broke. No `[DONE]` follows.
+/// Writes the event of a stream that failed. No `[DONE]` follows.
 pub(crate) fn write_error(out: &mut Vec<u8>, error: &ApiError) {
     out.extend_from_slice(format!("data: {}\n\n", error.body()).as_bytes());
 }

@@ -39,7 +39,7 @@ impl Counters {
         Meter { counters: Arc::clone(self), tokens: 0, ended: false }
     }
 
-    /// Adds what an adapter took in one answer.
+    /// Adds an adapter's report on one answer.
     pub fn add_report(&self, adapter: &AdapterReport) {
         let AdapterReport { report, lost, .. } = adapter;
         let mut sums = self.adapted.lock().unwrap_or_else(PoisonError::into_inner);
@@ -77,7 +77,7 @@ impl Counters {
     }
 }
 
-/// Counts one answer. One that is dropped before its end counts as broken.
+/// Counts an answer. One that is dropped before its end counts as broken.
 #[derive(Debug)]
 pub struct Meter {
     counters: Arc<Counters>,
@@ -91,7 +91,8 @@ impl Meter {
         self.tokens += 1;
     }
 
-    /// The answer is whole; `adapter` is what it took, where it went through one.
+    /// Ends the answer, which is complete; `adapter` is the adapter's report, if it went through
+    /// one.
     pub fn finish(&mut self, adapter: Option<&AdapterReport>) {
         self.ended = true;
         if let Some(adapter) = adapter {

@@ -4,7 +4,8 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use confide_lora::{Adapt, AdaptError, Deltas, Guarantee, Reservation, Site, Width};
 
-/// Drops a value where it may block: here, or on a thread of its own where an event loop runs here.
+/// Drops a value whose destructor may block: here, or on a thread of its own where an event loop
+/// runs here.
 pub fn drop_detached<T: Send + 'static>(value: T) {
     match tokio::runtime::Handle::try_current() {
         Err(_) => drop(value),
@@ -12,7 +13,7 @@ pub fn drop_detached<T: Send + 'static>(value: T) {
     }
 }
 
-/// An adapter that may be dropped anywhere.
+/// An adapter that may be dropped in any thread, an event loop's included.
 pub(crate) struct DetachedAdapter(Option<Arc<dyn Adapt>>, Arc<BTreeMap<Site, Width>>);
 
 impl DetachedAdapter {
@@ -56,7 +57,8 @@ impl Drop for DetachedAdapter {
 mod tests {
     use super::*;
 
-    /// As an adapter at a host: its destructor waits for an event loop of its own.
+    /// A value whose destructor blocks, as that of an adapter at a host does, which waits for an
+    /// event loop of its own.
     struct Blocking(std::sync::mpsc::Sender<()>);
 
     impl Drop for Blocking {

@@ -13,7 +13,7 @@ use crate::{
     clip::clip,
 };
 
-/// What a client is told when it gets no completion.
+/// Why a client gets no completion.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[allow(missing_docs, reason = "the texts say what each field is")]
 pub enum ApiError {
@@ -45,7 +45,7 @@ pub enum ApiError {
     ForeignOrigin,
     #[error("as many adapters are being loaded as may be at once")]
     LoadsQueued,
-    /// An error of a route that the caller added.
+    /// The error of a route that the caller added.
     #[error("{reason}")]
     ExtraRoute { status: StatusCode, reason: String },
     #[error(transparent)]
@@ -61,7 +61,7 @@ impl ApiError {
         ApiError::Field { param: param.into(), wanted: wanted.to_string(), got }
     }
 
-    /// The status of the answer that says it.
+    /// The HTTP status of the answer.
     pub fn status(&self) -> StatusCode {
         match self {
             ApiError::NotJson { .. }
@@ -82,7 +82,7 @@ impl ApiError {
         }
     }
 
-    /// The object that OpenAI's clients read.
+    /// The error as an object of OpenAI's API.
     pub fn body(&self) -> Value {
         json!({ "error": {
             "message": self.to_string(),

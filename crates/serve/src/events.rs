@@ -21,15 +21,15 @@ use crate::{
 
 /// The body of a streamed answer.
 ///
-/// Tokens that are there go out at once: the first alone, later ones together where several wait.
-/// Dropping the body, as happens when the client goes away, cancels the generation.
+/// Tokens go out at once: the first alone, later ones together where several wait. Dropping the
+/// body, as happens when the client goes away, cancels the generation.
 pub(crate) struct Events {
     generation: Generation,
     chunks: Chunks,
     deadline: Pin<Box<Sleep>>,
     limit: Duration,
     state: State,
-    /// Let the connection write what it has before more is asked for.
+    /// Whether the connection should write its data before the body is asked for more.
     flush: bool,
     meter: Meter,
     _slot: Slot,
@@ -43,7 +43,7 @@ enum State {
     Finished,
 }
 
-/// Longest run of tokens written in one piece: a TLS record.
+/// Bytes of tokens that are written in one piece: those of a TLS record.
 const FRAME_BYTES: usize = 16 << 10;
 
 impl Events {
@@ -59,7 +59,7 @@ impl Events {
         Self { generation, chunks, deadline, limit, state, flush: false, meter, _slot: slot }
     }
 
-    /// Takes events until none is ready, the frame is full, or the answer has ended.
+    /// Handles events until none is ready, the frame is full, or the answer has ended.
     fn fill(&mut self, context: &mut Context<'_>) -> Vec<u8> {
         let mut frame = Vec::new();
         while frame.len() < FRAME_BYTES {
@@ -107,8 +107,8 @@ impl Events {
         frame
     }
 
-    /// The role goes out with the first token, not before it: a client that takes the first chunk
-    /// for the first token measures right.
+    /// Writes the role with the first token, not before it, so that a client that takes the first
+    /// chunk for the first token measures correctly.
     fn open(&mut self, frame: &mut Vec<u8>) {
         if self.state == State::Opening {
             self.chunks.write_role(frame);
@@ -188,7 +188,7 @@ mod tests {
         Events::new(generation, Chunks::new(heading, false), limit, meter, slot)
     }
 
-    /// The text that came, and whether the body ended as a whole one.
+    /// The text that arrived, and whether the body was complete.
     async fn read(mut body: Events) -> (String, bool) {
         let mut text = String::new();
         loop {

@@ -6,9 +6,10 @@ use serde_json::{Map, Value};
 
 use crate::{clip::clip, error::ApiError};
 
-/// The fields of a JSON object, taken one by one; what is left at the end is an error.
+/// The fields of a JSON object, which are taken one by one; a field that is left at the end is an
+/// error.
 ///
-/// `null` is the same as a field that is not there, as OpenAI's clients send it so.
+/// `null` counts as an absent field, since OpenAI's clients send it so.
 pub struct Fields {
     path: String,
     map: Map<String, Value>,
@@ -18,7 +19,7 @@ impl Fields {
     /// The fields of a JSON object.
     ///
     /// # Errors
-    /// [`ApiError::NotJson`].
+    /// [`ApiError::NotJson`] where the body is not a JSON object.
     pub fn parse(bytes: &[u8]) -> Result<Self, ApiError> {
         let map = serde_json::from_slice(bytes)
             .map_err(|error| ApiError::NotJson { reason: error.to_string() })?;
@@ -33,22 +34,22 @@ impl Fields {
         }
     }
 
-    /// Takes a field; `None` where it is not there or null.
+    /// Takes a field; `None` where it is absent or null.
     pub fn take(&mut self, name: &str) -> Option<Value> {
         self.map.remove(name).filter(|value| !value.is_null())
     }
 
-    /// Takes a field that must be there and not null.
+    /// Takes a field that must be present and not null.
     pub(crate) fn require(&mut self, name: &str) -> Result<Value, ApiError> {
         self.take(name).ok_or_else(|| ApiError::Missing { param: self.path(name) })
     }
 
-    /// The field as it is, `null` too: missing is only what is not there.
+    /// Takes a field that must be present, and may be null.
     pub(crate) fn require_present(&mut self, name: &str) -> Result<Value, ApiError> {
         self.map.remove(name).ok_or_else(|| ApiError::Missing { param: self.path(name) })
     }
 
-    /// Refuses a field that asks for something; `wanted` says what would be taken instead.
+    /// Refuses a field that is present; `wanted` names the accepted value.
     pub(crate) fn refuse(&mut self, name: &str, wanted: &str) -> Result<(), ApiError> {
         match self.take(name).filter(|value| *value != Value::Array(Vec::new())) {
             None => Ok(()),
@@ -56,7 +57,7 @@ impl Fields {
         }
     }
 
-    /// Takes a string.
+    /// Takes a string; `None` where it is absent.
     ///
     /// # Errors
     /// [`ApiError::Field`] where it is another value.
@@ -68,7 +69,7 @@ impl Fields {
         }
     }
 
-    /// Takes a string that must be there.
+    /// Takes a string that must be present.
     ///
     /// # Errors
     /// [`ApiError::Missing`], and [`ApiError::Field`] where it is another value.
@@ -76,7 +77,7 @@ impl Fields {
         self.text(name)?.ok_or_else(|| ApiError::Missing { param: self.path(name) })
     }
 
-    /// Takes a truth value; false where it is not there.
+    /// Takes a boolean; false where it is absent.
     ///
     /// # Errors
     /// [`ApiError::Field`] where it is another value.
@@ -88,7 +89,7 @@ impl Fields {
         }
     }
 
-    /// Takes an integer in a range.
+    /// Takes an integer in a range; `None` where it is absent.
     ///
     /// # Errors
     /// [`ApiError::Field`] where it is another value.
@@ -111,7 +112,7 @@ impl Fields {
         }
     }
 
-    /// Takes a number in a range.
+    /// Takes a number in a range; `None` where it is absent.
     ///
     /// # Errors
     /// [`ApiError::Field`] where it is another value.
@@ -134,10 +135,10 @@ impl Fields {
         }
     }
 
-    /// Admits a field that this server cannot act on where its value asks for nothing.
+    /// Takes a field that this server does not support, and admits only its neutral values.
     ///
     /// # Errors
-    /// [`ApiError::Field`] where it asks for something.
+    /// [`ApiError::Field`] where it has another value.
     pub fn neutral(&mut self, name: &str, neutral: &[Value]) -> Result<(), ApiError> {
         match self.take(name) {
             Some(value) if !neutral.iter().any(|admitted| is_same(admitted, &value)) => {
@@ -149,7 +150,7 @@ impl Fields {
         }
     }
 
-    /// Ends the reading. `ignored` fields may be there; they do not change the completion.
+    /// Ends the reading. The fields in `ignored` may be present; they do not change the completion.
     ///
     /// # Errors
     /// [`ApiError::UnknownField`] where another field is left.
@@ -166,7 +167,7 @@ impl Fields {
     }
 }
 
-/// Equality in which 0 and 0.0 are the same.
+/// Whether two values are equal, where 0 equals 0.0.
 fn is_same(left: &Value, right: &Value) -> bool {
     left == right || (left.is_number() && left.as_f64() == right.as_f64())
 }

@@ -5,7 +5,7 @@ use confide_http::{AdmissionPermit, QueueError};
 
 use crate::error::ApiError;
 
-/// The right to one running generation, given back when it is dropped.
+/// The right to one running generation. Dropping it returns the right.
 pub type Slot = AdmissionPermit;
 
 impl From<QueueError> for ApiError {

@@ -24,7 +24,7 @@ pub fn label(name: &str, adapter: &AdapterReport) -> Value {
     })
 }
 
-/// What is said before the first token that is not the adapter's.
+/// The `confide` object that comes before the first token that is not the adapter's.
 pub fn lost_label(name: &str, reason: &AdaptError) -> Value {
     json!({ "adapter": name, "adapter_lost": lost_object(reason) })
 }

@@ -2,21 +2,21 @@
 
 use std::time::Duration;
 
-/// The bounds of every door of the server.
+/// The limits of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Longest request body. A prompt of 128 Ki tokens is about half a MiB of English.
+    /// Longest request body, in bytes. A prompt of 128 Ki tokens is about half a MiB of English.
     pub body_bytes: usize,
-    /// How much of a body that is too long is read and thrown away, so that its sender, who still
-    /// writes, sees the answer and not a reset: as much as a gateway lets through.
+    /// Bytes of a body that is too long which are read and discarded, so that its sender, which is
+    /// still writing, sees the answer and not a reset: as many as a gateway lets through.
     pub discarded_bytes: usize,
     /// Longest wait for a request's head, and for the next request of a kept connection.
     pub head_wait: Duration,
     /// Longest wait for a request's body.
     pub body_wait: Duration,
-    /// Connections open at once; an eighth of them is for addresses without any.
+    /// Connections that are open at once; an eighth of them is reserved for addresses without any.
     pub connections: usize,
-    /// Generations at once; the engine's own slots bound them too.
+    /// Generations that run at once; the engine's own slots are a further limit.
     pub concurrent: usize,
     /// Requests that may wait for a slot; more get status 429.
     pub queued: usize,
@@ -26,11 +26,11 @@ pub struct Limits {
     pub generation: Duration,
     /// Longest time in which a client takes no byte of an answer.
     pub write_wait: Duration,
-    /// Longest drain after the server was asked to stop.
+    /// Longest drain after the server is asked to stop.
     pub drain: Duration,
-    /// Longest prompt in tokens; the model's context bounds it too.
+    /// Longest prompt in tokens; the model's context is a further limit.
     pub prompt_tokens: u32,
-    /// Longest load of an adapter, its host's handshake included.
+    /// Longest load of an adapter, including its host's handshake.
     pub load_wait: Duration,
     /// Loads and unloads that run or wait at once: each holds a thread.
     pub loads: usize,

@@ -21,8 +21,8 @@ use tokio::net::TcpListener;
 
 use crate::{limits::Limits, routes::router, server_state::Options};
 
-/// What a connection gives its requests as an extension. Whoever upgrades a request keeps this, so
-/// that what becomes of the connection still counts as one.
+/// The extension by which requests know their connection. Whoever upgrades a request keeps it, so
+/// that the upgraded connection still counts as one.
 #[derive(Clone)]
 pub struct HeldConnection {
     _busy: Arc<Busy>,
@@ -30,7 +30,7 @@ pub struct HeldConnection {
 }
 
 impl HeldConnection {
-    /// Resolves when the server was asked to stop.
+    /// Resolves when the server is asked to stop.
     pub async fn wait_until_stopped(&self) {
         wait_until_closing(self.stopped.clone()).await;
     }
@@ -66,7 +66,7 @@ async fn serve_connection(
     let stopped = closing.clone();
     let routes = TowerToHyperService::new(router);
     let service = service_fn(|mut request: Request<Incoming>| {
-        // A WebSocket outlives the connection that it was: it takes its place with it.
+        // A WebSocket outlives its HTTP connection, and goes on counting as one.
         let held = HeldConnection { _busy: Arc::new(place.mark_busy()), stopped: stopped.clone() };
         request.extensions_mut().insert(held);
         place.run_exchange(routes.call(request))

@@ -21,7 +21,7 @@ pub(crate) async fn load(
     let mut fields = Fields::parse(&read_body(&server.options.limits, body).await?)?;
     let name = fields.require_text("lora_name")?;
     let path = fields.require_text("lora_path")?;
-    // vLLM's: nothing is replaced here, so only its default can be honoured.
+    // A field of vLLM's: adapters are never replaced here, so only its default is supported.
     fields.neutral("load_inplace", &[false.into()])?;
     fields.finish(&[])?;
     let wanted = name.clone();
@@ -46,7 +46,8 @@ pub(crate) async fn unload(
     Ok(text_response(format!("Success: LoRA adapter '{name}' removed successfully.")))
 }
 
-/// Runs `work`, which waits for disks and hosts, off the event loop, for so long.
+/// Runs `work`, which waits for disks and hosts, off the event loop and for at most
+/// [`Limits::load_wait`](crate::limits::Limits::load_wait).
 async fn change(
     server: &Arc<ServerState>,
     work: impl FnOnce(&ServerState) -> Result<(), crate::adapters::LoadError> + Send + 'static,

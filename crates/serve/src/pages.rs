@@ -15,7 +15,7 @@ use http::{HeaderMap, HeaderValue, Method, header::ORIGIN};
 
 use crate::error::ApiError;
 
-/// Refuses what a page of an origin that was not allowed would change or hear.
+/// Refuses requests of pages whose origin is not allowed, which could change or read something.
 pub(crate) async fn refuse_foreign(
     State(allowed): State<Arc<[HeaderValue]>>,
     request: Request,
@@ -30,8 +30,8 @@ pub(crate) async fn refuse_foreign(
     Ok(next.run(request).await)
 }
 
-/// Refuses every page that sends this request: for a GET that computes for long, since a page may
-/// send any GET without naming its origin.
+/// Refuses every request of a web page, for a GET with a long computation: a page may send any GET
+/// without naming its origin.
 ///
 /// # Errors
 /// [`ApiError::ForeignOrigin`].

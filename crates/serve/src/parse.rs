@@ -5,14 +5,14 @@ use serde_json::{Value, json};
 
 use crate::{error::ApiError, fields::Fields};
 
-/// A request as the routes need it.
+/// A parsed request.
 #[derive(Debug, PartialEq)]
 pub struct ParsedRequest {
-    /// What the engine is asked.
+    /// The request to the engine.
     pub request: Request,
     /// Whether the answer is streamed.
     pub stream: bool,
-    /// Whether a streamed answer ends with its token counts.
+    /// Whether a streamed answer ends with its numbers of tokens.
     pub include_usage: bool,
 }
 
@@ -67,7 +67,7 @@ pub fn parse_completion(body: &[u8], prompt_tokens_max: u32) -> Result<ParsedReq
     parse_shared(fields, Prompt::Text(prompt), max_tokens, prompt_tokens_max)
 }
 
-/// Reads what both routes share and refuses what is left.
+/// Reads the fields that both routes share, and refuses those that are left.
 fn parse_shared(
     mut fields: Fields,
     prompt: Prompt,
@@ -90,7 +90,7 @@ fn parse_shared(
         // OpenAI's reference: both default to 1.
         temperature: fields.number("temperature", 0.0..=2.0)?.unwrap_or(1.0) as f32,
         top_p: fields.number("top_p", 0.0..=1.0)?.unwrap_or(1.0) as f32,
-        // Without a seed the same request still has the same answer: this server has no dice.
+        // Without a seed the same request still has the same answer: its seed is 0.
         seed: fields.integer("seed", i64::MIN..=i64::MAX)?.unwrap_or(0).cast_unsigned(),
     };
     let stop = stop(&mut fields)?;
@@ -101,7 +101,7 @@ fn parse_shared(
     Ok(ParsedRequest { request, stream, include_usage })
 }
 
-/// Fields that do not change a completion.
+/// Fields that do not change a completion, and are ignored.
 const IGNORED: [&str; 7] = [
     "metadata",
     "parallel_tool_calls",
@@ -125,7 +125,7 @@ fn message(index: usize, value: Value) -> Result<Message, ApiError> {
     let path = format!("messages[{index}]");
     let mut fields = Fields::from_value(&path, value)?;
     let role = fields.require("role")?;
-    // These come with `content: null`, which is not what is wrong.
+    // Such messages have `content: null`, so these fields are refused first.
     for name in ["tool_calls", "function_call"] {
         fields.refuse(name, NO_TOOLS)?;
     }
@@ -141,7 +141,7 @@ fn message(index: usize, value: Value) -> Result<Message, ApiError> {
     Ok(Message { role, content })
 }
 
-/// A string, or a list of text parts.
+/// Reads the content of a message: a string, or a list of text parts.
 fn content(path: &str, value: Value) -> Result<String, ApiError> {
     let parts = match value {
         Value::String(text) => return Ok(text),
@@ -186,7 +186,7 @@ fn stream_options(fields: &mut Fields, stream: bool) -> Result<bool, ApiError> {
     Ok(include_usage)
 }
 
-/// More or longer stop strings only cost time for every token.
+/// Largest number of stop strings: each costs time for every token.
 const STOP_STRINGS_MAX: usize = 16;
 const STOP_BYTES_MAX: usize = 256;
 

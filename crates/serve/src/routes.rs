@@ -26,7 +26,7 @@ use crate::{
     server_state::{Options, ServerState, read_answer},
 };
 
-/// The routes, to be served on any listener.
+/// The routes, for any listener.
 pub fn router(options: Options) -> Router {
     let origins: Arc<[HeaderValue]> = options.origins.clone().into();
     let extra_routes = options.extra_routes.clone();
@@ -108,7 +108,7 @@ async fn complete(
     Ok(([(SERVER_TIMING, server_timing(&slot))], answer).into_response())
 }
 
-/// W3C Server-Timing: how long the request waited for a slot.
+/// The field of W3C Server-Timing, with the request's wait for a slot.
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 
 fn server_timing(slot: &Slot) -> HeaderValue {

@@ -23,29 +23,29 @@ use crate::{
     limits::Limits,
 };
 
-/// An engine, and how it is served.
+/// Configuration of a server, and the engine behind it.
 #[derive(Clone)]
 pub struct Options {
-    /// What completes the prompts.
+    /// The engine that completes the prompts.
     pub engine: Arc<dyn Engine>,
     /// The limits of the server.
     pub limits: Limits,
-    /// Unix seconds, for the `created` fields.
+    /// The clock of the `created` fields, in Unix seconds.
     pub clock: fn() -> u64,
     /// The adapters that requests may name.
     pub adapters: Arc<Adapters>,
-    /// Makes the routes that are served next to OpenAI's.
+    /// Makes further routes, which are served next to OpenAI's.
     pub extra_routes: Option<ExtraRoutes>,
     /// Web origins whose pages may send requests and open WebSockets; by default none.
     pub origins: Vec<HeaderValue>,
 }
 
-/// Makes routes that a caller adds, on the state that the server's own routes work on. They are
-/// guarded as these are: by the admission of connections and the origins of web pages.
+/// Makes routes that a caller adds, on the state of the server's own routes. They are guarded like
+/// those: by the admission of connections and the origins of web pages.
 pub type ExtraRoutes = Arc<dyn Fn(Arc<ServerState>) -> Router + Send + Sync>;
 
 impl Options {
-    /// An engine without adapters, under the usual limits.
+    /// An engine without adapters, under the default limits.
     pub fn new(engine: Arc<dyn Engine>, clock: fn() -> u64) -> Self {
         let adapters = Arc::new(Adapters::empty(Arc::clone(&engine)));
         let limits = Limits::default();
@@ -53,13 +53,13 @@ impl Options {
     }
 }
 
-/// What all handlers of one server share.
+/// The state that all handlers of a server share.
 pub struct ServerState {
     pub(crate) options: Options,
-    /// The queue before the engine's slots.
+    /// The queue for the engine's slots.
     pub(crate) gate: AdmissionQueue,
     pub(crate) counters: Arc<Counters>,
-    /// Loads and unloads that run or wait.
+    /// Permits for loads and unloads that run or wait.
     pub(crate) loads: Arc<Semaphore>,
     started: u64,
     answers: AtomicU64,
@@ -83,7 +83,7 @@ impl ServerState {
         }
     }
 
-    /// What completes the prompts.
+    /// The engine that completes the prompts.
     pub fn engine(&self) -> &Arc<dyn Engine> {
         &self.options.engine
     }
@@ -93,17 +93,17 @@ impl ServerState {
         &self.options.adapters
     }
 
-    /// The bounds of the server.
+    /// The limits of the server.
     pub fn limits(&self) -> &Limits {
         &self.options.limits
     }
 
-    /// What the server has done since it started.
+    /// The counters of the server since its start.
     pub fn counters(&self) -> &Arc<Counters> {
         &self.counters
     }
 
-    /// Waits for the right to one running generation.
+    /// Waits for a slot, which is the right to one running generation.
     ///
     /// # Errors
     /// [`EngineError::QueueFull`] where too many requests wait, [`ApiError::Busy`] where no slot
@@ -125,7 +125,7 @@ impl ServerState {
     /// The model with this name.
     ///
     /// # Errors
-    /// [`ApiError::NoModel`].
+    /// [`ApiError::NoModel`] where no model has this name.
     pub fn model(&self, name: &str) -> Result<Model, ApiError> {
         let found = self.models().into_iter().find(|model| model.name == name);
         found.ok_or_else(|| self.no_model(name))
@@ -134,13 +134,13 @@ impl ServerState {
     /// The model that adapters change.
     ///
     /// # Errors
-    /// [`EngineError::Stopped`] where the engine has no model any more.
+    /// [`EngineError::Stopped`] where the engine no longer has a model.
     pub fn base(&self) -> Result<Model, ApiError> {
         let base = self.models().into_iter().find(|model| model.parent.is_none());
         base.ok_or_else(|| EngineError::Stopped.into())
     }
 
-    /// As OpenAI has it, with vLLM's `parent` and `root`.
+    /// The model as an object of OpenAI's API, with vLLM's `parent` and `root`.
     pub(crate) fn model_object(&self, model: &Model) -> Value {
         let mut object = json!({
             "id": model.name,
@@ -165,7 +165,8 @@ impl ServerState {
         object
     }
 
-    /// Names what is served: a name is easily mistaken, and the list is no secret.
+    /// The error for an unknown model. It lists the models: a name is easily mistyped, and the list
+    /// is public.
     fn no_model(&self, got: &str) -> ApiError {
         let models = self.models();
         let served: Vec<String> = models.iter().map(|model| format!("{:?}", model.name)).collect();
@@ -183,9 +184,9 @@ impl ServerState {
         Heading { route, id, created, model: model.name, parent: model.parent }
     }
 
-    /// Starts a generation, off the event loop where that may take long: a long prompt is
-    /// tokenised, an adapter's host is asked whether its budget has room. `body_bytes` is the length
-    /// of the request's body.
+    /// Starts a generation, off the event loop where that may take long: for tokenising a long
+    /// prompt, and for asking an adapter's host whether its budget suffices. `body_bytes` is the
+    /// length of the request's body.
     ///
     /// # Errors
     /// Those of [`Engine::generate`].
@@ -201,7 +202,7 @@ impl ServerState {
     }
 }
 
-/// Reads a generation to its end; gives its text and how it ended.
+/// Reads a generation to its end; gives its text, and its ending.
 ///
 /// # Errors
 /// [`ApiError::Engine`] where the generation failed or broke off.
@@ -216,7 +217,7 @@ pub async fn read_answer(
                 meter.token();
                 text.push_str(&token.text);
             }
-            // The ending says it, too.
+            // The ending reports the loss, too.
             Event::AdapterLost { reason } => tracing::warn!(%reason, "an adapter was lost"),
             Event::Finished { reason, tail, usage, adapter } => {
                 meter.finish(adapter.as_ref());

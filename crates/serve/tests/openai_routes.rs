@@ -359,7 +359,7 @@ async fn a_stop_lets_running_answers_end() {
     server.stop.send(()).expect("the server runs");
     client.read_to_end(&mut begun).await.expect("the rest");
     assert!(Answer::parse(&String::from_utf8(begun).expect("text")).whole);
-    server.task.await.expect("no panic");
+    assert_eq!(server.task.await.expect("no panic"), Drained::Completely);
     assert!(TcpStream::connect(server.address).await.is_err());
 }
 

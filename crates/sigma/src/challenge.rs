@@ -4,10 +4,11 @@ use sha2::{Digest, Sha256};
 
 use crate::error::SigmaError;
 
-/// Bytes of a challenge: soundness 2^-128.
+/// The length of a challenge in bytes: soundness 2^-128.
 pub(crate) const CHALLENGE_LENGTH: usize = 16;
 
-/// Longest context that a proof is bound to: a tag and a few roots fit.
+/// The greatest length of the context that a proof is bound to, in bytes: a tag and a few roots
+/// fit.
 pub const CONTEXT_LENGTH_MAX: usize = 1024;
 
 /// The first 16 bytes of SHA-256 over the tag and the parts, each after its length.
@@ -20,7 +21,7 @@ pub(crate) fn challenge(tag: &str, parts: &[&[u8]]) -> [u8; CHALLENGE_LENGTH] {
     out
 }
 
-/// Each part after its length in four bytes, most significant first.
+/// Passes each part to `update`, after its length in four bytes, most significant first.
 pub(crate) fn update_framed(parts: &[&[u8]], mut update: impl FnMut(&[u8])) {
     for part in parts {
         // No part reaches 4 GiB: proofs, keys and contexts are bounded before.

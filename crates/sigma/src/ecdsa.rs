@@ -27,13 +27,13 @@ use crate::{
 
 const TAG: &str = "confide/sigma/v1/ecdsa";
 
-/// What is proved: half of a signature over a digest is known.
+/// The statement of a proof: half of a signature over a digest is known.
 pub(crate) struct Statement<'a> {
     /// The encoded claim, hashed before everything else.
     pub(crate) claim: Vec<u8>,
     /// The digest of the message.
     pub(crate) digest: &'a [u8],
-    /// What the caller binds the proof to.
+    /// The context that the caller binds the proof to.
     pub(crate) context: &'a [u8],
 }
 
@@ -41,12 +41,12 @@ pub(crate) fn not_on_curve(what: &'static str) -> SigmaError {
     SigmaError::NotOnCurve { what }
 }
 
-/// Bytes of a proof: R, the challenge, the response.
+/// The length of a proof in bytes: R, the challenge, the response.
 pub(crate) fn proof_length(scalar: usize) -> usize {
     1 + scalar + CHALLENGE_LENGTH + scalar
 }
 
-/// Proves knowledge of s; the signature is DER, or r and s one after the other.
+/// Proves knowledge of s; the signature is in DER, or r and s one after the other.
 pub(crate) fn prove<C>(
     key: &PublicKey<C>,
     statement: &Statement<'_>,
@@ -63,7 +63,7 @@ where
     let inverse: Option<Scalar<C>> = s.invert().into();
     let inverse = Zeroizing::new(inverse.ok_or(SigmaError::SignatureInvalid)?);
     let point = target * *inverse;
-    // The neutral element has the x coordinate 0, which is no r.
+    // The neutral element has the x coordinate 0, which is not allowed as r.
     if x_of::<C>(&point.into()) != r {
         return Err(SigmaError::SignatureInvalid);
     }
@@ -102,7 +102,7 @@ where
     let target = target(key, statement.digest, &r);
     let pair = [(ProjectivePoint::<C>::from(point), response), (target, short::<C>(claimed).neg())];
     let commitment = ProjectivePoint::<C>::lincomb_vartime(&pair);
-    // r = 0 is no signature; a neutral target is one that s = 0 would satisfy.
+    // r = 0 is not allowed in a signature; a neutral target is one that s = 0 would satisfy.
     let degenerate = r.is_zero() | target.is_identity() | commitment.is_identity();
     if degenerate.into() {
         return Err(SigmaError::Refused);
@@ -113,7 +113,7 @@ where
     }
 }
 
-/// e·G + r·Q: what s·R has to be.
+/// e·G + r·Q, which s·R has to equal.
 fn target<C: CurveArithmetic>(
     key: &PublicKey<C>,
     digest: &[u8],
@@ -124,7 +124,8 @@ fn target<C: CurveArithmetic>(
     ProjectivePoint::<C>::lincomb_vartime(&pair)
 }
 
-/// The digest's leftmost bits, as many as the order has (FIPS 186-5, section 6.4.2), modulo it.
+/// The leftmost bits of the digest, as many as the order has (FIPS 186-5, section 6.4.2), modulo
+/// the order.
 fn number<C: CurveArithmetic>(digest: &[u8]) -> Scalar<C> {
     let mut bytes = FieldBytes::<C>::default();
     let taken = digest.len().min(bytes.len());
@@ -163,8 +164,8 @@ where
     point.to_sec1_point(true).as_bytes().to_vec()
 }
 
-/// A compressed point, and no other encoding of the same: SEC 1 has one without a sign, which a
-/// proof could be rewritten to.
+/// Reads a compressed point and refuses every other encoding of it: SEC 1 has one without a sign,
+/// into which a proof could be rewritten.
 fn read_point<C>(bytes: &[u8]) -> Option<AffinePoint<C>>
 where
     C: CurveArithmetic,
@@ -180,7 +181,7 @@ fn short<C: CurveArithmetic>(challenge: &[u8; CHALLENGE_LENGTH]) -> Scalar<C> {
     Scalar::<C>::from_u128(u128::from_be_bytes(*challenge))
 }
 
-/// A uniform scalar other than zero.
+/// Draws a uniform scalar other than zero.
 fn nonce<C: CurveArithmetic>(stream: &mut Stream) -> Zeroizing<Scalar<C>> {
     let mut bytes = Zeroizing::new(vec![0; FieldBytes::<C>::default().len()]);
     loop {
@@ -192,7 +193,7 @@ fn nonce<C: CurveArithmetic>(stream: &mut Stream) -> Zeroizing<Scalar<C>> {
     }
 }
 
-/// A scalar below the order.
+/// Reads a scalar below the order.
 fn read_scalar<C: CurveArithmetic>(bytes: &[u8]) -> Option<Scalar<C>> {
     let mut repr = FieldBytes::<C>::default();
     if bytes.len() != repr.len() {
@@ -217,7 +218,7 @@ fn read_signature<C: CurveArithmetic>(signature: &[u8]) -> Option<Halves<C>> {
     Some((read_scalar::<C>(&r)?, Zeroizing::new(read_scalar::<C>(&s)?)))
 }
 
-/// `SEQUENCE { r INTEGER, s INTEGER }` (RFC 3279, section 2.2.3).
+/// Reads `SEQUENCE { r INTEGER, s INTEGER }` (RFC 3279, section 2.2.3).
 fn read_der(signature: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut reader = SliceReader::new(signature).ok()?;
     let pair = reader.sequence(|reader| {
@@ -246,7 +247,7 @@ mod tests {
         vectors::{bytes, read_all},
     };
 
-    /// Key, digest and the two halves of a vector's signature.
+    /// The key, the digest and the two halves of the signature of a test vector.
     fn case() -> (p256::PublicKey, Vec<u8>, Halves<NistP256>) {
         let (_, vector) =
             read_all().into_iter().find(|(name, _)| name == "ecdsa-p256-sha256").unwrap();
@@ -261,7 +262,7 @@ mod tests {
     fn a_point_in_another_encoding_is_refused() {
         let (key, digest, (r, s)) = case();
         let statement = Statement { claim: vec![7], digest: &digest, context: b"" };
-        // Of R and its negative one is what the compact encoding (0x05) of their x stands for.
+        // The compact encoding (0x05) of an x coordinate stands for one of R and its negative.
         for s in [*s, s.neg()] {
             let signature = [r.to_repr(), s.to_repr()].concat();
             let mut stream = Stream::new(&entropy().unwrap(), &[b"test"]);
@@ -278,7 +279,8 @@ mod tests {
     #[test]
     fn a_simulator_without_the_signature_makes_accepting_transcripts() {
         let (key, _, _) = case();
-        // A point R, challenge and response first; T from them: no half s is used.
+        // Choose the point R, challenge and response first and compute T from them: no half s is
+        // used.
         let point = ProjectivePoint::<NistP256>::generator() * Scalar::<NistP256>::from(77_u64);
         let target = target(&key, &[3; 32], &x_of::<NistP256>(&point.into()));
         let (c, z) = (short::<NistP256>(&[5; 16]), Scalar::<NistP256>::from(123_u64));

@@ -1,13 +1,13 @@
-//! What cannot be proved, and why a proof is not believed.
+//! Errors of proving, and of checking a proof.
 
 use thiserror::Error;
 
-/// Failures of this crate. A proof that does not hold is [`Refused`](SigmaError::Refused); every
-/// other variant says what could not be judged at all.
+/// A failure of this crate. [`Refused`](SigmaError::Refused) means that a proof does not hold;
+/// every other variant means that it could not be judged at all.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SigmaError {
-    /// The proof says something that is not so, or was made for another statement or context.
+    /// The proof is of a false statement, or was made for another statement or context.
     #[error("proof does not hold for this statement and context")]
     Refused,
     /// The proof names another key than the one to check it with.
@@ -19,49 +19,50 @@ pub enum SigmaError {
     /// The proof names another context.
     #[error("proof was made for another context")]
     OtherContext,
-    /// The bytes are no proof of this format.
+    /// Bytes are not in the format of their kind.
     #[error("{what} is malformed")]
     Malformed {
-        /// Which part of the input.
+        /// The name of the input.
         what: &'static str,
     },
-    /// A length outside what the format allows.
+    /// A length is outside what the format allows.
     #[error("{what} is too long: wanted at most {max} bytes, got {got}")]
     TooLong {
-        /// Which part of the input.
+        /// The name of the input.
         what: &'static str,
-        /// Most bytes that are read.
+        /// The greatest length, in bytes.
         max: usize,
-        /// Bytes that came.
+        /// The length of the input, in bytes.
         got: usize,
     },
     /// The modulus has another length than proofs are defined for.
     #[error("modulus length: wanted 2048 to 4096 bits, got {got}")]
     ModulusLength {
-        /// Its length in bits.
+        /// The length of the modulus, in bits.
         got: usize,
     },
-    /// An even modulus is no RSA modulus.
-    #[error("modulus is even")]
+    /// The modulus is even, which no RSA modulus is.
+    #[error("modulus: wanted an odd number, got an even one")]
     ModulusEven,
-    /// Challenges have to be smaller than a prime exponent; only 65537 is proved.
+    /// The exponent is not 65537, the only one that is proved: it must be prime and above every
+    /// challenge.
     #[error("public exponent: wanted 65537, got 0x{got}")]
     Exponent {
         /// The exponent in hexadecimal, at most 16 digits of it.
         got: String,
     },
-    /// A key, curve or algorithm that no proof is defined for.
+    /// No proof is defined for a key, curve or algorithm.
     #[error("{what} is not supported: got {got}")]
     Unsupported {
-        /// Which part of the input.
+        /// The name of the input.
         what: &'static str,
-        /// What was found there.
+        /// The value of the input.
         got: String,
     },
-    /// A public point that is not on its curve, or is the neutral element.
+    /// A public point is not on its curve, or is the neutral element.
     #[error("{what} is not a point of the curve")]
     NotOnCurve {
-        /// Which point.
+        /// The name of the point.
         what: &'static str,
     },
     /// The signature does not verify under the key: there is nothing to prove.
@@ -70,21 +71,22 @@ pub enum SigmaError {
     /// The committed number is outside the range that was to be proved.
     #[error("committed number is outside the range")]
     OutsideRange,
-    /// The smaller end of a range is above the larger one.
+    /// The low end of a range is above its high end.
     #[error("range is empty: low end {low}, high end {high}")]
     EmptyRange {
-        /// Low end.
+        /// The low end.
         low: u64,
-        /// High end.
+        /// The high end.
         high: u64,
     },
-    /// The relation between the committed numbers does not hold, or a blinding is another's.
+    /// The relation between the committed numbers does not hold, or a blinding belongs to another
+    /// commitment.
     #[error("relation between the commitments does not hold")]
     RelationDoesNotHold,
-    /// The system gave no random bytes.
-    #[error("no randomness from the system")]
+    /// The operating system gave no random bytes.
+    #[error("the operating system gave no random bytes")]
     NoRandomness,
-    /// A computation gave a proof that does not verify; it was not handed out.
+    /// A computation gave a proof that does not verify, so it was dropped.
     #[error("self-check failed: the proof was dropped")]
     SelfCheck,
 }

@@ -12,7 +12,7 @@ pub enum Hash {
 }
 
 impl Hash {
-    /// Bytes of a digest.
+    /// The length of a digest, in bytes.
     pub fn length(self) -> usize {
         match self {
             Self::Sha256 => 32,
@@ -21,7 +21,7 @@ impl Hash {
         }
     }
 
-    /// What it is called.
+    /// The name of the hash function.
     pub fn name(self) -> &'static str {
         match self {
             Self::Sha256 => "SHA-256",

@@ -1,6 +1,6 @@
-//! Public keys, out of a certificate, a `SubjectPublicKeyInfo` or a JWK that the caller has judged.
+//! Public keys, read from a certificate, a `SubjectPublicKeyInfo` or a JWK that the caller trusts.
 //!
-//! Nothing here judges a certificate: no chain, no name, no time, no revocation. It reads the key.
+//! Nothing here judges a certificate: neither its chain, nor its names, its time or its revocation.
 
 mod encoded;
 mod jwk;
@@ -23,7 +23,7 @@ pub struct PublicKey {
 }
 
 impl PublicKey {
-    /// The key of an X.509 certificate, DER or PEM; of several in one file, the first.
+    /// Reads the key of an X.509 certificate, DER or PEM; of several in one file, the first.
     ///
     /// # Errors
     ///
@@ -33,18 +33,18 @@ impl PublicKey {
         Ok(Self::new(encoded::from_certificate(bytes)?))
     }
 
-    /// The key of a `SubjectPublicKeyInfo` (RFC 5280), DER or PEM (`PUBLIC KEY`).
+    /// Reads the key of a `SubjectPublicKeyInfo` (RFC 5280), DER or PEM (`PUBLIC KEY`).
     ///
     /// # Errors
     ///
     /// [`SigmaError::Unsupported`] for another algorithm or curve, and for RSA-PSS parameters,
     /// [`SigmaError::Exponent`], [`SigmaError::ModulusLength`] and [`SigmaError::ModulusEven`] for
-    /// an RSA key outside what is proved, [`SigmaError::NotOnCurve`] for a point that is none.
+    /// an RSA key outside what is proved, [`SigmaError::NotOnCurve`] for a point off its curve.
     pub fn from_spki(bytes: &[u8]) -> Result<Self, SigmaError> {
         Ok(Self::new(encoded::from_spki(bytes)?))
     }
 
-    /// The key of a JWK (RFC 7517, RFC 7518 section 6), JSON.
+    /// Reads the key of a JWK in JSON (RFC 7517, RFC 7518 section 6).
     ///
     /// # Errors
     ///
@@ -53,7 +53,7 @@ impl PublicKey {
         Ok(Self::new(jwk::from_jwk(bytes)?))
     }
 
-    /// An RSA key from its modulus and exponent, most significant byte first.
+    /// Makes an RSA key from its modulus and exponent, most significant byte first.
     ///
     /// # Errors
     ///
@@ -72,7 +72,7 @@ impl PublicKey {
         self.id
     }
 
-    /// What it is, for people: `RSA-2048`, `P-256` or `P-384`.
+    /// The name of the kind of key, for display: `RSA-2048`, `P-256` or `P-384`.
     pub fn name(&self) -> String {
         match &self.kind {
             Kind::Rsa(key) => format!("RSA-{}", key.bits()),
@@ -89,7 +89,8 @@ impl PublicKey {
         }
     }
 
-    /// Bytes of a signature as it stands on its own (RFC 8017; RFC 7518 section 3.4).
+    /// The length of a signature in bytes, without an encoding around it (RFC 8017; RFC 7518
+    /// section 3.4).
     pub fn signature_length(&self) -> usize {
         match &self.kind {
             Kind::Rsa(key) => key.length(),

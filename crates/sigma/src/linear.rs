@@ -19,13 +19,14 @@ use crate::{
 
 const TAG: &str = "confide/sigma/v1/linear";
 
-/// Bytes of a proof: a challenge of 16 and a response of 32.
+/// The length of a proof in bytes: a challenge of 16 and a response of 32.
 pub const RELATION_PROOF_LENGTH: usize = CHALLENGE_LENGTH + 32;
 
-/// Most terms of a relation: with weights of 64 bits no sum of 64-bit numbers reaches the order.
+/// The greatest number of terms of a relation: with weights of 64 bits no sum of 64-bit numbers
+/// reaches the order.
 pub const TERMS_MAX: usize = 1024;
 
-/// `Σ weight·x = constant`, each x behind a commitment.
+/// The relation `Σ weight·x = constant`, each x behind a commitment.
 ///
 /// It holds modulo the group's order; over the integers where every x is known to have 64 bits,
 /// from its committer or from a range proof.
@@ -36,7 +37,7 @@ pub struct Relation {
 }
 
 impl Relation {
-    /// A relation of one to [`TERMS_MAX`] terms.
+    /// Makes a relation of one to [`TERMS_MAX`] terms.
     ///
     /// # Errors
     ///
@@ -52,7 +53,7 @@ impl Relation {
         Ok(Self { terms, constant })
     }
 
-    /// Two commitments hide one number.
+    /// The relation that two commitments hide one number.
     pub fn equal(one: Commitment, other: Commitment) -> Self {
         Self { terms: vec![(1, one), (-1, other)], constant: 0 }
     }
@@ -76,7 +77,7 @@ impl Relation {
     }
 }
 
-/// Proves a relation; `blindings` in the order of its terms.
+/// Proves a relation; `blindings` are in the order of its terms.
 ///
 /// # Errors
 ///
@@ -89,7 +90,7 @@ pub fn prove_relation(
     prove_relation_with(&random::entropy()?, context, relation, blindings)
 }
 
-/// Proves that two commitments hide one number, without telling it.
+/// Proves that two commitments hide one number, without revealing it.
 ///
 /// # Errors
 ///
@@ -253,7 +254,7 @@ mod tests {
 
     #[test]
     fn a_simulator_without_the_blindings_makes_accepting_transcripts() {
-        // The challenge is chosen first: what a verifier sees tells nothing of the witness.
+        // The challenge is chosen first: a transcript reveals nothing of the witness.
         let ((one, _), (other, _)) = (commit(1, 1), commit(2, 2));
         let difference = Relation::equal(one, other).difference();
         let (challenge, response) = ([0x5a; CHALLENGE_LENGTH], Scalar::from(123_456_789_u64));

@@ -1,6 +1,6 @@
 //! The encoded message EM that an RSA signature is the e-th root of (RFC 8017, section 9).
 //!
-//! The verifier of a proof builds it from the digest and never takes it from the prover.
+//! The verifier of a proof computes it from the digest and never accepts it from the prover.
 
 use sha2::{Digest, Sha256, Sha384, Sha512};
 
@@ -70,14 +70,14 @@ pub(crate) fn pss_salt(hash: Hash, em: &[u8], bits: usize) -> Option<Vec<u8>> {
     (data[one] == 1).then(|| data[one + 1..].to_vec())
 }
 
-/// Where the parts of an EMSA-PSS encoding lie.
+/// The lengths of the parts of an EMSA-PSS encoding.
 struct Pss {
     hash: Hash,
-    /// Bytes of the encoding: one less than the modulus has where its bits are 8k + 1.
+    /// The length of the encoding in bytes: one less than the modulus where that has 8k + 1 bits.
     length: usize,
-    /// Bytes of the masked data block before the hash.
+    /// The length of the masked data block before the hash, in bytes.
     data: usize,
-    /// Bits of the first byte that may be set.
+    /// The number of bits of the first byte that may be set.
     top: u8,
 }
 
@@ -110,7 +110,7 @@ fn check_digest(hash: Hash, digest: &[u8]) -> Result<(), SigmaError> {
     }
 }
 
-/// `DigestInfo` up to the digest (RFC 8017, section 9.2, note 1).
+/// The bytes of `DigestInfo` up to the digest (RFC 8017, section 9.2, note 1).
 fn digest_info(hash: Hash) -> &'static [u8] {
     match hash {
         Hash::Sha256 => {
@@ -126,7 +126,7 @@ fn digest_info(hash: Hash) -> &'static [u8] {
 }
 
 impl Hash {
-    /// The digest of some parts, one after the other.
+    /// The digest of several parts, one after the other.
     pub(crate) fn digest_parts(self, parts: &[&[u8]]) -> Vec<u8> {
         fn digest_with<D: Digest>(parts: &[&[u8]]) -> Vec<u8> {
             let mut hash = D::new();

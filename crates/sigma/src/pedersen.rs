@@ -1,8 +1,8 @@
 //! Commitments to numbers: `value·B + blinding·H` in the Ristretto group (RFC 9496).
 //!
 //! `B` is the group's base point, `H` the point that SHA3-512 of `B`'s encoding maps to: the bases
-//! of the bulletproofs crate. Hiding whatever the other side computes; binding while nobody knows
-//! the discrete logarithm of `H`.
+//! of the bulletproofs crate. A commitment hides its number from any adversary; it is binding as
+//! long as nobody knows the discrete logarithm of `H`.
 
 use std::{fmt, sync::OnceLock};
 
@@ -17,7 +17,7 @@ use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
 use crate::{error::SigmaError, random};
 
-/// Bytes of a commitment and of a blinding.
+/// The length of a commitment and of a blinding, in bytes.
 pub const COMMITMENT_LENGTH: usize = 32;
 
 /// The secret that hides a committed number: a scalar of the group.
@@ -25,7 +25,7 @@ pub const COMMITMENT_LENGTH: usize = 32;
 pub struct Blinding(pub(crate) Scalar);
 
 impl Blinding {
-    /// A fresh one from the system's randomness.
+    /// Draws a fresh blinding from the system's randomness.
     ///
     /// # Errors
     ///
@@ -34,7 +34,7 @@ impl Blinding {
         Ok(Self::from_seed(&*random::entropy()?))
     }
 
-    /// The blinding that 32 secret bytes stand for; a seed is for one commitment only.
+    /// The blinding of 32 secret bytes; a seed is for one commitment only.
     pub fn from_seed(seed: &[u8; 32]) -> Self {
         let mut hash = Sha512::new();
         hash.update(b"confide/sigma/v1/blinding");
@@ -43,7 +43,7 @@ impl Blinding {
         Self(Scalar::from_bytes_mod_order_wide(&wide))
     }
 
-    /// Reads what [`to_bytes`](Self::to_bytes) gave.
+    /// Reads the bytes that [`to_bytes`](Self::to_bytes) wrote.
     ///
     /// # Errors
     ///
@@ -53,7 +53,8 @@ impl Blinding {
         scalar.map(Self).ok_or(SigmaError::Malformed { what: "blinding" })
     }
 
-    /// Its 32 bytes, least significant first. They open the commitment: keep them secret.
+    /// The 32 bytes of the blinding, least significant first. They open the commitment: keep them
+    /// secret.
     pub fn to_bytes(&self) -> Zeroizing<[u8; 32]> {
         Zeroizing::new(self.0.to_bytes())
     }
@@ -65,14 +66,14 @@ impl fmt::Debug for Blinding {
     }
 }
 
-/// A number that is fixed and hidden.
+/// A commitment to a number, which it fixes and hides.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Commitment {
     bytes: [u8; COMMITMENT_LENGTH],
     point: HashedPoint,
 }
 
-/// A point whose encoding stands beside it, so equality and hashing are the encoding's.
+/// A point with its encoding, which decides equality and hashing.
 #[derive(Clone, Copy)]
 struct HashedPoint(RistrettoPoint);
 
@@ -95,7 +96,7 @@ impl Commitment {
         Self::from_point(bases.b * &Scalar::from(value) + &bases.h * &blinding.0)
     }
 
-    /// Reads 32 bytes that somebody published.
+    /// Reads the 32 bytes of a published commitment.
     ///
     /// # Errors
     ///
@@ -107,12 +108,12 @@ impl Commitment {
         Ok(Self { bytes: *bytes, point: HashedPoint(point) })
     }
 
-    /// The 32 bytes to publish.
+    /// The 32 bytes of the commitment, to be published.
     pub fn to_bytes(&self) -> [u8; COMMITMENT_LENGTH] {
         self.bytes
     }
 
-    /// Whether the commitment is to this number under this blinding.
+    /// Returns whether the commitment is to this number under this blinding.
     pub fn opens_to(&self, value: u64, blinding: &Blinding) -> bool {
         Self::new(value, blinding).bytes.ct_eq(&self.bytes).into()
     }
@@ -139,12 +140,12 @@ pub const fn to_biased(value: i64) -> u64 {
     (value as u64) ^ (1 << 63)
 }
 
-/// The signed number that [`to_biased`] gave.
+/// The signed number that [`to_biased`] maps to `value`.
 pub const fn from_biased(value: u64) -> i64 {
     (value ^ (1 << 63)) as i64
 }
 
-/// The two bases with their tables, made at first use.
+/// The two bases with their tables, made on first use.
 pub(crate) struct Bases {
     pub(crate) b: &'static RistrettoBasepointTable,
     pub(crate) h: RistrettoBasepointTable,

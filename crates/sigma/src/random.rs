@@ -10,10 +10,10 @@ use zeroize::{Zeroize, Zeroizing};
 
 use crate::{challenge::update_framed, error::SigmaError};
 
-/// What the system gives for one proof.
+/// The system's randomness for one proof, 32 bytes.
 pub(crate) type Entropy = Zeroizing<[u8; 32]>;
 
-/// Fresh bytes from the operating system.
+/// Draws fresh bytes from the operating system.
 pub(crate) fn entropy() -> Result<Entropy, SigmaError> {
     let mut bytes = Zeroizing::new([0; 32]);
     getrandom::fill(bytes.as_mut()).map_err(|_| SigmaError::NoRandomness)?;
@@ -29,7 +29,7 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    /// The stream of one proof. `parts` are its tag, statement, context and witness.
+    /// Makes the stream of one proof. `parts` are its tag, statement, context and witness.
     pub(crate) fn new(entropy: &Entropy, parts: &[&[u8]]) -> Self {
         let mut hash = Sha512::new();
         hash.update(b"confide/sigma/v1/random");
@@ -39,7 +39,7 @@ impl Stream {
         Self { key, block: Zeroizing::new([0; 64]), used: 64, blocks: 0 }
     }
 
-    /// Fills a buffer with the stream's next bytes.
+    /// Fills a buffer with the next bytes of the stream.
     pub(crate) fn fill(&mut self, out: &mut [u8]) {
         for byte in out {
             if self.used == self.block.len() {

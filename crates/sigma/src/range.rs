@@ -23,7 +23,7 @@ use crate::{
 
 const TAG: &[u8] = b"confide/sigma/v1/range";
 
-/// Longest range proof: two numbers of 64 bits.
+/// The greatest length of a range proof, in bytes: that of two numbers of 64 bits.
 pub const RANGE_PROOF_LENGTH_MAX: usize = 32 * (9 + 2 * 7);
 
 /// The numbers from a low end to a high end, both included.
@@ -34,7 +34,7 @@ pub struct Range {
 }
 
 impl Range {
-    /// Between two ends, both included.
+    /// Makes a range between two ends, both included.
     ///
     /// # Errors
     ///
@@ -43,38 +43,38 @@ impl Range {
         if low <= high { Ok(Self { low, high }) } else { Err(SigmaError::EmptyRange { low, high }) }
     }
 
-    /// `x <= bound`.
+    /// The range of all `x <= bound`.
     pub fn at_most(bound: u64) -> Self {
         Self { low: 0, high: bound }
     }
 
-    /// `x >= bound`.
+    /// The range of all `x >= bound`.
     pub fn at_least(bound: u64) -> Self {
         Self { low: bound, high: u64::MAX }
     }
 
-    /// Smallest number inside.
+    /// The smallest number in the range.
     pub fn low(&self) -> u64 {
         self.low
     }
 
-    /// Largest number inside.
+    /// The largest number in the range.
     pub fn high(&self) -> u64 {
         self.high
     }
 
-    /// Whether a number is inside.
+    /// Returns whether a number is in the range.
     pub fn contains(&self, value: u64) -> bool {
         (self.low..=self.high).contains(&value)
     }
 
-    /// Length in bytes of every proof for this range.
+    /// The length of every proof for this range, in bytes.
     pub fn proof_length(&self) -> usize {
         let (bits, parties) = self.shape();
         32 * (9 + 2 * (bits * parties).trailing_zeros() as usize)
     }
 
-    /// Bits of a shifted number, and how many shifted numbers are proved.
+    /// The number of bits of a shifted number, and the number of shifted numbers that are proved.
     fn shape(&self) -> (usize, usize) {
         let span = self.high - self.low;
         let bits = match span {
@@ -87,7 +87,7 @@ impl Range {
         (bits, if whole { 1 } else { 2 })
     }
 
-    /// Commitments to `x − low` and, where one is not enough, to `high − x`.
+    /// The commitments to `x − low` and, where one is not enough, to `high − x`.
     fn shifted_commitments(&self, commitment: &Commitment) -> Vec<CompressedRistretto> {
         let base = bases().b;
         let above: RistrettoPoint = commitment.point() - base * &Scalar::from(self.low);
@@ -189,7 +189,7 @@ pub fn verify_range(
     outcome.map_err(|_| SigmaError::Refused)
 }
 
-/// Bases of the vector commitments, made at first use: 256 hashes to the group.
+/// The bases of the vector commitments, made on first use: 256 hashes to the group.
 fn generators() -> &'static BulletproofGens {
     static GENERATORS: OnceLock<BulletproofGens> = OnceLock::new();
     GENERATORS.get_or_init(|| BulletproofGens::new(64, 2))
@@ -268,7 +268,7 @@ mod tests {
 
     #[test]
     fn a_commitment_to_a_number_beyond_64_bits_cannot_pass_for_a_small_one() {
-        // −1 as a scalar: whoever commits may put any scalar in, the verifier must not believe it.
+        // −1 as a scalar: a committer may put in any scalar, and the verifier must not believe it.
         let minus_one = bases().pair.commit(-Scalar::ONE, blinding().0);
         let commitment = Commitment::from_point(minus_one);
         let range = Range::at_most(100);

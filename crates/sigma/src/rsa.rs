@@ -29,17 +29,17 @@ use crate::{
 
 const TAG: &str = "confide/sigma/v1/rsa";
 
-/// Length of moduli in bits, from and to.
+/// The least and the greatest length of a modulus, in bits.
 const BITS: std::ops::RangeInclusive<usize> = 2048..=4096;
 
-/// An RSA key with what arithmetic modulo N needs.
+/// An RSA key with the constants of arithmetic modulo N.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct RsaKey {
     bits: usize,
     modulus: Modulus,
 }
 
-/// Moduli by 64-bit words: fixed lengths, so that the compiler knows every loop.
+/// A modulus by its number of 64-bit words: the compiler knows the length of every loop.
 #[derive(Clone, PartialEq, Eq)]
 enum Modulus {
     To2048(Box<FixedMontyParams<32>>),
@@ -71,7 +71,7 @@ impl RsaKey {
         self.bits
     }
 
-    /// Bytes of the modulus, of a signature and of a response.
+    /// The length in bytes of the modulus, of a signature and of a response.
     pub(crate) fn length(&self) -> usize {
         self.bits.div_ceil(8)
     }
@@ -85,12 +85,12 @@ impl RsaKey {
         }
     }
 
-    /// Bytes of a proof: the challenges and eight responses.
+    /// The length of a proof in bytes: the challenges and eight responses.
     pub(crate) fn proof_length(&self) -> usize {
         CHALLENGE_LENGTH + ROUNDS * self.length()
     }
 
-    /// s^e mod N: the encoded message under a signature, or `None` for bytes that are none.
+    /// s^e mod N, the encoded message under a signature; `None` for bytes that are no residue.
     pub(crate) fn recover(&self, signature: &[u8]) -> Option<Vec<u8>> {
         match &self.modulus {
             Modulus::To2048(params) => Group::new(params, self.length()).recover(signature),
@@ -186,13 +186,13 @@ impl fmt::Debug for RsaKey {
     }
 }
 
-/// What is proved: an e-th root of `em` is known.
+/// The statement of a proof: an e-th root of `em` is known.
 pub(crate) struct Statement<'a> {
     /// The encoded claim, hashed before everything else.
     pub(crate) claim: Vec<u8>,
     /// The encoded message, as long as the modulus.
     pub(crate) em: Vec<u8>,
-    /// What the caller binds the proof to.
+    /// The context that the caller binds the proof to.
     pub(crate) context: &'a [u8],
 }
 
@@ -223,7 +223,7 @@ mod tests {
         vectors::{bytes, read_all},
     };
 
-    /// Key, encoded message and signature of a vector.
+    /// The key, the encoded message and the signature of a test vector.
     fn case() -> (RsaKey, Vec<u8>, Vec<u8>) {
         let (_, vector) =
             read_all().into_iter().find(|(name, _)| name == "rsa-2048-pkcs1-sha256").unwrap();
@@ -241,11 +241,12 @@ mod tests {
         let (em, s) = (group.read(&em).unwrap(), group.read(&signature).unwrap());
         let powers = group.small_powers(&em);
         let mut stream = Stream::new(&Zeroizing::new([9; 32]), &[b"simulator"]);
-        // Challenge and response first, the commitment from them: no signature is used.
+        // Choose challenge and response first and compute the commitment: no signature is used.
         for (z, c) in group.nonces(&mut stream).iter().zip([0, 1, 2, 255, 256, 4096, 65534, 65535])
         {
             let u = group.recompute(&group.encode(z), c, &powers).unwrap();
-            // The holder of the signature would have sent just this, from one nonce and no other.
+            // The holder of the signature would have sent exactly this, from one nonce and no
+            // other.
             let exponent = Uint::<1>::from(EXPONENT - u32::from(c));
             let inverse = s.pow_vartime(&exponent).invert();
             let nonce = z.mul(&Option::from(inverse).unwrap());

@@ -1,4 +1,4 @@
-//! What the proofs of this crate rest on, said here and never by a caller.
+//! The assumptions that the proofs of this crate rest on, stated here and never by a caller.
 
 use crate::{
     key::{Kind, PublicKey},
@@ -7,30 +7,30 @@ use crate::{
     signature::SignatureProof,
 };
 
-/// What a proof's security rests on.
+/// The assumptions and the strength of a proof.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Security {
-    /// Who makes and checks such proofs.
+    /// The name of the back end that makes and checks the proof.
     pub back_end: &'static str,
-    /// Bits that are proven without a conjecture; `None` where there are none.
+    /// The number of bits that are proven without a conjecture; `None` where there are none.
     pub proven_bits: Option<u16>,
-    /// Bits under the conjectures of `basis`.
+    /// The number of bits under the conjectures of `basis`.
     pub conjectured_bits: u16,
-    /// What is conjectured.
+    /// The conjectures.
     pub basis: &'static str,
-    /// Whether the proof shows nothing but the statement.
+    /// Whether the proof reveals nothing but its statement.
     pub zero_knowledge: bool,
 }
 
-/// Half the bits of ristretto255's order, which is just above 2^252: what a discrete logarithm
-/// costs by Pollard's method.
+/// Half the bits of ristretto255's order, which is just above 2^252: the cost of a discrete
+/// logarithm by Pollard's method.
 const RISTRETTO_BITS: u16 = 126;
 
-/// Bits of the challenges of signatures, whatever their key is.
+/// The number of bits of the challenges of signature proofs, whatever their key is.
 const CHALLENGE_BITS: u16 = 128;
 
 impl Range {
-    /// Of proofs that a committed number lies in a range.
+    /// The strength of proofs that a committed number lies in a range.
     pub const SECURITY: Security = Security {
         back_end: "bulletproofs over Ristretto",
         proven_bits: None,
@@ -41,15 +41,15 @@ impl Range {
 }
 
 impl Relation {
-    /// Of proofs that committed numbers stand in a linear relation, equality among them. Their
-    /// challenge has 128 bits.
+    /// The strength of proofs that committed numbers stand in a linear relation, equality among
+    /// them. Their challenge has 128 bits.
     pub const SECURITY: Security =
         Security { back_end: "confide-sigma over Ristretto", ..Range::SECURITY };
 }
 
 impl SignatureProof {
-    /// Of proofs under a key: the key's own strength (NIST SP 800-57 part 1, table 2), and
-    /// no more than the challenge's.
+    /// The strength of proofs under a key: that of the key (NIST SP 800-57 part 1, table 2), or
+    /// that of the challenge if it is less.
     pub fn security(key: &PublicKey) -> Security {
         let conjectured_bits = match &key.kind {
             Kind::Rsa(key) if key.bits() < 3072 => 112,

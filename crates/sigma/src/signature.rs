@@ -1,7 +1,7 @@
-//! Proofs that one holds a signature over a message, as files (docs/sigma-proofs.md).
+//! Proofs that their maker holds a signature over a message, as files (docs/sigma-proofs.md).
 //!
-//! Key and message are public; the signature is what stays hidden. Where nobody minds showing the
-//! signature, the signature is the better proof: shorter, and checked in microseconds.
+//! Key and message are public; the signature stays hidden. Where the signature may be shown, it is
+//! the better proof: shorter, and checked in microseconds.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ use crate::{
     rsa::{self, Statement as Rsa},
 };
 
-/// How the message was signed.
+/// The scheme that the message was signed by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scheme {
     /// RSASSA-PKCS1-v1_5.
@@ -31,7 +31,7 @@ pub enum Scheme {
 }
 
 impl Scheme {
-    /// What it is called, for people.
+    /// The name of the scheme, for display.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Pkcs1 => "RSASSA-PKCS1-v1_5",
@@ -41,8 +41,7 @@ impl Scheme {
     }
 }
 
-/// A proof that its maker knew a signature; it says under which key, over which digest, for which
-/// context.
+/// A proof that its maker knew a signature; it names the key, the digest and the context.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SignatureProof {
     pub(crate) scheme: Scheme,
@@ -58,7 +57,7 @@ impl SignatureProof {
     ///
     /// # Errors
     ///
-    /// [`SigmaError::SignatureInvalid`] where the signature is none, [`SigmaError::Unsupported`]
+    /// [`SigmaError::SignatureInvalid`] where the signature is wrong, [`SigmaError::Unsupported`]
     /// for a key that is not RSA.
     pub fn pkcs1(
         key: &PublicKey,
@@ -120,7 +119,7 @@ impl SignatureProof {
     ///
     /// [`SigmaError::OtherKey`], [`SigmaError::OtherMessage`] and [`SigmaError::OtherContext`]
     /// where the proof names another, [`SigmaError::Refused`] where it shows nothing,
-    /// [`SigmaError::Malformed`] where it is none.
+    /// [`SigmaError::Malformed`] where it has another form.
     pub fn verify_digest(
         &self,
         key: &PublicKey,
@@ -143,7 +142,7 @@ impl SignatureProof {
         }
     }
 
-    /// [`verify_digest`](Self::verify_digest) over the message's digest.
+    /// Checks a proof as [`verify_digest`](Self::verify_digest) does, for the digest of a message.
     ///
     /// # Errors
     ///
@@ -157,7 +156,7 @@ impl SignatureProof {
         self.verify_digest(key, &self.hash.digest(message), context)
     }
 
-    /// How the message was signed, as the proof claims.
+    /// The scheme that the message was signed by, as the proof claims.
     pub fn scheme(&self) -> &Scheme {
         &self.scheme
     }
@@ -197,7 +196,7 @@ impl SignatureProof {
         Ok(Self { scheme, hash, key_id, digest, context, body: Vec::new() })
     }
 
-    /// What is claimed, as it is written and hashed.
+    /// The bytes of the claim, as they are written and hashed.
     pub(crate) fn claim(&self) -> Vec<u8> {
         let scheme = match &self.scheme {
             Scheme::Pkcs1 => 1,
@@ -252,7 +251,7 @@ impl SignatureProof {
     }
 }
 
-/// The salt in an RSASSA-PSS signature.
+/// Reads the salt of an RSASSA-PSS signature.
 pub(crate) fn pss_salt(
     key: &PublicKey,
     hash: Hash,

@@ -10,13 +10,13 @@ use crate::{
 /// The first bytes of every signature proof.
 pub const SIGNATURE_PROOF_MAGIC: &[u8] = b"confide sigma v1\n";
 
-/// Longest body: the challenges and eight responses modulo 4096 bits.
+/// The greatest length of a body: the challenges and eight responses modulo 4096 bits.
 const BODY_LENGTH_MAX: usize = 16 + 8 * 512;
 
-/// Longest salt: what a modulus of 4096 bits leaves beside a digest of 32 bytes.
+/// The greatest length of a salt: what a modulus of 4096 bits leaves next to a digest of 32 bytes.
 const SALT_LENGTH_MAX: usize = 512 - 32 - 2;
 
-/// Longest proof that is read.
+/// The greatest length of a proof file, in bytes.
 pub const SIGNATURE_PROOF_LENGTH_MAX: usize = SIGNATURE_PROOF_MAGIC.len()
     + 2
     + 32
@@ -28,13 +28,13 @@ pub const SIGNATURE_PROOF_LENGTH_MAX: usize = SIGNATURE_PROOF_MAGIC.len()
     + BODY_LENGTH_MAX;
 
 impl SignatureProof {
-    /// The proof as a file.
+    /// Encodes the proof as a file.
     pub fn to_bytes(&self) -> Vec<u8> {
         let context = (self.context.len() as u16).to_be_bytes();
         [SIGNATURE_PROOF_MAGIC, &self.claim(), &context, &self.context, &self.body].concat()
     }
 
-    /// Reads a file. That it can be read says nothing about whether the proof holds.
+    /// Reads a proof file. That it can be read says nothing about whether the proof holds.
     ///
     /// # Errors
     ///

@@ -1,6 +1,6 @@
-//! The vectors of vectors/sigma: what each holds is made again, and judged as it says.
+//! The test vectors in vectors/sigma: each proof is made again, and judged as its vector says.
 //!
-//! `cargo test -p confide-sigma vectors_are_written -- --ignored` writes them anew, with keys and
+//! `cargo test -p confide-sigma vectors_are_written -- --ignored` writes them, with keys and
 //! signatures from the `openssl` program.
 
 use std::{fs, path::PathBuf};
@@ -66,7 +66,7 @@ pub(crate) fn read_all() -> Vec<(String, Value)> {
     found
 }
 
-/// What a vector's proof is worth.
+/// Checks the proof of a vector.
 fn judge(vector: &Value) -> Result<(), SigmaError> {
     let (context, proof) = (bytes(&vector["context"]), bytes(&vector["proof"]));
     match vector["kind"].as_str().unwrap() {
@@ -130,7 +130,7 @@ fn sign(
     Ok(proof.with_proof(entropy, key, signature)?.to_bytes())
 }
 
-/// The word for an outcome, as the vectors write it.
+/// The name of an outcome, as the vectors write it.
 fn outcome(result: &Result<(), SigmaError>) -> &'static str {
     match result {
         Ok(()) => "holds",

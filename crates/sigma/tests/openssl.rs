@@ -1,4 +1,5 @@
-//! Keys, certificates and signatures made now by the `openssl` program, proved and checked.
+//! Keys, certificates and signatures that the `openssl` program makes during the test, proved and
+//! checked.
 
 use std::{fs, path::PathBuf, process::Command};
 
@@ -6,13 +7,13 @@ use confide_sigma::{Hash, PublicKey, Scheme, SigmaError, SignatureProof};
 
 const MESSAGE: &[u8] = b"signed by openssl, proved by confide";
 
-/// One key of openssl's in a folder of its own.
+/// A key of openssl's in a folder of its own.
 struct Signer {
     folder: PathBuf,
 }
 
 impl Signer {
-    /// `None`, and a line, where there is no openssl.
+    /// Makes a key; prints a line and returns `None` where there is no openssl.
     fn new(name: &str, parameter: &str) -> Option<Self> {
         if Command::new("openssl").arg("version").output().is_err() {
             eprintln!("skipped: no openssl");
@@ -25,7 +26,7 @@ impl Signer {
         let mut make =
             vec!["genpkey", "-algorithm", algorithm, "-pkeyopt", parameter, "-out", "key"];
         if parameter.ends_with(":2049") {
-            // Of two primes openssl makes even lengths only.
+            // With two primes openssl makes even lengths only.
             make.extend(["-pkeyopt", "rsa_keygen_primes:3"]);
         }
         signer.run(&make);
@@ -69,7 +70,7 @@ impl Drop for Signer {
     }
 }
 
-/// Proof through a file and back; holds for what it was made for and nothing else.
+/// Writes and reads the proof as a file, and checks that it holds for its statement alone.
 fn walk(key: &PublicKey, proof: SignatureProof) {
     let read = SignatureProof::from_bytes(&proof.to_bytes()).unwrap();
     assert_eq!(read.verify(key, MESSAGE, b"walk"), Ok(()));

@@ -13,7 +13,7 @@ pub const MODULUS_BYTES: usize = 256;
 #[cfg_attr(feature = "json", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "json", serde(deny_unknown_fields))]
 pub struct Fibonacci {
-    /// Which number.
+    /// The index n.
     pub n: u32,
     /// The number modulo 2^64.
     pub value: u64,
@@ -42,7 +42,7 @@ pub enum SortSource {
         #[cfg_attr(feature = "json", serde(with = "crate::json::bytes"))]
         input_sha256: [u8; DIGEST_BYTES],
     },
-    /// They are the Fibonacci numbers F(0) to F(count - 1), each modulo 2^32.
+    /// The Fibonacci numbers F(0) to F(count - 1), each modulo 2^32.
     Fibonacci,
 }
 
@@ -52,13 +52,13 @@ pub enum SortSource {
 #[cfg_attr(feature = "json", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "json", serde(deny_unknown_fields))]
 pub struct Sort {
-    /// Where the numbers come from.
+    /// The source of the numbers.
     pub source: SortSource,
-    /// How many there are.
+    /// Length of the list, at least 1.
     pub count: u32,
-    /// Which of the sorted numbers, from 0.
+    /// Index of `value` among the sorted numbers, from 0.
     pub place: u32,
-    /// That number.
+    /// The number at `place`.
     pub value: u32,
 }
 
@@ -140,7 +140,7 @@ impl Rsa2048 {
 #[cfg_attr(feature = "json", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "json", serde(deny_unknown_fields))]
 pub struct Sha256 {
-    /// Length of the message.
+    /// Length of the message in bytes.
     pub message_bytes: u32,
     /// SHA-256 of the message.
     #[cfg_attr(feature = "json", serde(with = "crate::json::bytes"))]

@@ -36,7 +36,7 @@ const PRINTABLE: core::ops::RangeInclusive<u8> = 0x21..=0x7e;
 #[cfg_attr(feature = "json", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "json", serde(deny_unknown_fields))]
 pub struct Dcap {
-    /// What the verifier said of it.
+    /// The verifier's verdict.
     pub verdict: Verdict,
     /// SHA-256 of the DER of the root certificate under which everything was verified.
     #[cfg_attr(feature = "json", serde(with = "crate::json::bytes"))]
@@ -65,13 +65,13 @@ pub struct Dcap {
     pub valid_until: u64,
 }
 
-/// What the verifier said.
+/// The verdict of the project's verifier on a quote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "json", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "json", serde(rename_all = "lowercase"))]
 pub enum Verdict {
-    /// Its default policy says yes, but for the root: the platform is `UpToDate`, no advisory
-    /// applies, and the host cannot read the memory.
+    /// The verifier's default policy says yes, but for the root: the platform is `UpToDate`, no
+    /// advisory applies, and the host cannot read the memory.
     Accepted,
     /// Every signature holds and nothing is revoked, but only a policy that names the status, the
     /// advisories or debug says yes.
@@ -83,13 +83,13 @@ pub enum Verdict {
 #[cfg_attr(feature = "json", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "json", serde(tag = "tee", rename_all = "lowercase"))]
 pub enum Measurements {
-    /// An enclave.
+    /// Measurements of an SGX enclave.
     Sgx(SgxMeasurements),
-    /// A trust domain.
+    /// Measurements of a TDX trust domain.
     Tdx(TdxMeasurements),
 }
 
-/// Who an enclave is.
+/// Identity of an SGX enclave.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "json", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "json", serde(deny_unknown_fields))]
@@ -97,19 +97,19 @@ pub struct SgxMeasurements {
     /// Hash of the enclave.
     #[cfg_attr(feature = "json", serde(with = "crate::json::bytes"))]
     pub mrenclave: [u8; 32],
-    /// Hash of its signer's key.
+    /// Hash of the signer's public key.
     #[cfg_attr(feature = "json", serde(with = "crate::json::bytes"))]
     pub mrsigner: [u8; 32],
     /// The signer's number for the product.
     pub isv_prod_id: u16,
-    /// Its security version.
+    /// The enclave's security version.
     pub isv_svn: u16,
     /// Configuration identifier given at launch.
     #[cfg_attr(feature = "json", serde(with = "crate::json::bytes"))]
     pub config_id: [u8; 64],
 }
 
-/// Who a trust domain is.
+/// Identity of a TDX trust domain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "json", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "json", serde(deny_unknown_fields))]
@@ -129,13 +129,13 @@ pub struct TdxMeasurements {
     /// Run-time measurement 3.
     #[cfg_attr(feature = "json", serde(with = "crate::json::bytes"))]
     pub rtmr3: [u8; 48],
-    /// The owner's choice at launch.
+    /// Identifier of the configuration that is not the owner's own, given at launch.
     #[cfg_attr(feature = "json", serde(with = "crate::json::bytes"))]
     pub mrconfigid: [u8; 48],
-    /// The owner.
+    /// Identifier of the owner, given at launch.
     #[cfg_attr(feature = "json", serde(with = "crate::json::bytes"))]
     pub mrowner: [u8; 48],
-    /// The owner's configuration.
+    /// Identifier of the owner's own configuration, given at launch.
     #[cfg_attr(feature = "json", serde(with = "crate::json::bytes"))]
     pub mrownerconfig: [u8; 48],
 }
@@ -283,7 +283,7 @@ fn read_advisories(reader: &mut Reader<'_>) -> Result<Vec<String>, StatementErro
     Ok(advisories)
 }
 
-/// A name of printable characters, one to `limit` of them.
+/// Checks a name of one to `limit` printable characters.
 fn name(subject: &'static str, text: &str, limit: usize) -> Result<(), StatementError> {
     if text.len() > limit {
         return Err(StatementError::TooLong { subject, limit, got: text.len() });

@@ -24,7 +24,7 @@ impl Writer {
         self.field_of(&[bytes]);
     }
 
-    /// One field made of several parts.
+    /// Writes one field made of several parts.
     pub(crate) fn field_of(&mut self, parts: &[&[u8]]) {
         let length: usize = parts.iter().map(|part| part.len()).sum();
         // A field beyond 4 GiB cannot be read again: decode refuses far shorter ones.
@@ -126,7 +126,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Text of at most `limit` bytes.
+    /// Reads text of at most `limit` bytes.
     pub(crate) fn text(
         &mut self,
         subject: &'static str,
@@ -144,7 +144,7 @@ impl<'a> Reader<'a> {
         self.rest.is_empty()
     }
 
-    /// That nothing is left.
+    /// Refuses bytes that are left.
     pub(crate) fn finish(self) -> Result<(), StatementError> {
         match self.rest.len() {
             0 => Ok(()),

@@ -44,7 +44,7 @@ pub enum StatementError {
     /// Bytes follow the last field.
     #[error("statement: wanted its end, got {got} bytes more")]
     Trailing {
-        /// How many.
+        /// Number of bytes after the last field.
         got: usize,
     },
     /// The bytes say the statement in another way than its one encoding.
@@ -54,7 +54,7 @@ pub enum StatementError {
     #[cfg(feature = "json")]
     #[error("statement is not the JSON of one: {reason}")]
     Json {
-        /// What the JSON reader says.
+        /// The JSON reader's message.
         reason: alloc::string::String,
     },
 }

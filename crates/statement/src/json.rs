@@ -13,13 +13,13 @@ use crate::{
 const JSON_BYTES_MAX: usize = 4 * ENCODED_BYTES_MAX;
 
 impl Statement {
-    /// The statement as JSON: `{"claim": "fibonacci", "n": …, "value": …}`.
+    /// Encodes the statement as JSON: `{"claim": "fibonacci", "n": …, "value": …}`.
     pub fn to_json(&self) -> Value {
         // Maps with text keys and plain values: nothing that serde_json refuses.
         serde_json::to_value(self).unwrap_or(Value::Null)
     }
 
-    /// The statement that [`Statement::to_json`] wrote.
+    /// Reads a statement that [`Statement::to_json`] wrote.
     ///
     /// # Errors
     /// Where the text is not the JSON of a statement within the limits of its fields.

@@ -15,7 +15,7 @@ use crate::{
 /// Longest encoding that is read: a DCAP statement with every advisory is a quarter of it.
 pub const ENCODED_BYTES_MAX: usize = 16 * 1024;
 
-/// What every tag begins with; the name of the claim follows.
+/// The beginning of every tag; the name of the claim follows.
 const DOMAIN: &str = "confide/statement/v1/";
 
 /// What a proof shows, one variant for each claim.
@@ -70,7 +70,7 @@ impl Statement {
         writer.into_bytes()
     }
 
-    /// The statement that [`Statement::encode`] wrote.
+    /// Reads a statement that [`Statement::encode`] wrote.
     ///
     /// # Errors
     /// Where the bytes are not the one encoding of a statement within the limits of its fields.
@@ -115,7 +115,7 @@ impl Statement {
         self.digest_by(|bytes| Hash::digest(bytes).into())
     }
 
-    /// The same digest by a SHA-256 of the caller's, as a guest has one that costs few cycles.
+    /// Digests the encoding by a SHA-256 of the caller's, as a guest has one that costs few cycles.
     pub fn digest_by(
         &self,
         sha256: impl FnOnce(&[u8]) -> [u8; DIGEST_BYTES],

@@ -28,11 +28,11 @@ pub struct Transcript {
     pub root: [u8; DIGEST_BYTES],
     /// Levels of the tree under it, as they were signed.
     pub depth: u8,
-    /// What is said of what is under it.
+    /// The property of what is under the root.
     pub predicate: Predicate,
 }
 
-/// What is said of something that is not shown.
+/// A property of bytes or of a field that are not shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "json", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "json", serde(rename_all = "snake_case", deny_unknown_fields))]
@@ -48,28 +48,28 @@ pub enum Predicate {
     /// `root` is over the fields, and the number at this path is an integer between these two, both
     /// included.
     NumberBetween {
-        /// Where the field is, as the disclosure names it.
+        /// Path of the field, as the disclosure names it.
         path: String,
-        /// The least it can be.
+        /// The least value.
         least: i64,
-        /// The greatest it can be.
+        /// The greatest value.
         greatest: i64,
     },
 }
 
-/// Who sent the bytes.
+/// The sender of the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "json", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "json", serde(rename_all = "lowercase"))]
 pub enum Direction {
-    /// From the notary to the host.
+    /// From the notary to the host: the request.
     Request,
-    /// From the host.
+    /// From the host to the notary: the answer.
     Response,
 }
 
 impl Direction {
-    /// The byte that stands for it, in a statement and in a leaf.
+    /// The byte that stands for the direction, in a statement and in a leaf.
     pub fn byte(self) -> u8 {
         match self {
             Direction::Request => 1,
@@ -138,7 +138,7 @@ impl Transcript {
     }
 }
 
-/// One byte to `limit`: an empty text is in everything and says nothing.
+/// Checks a text of one byte to `limit` bytes: an empty text is in everything and says nothing.
 fn check_text_length(
     subject: &'static str,
     text: &str,

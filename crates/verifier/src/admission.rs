@@ -1,4 +1,4 @@
-//! Who may come at all: kinds of evidence, machines, and ways of binding.
+//! The policy keys that restrict which peers are looked at: kinds of evidence, scope and binding level.
 
 use alloc::{
     format,
@@ -18,7 +18,7 @@ pub struct Formats(Vec<Tee>);
 impl Formats {
     const ALL: [Tee; 3] = [Tee::Sgx, Tee::Snp, Tee::Tdx];
 
-    /// That evidence of this TEE is looked at.
+    /// Checks that the policy looks at evidence of this TEE.
     pub(crate) fn admit(&self, tee: Tee) -> Result<(), Reason> {
         if self.0.contains(&tee) {
             return Ok(());
@@ -66,7 +66,7 @@ impl<'de> Deserialize<'de> for Formats {
     }
 }
 
-/// What a live client may be content with although it says nothing of the program that answers.
+/// The scope that a live client accepts although it says nothing about the program that answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DangerousScope {
@@ -74,13 +74,13 @@ pub enum DangerousScope {
     Platform,
 }
 
-/// What ties evidence to a connection, at least.
+/// The weakest accepted tie between evidence and its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BindingLevel {
     /// The TLS key, or more.
     Key,
-    /// This very session.
+    /// The TLS session itself.
     Session,
 }
 

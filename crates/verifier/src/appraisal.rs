@@ -37,20 +37,20 @@ pub(crate) struct EndorsedValues<'a> {
     pub(crate) pck_crl: CrlVersion,
 }
 
-/// What the verified PCK certificate says.
+/// The platform that a verified PCK certificate describes.
 pub(crate) struct Platform {
     pub(crate) pck: PckExtension,
     pub(crate) life: Validity,
     pub(crate) public_key: [u8; 65],
 }
 
-/// The way from the root to the quote's signature. There are two: [`crate::appraise`] walks all of
-/// it each time, [`crate::Prepared`] leaves out what it knows.
+/// Verifies the signatures from the root to the quote. There are two implementations: [`crate::appraise`] verifies
+/// all of them each time, [`crate::Prepared`] leaves out those that it knows.
 pub(crate) trait Signatures {
-    /// The PCK chain: who the platform is.
+    /// Verifies the PCK chain, which says what the platform is.
     fn pck(&mut self, checks: &mut Checks, case: &Appraisal<'_>) -> Result<Platform, Reason>;
 
-    /// The quoting enclave's report by the PCK, and the attestation key in it.
+    /// Verifies the PCK's signature on the quoting enclave's report, and that it binds the attestation key.
     fn enclave(
         &mut self,
         checks: &mut Checks,
@@ -58,6 +58,6 @@ pub(crate) trait Signatures {
         platform: &Platform,
     ) -> Result<(), Reason>;
 
-    /// The quote by the attestation key.
+    /// Verifies the attestation key's signature on the quote.
     fn quote(&mut self, checks: &mut Checks, case: &Appraisal<'_>) -> Result<(), Reason>;
 }

@@ -1,4 +1,4 @@
-//! The one way to a yes.
+//! The reference appraisal of a quote: every signature is verified each time.
 
 use confide_evidence::quote::{Body, Quote};
 use rustls_pki_types::UnixTime;

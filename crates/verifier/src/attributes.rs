@@ -31,7 +31,7 @@ pub(crate) fn is_debug(quote: &Quote<'_>) -> bool {
     }
 }
 
-/// Debug and, for TDX, the attributes that every production TD has.
+/// Checks that debug is off and, for TDX, the attributes that every production TD has.
 pub(crate) fn check_attributes(
     checks: &mut Checks,
     quote: &Quote<'_>,
@@ -63,15 +63,15 @@ pub(crate) fn check_attributes(
     })
 }
 
-/// No service TD is bound unless the policy names it. What the extended report adds has to be
-/// empty: partitions, devices and service TDs cannot be judged.
+/// Checks that no service TD is bound unless the policy names it. What the extended report adds has to be empty:
+/// partitions, devices and service TDs cannot be judged.
 fn service_td(report: TdReport<'_>, policy: &Policy) -> Result<(), Reason> {
     let workload = policy.workload.as_ref().and_then(|workload| workload.tdx.as_ref());
     let none = Expect::Exactly([0; 48]);
     let wanted = workload.map_or(&none, |workload| &workload.mr_service_td);
     let refused = |field, wanted: String, got| Err(Reason::Value { field, wanted, got });
-    // A report of TDX 1.0 does not say. Quoting enclaves cut newer ones down to it, so that whoever
-    // demands a service TD is not served by one that leaves it out.
+    // A report of TDX 1.0 lacks the field, and quoting enclaves shorten newer reports to that form. It therefore
+    // counts as zero: a policy that demands a service TD refuses it.
     let said = report.mr_service_td();
     if !wanted.accepts(said.unwrap_or(&[0; 48])) {
         let got = said.map_or("none".into(), hex::encode);

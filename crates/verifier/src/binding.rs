@@ -1,4 +1,4 @@
-//! What the quote is about: report data, measurements, and the claims that the report data covers.
+//! Checks of report data, measurements, and the claims that the report data covers.
 
 use alloc::string::{String, ToString};
 
@@ -36,7 +36,7 @@ impl BindingSteps for Step {
 }
 
 impl Appraisal<'_> {
-    /// Report data and measurements; whether they name a program.
+    /// Checks report data and measurements; `true` where they tell one program from every other.
     pub(crate) fn check_workload(&self, checks: &mut Checks) -> Result<bool, Reason> {
         self.binding().check_report_data::<Step>(checks)?;
         let Some(workload) = &self.policy.workload else {
@@ -59,7 +59,7 @@ impl Appraisal<'_> {
     }
 }
 
-/// The report data of some evidence, and what speaks of it.
+/// The report data of some evidence, and the inputs that it is checked with.
 #[derive(Clone, Copy)]
 pub(crate) struct Binding<'a> {
     pub(crate) evidence: &'a Evidence<'a>,
@@ -132,7 +132,7 @@ impl Binding<'_> {
         Ok(Some(claims))
     }
 
-    /// Without claims, a policy that speaks of them is not met.
+    /// Notes that there are no claims; a policy with a key about them then refuses the evidence.
     fn check_absent_claims<S: BindingSteps>(&self, checks: &mut Checks) -> Result<(), Reason> {
         checks.skip(S::CLAIMS, "the evidence has none");
         let digest = self.policy.config_digest.as_ref();
@@ -151,7 +151,7 @@ impl Binding<'_> {
     }
 }
 
-/// How long the claims hold, whether they hold now, and how old they are.
+/// Checks how long the claims hold, that they hold now, and how old they are.
 fn check_ages<S: BindingSteps>(
     checks: &mut Checks,
     claims: &Claims,

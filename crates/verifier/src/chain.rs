@@ -17,7 +17,7 @@ use webpki::{
 
 use crate::{crypto::Crypto, reason::Reason, validity::Validity};
 
-/// What a certificate is for: name and key usage follow from it.
+/// The role of a certificate, which determines its name and key usage.
 #[derive(Clone, Copy)]
 pub(crate) enum Role {
     Root,
@@ -71,7 +71,7 @@ pub(crate) fn read_certificate(
         let wanted = "no critical extension but key usage and basic constraints";
         return Err(Reason::CertificateUse { subject, wanted });
     }
-    // Intel's have neither; a chain verifier would have to see to what they take away.
+    // Intel's certificates have neither, and their restrictions are not enforced here.
     if certificate.is_narrowed {
         let wanted = "no extended key usage and no name constraints";
         return Err(Reason::CertificateUse { subject, wanted });
@@ -120,7 +120,7 @@ impl<'a> Crl<'a> {
         Ok(Self { subject, dates, until, list: list.into() })
     }
 
-    /// That a certificate of this list's issuer is not on it. The list must have been verified.
+    /// Checks that a certificate of this list's issuer is not on it. The list must have been verified.
     pub(crate) fn check_not_listed(
         &self,
         subject: &'static str,
@@ -142,11 +142,11 @@ impl<'a> Crl<'a> {
 
 /// Verifies a CA that the root issued, and that CA's revocation list: one signature each.
 ///
-/// [`verify`] does the same each time on the way from a leaf; this is for a CA that is held. Both
-/// certificates have been [`read_certificate`], which has checked names, usages, dates and that nothing narrows
-/// them; the list has been [`Crl::read`]. What is left of a chain verifier's work is that the inner
-/// and outer algorithms agree (webpki, when it reads them), that the names chain, and the
-/// signatures. No CA is below this one, so that no path length can be exceeded.
+/// [`verify_chain`] does the same for each leaf; this is for a CA that is kept. The caller has read both certificates
+/// with [`read_certificate`], which checks names, usages, dates and that nothing narrows them, and the list with
+/// [`Crl::read`]. What is left of a chain verifier's work is that the inner and outer algorithms agree (webpki checks
+/// this when it reads them), that the names chain, and the signatures. No CA is below this one, so that no path
+/// length can be exceeded.
 pub(crate) fn verify_ca(
     der: &[u8],
     fields: &Certificate<'_>,
@@ -200,7 +200,7 @@ pub(crate) fn verify_leaf(
     path.verify_whole(crypto.certificate_algorithm(), no_purpose(), None, now)
 }
 
-/// The root as a trust anchor.
+/// Reads the root as a trust anchor.
 pub(crate) fn read_anchor<'a>(root: &'a CertificateDer<'a>) -> Result<TrustAnchor<'a>, Reason> {
     anchor_from_trusted_cert(root).map_err(|error| webpki_error("root certificate", error))
 }
@@ -232,7 +232,7 @@ pub(crate) fn verify_chain(
     path.verify_whole(crypto.certificate_algorithm(), no_purpose(), Some(revocation), now)
 }
 
-/// Certificates that have to form a path.
+/// The certificates of one path, from a leaf to its trust anchor.
 pub(crate) struct Path<'a> {
     /// The name of the path in a rejection.
     pub(crate) chain: &'static str,
@@ -257,7 +257,7 @@ impl Path<'_> {
         Err(Reason::Chain { chain: self.chain, reason })
     }
 
-    /// Verifies signatures, dates and `usage`; gives how many intermediates are on the path.
+    /// Verifies signatures, dates and `usage`; returns the number of intermediates on the path.
     pub(crate) fn verify(
         &self,
         algorithm: &'static dyn SignatureVerificationAlgorithm,

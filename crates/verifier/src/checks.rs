@@ -10,14 +10,14 @@ use serde_json::{Value, json};
 
 use crate::{detail::Detail, reason::Reason};
 
-/// What came out of a check. The third is not a yes.
+/// The outcome of a check. `NotEvaluated` is not a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Looked at and found as wanted.
+    /// The check ran, and the value was as wanted.
     Passed,
-    /// Looked at and found otherwise.
+    /// The check ran, and the value was not as wanted.
     Failed,
-    /// Not looked at.
+    /// The check did not run.
     NotEvaluated,
 }
 
@@ -32,14 +32,14 @@ impl Outcome {
     }
 }
 
-/// One line of the list.
+/// A check with its outcome: one line of the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
     /// A fixed name in snake case.
     pub name: &'static str,
     /// The outcome of the check.
     pub outcome: Outcome,
-    /// What was compared, or why not.
+    /// The values that were compared, or the reason why they were not.
     pub detail: Detail,
 }
 
@@ -104,12 +104,12 @@ steps! {
     Gpu = "gpu",
 }
 
-/// The list while it is being filled.
+/// The list of checks while it is being filled.
 #[derive(Clone, Debug)]
 pub(crate) struct Checks(Vec<Check>);
 
 impl Checks {
-    /// Every check of a kind of evidence, none evaluated: `Checks::new::<Step>()`.
+    /// Lists every check of a kind of evidence, none evaluated: `Checks::new::<Step>()`.
     pub(crate) fn new<S: Steps>() -> Self {
         Self(S::NAMES.iter().copied().map(unreached_check).collect())
     }
@@ -132,7 +132,8 @@ impl Checks {
         }
     }
 
-    /// Runs a check that only compares: `detail` is that of a pass, `reason` that of a failure.
+    /// Records a check that only compares: `holds` is its outcome, `detail` the text of a pass, `reason` that of a
+    /// failure.
     pub(crate) fn require(
         &mut self,
         step: impl Steps,
@@ -143,7 +144,7 @@ impl Checks {
         self.run(step, || if holds { Ok(((), detail.into())) } else { Err(reason()) })
     }
 
-    /// Notes a check that nothing can fail here.
+    /// Records as passed a check that cannot fail at this point.
     pub(crate) fn pass(&mut self, step: impl Steps, detail: impl Into<Detail>) {
         self.set(step, Outcome::Passed, detail.into());
     }

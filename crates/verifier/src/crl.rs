@@ -13,7 +13,7 @@ use crate::{
 /// Number and issue date (Unix seconds) of a revocation list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CrlVersion {
-    /// CRLNumber.
+    /// CRLNumber (RFC 5280 section 5.2.3).
     pub number: u64,
     /// thisUpdate, Unix seconds.
     pub issued: u64,
@@ -25,7 +25,7 @@ impl CrlVersion {
     }
 }
 
-/// The oldest revocation list that is accepted: hold what was seen last, and a rolled-back list is
+/// The oldest revocation list that is accepted: set it to the newest version seen, so that a rolled-back list is
 /// refused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]

@@ -3,7 +3,7 @@
 use alloc::{boxed::Box, string::String, sync::Arc};
 use core::fmt;
 
-/// What was compared, or why not. `Display` writes it; until then it is data.
+/// The values that a check compared, or why it did not. `Display` writes the text; until then it is data.
 #[derive(Clone)]
 pub struct Detail(Content);
 
@@ -24,7 +24,7 @@ impl Detail {
         Self(Content::Text(text))
     }
 
-    /// Up to four numbers, and the sentence that they go into.
+    /// A detail of up to four numbers and the sentence that they go into.
     pub(crate) fn numbers<const N: usize>(numbers: [u64; N], write: WriteNumbers) -> Self {
         const { assert!(N <= 4) };
         let mut all = [0; 4];
@@ -32,7 +32,7 @@ impl Detail {
         Self(Content::Numbers { write, numbers: all })
     }
 
-    /// 32 bytes, and the sentence that they go into; [`bytes`] gives them back.
+    /// A detail of 32 bytes and the sentence that they go into; [`bytes`] returns them.
     pub(crate) fn bytes(bytes: &[u8; 32], write: WriteNumbers) -> Self {
         let mut numbers = [0; 4];
         for (number, chunk) in numbers.iter_mut().zip(bytes.as_chunks().0) {
@@ -46,7 +46,8 @@ impl Detail {
         Self(Content::List { list: list.clone(), empty, after })
     }
 
-    /// Which of the named fields were compared, and which left; bit `n` stands for `names[n]`.
+    /// A detail that names the fields that were compared and those that were not evaluated; bit `n` stands for
+    /// `names[n]`.
     pub(crate) fn fields(names: &'static [&'static str], compared: u32, left: u32) -> Self {
         Self(Content::Fields { names, compared, left })
     }

@@ -90,7 +90,7 @@ impl Endorsements {
             let crl = Crl::read("root CRL", &self.collateral.root_ca_crl, now)?;
             Ok((crl, "".into()))
         })?;
-        // It passes when it is verified: with the certificate that is looked up in it.
+        // The check passes only once the list's signature is verified, with the certificate that is looked up in it.
         checks.skip(Step::RootCrl, SIGNATURE_NOT_REACHED);
         let anchor_der = CertificateDer::from(root_der);
         let issuer = Issuer { anchor: &anchor_der, root_crl: &root_crl, now, crypto };
@@ -208,7 +208,8 @@ struct Issuer<'a> {
 }
 
 impl Issuer<'_> {
-    /// Two signatures: the signer's certificate and the root's revocation list.
+    /// Verifies the chain of a TCB signer: two signatures, on the signer's certificate and on the root's revocation
+    /// list.
     fn tcb_signer<'e>(
         &self,
         name: &'static str,
@@ -233,9 +234,9 @@ pub(crate) struct VerifiedEndorsements<'e> {
     pub(crate) root_der: &'e [u8],
     pub(crate) root_crl: Crl<'e>,
     pub(crate) pck_crl: Crl<'e>,
-    /// All but the PCK CA and what the quote brings.
+    /// The time during which all documents hold but the PCK CA and those in the quote.
     pub(crate) life: Validity,
-    /// The same, one by one, in the order in which they are looked at.
+    /// The same for each document, in the order in which they are checked.
     pub(crate) windows: Vec<Window<Step>>,
 }
 
@@ -272,7 +273,7 @@ fn evaluation_detail(number: u32) -> Detail {
     Detail::numbers([number.into()], |[number, ..], f| write!(f, "signed; evaluation {number}"))
 }
 
-/// A chain of exactly a certificate and the root.
+/// Splits a chain of exactly two certificates into the first and the root.
 fn certificate_and_root<'a>(
     chain: &'static str,
     list: &'a [Vec<u8>],

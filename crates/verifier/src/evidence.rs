@@ -2,20 +2,20 @@
 
 use confide_evidence::{BindingKind, GpuPresented, Presented, ReportData};
 
-/// What a peer presented.
+/// The evidence that a peer presented.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Evidence<'a> {
     /// The quote, unparsed.
     pub quote: &'a [u8],
     /// The CBOR claims of the attested end, where there are any.
     pub claims: Option<&'a [u8]>,
-    /// What the report data has to be. With claims and without this, it has to be their SHA-256
+    /// The wanted report data. With claims and without this, it has to be their SHA-256
     /// and 32 zero bytes (key binding). With both, the caller vouches that this value was computed
     /// over those claims (session binding): nothing here could find out that it was not.
     pub report_data: Option<ReportData>,
     /// Evidence of a GPU that belongs to this CPU, with the nonce that it has to hold.
     pub gpu: Option<GpuPresented<'a>>,
-    /// How the channel that the evidence came over tied it to itself; `None` outside a channel.
+    /// The binding of the channel that carried the evidence; `None` outside a channel.
     pub binding: Option<BindingKind>,
 }
 

@@ -1,4 +1,4 @@
-//! What a policy wants of one value.
+//! The reference values that a policy has for one field.
 
 use alloc::{
     format,
@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer, de};
 
 /// Longest list of alternatives in a policy.
 pub const ALTERNATIVES_MAX: usize = 256;
-/// How a policy spells [`Expect::DangerousAny`].
+/// The spelling of [`Expect::DangerousAny`] in a policy.
 pub const DANGEROUS_ANY: &str = "dangerous-any";
 
 /// The reference values of one field.
@@ -25,7 +25,7 @@ pub enum Expect<T> {
     Exactly(T),
     /// One of these values; none of them when the list is empty.
     AnyOf(Vec<T>),
-    /// Whatever value: the field is not evaluated.
+    /// Any value: the field is not evaluated.
     DangerousAny,
 }
 
@@ -46,7 +46,7 @@ impl<T: PartialEq> Expect<T> {
 }
 
 impl<const N: usize> Expect<[u8; N]> {
-    /// Zeros and nothing else: the default of what a policy need not write down.
+    /// Zeros and nothing else: the default of a field that a policy may leave out.
     pub(crate) fn zero() -> Self {
         Self::Exactly([0; N])
     }
@@ -71,7 +71,7 @@ impl<T: ReferenceValue> fmt::Display for Expect<T> {
 
 /// A value that a policy can name.
 pub trait ReferenceValue: Sized {
-    /// What the text must be, for errors.
+    /// A description of the accepted text, for errors.
     fn expected_form() -> String;
     /// Reads the policy's spelling.
     fn from_text(text: &str) -> Option<Self>;

@@ -193,7 +193,7 @@ impl Explanation {
         } = wanted;
         match required {
             true => self.add_checked("gpu.required", "a GPU attests as well".into()),
-            false => self.add_unchecked("gpu.required", "a GPU may be there or not".into()),
+            false => self.add_unchecked("gpu.required", "a GPU may be present or absent".into()),
         }
         for (name, subject, version) in [
             ("driver", "the GPU's driver version", driver),
@@ -215,17 +215,17 @@ impl Explanation {
             (
                 dangerous_accept_rim_not_evaluated,
                 "gpu.dangerous_accept_rim_not_evaluated",
-                "the GPU's measurements may be uncompared",
+                "the GPU's measurements need not be compared",
             ),
             (
                 dangerous_accept_debug,
                 "gpu.dangerous_accept_debug",
-                "nobody may know whether the GPU is in debug mode",
+                "the GPU's debug state may be unknown",
             ),
             (
                 dangerous_accept_revocation_not_evaluated,
                 "gpu.dangerous_accept_revocation_not_evaluated",
-                "nobody may know whether the GPU's certificates are revoked",
+                "the revocation state of the GPU's certificates may be unknown",
             ),
             (
                 dangerous_accept_protected_pcie,
@@ -236,7 +236,7 @@ impl Explanation {
         for (is_lifted, field, text) in lifted {
             match is_lifted {
                 true => self.add_dangerous(field, text.into()),
-                false => self.add_checked(field, format!("not lifted: that {text}")),
+                false => self.add_checked(field, format!("exception not granted: {text}")),
             }
         }
     }
@@ -292,7 +292,7 @@ impl Explanation {
     }
 }
 
-/// Seconds as a person says them.
+/// Writes a duration in the largest unit that divides it.
 fn describe_seconds(seconds: u64) -> String {
     for (unit, name) in [(86_400, "day"), (3_600, "hour"), (60, "minute")] {
         if seconds >= unit && seconds.is_multiple_of(unit) {

@@ -9,14 +9,14 @@ use crate::{
     expect::{Expect, ReferenceValue},
 };
 
-/// How a policy treats one of its fields.
+/// The treatment of one field by a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stance {
     /// Evidence that fails it is refused.
     Checked,
-    /// Any value passes, because the policy does not speak of it.
+    /// Any value passes, because the policy does not name the field.
     Unchecked,
-    /// The policy says in so many words that any value passes, or lifts a rule.
+    /// Any value passes, or a rule is lifted, because the policy says so explicitly.
     Dangerous,
 }
 
@@ -25,7 +25,7 @@ pub enum Stance {
 pub struct Sentence {
     /// The key in the policy's text.
     pub field: Cow<'static, str>,
-    /// How the policy treats the field.
+    /// The treatment of the field by the policy.
     pub stance: Stance,
     /// The treatment in words.
     pub text: String,
@@ -92,7 +92,7 @@ impl Explanation {
     }
 }
 
-/// A hash of zeros, which nobody wants to count.
+/// Whether the text is a long run of zeros, which is shown as `zero`.
 fn is_zero(text: &str) -> bool {
     text.len() > 16 && text.bytes().all(|byte| byte == b'0')
 }

@@ -1,4 +1,4 @@
-//! The name of one set of endorsements.
+//! The identifier of one set of endorsements.
 
 use alloc::{string::String, vec::Vec};
 
@@ -6,13 +6,12 @@ use confide_evidence::collateral::Collateral;
 
 use crate::{crypto::Crypto, roots::Root};
 
-/// Which endorsements these are: SHA-256 of all their bytes and of the root that they were verified
-/// under.
+/// Identifies a set of endorsements: SHA-256 of all their bytes and of the root that they were verified under.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Generation(pub [u8; 32]);
 
 impl Generation {
-    /// Each part with its length, so that no two sets of endorsements have the same input.
+    /// Hashes each part with its length, so that no two sets of endorsements have the same input.
     pub(crate) fn derive(collateral: &Collateral, root: &Root, crypto: &dyn Crypto) -> Self {
         let none = String::new();
         let parts: [&[u8]; 11] = [

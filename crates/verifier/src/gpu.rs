@@ -38,7 +38,7 @@ use crate::{
     roots::Root,
 };
 
-/// What one GPU presented, and the nonce that it has to hold.
+/// The evidence of one GPU, and the nonce that it has to hold.
 #[derive(Clone, Debug)]
 pub struct GpuCase<'a> {
     /// The report, raw or as hexadecimal text.
@@ -54,7 +54,7 @@ pub struct GpuCase<'a> {
 }
 
 impl<'a> GpuCase<'a> {
-    /// A container, as channels and files carry it.
+    /// Reads a container, as channels and files carry it.
     ///
     /// # Errors
     /// [`Reason::GpuEvidence`] where the bytes are not a container.
@@ -64,7 +64,7 @@ impl<'a> GpuCase<'a> {
         Ok(Self { report: report.into(), chain, rims, ocsp, nonce })
     }
 
-    /// A bare report with its chain beside it.
+    /// Takes a bare report and its certificate chain.
     ///
     /// # Errors
     /// [`Reason::Malformed`] where a report in text is too long or not hexadecimal.
@@ -182,14 +182,14 @@ impl Judge<'_> {
     /// than its manifests say, so measurements that agree are the signed word on it.
     fn note_debug(&self, checks: &mut Checks, compared: bool) {
         if compared {
-            // A difference has ended appraisal before.
+            // A difference would have ended the appraisal before this point.
             checks.pass(GpuStep::Debug, "off: all measurements are those of the manifests");
         } else {
             checks.skip(GpuStep::Debug, "the report does not say, and no RIM was compared");
         }
     }
 
-    /// With `required`, what was not evaluated is no yes.
+    /// Refuses under `required` a GPU of which something was not evaluated.
     fn check_required(
         &self,
         checks: &mut Checks,
@@ -224,7 +224,7 @@ impl Judge<'_> {
     }
 }
 
-/// The firmware that the report names is the one that the key belongs to.
+/// Checks that the firmware that the report names is the one that the key belongs to.
 fn check_firmware(
     checks: &mut Checks,
     report: &GpuReport<'_>,

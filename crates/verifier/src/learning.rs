@@ -1,4 +1,4 @@
-//! The short way to a quote's signature: what is remembered is not verified again.
+//! Appraisal under prepared endorsements: signatures whose verdicts are remembered are not verified again.
 
 use alloc::{sync::Arc, vec::Vec};
 
@@ -33,9 +33,9 @@ pub(crate) struct Learning<'p> {
     memory: &'p dyn RecallPlatform,
     tags: Option<Tags>,
     pck: Option<Arc<KnownPck>>,
-    /// Known before.
+    /// The quoting enclave as the memory had it.
     enclave: Option<Arc<KnownEnclave>>,
-    /// Verified just now; it is learnt when all else has passed.
+    /// The attestation key verified in this appraisal; it is learnt once all else has passed.
     attestation_key: Option<AttestationKey>,
     learned: NewVerdicts,
 }
@@ -53,7 +53,7 @@ impl<'p> Learning<'p> {
         }
     }
 
-    /// What was found anew, to be called after a yes.
+    /// Returns the new verdicts; call it only after evidence was accepted.
     pub(crate) fn into_verdicts(self) -> NewVerdicts {
         self.learned
     }
@@ -156,8 +156,8 @@ impl Prepared {
     /// the policy trusts the root, every date, revocation by serial number, security versions, QE
     /// identity, all of the policy, and the quote's own signature.
     ///
-    /// `Learned` holds what was found anew; keep it if you like. A rejection teaches nothing, so
-    /// that false evidence cannot fill a memory.
+    /// [`NewVerdicts`] holds what was found anew; keep it if you like. A rejection teaches nothing, so that false
+    /// evidence cannot fill a memory.
     ///
     /// # Errors
     /// [`Rejection`] with the first check that failed ([`Rejection::reason`]) and the outcome of
@@ -200,8 +200,8 @@ impl Prepared {
         Appraisal { evidence, quote, grounds, policy, now, crypto }.judge(found, learning)
     }
 
-    /// The part of the quote's chain that is not known: the leaf, where CA and root follow it in
-    /// the very text that is held.
+    /// Returns the part of the quote's chain that is not known: the leaf alone, where CA and root follow it in the
+    /// very text that is held.
     ///
     /// [`pem::decode_chain`] drops zero bytes at the end of a whole chain; one before the CA would
     /// be an error there, so such a text is not taken apart.
@@ -214,8 +214,8 @@ impl Prepared {
         }
     }
 
-    /// What can change about a known PCK certificate: the time, and (with the generation) whether
-    /// it is revoked.
+    /// Checks what can change about a known PCK certificate: the time, and (with the generation) whether it is
+    /// revoked.
     fn check_known_pck(&self, known: &KnownPck, case: &Appraisal<'_>) -> Result<(), Reason> {
         known.life.check(Role::Pck.subject(), case.now)?;
         self.check_ca_validity(case)?;
@@ -234,7 +234,7 @@ impl Prepared {
         Ok(())
     }
 
-    /// One signature: the leaf by the CA that is held.
+    /// Verifies the leaf under the CA that is held: one signature.
     fn verify_pck(
         &self,
         case: &Appraisal<'_>,
@@ -248,7 +248,7 @@ impl Prepared {
         let repeated = self.endorsements.pck_chain.as_deref();
         let list = match leaf_only {
             Some(list) if list.len() == 1 && repeated.is_none() => list,
-            // Taken as a whole, so that a wrong shape is named as the reference names it.
+            // The chain is read as a whole, so that a wrong shape gets the same reason as in the reference.
             _ => {
                 let list = pem::decode_chain(QUOTE_CHAIN, case.quote.pck_chain)?;
                 split_chain(&list)?;

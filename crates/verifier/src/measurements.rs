@@ -1,4 +1,4 @@
-//! The attested program against the policy's reference values.
+//! Comparison of the attested program with the policy's reference values.
 
 use alloc::{boxed::Box, format, string::ToString};
 
@@ -12,7 +12,7 @@ use crate::{
     result::{EnclaveMeasurements, Measurements, TdMeasurements},
 };
 
-/// What was compared, and whether that tells one program from another.
+/// The fields that were compared, and whether they tell one program from another.
 pub(crate) struct Comparison {
     pub(crate) names_program: bool,
     pub(crate) detail: Detail,
@@ -27,7 +27,7 @@ pub(crate) fn compare(workload: &Workload, quote: &Quote<'_>) -> Result<Comparis
     }
 }
 
-/// The measurements of a quote, copied.
+/// Copies the measurements out of a quote.
 pub(crate) fn read_measurements(quote: &Quote<'_>) -> Measurements {
     match quote.body {
         Body::Sgx(report) => Measurements::Sgx(EnclaveMeasurements {
@@ -53,7 +53,7 @@ fn compare_trust_domain(wanted: &TdxWorkload, report: TdReport<'_>) -> Result<Co
     let mut fields = FieldComparison::new(&TD_FIELDS);
     let launch = [report.mr_config_id(), report.mr_owner(), report.mr_owner_config()];
     let got = [report.mr_td(), rtmr0, rtmr1, rtmr2, rtmr3].into_iter().chain(launch);
-    // The ninth, service TDs, is compared with the attributes.
+    // The ninth field, `mr_service_td`, is compared among the attributes.
     for ((name, wanted), got) in wanted.fields().into_iter().zip(got) {
         fields.compare(name, wanted, got)?;
     }
@@ -96,7 +96,7 @@ const TD_FIELDS: [&str; 9] = [
 ];
 const ENCLAVE_FIELDS: [&str; 5] = ["mrenclave", "mrsigner", "isv_prod_id", "config_id", "isv_svn"];
 
-/// Which fields of a table were compared; bit `n` stands for the name at `n`.
+/// The fields of a table that were compared; bit `n` stands for the name at `n`.
 pub(crate) struct FieldComparison {
     names: &'static [&'static str],
     compared: u32,

@@ -1,9 +1,8 @@
 //! What may be kept of an appraisal for the next: values without time, lock or place of their own.
 //!
 //! A PCK certificate's verdict and a quoting enclave's are the same in every quote of a platform.
-//! Whoever keeps them implements [`Recall`]; [`crate::Prepared::appraise`] asks it, and hands out
-//! what it found anew as [`Learned`]. Nothing is kept of the quote itself: a verdict on quote bytes
-//! would be a replay.
+//! A memory implements [`RecallPlatform`]; [`crate::Prepared::appraise`] asks it, and returns what it found anew as
+//! [`NewVerdicts`]. Nothing is kept of the quote itself: a verdict on quote bytes would be a replay.
 
 use alloc::{boxed::Box, sync::Arc};
 use core::hash::Hasher;
@@ -33,7 +32,7 @@ impl Tag {
     /// The tag of a verdict that no memory keeps.
     pub(crate) const UNNAMED: Self = Self(0);
 
-    /// A tag that is no tag of anything, for tests of a memory.
+    /// Makes a tag from a number; it names no evidence and is for tests of a memory.
     pub fn from_number(number: u128) -> Self {
         Self(number)
     }
@@ -69,10 +68,10 @@ pub trait RecallPlatform {
     /// The key of its tags; `None` where it holds nothing and keeps nothing.
     fn secret(&self) -> Option<&Secret>;
 
-    /// What is known of a quoting enclave.
+    /// Returns what is known of a quoting enclave.
     fn enclave(&self, tag: Tag) -> Option<Arc<KnownEnclave>>;
 
-    /// What is known of a PCK certificate.
+    /// Returns what is known of a PCK certificate.
     fn pck(&self, tag: Tag) -> Option<Arc<KnownPck>>;
 }
 
@@ -94,14 +93,14 @@ impl RecallPlatform for NoMemory {
     }
 }
 
-/// At most one platform: what the last appraisal learnt.
+/// A memory of at most one platform: the one that the last appraisal learnt.
 #[derive(Clone, Debug)]
 pub struct LastPlatform {
-    /// The key of the tags.
+    /// The secret that keys the tags.
     pub secret: Secret,
-    /// A PCK certificate.
+    /// The verdict on its PCK certificate.
     pub pck: Option<Arc<KnownPck>>,
-    /// A quoting enclave.
+    /// The verdict on its quoting enclave.
     pub enclave: Option<Arc<KnownEnclave>>,
 }
 
@@ -119,7 +118,7 @@ impl RecallPlatform for LastPlatform {
     }
 }
 
-/// What an accepted appraisal found that the memory did not have. A rejected one teaches nothing.
+/// The verdicts of an accepted appraisal that the memory did not have. A rejected one yields none.
 #[derive(Clone, Debug, Default)]
 pub struct NewVerdicts {
     /// The verdict on the PCK certificate.
@@ -204,7 +203,7 @@ pub(crate) struct Tags {
     pub(crate) enclave: Tag,
 }
 
-/// Which bytes stand for the PCK chain in a tag.
+/// The bytes that stand for the PCK chain in a tag.
 #[derive(Clone, Copy)]
 pub(crate) enum Certification<'a> {
     /// The text of the leaf: what follows is byte for byte the text that is held.

@@ -26,8 +26,8 @@ use crate::{
     validity::Validity,
 };
 
-/// The whole way, each time: PCK chain (three signatures: leaf, its CA, the CA's revocation list),
-/// quoting enclave, quote.
+/// Verifies every signature each time: PCK chain (three signatures: leaf, its CA, the CA's revocation list), quoting
+/// enclave, quote.
 pub(crate) struct FullVerification<'a>(pub(crate) &'a VerifiedEndorsements<'a>);
 
 impl Signatures for FullVerification<'_> {
@@ -97,7 +97,7 @@ pub(crate) const QE_REPORT_PASSED: Detail =
     Detail::text("signed by the PCK; binds the attestation key");
 pub(crate) const QUOTE_SIGNATURE_PASSED: Detail = Detail::text("signed by the attestation key");
 
-/// Leaf, CA and root.
+/// Splits a chain into leaf, CA and root.
 pub(crate) fn split_chain(list: &[Vec<u8>]) -> Result<[&[u8]; 3], Reason> {
     match list {
         [leaf, ca, root] => Ok([leaf, ca, root]),
@@ -109,7 +109,7 @@ pub(crate) fn split_chain(list: &[Vec<u8>]) -> Result<[&[u8]; 3], Reason> {
     }
 }
 
-/// That the quote's chain is the one that the endorsements are about.
+/// Checks that the quote's chain is the one that the endorsements are about.
 pub(crate) fn check_same_chain(
     list: &[Vec<u8>],
     root: &[u8],
@@ -137,7 +137,7 @@ pub(crate) fn sgx_extension(leaf: &Certificate<'_>) -> Result<PckExtension, Reas
     Ok(PckExtension::parse(extension)?)
 }
 
-/// One signature and one hash: QE report by the PCK, attestation key in the report.
+/// Verifies one signature and one hash: QE report by the PCK, attestation key in the report.
 pub(crate) fn verify_enclave(
     quote: &Quote<'_>,
     crypto: &dyn Crypto,
@@ -155,19 +155,19 @@ pub(crate) fn verify_enclave(
 }
 
 impl Appraisal<'_> {
-    /// The root's list against its minimum; its signature is verified with the endorsements.
+    /// Compares the root's list with its minimum; its signature is verified with the endorsements.
     pub(crate) fn check_root_crl(&self, checks: &mut Checks) -> Result<(), Reason> {
         let (seen, minimum) = (self.grounds.root_crl, self.policy.root_crl);
         check_revocation_list(checks, Step::RootCrl, "root CRL", seen, minimum)
     }
 
-    /// The PCK CA's list against its minimum; its signature is verified with the PCK chain.
+    /// Compares the PCK CA's list with its minimum; its signature is verified with the PCK chain.
     pub(crate) fn check_pck_crl(&self, checks: &mut Checks) -> Result<(), Reason> {
         let (seen, minimum) = (self.grounds.pck_crl, self.policy.pck_crl);
         check_revocation_list(checks, Step::PckCrl, "PCK CRL", seen, minimum)
     }
 
-    /// That the endorsements speak of this platform.
+    /// Checks that the endorsements are for this platform.
     pub(crate) fn check_endorsed(
         &self,
         checks: &mut Checks,
@@ -248,7 +248,7 @@ impl Appraisal<'_> {
     ) -> Result<(), Reason> {
         let Policy { tcb_status, advisories, tcb_evaluation_data_number_min, .. } = self.policy;
         let status = verdict.status;
-        // A revoked platform's keys are in other hands: no policy makes that good.
+        // The keys of a revoked platform are compromised: no policy can accept it.
         let accepted = status != TcbStatus::Revoked && tcb_status.accepts(&status);
         checks.run(Step::TcbStatus, || match accepted {
             true => Ok(((), status.as_str().into())),
@@ -278,7 +278,7 @@ impl Appraisal<'_> {
     }
 }
 
-/// Which of the two out-of-date statuses it is, in the policy's time of grace.
+/// The detail of one of the two out-of-date statuses that passes in the policy's grace period.
 fn grace_detail(status: TcbStatus) -> Detail {
     Detail::text(match status {
         TcbStatus::OutOfDateConfigurationNeeded => "OutOfDateConfigurationNeeded, in its grace",

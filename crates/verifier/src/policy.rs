@@ -78,14 +78,13 @@ pub struct Policy {
     pub key_validity_s_max: u64,
     /// Longest time since `not-before` of the claims, in seconds.
     pub evidence_age_s_max: Option<u64>,
-    /// How long the verdict on a PCK certificate or a quoting enclave may be used again, in
-    /// seconds.
+    /// The time, in seconds, for which the verdict on a PCK certificate or a quoting enclave may be used again.
     pub cache_lifetime_s: u64,
-    /// What a GPU beside the CPU has to be.
+    /// Requirements on a GPU attached to the CPU.
     pub gpu: GpuPolicy,
     /// Leaves revocation unevaluated where evidence comes without a revocation list (SEV-SNP).
     pub dangerous_skip_revocation: bool,
-    /// What a SEV-SNP platform has to be.
+    /// Requirements on a SEV-SNP platform.
     pub snp: SnpPlatform,
     /// Reference values of the attested program; absent: the platform only.
     pub workload: Option<Workload>,
@@ -107,7 +106,7 @@ impl Policy {
         policy.validate()
     }
 
-    /// The policy, where its keys agree with each other. [`Policy::from_toml`] asks by itself.
+    /// Returns the policy if its keys agree with each other; [`Policy::from_toml`] calls this.
     ///
     /// # Errors
     /// [`PolicyError::OperatorRoots`] where `operator_roots` has a root that `roots` does not.
@@ -120,7 +119,7 @@ impl Policy {
 }
 
 impl Policy {
-    /// That the platform is one of those that the policy names.
+    /// Checks that the platform is one of those that the policy names.
     pub(crate) fn admit_chip(
         &self,
         checks: &mut Checks,
@@ -142,7 +141,7 @@ impl Policy {
         Ok(())
     }
 
-    /// That the evidence is tied to its connection as closely as the policy demands.
+    /// Checks that the evidence is tied to its connection as closely as the policy demands.
     pub(crate) fn admit_binding(
         &self,
         checks: &mut Checks,
@@ -233,7 +232,7 @@ pub struct TdxWorkload {
     pub rtmr1: Expect<[u8; 48]>,
     /// Kernel command line and initial file system, by convention.
     pub rtmr2: Expect<[u8; 48]>,
-    /// Left to the program.
+    /// Measurements that the program itself extends.
     pub rtmr3: Expect<[u8; 48]>,
     /// Configuration given by the host at launch.
     #[serde(default = "Expect::zero")]
@@ -247,7 +246,7 @@ pub struct TdxWorkload {
     /// Service trust domains that are bound to this one (TDX 1.5).
     #[serde(default = "Expect::zero")]
     pub mr_service_td: Expect<[u8; 48]>,
-    /// The TDX module; absent: whatever TCB info accepts.
+    /// The TDX module; absent: any that TCB info accepts.
     #[serde(default)]
     pub mrseam: Option<Expect<[u8; 48]>>,
 }
@@ -300,7 +299,7 @@ pub enum PolicyError {
     /// The text is not TOML, or has a key or value that no policy has.
     #[error("policy is not valid: {reason}")]
     Toml {
-        /// What the TOML reader says, with the place.
+        /// The error of the TOML reader, with its position.
         reason: String,
     },
     /// `operator_roots` has a root that `roots` does not have.

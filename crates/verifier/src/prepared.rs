@@ -20,7 +20,7 @@ use crate::{
     validity::{Validity, Window},
 };
 
-/// The endorsements of one platform family, verified down from a trusted root: seven signatures
+/// The endorsements of one platform family, verified down from a trusted root: six signatures
 /// that need not be verified again while they hold.
 ///
 /// A value: it owns all it needs, knows no clock, and is shared by any number of threads. The two
@@ -97,7 +97,7 @@ impl Endorsements {
 }
 
 impl Prepared {
-    /// Which endorsements these are.
+    /// The identifier of these endorsements.
     pub fn generation(&self) -> Generation {
         self.generation
     }
@@ -123,7 +123,7 @@ impl Prepared {
         [&self.root_crl, &self.pck_crl].map(|(issuer, seen)| (issuer.as_slice(), *seen))
     }
 
-    /// That the policy trusts the root, and that every document holds now.
+    /// Checks that the policy trusts the root, and that every document holds now.
     pub(crate) fn check_still_valid(
         &self,
         checks: &mut Checks,

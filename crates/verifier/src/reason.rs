@@ -32,12 +32,12 @@ pub enum Reason {
         /// The certificates that it has.
         got: String,
     },
-    /// Two copies of the same thing differ.
+    /// Two copies of a certificate or chain differ.
     #[error("{subject} differs from {other}")]
     Differs {
-        /// One copy.
+        /// The copy that was compared.
         subject: &'static str,
-        /// The other.
+        /// The copy that it must equal.
         other: &'static str,
     },
     /// A certificate carries another common name than its role has.
@@ -50,8 +50,8 @@ pub enum Reason {
         /// The common name that it has.
         got: String,
     },
-    /// A certificate may not be used for what it is used for.
-    #[error("{subject} may not be used so: wanted {wanted}")]
+    /// A certificate may not be used for the purpose that it serves here.
+    #[error("{subject} may not be used for this purpose: wanted {wanted}")]
     CertificateUse {
         /// The certificate.
         subject: &'static str,
@@ -109,7 +109,7 @@ pub enum Reason {
         subject: &'static str,
     },
     /// An endorsement speaks of the other TEE.
-    #[error("{subject} speaks of another TEE: wanted {wanted}, got {got}")]
+    #[error("{subject} is for another TEE: wanted {wanted}, got {got}")]
     WrongTee {
         /// The endorsement.
         subject: &'static str,
@@ -223,7 +223,7 @@ pub enum Reason {
         field: &'static str,
         /// The policy's maximum in seconds.
         wanted: u64,
-        /// What the claims say, in seconds.
+        /// The value in the claims, in seconds.
         got: u64,
     },
 }
@@ -242,7 +242,7 @@ impl Reason {
 /// The field of a revocation list that says when it was issued.
 pub(crate) const ISSUE_DATE: &str = "issue date";
 
-/// A value of a revocation list: its issue date is a time, its number is not.
+/// Writes a value of a revocation list: its issue date as a time, its number as it is.
 fn describe_crl_value(field: &str, value: u64) -> String {
     match field {
         ISSUE_DATE => UnixSeconds(value).to_string(),

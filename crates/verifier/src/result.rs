@@ -1,4 +1,4 @@
-//! What appraisal hands out: an [`Appraised`], or a [`Rejection`].
+//! The results of appraisal: an [`Appraised`], or a [`Rejection`].
 
 use alloc::{boxed::Box, format, string::String, sync::Arc, vec::Vec};
 
@@ -20,7 +20,7 @@ use crate::{
     scope::{Scope, ScopeConditions},
 };
 
-/// A yes. Only [`crate::appraise`] makes one; all it says was read from signed bytes.
+/// Accepted evidence. Only an appraisal makes one; all that it says was read from signed bytes.
 #[derive(Clone, Debug)]
 pub struct Appraised(Box<AppraisedParts>);
 
@@ -36,7 +36,7 @@ struct AppraisedParts {
     checks: Vec<Check>,
 }
 
-/// What every accepted kind of evidence has found beyond root, status and checks.
+/// The parts of accepted evidence beyond root, advisories and checks.
 pub(crate) struct AcceptedParts {
     pub(crate) grounds: ScopeConditions,
     /// `None` for evidence whose vendor gives no status.
@@ -46,7 +46,7 @@ pub(crate) struct AcceptedParts {
     pub(crate) gpu: Option<GpuAppraised>,
 }
 
-/// What an appraisal has found so far: all that a rejection may report.
+/// The findings of an appraisal so far: all that a rejection may report.
 pub(crate) struct PartialResult {
     pub(crate) checks: Checks,
     pub(crate) root: Option<Root>,
@@ -59,7 +59,7 @@ impl PartialResult {
         Self { checks, root: None, tcb_status: None, advisories: Arc::default() }
     }
 
-    /// Turns what was found and the outcome of the last check into the verdict.
+    /// Turns the findings and the outcome of the last check into the verdict.
     pub(crate) fn close(
         self,
         outcome: Result<AcceptedParts, Reason>,
@@ -69,8 +69,8 @@ impl PartialResult {
             Err(reason) => return Err(self.reject(reason)),
         };
         let Some(root) = self.root else {
-            // The root is known before anything is accepted.
-            let (wanted, got) = ("one that was looked at".into(), "none".into());
+            // Unreachable: the root is known before anything is accepted.
+            let (wanted, got) = ("a verified root".into(), "none".into());
             return Err(self.reject(Reason::UntrustedRoot { wanted, got }));
         };
         let AcceptedParts { grounds, tcb_status, platform, claims, gpu } = parts;
@@ -94,13 +94,12 @@ impl PartialResult {
 }
 
 impl Appraised {
-    /// Whether the yes speaks of the platform only.
+    /// The scope of the acceptance: the platform alone, or the program that runs on it.
     pub fn scope(&self) -> Scope {
         self.0.grounds.scope()
     }
 
-    /// The keys of the policy for want of which the yes speaks of the platform only; none where it
-    /// speaks of the workload.
+    /// The policy keys whose absence limits the scope to the platform; empty where the scope is the workload.
     pub fn missing_keys(&self) -> Vec<&'static str> {
         self.0.grounds.missing_keys().collect()
     }
@@ -121,7 +120,7 @@ impl Appraised {
         &self.0.advisories
     }
 
-    /// What the quote and the endorsements say.
+    /// The claims of the quote and the endorsements.
     pub fn platform(&self) -> &PlatformClaims {
         &self.0.platform
     }
@@ -164,7 +163,7 @@ impl Appraised {
     }
 }
 
-/// What the quote and the endorsements say about machine and program.
+/// The claims of the quote and the endorsements about machine and program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlatformClaims {
     /// SGX, TDX or SEV-SNP.
@@ -175,16 +174,16 @@ pub struct PlatformClaims {
     pub debug: bool,
     /// Hashes of the attested program.
     pub measurements: Measurements,
-    /// What only this vendor's endorsements say.
+    /// The claims that only this vendor's endorsements make.
     pub endorsed: Endorsed,
-    /// Unix seconds at which the last certificate, list or document begins; at every instant from
+    /// Unix seconds at which the last certificate, list or document becomes valid; at every instant from
     /// here to `valid_until` the signatures, lists and documents say the same.
     pub valid_from: u64,
-    /// Unix seconds at which the first certificate, list or document ends.
+    /// Unix seconds at which the first certificate, list or document expires.
     pub valid_until: u64,
 }
 
-/// What the endorsements of one vendor say.
+/// The claims of one vendor's endorsements.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Endorsed {
     /// Intel's, of SGX and TDX platforms.
@@ -193,7 +192,7 @@ pub enum Endorsed {
     Amd(Box<AmdClaims>),
 }
 
-/// What Intel's endorsements say.
+/// The claims of Intel's endorsements.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IntelClaims {
     /// Platform family.
@@ -206,7 +205,7 @@ pub struct IntelClaims {
     pub pck_crl: CrlVersion,
 }
 
-/// What AMD's endorsements and the report's platform fields say.
+/// The claims of AMD's endorsements and of the report's platform fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AmdClaims {
     /// The line of processors.
@@ -295,7 +294,7 @@ pub struct EnclaveMeasurements {
 }
 
 impl PlatformClaims {
-    /// What Intel's endorsements say; `None` for evidence of another vendor.
+    /// The claims of Intel's endorsements; `None` for evidence of another vendor.
     pub fn intel(&self) -> Option<&IntelClaims> {
         match &self.endorsed {
             Endorsed::Intel(intel) => Some(intel),
@@ -303,7 +302,7 @@ impl PlatformClaims {
         }
     }
 
-    /// What AMD's endorsements say; `None` for evidence of another vendor.
+    /// The claims of AMD's endorsements; `None` for evidence of another vendor.
     pub fn amd(&self) -> Option<&AmdClaims> {
         match &self.endorsed {
             Endorsed::Amd(amd) => Some(amd),
@@ -387,7 +386,7 @@ fn tcb_json(tcb: &Tcb) -> Value {
     })
 }
 
-/// A no: the reason, and what was known when it was found.
+/// Rejected evidence: the reason, and what was known when it was found.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("evidence rejected: {}", .0.reason)]
 pub struct Rejection(Box<RejectionParts>);
@@ -402,7 +401,7 @@ struct RejectionParts {
 }
 
 impl Rejection {
-    /// A rejection before any check could run, for instance of unreadable endorsements.
+    /// Makes a rejection before any check could run, for instance of unreadable endorsements.
     pub fn before_checks(reason: Reason) -> Self {
         PartialResult::new(Checks::new::<Step>()).reject(reason)
     }

@@ -22,7 +22,7 @@ pub const INTEL_ROOT_SHA256: [u8; 32] = [
     0x44, 0xa0, 0x19, 0x6b, 0x2b, 0x99, 0xf8, 0x89, 0xb8, 0xe1, 0x49, 0xe9, 0x5b, 0x80, 0x7a, 0x35,
     0x0e, 0x74, 0x24, 0x96, 0x43, 0x99, 0xe8, 0x85, 0xa7, 0xcb, 0xb8, 0xcc, 0xfa, 0xb6, 0x74, 0xd3,
 ];
-/// How a policy names Intel's production root.
+/// The name of Intel's production root in a policy.
 pub const INTEL_PRODUCTION: &str = "intel-production";
 
 /// NVIDIA's root of devices: the certificate chains of GPUs end in it.
@@ -39,7 +39,7 @@ pub const NVIDIA_RIM_ROOT_SHA256: [u8; 32] = [
     0x12, 0x97, 0x7b, 0x51, 0x15, 0xac, 0xb0, 0x38, 0x11, 0x79, 0x27, 0x9f, 0xff, 0xeb, 0x5a, 0x8c,
     0x4d, 0x26, 0x49, 0x71, 0xeb, 0xb3, 0x22, 0x98, 0x02, 0x3a, 0x46, 0x5f, 0xa4, 0x1d, 0xf5, 0xd1,
 ];
-/// How a policy names NVIDIA's two production roots.
+/// The name of NVIDIA's two production roots in a policy.
 pub const NVIDIA_PRODUCTION: &str = "nvidia-production";
 
 /// SHA-256 of the DER of AMD's roots (ARK) for Milan, Genoa and Turin (`data/README.md` says where
@@ -61,10 +61,10 @@ pub const AMD_ROOTS_SHA256: [[u8; 32]; 3] = [
         0x3f, 0x6a,
     ],
 ];
-/// How a policy names AMD's three production roots.
+/// The name of AMD's three production roots in a policy.
 pub const AMD_PRODUCTION: &str = "amd-production";
 
-/// What a vendor's root vouches for. It counts for this and for nothing else.
+/// The kind of evidence that a vendor's root vouches for. It counts for this and for nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Anchor {
     /// SGX and TDX platforms.
@@ -77,7 +77,7 @@ pub enum Anchor {
     NvidiaRim,
 }
 
-/// The vendors' roots: what each is for, how a policy names it, its SHA-256.
+/// The vendors' roots: the evidence each is for, its name in a policy, its SHA-256.
 const PRODUCTION: [(Anchor, &str, [u8; 32]); 6] = [
     (Anchor::Intel, INTEL_PRODUCTION, INTEL_ROOT_SHA256),
     (Anchor::Amd, AMD_PRODUCTION, AMD_ROOTS_SHA256[0]),
@@ -102,17 +102,17 @@ impl Roots {
         Self(PRODUCTION.iter().map(|(_, _, sha256)| *sha256).collect())
     }
 
-    /// One root of one's own, given as DER; simulated evidence has such a root.
+    /// Trusts one custom root, given as DER; simulated evidence has such a root.
     pub fn from_der(der: &[u8]) -> Self {
         Self(vec![Sha256::digest(der).into()])
     }
 
-    /// One root, given as the SHA-256 of its DER.
+    /// Trusts one root, given as the SHA-256 of its DER.
     pub fn from_sha256(sha256: [u8; 32]) -> Self {
         Self(vec![sha256])
     }
 
-    /// Names such as `intel-production`, or `sha256:` and 64 hexadecimal digits.
+    /// Trusts the named roots: `intel-production` and the like, or `sha256:` and 64 hexadecimal digits.
     ///
     /// # Errors
     /// A sentence that says what was wanted and what came: none or too many names, or one that is
@@ -148,7 +148,7 @@ impl Roots {
         Sha256::digest(der).into()
     }
 
-    /// What the root with this hash is to the policy, if anything.
+    /// Returns the kind of the root with this hash; `None` where the policy does not trust it for `anchor`.
     ///
     /// A vendor's root counts for what it is for; a root named by its hash for everything.
     pub fn find(&self, anchor: Anchor, sha256: &[u8; 32]) -> Option<RootKind> {
@@ -163,7 +163,10 @@ impl Roots {
 }
 
 impl Roots {
-    /// As [`Roots::find`], for a root that the policy has to trust.
+    /// Returns the kind of a root as [`Roots::find`] does.
+    ///
+    /// # Errors
+    /// [`Reason::UntrustedRoot`] where the policy does not trust it for `anchor`.
     pub(crate) fn require(&self, anchor: Anchor, sha256: &[u8; 32]) -> Result<RootKind, Reason> {
         self.find(anchor, sha256).ok_or_else(|| Reason::UntrustedRoot {
             wanted: self.to_string(),
@@ -172,12 +175,12 @@ impl Roots {
     }
 }
 
-/// Whose root a chain ends in.
+/// The owner of the root that a chain ends in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RootKind {
-    /// A vendor's.
+    /// A vendor's root.
     Production,
-    /// Any other: a test root, or that of a simulated attester.
+    /// Any other root: a custom one, a test's, or a simulated attester's.
     Custom,
 }
 

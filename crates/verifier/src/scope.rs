@@ -1,6 +1,6 @@
-//! Whether a yes speaks of the platform alone, or of the program that runs on it.
+//! Whether an acceptance covers the platform alone, or also the program that runs on it.
 
-/// What a yes speaks of.
+/// What an acceptance covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// A genuine, current platform runs *some* program.
@@ -19,7 +19,7 @@ impl Scope {
     }
 }
 
-/// What evidence and policy have to say before a yes speaks of the program.
+/// The conditions under which an acceptance covers the program.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ScopeConditions {
     /// The policy tells this program from every other.

@@ -108,7 +108,7 @@ impl Verdict {
     }
 }
 
-/// Configuration, hardening in software.
+/// Whether a status asks for another configuration, and for hardening in software.
 fn needs(status: TcbStatus) -> [bool; 2] {
     use TcbStatus::*;
     match status {
@@ -291,7 +291,7 @@ fn at_least(have: &[u8], wanted: &[u8]) -> bool {
     have.iter().zip(wanted).all(|(have, wanted)| have >= wanted)
 }
 
-/// As Intel's library compares: a wanted bit that the mask clears is met by nothing.
+/// Compares as Intel's library does: a wanted bit that the mask clears is never met.
 fn check_masked<const N: usize>(
     field: &'static str,
     have: &[u8; N],

@@ -14,7 +14,7 @@ pub(crate) struct Validity {
     pub(crate) until: u64,
 }
 
-/// One certificate, list or document, and the check that looks at its dates.
+/// The validity of one certificate, list or document, and the check that looks at its dates.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Window<S> {
     pub(crate) step: S,
@@ -54,7 +54,7 @@ impl Validity {
         Self { from: self.from.max(other.from), until: self.until.min(other.until) }
     }
 
-    /// That `now` lies between the two dates, both included.
+    /// Checks that `now` lies between the two dates, both included.
     pub(crate) fn check(self, subject: &'static str, now: UnixTime) -> Result<(), Reason> {
         let Self { from, until } = self;
         if self.holds(now) {

@@ -11,25 +11,26 @@ use serde_json::{Value, json};
 
 use crate::{message, relay::RelayedAdapter, sites};
 
-/// Each may hold a connection and batches of masks; names are looked up for every request.
+/// Largest number of adapters: each may hold a connection and batches of masks, and names are
+/// looked up for every request.
 pub(crate) const ADAPTERS_MAX: usize = 64;
 
-/// An adapter that the worker has.
+/// An adapter that is loaded in the worker.
 pub(crate) struct LoadedAdapter {
     pub(crate) name: String,
     pub(crate) placement: Placement,
-    /// Whether it was made a model: one in the worker is loaded before its sites are known.
+    /// Whether it serves requests: one in the worker is loaded before its sites are known.
     pub(crate) is_model: bool,
-    /// Why it is of no use since the worker was started again.
+    /// Why it cannot be used since the worker was started again.
     broken: Mutex<Option<String>>,
 }
 
-/// Where an adapter is applied.
+/// The place where an adapter is applied.
 #[derive(Clone)]
 pub(crate) enum Placement {
-    /// Here: the worker asks for each delta.
+    /// The adapter is applied in this process: the worker asks for each delta.
     Relay(RelayedAdapter),
-    /// In the worker.
+    /// The worker applies the adapter itself.
     Worker { kind: String, spec: Value, guarantee: Guarantee },
 }
 
@@ -38,7 +39,7 @@ impl LoadedAdapter {
         Self { name: name.into(), placement, is_model, broken: Mutex::default() }
     }
 
-    /// What the worker is told of it.
+    /// The frame that loads the adapter.
     pub(crate) fn frame(&self) -> Vec<u8> {
         match &self.placement {
             Placement::Relay(relayed) => {
@@ -64,8 +65,8 @@ impl LoadedAdapter {
     }
 }
 
-/// An adapter in the worker as the rest of the house sees it: what it changes and whom it protects.
-/// It is at work where it is loaded, and nowhere else.
+/// An adapter in the worker, seen from outside: the projections that it changes and its guarantee.
+/// Only the worker can apply it.
 pub(crate) struct WorkerAdapter {
     pub(crate) sites: BTreeMap<Site, Width>,
     pub(crate) guarantee: Guarantee,
@@ -85,7 +86,8 @@ impl Adapt for WorkerAdapter {
     }
 }
 
-/// The adapter as the worker told it; `Err` is what it said is wrong.
+/// Reads the worker's answer to a load; `Err` is the worker's error, or what is missing in the
+/// answer.
 pub(crate) fn read_worker_adapter(
     answer: message::AdapterAnswer,
 ) -> Result<Arc<WorkerAdapter>, String> {

@@ -21,8 +21,8 @@ use crate::{
     process::TICK,
 };
 
-/// Frames that may wait for the writer: an order, a cancel and an answer for each of the most
-/// generations that a welcome may admit would be more, and a writer so far behind is broken.
+/// Frames that may wait for the writer. A request, a cancel and an answer for every generation that
+/// a welcome admits may be more, but a writer so far behind is stuck.
 const FRAMES_QUEUED_MAX: usize = 4096;
 const BLOCK_BYTES: usize = 256 << 10;
 
@@ -31,17 +31,17 @@ pub(crate) struct Connection {
     reader: FrameReader,
     block: Vec<u8>,
     pub(crate) frames: SyncSender<Vec<u8>>,
-    /// Why nothing more is written.
+    /// The error that ended the writing.
     write_error: Arc<Mutex<Option<String>>>,
 }
 
-/// What a look at the connection found.
+/// The outcome of one read.
 pub(crate) enum ReadOutcome {
-    /// Nothing for a tick.
+    /// Nothing arrived within a [`TICK`].
     TimedOut,
-    /// Some bytes.
+    /// Some bytes arrived.
     Bytes,
-    /// Its end, in words.
+    /// The connection ended, for this reason.
     End(String),
 }
 
@@ -68,7 +68,7 @@ impl Connection {
         Ok(Self { stream, reader: FrameReader::default(), block, frames, write_error })
     }
 
-    /// Reads once, for at most a tick.
+    /// Reads once, for at most a [`TICK`].
     pub(crate) fn read(&mut self) -> ReadOutcome {
         match self.stream.read(&mut self.block) {
             Ok(0) => ReadOutcome::End(self.end("it closed the connection")),
@@ -90,7 +90,7 @@ impl Connection {
         error.unwrap_or_else(|| found.into())
     }
 
-    /// The next message of those that came.
+    /// The next complete message; `None` where more bytes are needed.
     pub(crate) fn message(&mut self) -> Result<Option<FromWorker>, WorkerError> {
         match self.reader.next_frame()? {
             None => Ok(None),
@@ -98,7 +98,7 @@ impl Connection {
         }
     }
 
-    /// Sends a frame and waits for its answer, while nothing else is under way.
+    /// Sends a frame and waits for its answer, while nothing else is in progress.
     pub(crate) fn ask(
         &mut self,
         frame: Vec<u8>,

@@ -32,7 +32,7 @@ use crate::{
     supervise::{Starter, supervise},
 };
 
-/// The engine in a process of its own. Dropped, it ends the process.
+/// An engine that runs the model in a process of its own, the worker. Dropping it ends the process.
 pub struct Worker {
     shared: Arc<Shared>,
     served: Model,
@@ -46,7 +46,7 @@ impl Worker {
     /// a manifest, every file is checked against it first.
     ///
     /// # Errors
-    /// [`WorkerError`].
+    /// [`WorkerError`] where the folder is not a model's, or no worker becomes ready.
     pub fn start(options: Options) -> Result<Self, WorkerError> {
         let manifest_sha256 = check_folder(&options.model)?;
         let text = Arc::new(Text::load(&options.model)?);
@@ -85,15 +85,15 @@ impl Worker {
         Ok(Self { shared, served, stop_ids, special_ids, supervisor: Some(supervisor) })
     }
 
-    /// What the worker said it is.
+    /// The worker's description of itself.
     pub fn welcome(&self) -> &Welcome {
         &self.shared.welcome
     }
 
-    /// What is in use, as the worker counts it. Blocks.
+    /// Asks for the worker's report on its use of resources. Blocks.
     ///
     /// # Errors
-    /// [`EngineError::Unavailable`].
+    /// [`EngineError::Unavailable`] where the worker is away or does not answer in time.
     pub fn status(&self) -> Result<Value, EngineError> {
         let (sender, answer) = mpsc::sync_channel(1);
         {
@@ -104,12 +104,12 @@ impl Worker {
         wait_for_answer(&answer, self.shared.deadlines.answer)
     }
 
-    /// Loads an adapter in the worker itself: `plain`, `one-graph`, `ipc`, `blind`. What it gives is
-    /// to be handed to [`Engine::load_adapter`] under the same name, which makes it a model. Blocks.
+    /// Loads an adapter in the worker itself, of the kind `plain`, `one-graph`, `ipc` or `blind`.
+    /// Hand the result to [`Engine::load_adapter`] under the same name to make it a model. Blocks.
     ///
     /// # Errors
     /// [`EngineError::NameTaken`], [`EngineError::TooManyAdapters`], [`EngineError::AdapterSite`],
-    /// [`EngineError::Unavailable`], and [`EngineError::Failed`] with the worker's words.
+    /// [`EngineError::Unavailable`], and [`EngineError::Failed`] with the worker's error.
     pub fn load_in_worker(
         &self,
         name: &str,
@@ -167,7 +167,7 @@ impl Worker {
         check_sites(name, adapter, |site| self.shared.welcome.sites.width(site))
     }
 
-    /// Has the worker load or unload, and waits for its answer.
+    /// Sends a load or an unload to the worker, and waits for its answer.
     fn request_change(
         &self,
         name: &str,
@@ -190,7 +190,7 @@ impl Worker {
         self.request_change(name, message::unload_adapter(name), self.shared.deadlines.answer)
     }
 
-    /// Forgets an adapter here, and in the worker where there is one.
+    /// Unloads an adapter at this end, and in the worker if it is connected.
     fn forget(&self, name: &str) -> Result<(), EngineError> {
         let gone = {
             let mut state = self.shared.state();
@@ -202,7 +202,7 @@ impl Worker {
         }
         match self.request_unload(name) {
             Err(error @ EngineError::Failed { .. }) => Err(error),
-            // A worker that is not there has no adapter; one that comes back is not told of it.
+            // A worker that is away has no adapters, and one that comes back does not load this one.
             _ => Ok(()),
         }
     }
@@ -290,7 +290,7 @@ impl Engine for Worker {
 }
 
 impl Worker {
-    /// An adapter that the worker has already becomes a model.
+    /// Makes a model of an adapter that the worker has loaded already.
     fn make_model(&self, loaded: &LoadedAdapter, on_loss: OnLoss) -> Result<(), EngineError> {
         if on_loss == OnLoss::Base {
             let reason = format!(
@@ -319,7 +319,7 @@ impl Drop for Worker {
     }
 }
 
-/// An answer of no tokens, for which no worker is needed.
+/// An answer of no tokens, which needs no worker.
 fn empty_generation(prompt_tokens: u32, adapter: Option<&LoadedAdapter>) -> Generation {
     let usage = Usage { prompt_tokens, completion_tokens: 0 };
     let adapter = adapter.map(|loaded| AdapterReport {

@@ -6,28 +6,28 @@ use confide_engine::text::FolderError;
 
 use crate::frame::FrameError;
 
-/// Why there is no worker, or none any more.
+/// Why there is no worker, or no longer one.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WorkerError {
-    /// The model's folder gives no text.
+    /// The model's folder cannot be used.
     #[error(transparent)]
     Text(#[from] FolderError),
-    /// No such Python.
+    /// The program cannot be started.
     #[error("cannot start {program}: {reason}")]
     Program {
-        /// The program.
+        /// Path of the program.
         program: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         reason: String,
     },
     /// The process ended before it was ready.
     #[error("the worker did not start: {ending}")]
     Died {
-        /// Its exit status, and what it said last.
+        /// Its exit status, and its last line of standard error.
         ending: String,
     },
-    /// Something that took too long.
+    /// A step took too long.
     #[error("worker: no {what} within {} s", .limit.as_secs_f32())]
     Late {
         /// What was waited for.
@@ -35,31 +35,32 @@ pub enum WorkerError {
         /// The longest wait for it.
         limit: Duration,
     },
-    /// The private folder, the socket, or a thread.
+    /// The private folder, the socket or a thread could not be made.
     #[error("worker: {what}: {reason}")]
     System {
-        /// What was tried.
+        /// The step that failed.
         what: &'static str,
-        /// What the system said.
+        /// The error of the operating system.
         reason: String,
     },
-    /// What the worker said is not its protocol.
+    /// The worker sent bytes that are not a frame of the protocol.
     #[error("worker: {0}")]
     Frame(#[from] FrameError),
-    /// What the worker said fits nothing that was asked.
+    /// The worker sent a frame that was not expected, or closed the connection.
     #[error("worker: {reason}")]
     Protocol {
-        /// What is wrong.
+        /// What was wrong.
         reason: String,
     },
-    /// Another model than the one before the restart, or than the folder's tokenizer is for.
+    /// The worker serves another model than before its restart, or than the folder's tokenizer is
+    /// for.
     #[error("worker: {what}: wanted {wanted}, got {got}")]
     Differs {
-        /// What differs.
+        /// The property that differs.
         what: &'static str,
-        /// What it should be.
+        /// Its expected value.
         wanted: String,
-        /// What it is.
+        /// The worker's value.
         got: String,
     },
     /// The engine is being dropped.

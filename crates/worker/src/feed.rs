@@ -12,11 +12,11 @@ use confide_engine::{AdapterReport, EngineError, Event, FinishReason};
 use confide_lora::AdaptError;
 use futures_util::Stream;
 
-/// How far a generation may run ahead of its reader: some 128 KiB of token numbers, and half a
+/// Tokens that a generation may be ahead of its reader: some 128 KiB of token numbers, and half a
 /// minute of a fast model.
 pub(crate) const TOKENS_QUEUED_MAX: usize = 16_384;
 
-/// What a generation has said and its reader has not read.
+/// The events of a generation that its reader has not read yet.
 #[derive(Debug, Default)]
 pub(crate) struct Feed(Mutex<Queue>);
 
@@ -36,19 +36,19 @@ enum QueuedEvent {
 /// The end of a generation.
 #[derive(Clone, Debug)]
 pub(crate) enum End {
-    /// As it should.
+    /// The generation ended without an error.
     Completed {
-        /// Why.
+        /// Why it ended.
         reason: FinishReason,
-        /// What the adapter took.
+        /// The report of the adapter, where the model was one.
         adapter: Option<AdapterReport>,
     },
-    /// It is broken.
+    /// The generation failed.
     Failed(EngineError),
 }
 
 impl Feed {
-    /// `false` where the reader is too far behind.
+    /// Adds a token; `false` where the reader is too far behind.
     pub(crate) fn token(&self, id: u32) -> bool {
         let mut queue = self.queue();
         if queue.events.len() >= TOKENS_QUEUED_MAX {
@@ -65,7 +65,7 @@ impl Feed {
         wake(queue);
     }
 
-    /// The first end counts.
+    /// Ends the feed, unless it has ended already.
     pub(crate) fn end(&self, end: End) {
         let mut queue = self.queue();
         queue.end.get_or_insert(end);
@@ -85,13 +85,16 @@ fn wake(mut queue: MutexGuard<'_, Queue>) {
     }
 }
 
-/// What its reader reads: token numbers become text here, so that a slow reader slows nobody.
+/// The events as their reader gets them: token numbers become text here, so that a slow reader
+/// delays nobody else.
 pub(crate) struct EventStream {
     feed: Arc<Feed>,
     answer: Answer<Arc<Text>>,
-    /// Whether the end has to be waited for after a stop string: it tells what the adapter took.
+    /// Whether the worker's end has to be awaited after a stop string, because it brings the
+    /// adapter's report.
     adapted: bool,
-    /// Tells the worker that no further token is wanted; `None` once it was told, or has ended.
+    /// Tells the worker that no further token is wanted; `None` once it was told, or the generation
+    /// has ended.
     cancel: Option<Box<dyn FnOnce() + Send>>,
     done: bool,
 }
@@ -131,7 +134,7 @@ impl EventStream {
         let mut queue = self.feed.queue();
         loop {
             match queue.events.pop_front() {
-                // What follows a stop string is not the answer's.
+                // Tokens after a stop string are not part of the answer.
                 Some(QueuedEvent::Token(_)) if stopped => {}
                 Some(QueuedEvent::Token(id)) => {
                     drop(queue);
@@ -151,7 +154,7 @@ impl EventStream {
         self.cancel = None;
         Some(match end {
             End::Completed { reason, adapter } => self.finish(reason, adapter),
-            // The text was whole before this.
+            // The text was complete before the failure.
             End::Failed(_) if stopped => self.finish(FinishReason::Stop, None),
             End::Failed(error) => Event::Failed(error),
         })

@@ -1,84 +1,84 @@
 //! Frames of docs/worker.md: a length, a kind, a payload.
 
-/// Longest frame, without its length field.
+/// Longest frame in bytes, without its length field.
 pub const FRAME_BYTES_MAX: usize = 16 << 20;
 
-/// The kinds, by number.
+/// The kinds of frames, by number.
 pub mod kind {
-    /// `confide serve` begins.
+    /// The first frame, from `confide serve`.
     pub const HELLO: u8 = 0x01;
-    /// A prompt to go on from.
+    /// The request of a generation.
     pub const GENERATE: u8 = 0x02;
-    /// A generation that nobody waits for.
+    /// The cancel of a generation.
     pub const CANCEL: u8 = 0x03;
-    /// One more adapter.
+    /// The load of an adapter.
     pub const LOAD_ADAPTER: u8 = 0x04;
-    /// One adapter less.
+    /// The unload of an adapter.
     pub const UNLOAD_ADAPTER: u8 = 0x05;
     /// The answer to a need.
     pub const DELTAS: u8 = 0x06;
-    /// What is in use.
+    /// The request of a status.
     pub const ASK_STATUS: u8 = 0x07;
-    /// The worker says what it is.
+    /// The worker's description of itself, which answers the hello.
     pub const WELCOME: u8 = 0x81;
     /// The tokens of one step.
     pub const TOKENS: u8 = 0x82;
-    /// A generation's end.
+    /// The end of a generation.
     pub const ENDED: u8 = 0x83;
-    /// A layer's input, for an adapter at `confide serve`.
+    /// The input of a layer, for an adapter at `confide serve`.
     pub const NEED: u8 = 0x84;
     /// The answer to a load or an unload.
     pub const ADAPTER: u8 = 0x85;
-    /// The answer to a status.
+    /// The answer to the request of a status.
     pub const STATUS: u8 = 0x86;
-    /// A generation that never began.
+    /// The refusal of a generation, which never began.
     pub const REFUSED: u8 = 0x87;
 }
 
-/// Why bytes of the worker are not its protocol.
+/// Why bytes of the worker are not a frame of the protocol.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FrameError {
-    /// No such kind, or one of the other direction.
+    /// The kind is unknown, or of the other direction.
     #[error("frame of kind {kind:#04x}: no worker sends it")]
     Kind {
-        /// The kind.
+        /// The kind of the frame.
         kind: u8,
     },
-    /// Too long for its kind, or without a kind.
+    /// The frame is too long for its kind, or too short to have one.
     #[error("frame of kind {kind:#04x}: wanted at most {limit} bytes, got {got}")]
     Length {
-        /// The kind.
+        /// The kind of the frame.
         kind: u8,
-        /// The limit.
+        /// The limit, in bytes.
         limit: usize,
-        /// What was announced.
+        /// The announced length, in bytes.
         got: usize,
     },
-    /// The payload is not what its kind says.
+    /// The payload does not have the form of its kind.
     #[error("frame of kind {kind:#04x}: {reason}")]
     Payload {
-        /// The kind.
+        /// The kind of the frame.
         kind: u8,
-        /// What is wrong.
+        /// What is wrong with the payload.
         reason: String,
     },
 }
 
-/// One frame.
+/// A frame, without its length field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// Its kind.
+    /// The kind of the frame.
     pub kind: u8,
-    /// What follows the kind.
+    /// The bytes after the kind.
     pub payload: &'a [u8],
 }
 
 impl Frame<'_> {
-    /// As it is written.
+    /// The bytes of the frame, its length field included.
     ///
     /// # Panics
-    /// Where the payload is longer than a frame may be: whoever makes it keeps the limit.
+    /// Where the payload exceeds [`FRAME_BYTES_MAX`]: the caller keeps the limit.
     pub fn encode(&self) -> Vec<u8> {
         let length = self.payload.len() + 1;
         assert!(length <= FRAME_BYTES_MAX, "a payload of {length} bytes");
@@ -90,17 +90,17 @@ impl Frame<'_> {
     }
 }
 
-/// Cuts what the worker sends into frames. Memory grows with what came, never with what a length
-/// announces.
+/// Cuts the bytes of the worker into frames. Memory grows with the bytes that arrive, never with an
+/// announced length.
 #[derive(Debug, Default)]
 pub struct FrameReader {
     bytes: Vec<u8>,
-    /// Bytes before this were given out.
+    /// Index of the first byte that was not given out.
     read: usize,
 }
 
 impl FrameReader {
-    /// Takes what came.
+    /// Adds bytes that arrived.
     pub fn push(&mut self, bytes: &[u8]) {
         if self.read > 0 {
             self.bytes.drain(..self.read);
@@ -109,10 +109,10 @@ impl FrameReader {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The next whole frame.
+    /// The next complete frame; `None` where more bytes are needed.
     ///
     /// # Errors
-    /// [`FrameError::Kind`], [`FrameError::Length`]: nothing after it can be read.
+    /// [`FrameError::Kind`], [`FrameError::Length`]: nothing after such a frame can be read.
     pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, FrameError> {
         let rest = &self.bytes[self.read..];
         let [first, second, third, fourth, kind, ..] = *rest else { return Ok(None) };
@@ -130,7 +130,7 @@ impl FrameReader {
     }
 }
 
-/// Longest payload of a kind that the worker sends.
+/// Longest payload of a kind that the worker sends, in bytes; `None` for other kinds.
 fn payload_limit(kind: u8) -> Option<usize> {
     Some(match kind {
         kind::WELCOME | kind::ENDED | kind::ADAPTER | kind::STATUS => 1 << 20,

@@ -12,136 +12,137 @@ use crate::{
     sites::{self, Sites},
 };
 
-/// The version that is spoken here.
+/// The version of the protocol.
 pub(crate) const PROTOCOL: u32 = 1;
 
-/// Longest text of the worker that is kept and shown.
+/// Longest text of the worker that is shown, in bytes.
 const SHOWN_BYTES_MAX: usize = 2048;
 
-/// Anything that a worker says.
+/// A message of the worker.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FromWorker {
-    /// What it is.
+    /// The worker's description of itself, which answers the hello.
     Welcome(Box<Welcome>),
-    /// The tokens of one step: generation and token.
+    /// The tokens of one step: pairs of a generation's id and a token.
     Tokens(Vec<(u32, u32)>),
-    /// A generation's end.
+    /// The end of a generation.
     End(Box<GenerationEnd>),
-    /// A layer's input, for an adapter at this end.
+    /// The input of a layer, for an adapter at this end.
     Need(Need),
     /// The answer to a load or an unload.
     Adapter(AdapterAnswer),
-    /// What is in use, as the worker counts it.
+    /// The worker's report on its use of resources.
     Status(Value),
-    /// A generation that never began.
+    /// The refusal of a generation, which never began.
     Refused {
-        /// The generation.
+        /// Id of the generation.
         id: u32,
-        /// Why.
+        /// Why it was refused.
         error: Fault,
     },
 }
 
-/// What a worker is.
+/// The worker's description of itself.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Welcome {
-    /// The name of its model.
+    /// Name of the model.
     pub model: String,
-    /// Longest prompt and completion together.
+    /// Longest prompt and completion together, in tokens.
     pub context_tokens: u32,
     /// Generations that run at once.
     pub slots: u32,
-    /// Generations that may wait.
+    /// Generations that may wait for a slot.
     pub queue: u32,
-    /// Where the model is, in the worker's words.
+    /// The device of the model, as the worker names it.
     pub device: String,
     /// Type of the weights.
     pub dtype: String,
-    /// Where the weights come from: `safetensors …`, or `random from seed N`.
+    /// Origin of the weights: `safetensors …`, or `random from seed N`.
     pub weights: String,
-    /// Rows of the output matrix.
+    /// Number of rows of the output matrix.
     pub vocabulary: u32,
     /// The model's projections.
     pub sites: Sites,
-    /// Versions of what the worker runs on, by name.
+    /// Versions of the libraries that the worker uses, by name.
     pub versions: BTreeMap<String, String>,
 }
 
-/// A generation's end.
+/// The end of a generation (`ended` in docs/worker.md).
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct GenerationEnd {
-    /// The generation.
+    /// Id of the generation.
     pub id: u32,
-    /// Why it ended.
+    /// Why it ended. The fields `reason` and `error` of the message are read together.
     #[serde(flatten)]
     pub reason: Reason,
-    /// What the adapter took, in the worker's words.
+    /// The adapter's report, as the worker sent it; null where there is none.
     #[serde(default)]
     pub adapter: Value,
 }
 
-/// Why a generation ended.
+/// Why a generation ended. `Failed` has an error, the others have none or null.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(tag = "reason", content = "error", rename_all = "snake_case")]
 pub enum Reason {
-    /// It is as long as it may be.
+    /// The completion has its full length.
     Length,
-    /// The model ended it.
+    /// The model ended the answer.
     Stop,
-    /// It was cancelled.
+    /// The generation was cancelled.
     Cancelled,
-    /// It is broken.
+    /// The generation failed.
     Failed(Fault),
 }
 
-/// What the worker says is wrong.
+/// An error that the worker reports.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct Fault {
-    /// `out_of_memory`, `adapter`, `prompt_too_long`, `internal`, `queue_full`, `unknown_adapter`,
-    /// `malformed`.
+    /// The kind of the error: `out_of_memory`, `adapter`, `prompt_too_long`, `internal`,
+    /// `queue_full`, `unknown_adapter` or `malformed`.
     #[serde(deserialize_with = "read_printable")]
     pub kind: String,
-    /// In words.
+    /// The error's text, for people.
     #[serde(default, deserialize_with = "read_printable")]
     pub message: String,
-    /// What is wrong with an adapter: `host_lost`, `refused`, `budget`, `activation`.
+    /// The cause of an adapter's error: `host_lost`, `refused`, `budget` or `activation`.
     pub cause: Option<String>,
 }
 
-/// A layer's input, and what the base model's projections gave.
+/// The input of a layer, and the outputs of the base model's projections.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Need {
-    /// The generation.
+    /// Id of the generation.
     pub id: u32,
-    /// The layer.
+    /// Number of the layer.
     pub layer: u32,
     /// The vector that the projections read.
     pub source: Input,
-    /// Its width.
+    /// Width of that vector, in elements.
     pub width: usize,
-    /// Vectors of that width, one after the other.
+    /// The vectors, `width` elements each, one after the other.
     pub rows: Vec<f32>,
-    /// The projections asked for.
+    /// The projections whose outputs are asked for.
     pub outputs: Vec<Projection>,
-    /// What each of them gave, one after the other: widths are the adapter's.
+    /// The outputs of each of these projections, one after the other; their widths are those of the
+    /// adapter's sites.
     pub values: Vec<f32>,
 }
 
 /// The answer to a load or an unload.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AdapterAnswer {
-    /// The adapter.
+    /// Name of the adapter.
     pub name: String,
-    /// Why it was not done.
+    /// Why the worker refused; `None` where it did what was asked.
     pub error: Option<String>,
-    /// The projections that it changes, after a load.
+    /// After a load, the projections that the adapter changes.
     pub sites: Option<BTreeMap<Site, Width>>,
-    /// Who is protected from whom, after a load.
+    /// After a load, the adapter's guarantee: who is protected from whom.
     pub guarantee: Option<String>,
 }
 
 impl FromWorker {
-    /// Reads a frame.
+    /// Parses a frame of the worker.
     ///
     /// # Errors
     /// [`FrameError::Kind`], [`FrameError::Payload`].
@@ -161,13 +162,18 @@ impl FromWorker {
             }
             kind => return Err(FrameError::Kind { kind }),
         };
-        parsed.map_err(|reason| FrameError::Payload { kind: frame.kind, reason })
+        parsed.map_err(|reason| {
+            let reason = printable(&reason);
+            FrameError::Payload { kind: frame.kind, reason }
+        })
     }
 }
 
 fn read<'a, T: Deserialize<'a>>(frame: Frame<'a>) -> Result<T, FrameError> {
+    // An error of serde's quotes values as they came, whatever their length.
+    let explain = |error: serde_json::Error| printable(&error.to_string());
     serde_json::from_slice(frame.payload)
-        .map_err(|error| FrameError::Payload { kind: frame.kind, reason: error.to_string() })
+        .map_err(|error| FrameError::Payload { kind: frame.kind, reason: explain(error) })
 }
 
 fn object(frame: Frame<'_>) -> Result<Value, FrameError> {
@@ -177,7 +183,8 @@ fn object(frame: Frame<'_>) -> Result<Value, FrameError> {
     }
 }
 
-/// Text of the worker, short enough to be shown and without what moves a terminal's cursor.
+/// Text of the worker for a terminal: cut to [`SHOWN_BYTES_MAX`], with control characters replaced
+/// by spaces.
 pub(crate) fn printable(text: &str) -> String {
     let end = text.floor_char_boundary(SHOWN_BYTES_MAX);
     text[..end].chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
@@ -286,7 +293,7 @@ fn parse_need(payload: &[u8]) -> Result<Need, String> {
     Ok(Need { id: word(0), layer: word(4), source, width, rows, outputs, values })
 }
 
-/// A prompt to go on from, as the worker gets it.
+/// The request for a generation, as the worker gets it.
 #[derive(Clone, Debug)]
 pub(crate) struct Generate<'a> {
     pub(crate) id: u32,
@@ -302,7 +309,7 @@ pub(crate) fn hello(vocabulary: usize) -> Vec<u8> {
     json_frame(kind::HELLO, &json!({ "protocol": PROTOCOL, "vocabulary": vocabulary }))
 }
 
-/// The frame; `None` where the prompt is longer than a frame may be.
+/// Encodes a request; `None` where it does not fit a frame.
 pub(crate) fn generate(order: &Generate<'_>) -> Option<Vec<u8>> {
     let Sampling { temperature, top_p, seed } = order.sampling;
     let value = json!({
@@ -331,7 +338,7 @@ pub(crate) fn ask_status() -> Vec<u8> {
     Frame { kind: kind::ASK_STATUS, payload: &[] }.encode()
 }
 
-/// The outputs of a need with the adapter's part added, or why there is none.
+/// Encodes the outputs of a need with the adapter's part added, or the adapter's error.
 pub(crate) fn deltas(need: &Need, added: Result<&[f32], &AdaptError>) -> Vec<u8> {
     let mut payload = Vec::new();
     payload.extend_from_slice(&need.id.to_le_bytes());
@@ -361,7 +368,7 @@ fn json_frame(kind: u8, value: &Value) -> Vec<u8> {
     Frame { kind, payload: value.to_string().as_bytes() }.encode()
 }
 
-// Named, because a fuzz target reads this file from elsewhere.
+// The path is explicit, because a fuzz target includes this file from another folder.
 #[cfg(test)]
 #[path = "message/tests.rs"]
 mod tests;

@@ -2,75 +2,75 @@
 
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
-/// What is to be served, and by which worker.
+/// Configuration of an engine that runs in a worker.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The model's folder: its tokenizer is read here, its weights by the worker.
     pub model: PathBuf,
-    /// The name that requests use; the folder's own name where none is given.
+    /// The model's name in requests; by default the name of its folder.
     pub model_name: Option<String>,
-    /// Where the worker is.
+    /// How the worker is reached.
     pub launch: Launch,
-    /// The longest time of every step.
+    /// The deadlines of the protocol.
     pub deadlines: Deadlines,
 }
 
-/// Where the worker is.
+/// How the worker is reached.
 #[derive(Clone, Debug)]
 pub enum Launch {
-    /// A process of ours, which is started again when it dies.
+    /// The worker is a process of this program's, which is started again when it dies.
     Program(Program),
-    /// A socket at which somebody else's worker listens.
+    /// The worker is run by somebody else, and reached at this socket.
     Socket(PathBuf),
 }
 
-/// The worker's program and what it is started with.
+/// The worker's program, and its arguments.
 #[derive(Clone, Debug)]
 pub struct Program {
-    /// The Python that runs it.
+    /// The Python interpreter.
     pub python: PathBuf,
-    /// `PYTHONPATH` of the worker; its parent's where there is none.
+    /// `PYTHONPATH` of the worker; `None` inherits this program's.
     pub python_path: Option<OsString>,
-    /// The folder in which its private folder is made.
+    /// The folder in which the worker's private folder is made.
     pub folder: PathBuf,
-    /// `cuda:0`, `cpu`.
+    /// The device: `cuda:N` or `cpu`.
     pub device: String,
-    /// `bf16`, `f32`.
+    /// The type of the weights: `bf16` or `f32`.
     pub dtype: String,
-    /// Generations at once; the worker's own number where none is given.
+    /// Generations that run at once; `None` leaves the number to the worker.
     pub slots: Option<u16>,
-    /// Random weights from this seed, for a folder that holds none.
+    /// Seed of random weights, for a folder without weights.
     pub random_weights: Option<u64>,
-    /// What else the worker is told, as its own `--help` has it.
+    /// Further arguments; `python3 -m confide.worker --help` lists them.
     pub more: Vec<OsString>,
 }
 
-/// The longest time of every step: docs/worker.md, "Waits".
+/// The deadlines of the protocol: docs/worker.md, "Waits".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deadlines {
-    /// From the start of the process to its ready line: the model is loaded before it.
+    /// Longest time from the start of the process to its ready line, which includes the loading of the model.
     pub start: Duration,
-    /// From hello to welcome.
+    /// Longest time from the hello to the welcome.
     pub welcome: Duration,
-    /// Loading an adapter.
+    /// Longest time from the load of an adapter to its answer.
     pub load: Duration,
-    /// Unloading one, and a status.
+    /// Longest time from the unload of an adapter, or the request of a status, to its answer.
     pub answer: Duration,
-    /// From a generation's order to its first token.
+    /// Longest time from the request of a generation to its first token.
     pub first_token: Duration,
-    /// Between two frames while tokens are made.
+    /// Longest time between two frames while tokens are generated.
     pub silence: Duration,
-    /// From a cancel to its end.
+    /// Longest time from a cancel to the end of the generation.
     pub cancel: Duration,
-    /// One write.
+    /// Longest time for one write to the socket.
     pub write: Duration,
-    /// From the end of standard input to the process's own.
+    /// Longest time from the end of standard input to the exit of the process.
     pub stop: Duration,
-    /// The first wait before a worker is started again; each further one is twice as long.
+    /// The first wait before a worker is started again; each further wait is twice as long.
     pub back_off: Duration,
     /// The longest of these waits.
     pub back_off_max: Duration,
-    /// Starts in a row that may fail.
+    /// Failed starts in a row after which no more are attempted.
     pub tries: u32,
 }
 

@@ -27,14 +27,14 @@ use crate::{
     options::{Deadlines, Program},
 };
 
-/// So much of what the process says to people is kept.
+/// Bytes of the process's standard error that are kept.
 const SAID_BYTES_MAX: usize = 4 << 10;
-/// Longest ready line.
+/// Longest ready line, in bytes.
 const READY_BYTES_MAX: u64 = 64 << 10;
-/// The time between two looks whether a wait is still wanted.
+/// Interval at which a wait checks whether it is still wanted.
 pub(crate) const TICK: Duration = Duration::from_millis(50);
 
-/// A folder that only this user can enter, and that goes with all that is in it.
+/// A folder that only this user can enter. Dropping it removes it with its content.
 #[derive(Debug)]
 pub(crate) struct PrivateFolder(TempDir);
 
@@ -50,11 +50,11 @@ impl PrivateFolder {
     }
 }
 
-/// A worker that runs. Dropped, it is killed.
+/// A running worker. Dropping it kills the process.
 #[derive(Debug)]
 pub(crate) struct Process {
     child: Child,
-    /// Nobody writes to it: its end means stop.
+    /// The process's standard input, to which nothing is written: its end asks the worker to stop.
     input: Option<ChildStdin>,
     said: Arc<Mutex<Vec<u8>>>,
     stop: Duration,
@@ -69,7 +69,7 @@ impl Process {
         deadlines: &Deadlines,
         stopping: &AtomicBool,
     ) -> Result<Self, WorkerError> {
-        // The one before may have been killed.
+        // A worker that was killed leaves its socket behind.
         let _ = fs::remove_file(socket);
         let mut child = command(program, model, socket).spawn().map_err(|error| {
             let reason = error.to_string();
@@ -118,8 +118,8 @@ impl Process {
         Err(WorkerError::Protocol { reason })
     }
 
-    /// Its end in words: exit status and what it said last. Waits a moment for the status, and ends
-    /// a process that goes on without a connection.
+    /// Describes the end of the process: its exit status and its last line of standard error. Waits
+    /// a moment for the status, and kills a process that goes on without a connection.
     pub(crate) fn ending(&mut self) -> String {
         let status = self.wait(Duration::from_millis(1500));
         let status = match status {
@@ -135,13 +135,13 @@ impl Process {
         }
     }
 
-    /// Asks it to stop by the end of its standard input, and kills it if it does not.
+    /// Asks the process to stop by the end of its standard input, and kills it if it does not.
     pub(crate) fn stop(mut self) {
         self.input = None;
         self.wait(self.stop);
     }
 
-    /// What went wrong, where it may be the process's end.
+    /// Adds the end of the process to an error that it may have caused.
     pub(crate) fn explain(mut self, error: WorkerError) -> WorkerError {
         match self.child.try_wait() {
             Ok(None) => error,
@@ -161,12 +161,12 @@ impl Process {
     }
 
     fn kill(&mut self) {
-        // Where it cannot be killed it has ended, and where it cannot be waited for it was.
+        // Killing fails for a process that has ended, and waiting for one that was waited for.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    /// The last line of its standard error that says something.
+    /// The last line of its standard error that is not blank.
     fn last_line(&self) -> Option<String> {
         // The thread that reads it may be a moment behind the process's end.
         thread::sleep(Duration::from_millis(20));
@@ -203,7 +203,7 @@ fn command(program: &Program, model: &Path, socket: &Path) -> Command {
     command
 }
 
-/// Reads the ready line, then throws the rest away: a full pipe would stall the worker.
+/// Reads the ready line, then discards the rest: a full pipe would stall the worker.
 fn read_ready(output: Option<impl Read>, line: &mpsc::SyncSender<String>) {
     let Some(output) = output else { return };
     let mut output = BufReader::new(output);
@@ -214,7 +214,7 @@ fn read_ready(output: Option<impl Read>, line: &mpsc::SyncSender<String>) {
     let _ = io::copy(&mut output, &mut io::sink());
 }
 
-/// Keeps the end of what the worker says to people.
+/// Logs the worker's standard error, and keeps the end of it.
 fn keep_last(errors: Option<impl Read>, said: &Mutex<Vec<u8>>) {
     let Some(mut errors) = errors else { return };
     let mut block = [0; 4096];

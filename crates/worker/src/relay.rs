@@ -19,17 +19,17 @@ use crate::{
     message::{self, Need},
 };
 
-/// Threads that may answer or wait for a host at once: one for each generation that runs, and some
-/// whose generation is gone while their host still computes.
+/// Threads that answer for an adapter at once: one for each running generation, and some whose
+/// generation has ended while their host still computes.
 pub(crate) const RELAYS_MAX: usize = 512;
 
-/// An adapter of this end at work in one generation.
+/// An adapter of this process at work in one generation.
 pub(crate) struct Relay {
     needs: SyncSender<Need>,
     account: Arc<Account>,
 }
 
-/// An adapter that is applied here.
+/// An adapter that is applied in this process.
 #[derive(Clone)]
 pub(crate) struct RelayedAdapter {
     pub(crate) name: String,
@@ -40,7 +40,7 @@ pub(crate) struct RelayedAdapter {
 #[derive(Default)]
 struct Account {
     state: Mutex<RelayState>,
-    /// Whether the worker waits for an answer of ours.
+    /// Whether the worker waits for an answer.
     asked: AtomicBool,
 }
 
@@ -57,8 +57,8 @@ impl Account {
 }
 
 impl Relay {
-    /// Starts the thread for a generation of `tokens`: its prompt's, and those that were asked for,
-    /// where the request said how many. It ends with the relay, once its host has answered.
+    /// Starts the thread for a generation of `tokens`: those of its prompt, and those that the
+    /// request asked for, if it did. The thread ends with the relay, once its host has answered.
     pub(crate) fn start(
         relayed: &RelayedAdapter,
         tokens: (u32, Option<u32>),
@@ -85,12 +85,12 @@ impl Relay {
         Ok(Self { needs, account })
     }
 
-    /// Hands a need over; `false` where one is out already.
+    /// Hands a need to the thread; `false` where the one before is not answered yet.
     pub(crate) fn answer(&self, need: Need) -> bool {
         !self.account.asked.swap(true, Ordering::AcqRel) && self.needs.try_send(need).is_ok()
     }
 
-    /// Whether the worker waits for an answer of ours.
+    /// Whether the worker waits for an answer.
     pub(crate) fn is_asked(&self) -> bool {
         self.account.asked.load(Ordering::Acquire)
     }
@@ -104,7 +104,7 @@ impl Relay {
         }
     }
 
-    /// The error that ends the generation, where the loss of the adapter does.
+    /// The error that ends the generation; `None` unless the adapter was lost and must not be.
     pub(crate) fn failure(&self, relayed: &RelayedAdapter) -> Option<EngineError> {
         let error = self.account.state().lost.clone()?;
         let name = relayed.name.clone();
@@ -112,7 +112,7 @@ impl Relay {
     }
 }
 
-/// Whether the outputs of a need are as long as the adapter's sites say.
+/// Whether the outputs of a need have the widths of the adapter's sites.
 pub(crate) fn fits(adapter: &dyn Adapt, need: &Need) -> bool {
     let rows = need.rows.len() / need.width;
     let length = |projection: &Projection| {
@@ -127,7 +127,7 @@ pub(crate) fn fits(adapter: &dyn Adapt, need: &Need) -> bool {
 
 struct Thread {
     relayed: RelayedAdapter,
-    /// The prompt's, and those that the request asked for.
+    /// Tokens of the prompt, and those that the request asked for.
     tokens: (u32, Option<u32>),
     /// Held for as long as the generation runs.
     _reservation: Reservation,
@@ -145,7 +145,7 @@ impl Thread {
             let added = self.apply(&mut need);
             let frame = message::deltas(&need, added.as_ref().map(|()| need.values.as_slice()));
             self.account.asked.store(false, Ordering::Release);
-            // A connection that takes no more is the supervisor's business.
+            // The supervisor deals with a connection that takes no more frames.
             if self.frames.try_send(frame).is_err() {
                 return;
             }
@@ -164,7 +164,7 @@ impl Thread {
         match self.relayed.on_loss {
             OnLoss::Fail => Err(error),
             OnLoss::Base => {
-                // Before the token that is made without it.
+                // The event comes before the first token without the adapter.
                 self.feed.adapter_lost(error);
                 Ok(())
             }

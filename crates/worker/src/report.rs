@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::message::Fault;
 
-/// The steps that a report may time.
+/// The names of the steps that a report may time.
 const STEPS: [&str; 14] = [
     "quantise_ms",
     "mask_ms",
@@ -24,7 +24,7 @@ const STEPS: [&str; 14] = [
     "wait_ms",
 ];
 
-/// The guarantee of this sentence; `None` where no such sentence is ever said.
+/// The guarantee that is displayed as this sentence; `None` where there is no such guarantee.
 pub(crate) fn parse_guarantee(text: &str) -> Option<Guarantee> {
     let mut guarantees = (0u8..32).map(|bits| {
         let is_set = |bit: u8| bits >> bit & 1 == 1;
@@ -32,7 +32,7 @@ pub(crate) fn parse_guarantee(text: &str) -> Option<Guarantee> {
         Guarantee {
             host_is_blind: is_set(0),
             adapter_stays,
-            // Where nothing stays, all of it is known.
+            // An adapter that does not stay with its host is known completely.
             b_is_handed_over: is_set(2) || !adapter_stays,
             adapter_can_be_learned: is_set(3) || !adapter_stays,
             simulated: is_set(4),
@@ -41,8 +41,8 @@ pub(crate) fn parse_guarantee(text: &str) -> Option<Guarantee> {
     guarantees.find(|guarantee| guarantee.to_string() == text)
 }
 
-/// The report of a worker's adapter. What it does not say is 0; a guarantee that it does not say is
-/// the one of its load.
+/// Reads the report of a worker's adapter. Missing numbers are 0; a missing guarantee is the one of
+/// the load.
 pub(crate) fn read_report(value: &Value, loaded: &Guarantee) -> AdapterReport {
     let count = |name: &str| value[name].as_u64().unwrap_or_default();
     let steps = STEPS.iter().filter_map(|step| {
@@ -65,7 +65,7 @@ pub(crate) fn read_report(value: &Value, loaded: &Guarantee) -> AdapterReport {
     AdapterReport { report, guarantee: said, lost: None }
 }
 
-/// What a worker's adapter died of.
+/// The error behind the loss of a worker's adapter.
 pub(crate) fn adapt_error(fault: &Fault) -> AdaptError {
     let reason = fault.message.clone();
     match fault.cause.as_deref() {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use confide_lora::{Input, Projection, Site, Width};
 use serde_json::{Value, json};
 
-/// By number, and by the name in JSON.
+/// The projections in the order of their numbers, with their names in JSON.
 const PROJECTIONS: [(Projection, &str); 8] = [
     (Projection::Query, "q"),
     (Projection::Key, "k"),
@@ -25,7 +25,7 @@ const SOURCES: [Input; 5] = [
     Input::FinalHidden,
 ];
 
-/// No known model has more.
+/// Largest number of layers that is accepted: no known model has more.
 const LAYERS_MAX: u32 = 1024;
 const WIDTH_MAX: usize = 1 << 20;
 
@@ -50,7 +50,7 @@ fn projection_name(projection: Projection) -> &'static str {
     found.map_or("", |(_, name)| name)
 }
 
-/// The projections of a model, as its welcome tells them.
+/// The projections of a model, from the worker's welcome.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sites {
     layers: u32,
@@ -81,7 +81,7 @@ impl Sites {
     }
 }
 
-/// `[[LAYER, PROJECTION, IN, OUT], …]`.
+/// The sites as JSON: `[[LAYER, PROJECTION, IN, OUT], …]`.
 pub(crate) fn to_json(sites: &BTreeMap<Site, Width>) -> Value {
     let one = |(site, width): (&Site, &Width)| {
         json!([site.layer, projection_name(site.projection), width.input, width.output])

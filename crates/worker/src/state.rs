@@ -20,11 +20,11 @@ use crate::{
     report,
 };
 
-/// What the engine, its supervisor and its generations share.
+/// The state that the engine, its supervisor and its generations share.
 pub(crate) struct Shared {
     pub(crate) deadlines: Deadlines,
     pub(crate) name: String,
-    /// One load, unload or restart at a time.
+    /// Held during a load, an unload or a restart, of which one runs at a time.
     pub(crate) change: Mutex<()>,
     /// Permits for the threads that answer for adapters at this end.
     pub(crate) relays: Arc<Semaphore>,
@@ -39,23 +39,23 @@ pub(crate) struct State {
     pub(crate) link: Link,
     /// The adapters that are loaded, in the order of their loading.
     pub(crate) adapters: Vec<Arc<LoadedAdapter>>,
-    /// Who waits for the answer to a load or an unload of this adapter.
+    /// The adapter that is being loaded or unloaded, and where its answer goes.
     pub(crate) changing: Option<(String, SyncSender<AdapterAnswer>)>,
     pub(crate) statuses: VecDeque<SyncSender<Value>>,
     running: HashMap<u32, RunningGeneration>,
     next_id: u32,
-    /// Since when nothing came that was due.
+    /// When the worker was last heard, or last had nothing to say.
     quiet_since: Instant,
 }
 
-/// The way to the worker.
+/// The connection to the worker.
 pub(crate) enum Link {
     Connected(SyncSender<Vec<u8>>),
-    /// Why there is none.
+    /// Why there is no connection.
     Disconnected(String),
 }
 
-/// A generation that the worker has.
+/// A generation that the worker was asked for and has not ended.
 pub(crate) struct RunningGeneration {
     feed: Arc<Feed>,
     prompt_tokens: u32,
@@ -65,7 +65,7 @@ pub(crate) struct RunningGeneration {
     asked: Instant,
     begun: bool,
     cancelled: Option<Instant>,
-    /// Tokens that it may still send.
+    /// Tokens that the worker may still send.
     left: u32,
 }
 
@@ -103,15 +103,15 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells the worker that nobody waits for a generation.
+    /// Tells the worker that nobody waits for a generation any longer.
     pub(crate) fn cancel(&self, id: u32) {
         self.state().cancel(id);
     }
 
-    /// Takes what the worker says.
+    /// Handles a message of the worker.
     ///
     /// # Errors
-    /// What it should not have said: the connection is of no further use.
+    /// The message that was not expected: the connection cannot be used any longer.
     pub(crate) fn receive(&self, message: FromWorker) -> Result<(), String> {
         let mut state = self.state();
         state.quiet_since = Instant::now();
@@ -139,7 +139,7 @@ impl Shared {
                 if wanted != answer.name {
                     return Err(format!("adapter {:?} in place of {wanted:?}", answer.name));
                 }
-                // Whoever asked may have given up.
+                // The caller may have stopped waiting.
                 let _ = sender.try_send(answer);
                 Ok(())
             }
@@ -152,10 +152,10 @@ impl Shared {
         }
     }
 
-    /// Ends what takes too long.
+    /// Ends generations that take too long.
     ///
     /// # Errors
-    /// Where the worker itself is taken for dead.
+    /// Why the worker itself is taken for dead.
     pub(crate) fn check_time(&self, now: Instant) -> Result<(), String> {
         let limits = &self.deadlines;
         let mut state = self.state();
@@ -191,12 +191,12 @@ impl Shared {
         Ok(())
     }
 
-    /// No way to the worker from now on; what ran ends when its end is known.
+    /// Marks the worker as disconnected. Running generations end once the reason is complete.
     pub(crate) fn disconnect(&self, reason: &str) {
         self.state().link = Link::Disconnected(reason.into());
     }
 
-    /// Ends everything that ran.
+    /// Ends all running generations.
     pub(crate) fn fail_all(&self, reason: &str) {
         let mut state = self.state();
         state.link = Link::Disconnected(reason.into());
@@ -218,17 +218,17 @@ impl Shared {
     }
 }
 
-/// A generation to be started.
+/// A generation that is to be started.
 pub(crate) struct Order<'a> {
     pub(crate) generate: message::Generate<'a>,
     pub(crate) adapter: Option<Arc<LoadedAdapter>>,
     pub(crate) limit: usize,
-    /// Tokens that the request asked for, where it said how many.
+    /// Tokens that the request asked for; `None` where it set no limit.
     pub(crate) completion: Option<u32>,
 }
 
 impl State {
-    /// The way to the worker.
+    /// The frames of the connection to the worker.
     fn frames(&self) -> Result<&SyncSender<Vec<u8>>, EngineError> {
         match &self.link {
             Link::Connected(frames) => Ok(frames),
@@ -244,7 +244,7 @@ impl State {
         })
     }
 
-    /// Sends an order; gives its number and where its events come.
+    /// Sends a request; gives its id and the feed of its events.
     pub(crate) fn start(&mut self, order: Order<'_>) -> Result<(u32, Arc<Feed>), EngineError> {
         self.frames()?;
         if self.running.len() >= order.limit {
@@ -296,7 +296,7 @@ impl State {
         }
     }
 
-    /// Ends a generation that the worker still has.
+    /// Fails a generation that the worker still has.
     fn fail(&mut self, id: u32, reason: String) {
         if let Some(running) = self.running.get(&id) {
             running.feed.end(End::Failed(EngineError::failure(reason)));
@@ -304,7 +304,7 @@ impl State {
         self.cancel(id);
     }
 
-    /// A generation that has ended.
+    /// Removes a generation that has ended.
     fn remove_running(&mut self, id: u32) -> Result<RunningGeneration, String> {
         self.running.remove(&id).ok_or_else(|| format!("an end of generation {id}: none runs"))
     }
@@ -368,7 +368,7 @@ impl RunningGeneration {
     fn end(self, ended: GenerationEnd) {
         let reason = match ended.reason {
             Reason::Length => FinishReason::Length,
-            // Whoever cancelled has what it wanted.
+            // The reader that cancelled has what it wanted.
             Reason::Stop | Reason::Cancelled => FinishReason::Stop,
             Reason::Failed(fault) => {
                 let error = self.relay_failure().unwrap_or_else(|| self.failure(&fault));

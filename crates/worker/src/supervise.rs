@@ -19,17 +19,17 @@ use crate::{
     state::Shared,
 };
 
-/// What a worker is started with, the first time and again.
+/// The configuration with which a worker is started, the first time and again.
 pub(crate) struct Starter {
     pub(crate) launch: Launch,
     pub(crate) model: PathBuf,
     pub(crate) vocabulary: usize,
     pub(crate) deadlines: Deadlines,
-    /// Where the socket of a process of ours is.
+    /// The folder of the socket, for a worker that this program starts.
     pub(crate) folder: Option<PrivateFolder>,
 }
 
-/// A worker that has said what it is.
+/// A worker that has sent its welcome.
 pub(crate) struct ReadyWorker {
     pub(crate) process: Option<Process>,
     pub(crate) connection: Connection,
@@ -65,12 +65,13 @@ impl Starter {
         }
     }
 
-    /// Random weights that were ordered are said to be random, or somebody would believe in them.
+    /// Checks that a worker which was told to draw random weights says so in its welcome: otherwise
+    /// its answers could be taken for a real model's.
     fn check(&self, welcome: &Welcome) -> Result<(), WorkerError> {
         let Launch::Program(program) = &self.launch else { return Ok(()) };
         let Some(seed) = program.random_weights else { return Ok(()) };
         let wanted = format!("random from seed {seed}");
-        // What follows says how they are kept, in four bits for instance.
+        // The rest of the text says how the weights are stored, for instance in four bits.
         let rest = welcome.weights.strip_prefix(&wanted);
         if rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_digit())) {
             return Ok(());
@@ -80,7 +81,7 @@ impl Starter {
     }
 }
 
-/// Looks after a worker until the engine is dropped.
+/// Supervises a worker until the engine is dropped.
 pub(crate) fn supervise(shared: &Shared, starter: &Starter, up: ReadyWorker) {
     let ReadyWorker { mut process, mut connection, .. } = up;
     loop {
@@ -108,7 +109,8 @@ pub(crate) fn supervise(shared: &Shared, starter: &Starter, up: ReadyWorker) {
     }
 }
 
-/// Reads until the connection is of no further use, and says why; `None` where the engine stops.
+/// Reads until the connection cannot be used any longer, and gives the reason; `None` where the
+/// engine stops.
 fn run(shared: &Shared, connection: &mut Connection) -> Option<String> {
     let mut checked = Instant::now();
     loop {
@@ -139,7 +141,7 @@ fn run(shared: &Shared, connection: &mut Connection) -> Option<String> {
     }
 }
 
-/// Brings a worker up again; `None` where the engine stops, or no further try is made.
+/// Starts a worker again; `None` where the engine stops, or no further attempt is made.
 fn restart(shared: &Shared, starter: &Starter, lost: &str) -> Option<ReadyWorker> {
     let limits = &shared.deadlines;
     let mut wait = limits.back_off;
@@ -187,7 +189,7 @@ fn wait_for_stop(stopping: &AtomicBool) {
     }
 }
 
-/// What was told of the model must still hold.
+/// Checks that a restarted worker serves the same model as before.
 fn check_same_model(was: &Welcome, is: &Welcome) -> Result<(), WorkerError> {
     let essence = |it: &Welcome| (it.context_tokens, it.vocabulary, it.slots, it.weights.clone());
     if essence(was) == essence(is) && was.sites == is.sites {

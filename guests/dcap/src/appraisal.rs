@@ -1,4 +1,4 @@
-//! From evidence to statement.
+//! The appraisal of evidence, and the statement that it leads to.
 
 use alloc::boxed::Box;
 use core::time::Duration;

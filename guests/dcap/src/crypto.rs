@@ -10,7 +10,7 @@ use rustls_pki_types::{AlgorithmIdentifier, InvalidSignature, alg_id};
 
 use crate::p256::{self, Arithmetic};
 
-/// What the VM computes fast.
+/// The operations that the VM computes fast.
 pub trait Machine: Arithmetic + Send + Sync + fmt::Debug + 'static {
     /// The compression function of SHA-256 (FIPS 180-4), block after block.
     fn sha256_blocks(state: &mut [u32; 8], blocks: &[[u8; 64]]);
@@ -21,7 +21,7 @@ pub trait Machine: Arithmetic + Send + Sync + fmt::Debug + 'static {
 pub struct GuestCrypto<M>(PhantomData<M>);
 
 impl<M> GuestCrypto<M> {
-    /// The only one there is.
+    /// Makes the checks; they have no state.
     pub const fn new() -> Self {
         Self(PhantomData)
     }
@@ -122,7 +122,7 @@ impl fmt::Debug for NotInThisGuest {
     }
 }
 
-/// r, then s, 32 bytes each, from `SEQUENCE { INTEGER, INTEGER }` in its one DER spelling.
+/// Reads r, then s, 32 bytes each, from `SEQUENCE { INTEGER, INTEGER }` in its one DER spelling.
 fn fixed_length(der: &[u8]) -> Option<[u8; 64]> {
     let [0x30, length, content @ ..] = der else { return None };
     if usize::from(*length) != content.len() || *length > 0x7f {
@@ -136,7 +136,7 @@ fn fixed_length(der: &[u8]) -> Option<[u8; 64]> {
     rest.is_empty().then_some(fixed)
 }
 
-/// A non-negative INTEGER of at most 32 bytes without the zero of its sign, and what follows it.
+/// Reads a non-negative INTEGER of at most 32 bytes, without its sign's zero; gives the rest too.
 fn integer(der: &[u8]) -> Option<(&[u8], &[u8])> {
     let [0x02, length, rest @ ..] = der else { return None };
     let (content, rest) = rest.split_at_checked(usize::from(*length))?;
@@ -168,7 +168,7 @@ fn sha256<M: Machine>(parts: &[&[u8]]) -> [u8; 32] {
     digest
 }
 
-/// Less than a block, aligned for the VM.
+/// Less than a block of input, aligned for the VM.
 #[repr(align(4))]
 struct Pending {
     bytes: [u8; 64],
@@ -207,7 +207,7 @@ impl Pending {
     }
 }
 
-/// FIPS 180-4, section 5.3.3.
+/// State of SHA-256 before the first block: FIPS 180-4 section 5.3.3.
 const SHA256_START: [u32; 8] = [
     0x6a09_e667,
     0xbb67_ae85,

@@ -32,12 +32,12 @@ pub enum DcapError {
     /// Evidence of another vendor than Intel.
     #[error("evidence is not for this guest: wanted a quote of SGX or TDX")]
     NotIntel,
-    /// Nothing is left between the instants that the statement may speak of.
+    /// No instant is left that the statement may cover.
     #[error("dcap holds from {from} to {until}: wanted an instant between them")]
     NoInstant {
-        /// Unix seconds.
+        /// First instant, in Unix seconds.
         from: u64,
-        /// Unix seconds.
+        /// Last instant, in Unix seconds.
         until: u64,
     },
 }

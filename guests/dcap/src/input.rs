@@ -17,11 +17,11 @@ pub const INPUT_LENGTH_MAX: usize = QUOTE_LENGTH_MAX + COLLATERAL_LENGTH_MAX;
 /// The input of the program `dcap`.
 #[derive(Clone, Debug)]
 pub struct DcapInput {
-    /// An instant, Unix seconds, at which everything holds. Which one does not show.
+    /// An instant, Unix seconds, at which everything holds; the statement does not show it.
     pub at: u64,
-    /// The statement says nothing of instants before this one.
+    /// The statement covers no instant before this one.
     pub not_before: u64,
-    /// The statement says nothing of instants after this one.
+    /// The statement covers no instant after this one.
     pub not_after: u64,
     /// The quote, with everything that came with it.
     pub quote: Vec<u8>,

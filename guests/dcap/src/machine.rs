@@ -12,7 +12,7 @@ use crate::{
     p256::{A_COEFFICIENT, Arithmetic, FIELD, Number, ORDER, Point},
 };
 
-/// OpenVM.
+/// OpenVM's instructions as a [`Machine`].
 #[derive(Clone, Copy, Debug)]
 pub struct OpenVm;
 

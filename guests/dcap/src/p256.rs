@@ -14,13 +14,13 @@ pub struct Number(pub [u8; 32]);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Point {
-    /// Modulo the field's prime.
+    /// The x coordinate, modulo the field's prime.
     pub x: Number,
-    /// Modulo the field's prime.
+    /// The y coordinate, modulo the field's prime.
     pub y: Number,
 }
 
-/// What the VM computes in one instruction each; elsewhere ordinary arithmetic.
+/// The operations that the VM computes in one instruction each; elsewhere, ordinary arithmetic.
 ///
 /// "Modulo the field" and "modulo the order" are P-256's prime p and group order n. Results need
 /// not be below the modulus; [`Self::same_field`] refuses to go on where an argument is not.
@@ -151,7 +151,7 @@ fn is_below(a: &Number, b: &Number) -> bool {
     a.0.iter().rev().lt(b.0.iter().rev())
 }
 
-/// The sum, where it fits.
+/// The sum, or `None` where it does not fit.
 fn plus(a: &Number, b: &Number) -> Option<Number> {
     let (mut sum, mut carry) = (ZERO, 0);
     for (sum, (a, b)) in sum.0.iter_mut().zip(a.0.iter().zip(&b.0)) {
@@ -178,12 +178,12 @@ pub const A_COEFFICIENT: Number = Number([
     0xfc, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x00, 0x00, 0x00, 0x00,
     0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x01, 0x00, 0x00, 0x00, 0xff, 0xff, 0xff, 0xff,
 ]);
-/// b of the same.
+/// b of the same curve.
 pub const B_COEFFICIENT: Number = Number([
     0x4b, 0x60, 0xd2, 0x27, 0x3e, 0x3c, 0xce, 0x3b, 0xf6, 0xb0, 0x53, 0xcc, 0xb0, 0x06, 0x1d, 0x65,
     0xbc, 0x86, 0x98, 0x76, 0x55, 0xbd, 0xeb, 0xb3, 0xe7, 0x93, 0x3a, 0xaa, 0xd8, 0x35, 0xc6, 0x5a,
 ]);
-/// The generator.
+/// The generator of the group.
 pub const GENERATOR: Point = Point {
     x: Number([
         0x96, 0xc2, 0x98, 0xd8, 0x45, 0x39, 0xa1, 0xf4, 0xa0, 0x33, 0xeb, 0x2d, 0x81, 0x7d, 0x03,

@@ -17,7 +17,7 @@ use foreign::{Case, all_cases, unix_time};
 use host::CRYPTO;
 use inputs::{NOW, attester, changed_copies, input, options, real, simulated_inputs};
 
-/// What the foreign cases' reader appraises by.
+/// The way in which the foreign cases' reader appraises.
 mod ways {
     pub(crate) use confide_verifier::appraise;
 }

@@ -88,7 +88,7 @@ fn fill(to: *mut u32, count: usize) {
     }
 }
 
-/// OpenVM.
+/// OpenVM's instructions as the machine of the programs.
 pub struct OpenVm;
 
 /// An instruction of the extension bigint.
@@ -168,7 +168,7 @@ impl Sha256 for OpenVm {
 #[repr(C, align(4))]
 struct Aligned([u8; BLOCK]);
 
-/// One compression.
+/// Runs one compression of SHA-256.
 #[inline(always)]
 fn compress(state: &mut [u32; 8], block: *const u32) {
     // SAFETY: `block` is the aligned address of 64 bytes, `state` of 32; the instruction reads both

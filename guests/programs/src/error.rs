@@ -19,7 +19,7 @@ pub enum ProgramError {
     /// The input goes on after its last field.
     #[error("input: wanted its end, got {got} bytes more")]
     Trailing {
-        /// How many.
+        /// Bytes that are left.
         got: usize,
     },
     /// The input is not whole words, or what fills the last word of a field is not zero.
@@ -37,7 +37,7 @@ pub enum ProgramError {
         least: u64,
         /// The greatest that is taken.
         most: u64,
-        /// What came.
+        /// The number that came.
         got: u64,
     },
     /// A field has a value that has no meaning.
@@ -63,16 +63,16 @@ pub enum ProgramError {
     /// A hinted quotient and remainder are not those of the product.
     #[error("step {step}: a * b is not q * n + r")]
     Identity {
-        /// Which multiplication, from 0.
+        /// Index of the multiplication, from 0.
         step: u32,
     },
     /// A chunk follows one that was not full.
     #[error("chunks: one follows the end of the transcript")]
     AfterEnd,
-    /// What the statement would say is not so.
+    /// The statement would not be true.
     #[error("predicate does not hold: wanted {wanted}")]
     Predicate {
-        /// What it must be.
+        /// What must hold.
         wanted: &'static str,
     },
     /// A field of the statement is outside its limits.

@@ -15,7 +15,7 @@ pub trait Source {
     /// Fills `into` with the next words. Never asked for more than there are.
     fn words(&mut self, into: &mut [u32]);
 
-    /// The next `length` bytes, a multiple of four. Never asked for more than there are.
+    /// Gives the next `length` bytes, a multiple of four. Never asked for more than there are.
     fn bytes(&mut self, length: usize) -> Vec<u8>;
 }
 
@@ -26,7 +26,7 @@ pub struct Input<S> {
 }
 
 impl<S: Source> Input<S> {
-    /// An input of `length` bytes.
+    /// Makes an input of `length` bytes.
     ///
     /// # Errors
     /// Where that is not whole words.
@@ -37,10 +37,10 @@ impl<S: Source> Input<S> {
         }
     }
 
-    /// That nothing is left.
+    /// Checks that nothing is left.
     ///
     /// # Errors
-    /// Where something is.
+    /// Where something is left.
     pub fn finish(&self) -> Result<(), ProgramError> {
         match self.remaining {
             0 => Ok(()),
@@ -80,7 +80,7 @@ impl<S: Source> Input<S> {
         Ok(word[0])
     }
 
-    /// A number from `least` to `most`.
+    /// Reads a number from `least` to `most`.
     pub(crate) fn u32_between(
         &mut self,
         subject: &'static str,
@@ -95,14 +95,14 @@ impl<S: Source> Input<S> {
         Err(ProgramError::Limit { subject, least, most, got })
     }
 
-    /// Two words, the low one first.
+    /// Reads two words, the low one first.
     pub(crate) fn i64(&mut self, subject: &'static str) -> Result<i64, ProgramError> {
         let mut words = [0; 2];
         self.words(subject, &mut words)?;
         Ok((u64::from(words[1]) << 32 | u64::from(words[0])) as i64)
     }
 
-    /// `length` bytes and zeros to the end of their last word.
+    /// Reads `length` bytes, and the zeros up to the end of their last word.
     pub(crate) fn bytes(
         &mut self,
         subject: &'static str,
@@ -127,7 +127,7 @@ impl<S: Source> Input<S> {
         Ok(array)
     }
 
-    /// A length from 1 to `most` and that many bytes of UTF-8.
+    /// Reads a length from 1 to `most` and as many bytes of UTF-8.
     pub(crate) fn text(
         &mut self,
         subject: &'static str,

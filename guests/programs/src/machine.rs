@@ -2,7 +2,7 @@
 
 /// SHA-256 (FIPS 180-4).
 pub trait Sha256 {
-    /// The digest of `bytes`.
+    /// Computes the digest of `bytes`.
     fn sha256(bytes: &[u8]) -> [u8; 32];
 }
 

@@ -161,7 +161,7 @@ fn node<M: Sha256>(left: &Hash, right: &Hash) -> Hash {
     Message::<M>::new(&[NODE_TAG]).append(left).append(right).hash()
 }
 
-/// An integer in its canonical form: a sign where it is negative, digits, no zero before others.
+/// Reads an integer in its canonical form: a sign where it is negative, digits, no leading zero.
 fn integer(text: &[u8]) -> Option<i64> {
     let digits = text.strip_prefix(b"-").unwrap_or(text);
     let canonical = match digits {

@@ -28,7 +28,7 @@ fn program(input: &[u8]) -> Result<Statement, ProgramError> {
     run("rsa2048", input).expect("a guest")
 }
 
-/// Where the signature begins in an encoded input.
+/// Offset in bytes of the signature in an encoded input.
 fn signature_at(hints: &RsaHints) -> usize {
     4 + hints.message.len().next_multiple_of(4) + 256
 }

@@ -24,7 +24,7 @@ BUDGET_FILE_NAME = "adapter-budgets.jsonl"
 
 @dataclass(frozen=True)
 class Slot:
-    """What a sequence or a count belongs to: client or account, adapter's name or its A by digest, layer and input."""
+    """The owner of a sequence or a count: client or account, adapter's name or its A by digest, layer and input."""
 
     client: bytes
     adapter: bytes
@@ -42,13 +42,13 @@ class Account:
 
 @dataclass
 class Clients:
-    """Clients that a host knows by a credential; none named: everyone, on one account."""
+    """The clients that a host knows by a credential; an empty list serves everyone on one account."""
 
     known: dict[bytes, str] = field(default_factory=dict)
 
     @staticmethod
     def parse(text: str) -> Clients:
-        """Lines of a name and the SHA-256 of its credential in hexadecimal; `#` begins a comment."""
+        """Reads lines of a name and the SHA-256 of its credential in hexadecimal; `#` begins a comment."""
         clients = Clients()
         for number, line in enumerate(text.splitlines(), 1):
             words = line.split("#")[0].split()
@@ -73,7 +73,7 @@ class Clients:
         return clients
 
     def account(self, credential: bytes) -> Account:
-        """The account of a client; strangers are refused where there is a list."""
+        """Gives the account of a client; strangers are refused where there is a list."""
         name = "everyone"
         if self.known:
             # The digest is what is compared: its bytes tell nothing about the credential's.
@@ -85,7 +85,7 @@ class Clients:
 
 
 class Budgets:
-    """Answers that accounts have had. None is ever forgotten: a forgotten budget is a fresh one."""
+    """The answers that accounts have had. None is ever forgotten: a forgotten budget is a fresh one."""
 
     def __init__(self, path: Path | None = None) -> None:
         self._lock = threading.Lock()
@@ -110,13 +110,13 @@ class Budgets:
         return None if limit is None else limit - after
 
     def settle(self) -> None:
-        """At a clean end: what is on disk is what was answered."""
+        """Writes exactly what was answered to disk, at a clean end."""
         with self._lock:
             if self._file is not None:
                 self._file.settle(self._used)
 
     def remaining(self, slot: Slot, limit: int | None) -> int | None:
-        """Answers left; None where there is no budget."""
+        """Gives the answers left; None where there is no budget."""
         with self._lock:
             return None if limit is None else max(limit - self._used.get(slot, 0), 0)
 
@@ -146,7 +146,7 @@ class _BudgetFile:
         self._file = self._rewrite(counts)
 
     def reserve(self, slot: Slot, used: int, limit: int | None) -> None:
-        """Has a line on disk that counts at least `used` of a budget of `limit`."""
+        """Puts a line on disk that counts at least `used` of a budget of `limit`."""
         if self._written.get(slot, -1) >= used:
             return
         ahead = used + (AHEAD_MAX if limit is None else min(limit // AHEAD_SHARE, AHEAD_MAX))
@@ -156,7 +156,7 @@ class _BudgetFile:
         self._written[slot] = ahead
 
     def settle(self, counts: dict[Slot, int]) -> None:
-        """Writes the true counts in the place of those ahead."""
+        """Writes the true counts in place of those written ahead."""
         self._file = self._rewrite(counts)
         self._written = dict(counts)
 
@@ -236,7 +236,7 @@ def _line(slot: Slot, used: int) -> str:
 
 
 def default_budget_file(environment: dict[str, str] | os._Environ[str]) -> Path | None:
-    """Where counts are kept by default: `confide adapter host` and this host share it."""
+    """Gives the file of counts by default, which `confide adapter host` and this host share."""
     for name, below in (("XDG_STATE_HOME", ""), ("HOME", ".local/state")):
         folder = environment.get(name, "")
         if os.path.isabs(folder):

@@ -88,7 +88,7 @@ def _reach(name: str, spec: dict[str, Any], options: HolderOptions) -> RemoteAda
 
 
 def _step_others_meanwhile(adapter: RemoteAdapter, context: Any) -> RemoteAdapter:
-    """While a host computes or is silent, the worker's other generations step."""
+    """Lets the worker's other generations step while a host computes or is silent."""
     line: Any = getattr(context, "line", None)
 
     def idle() -> None:
@@ -128,7 +128,7 @@ def _device(context: Any) -> str:
 
 
 def _shared_bank(context: Any, device: str) -> Any:
-    """One bank for each worker: rows of all its one-graph adapters share launches."""
+    """Gives the worker's one bank: rows of all its one-graph adapters share launches."""
     from .one_graph import OneGraphBank
 
     with _LOCK:

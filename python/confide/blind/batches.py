@@ -50,7 +50,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class CounterRange:
-    """Counters that are used from here on, or lost."""
+    """A run of counters of one batch, which are spent from here on, even if the request is lost."""
 
     batch: Batch
     first: int
@@ -58,12 +58,12 @@ class CounterRange:
 
     @property
     def counter(self) -> int:
-        """The first one as the host has it."""
+        """The first counter as the host numbers it."""
         return self.batch.number * self.batch.tokens + self.first
 
 
 class Pool:
-    """What is prepared for one input and not yet used: each counter leaves it once and never comes back."""
+    """The masks prepared for one input and not yet used: each counter leaves the pool once and never comes back."""
 
     def __init__(self) -> None:
         self._batches: deque[Batch] = deque()
@@ -86,7 +86,7 @@ class Pool:
             self._batches.append(batch)
 
     def take(self, vectors: int) -> CounterRange | None:
-        """As many counters as the oldest batch has, at most `vectors`; None where nothing is prepared."""
+        """Takes as many counters as the oldest batch has, at most `vectors`; None where nothing is prepared."""
         with self.lock:
             while self._batches:
                 batch = self._batches[0]

@@ -77,7 +77,7 @@ class Channel:
         self.frames.send(kind, request, payload, ANSWER_DEADLINE_S)
 
     def receive(self, request: int, what: str, seconds: float) -> Frame:
-        """The next frame, which has to belong to the request; a refusal in place of any answer is raised."""
+        """Receives the next frame, which has to belong to the request; raises a refusal that comes instead."""
         frame = self.frames.next(what, seconds)
         if frame.kind is Kind.ERROR:
             raise decode_error(frame.payload)
@@ -88,7 +88,7 @@ class Channel:
         return frame
 
     def expect(self, request: int, kind: Kind, seconds: float = ANSWER_DEADLINE_S) -> bytes:
-        """The payload of the next frame, which has to be of this kind."""
+        """Receives the next frame, which has to be of this kind; gives its payload."""
         frame = self.receive(request, f"the host's {kind.name.lower()}", seconds)
         if frame.kind is not kind:
             raise ProtocolError(f"frame: wanted {kind.name.lower()}, got {frame.kind.name.lower()}")
@@ -97,7 +97,7 @@ class Channel:
     def ask(
         self, kind: Kind, payload: bytes, answer: Kind, idle: Callable[[], None] | None = None
     ) -> bytes:
-        """One frame there, one back; `idle` is called now and then while nothing comes."""
+        """Sends one frame and receives one; `idle` is called now and then while nothing comes."""
         request = self.begin(kind, payload)
         if idle is not None:
             self.frames.idle_until_bytes(
@@ -119,7 +119,7 @@ class Channel:
 
 
 def translate_error(error: BlindError, host: str) -> BlindError:
-    """What a refusal or a broken stream means to a key holder."""
+    """Translates a refusal or a broken stream into what it means to a key holder."""
     if isinstance(error, Refusal):
         if error.name == "no-session":
             return HostRestarted(

@@ -36,7 +36,7 @@ _READ_BYTES = 64 * 1024
 
 
 class Kind(enum.IntEnum):
-    """What a frame is: the key holder's below 0x80, the host's from there on."""
+    """The kind of a frame: the key holder's are below 0x80, the host's from there on."""
 
     HELLO = 0x01
     ATTACH = 0x02
@@ -97,7 +97,7 @@ class Frame:
 
 
 def encode(kind: Kind, request: int, payload: bytes | bytearray = b"") -> bytes:
-    """The bytes of a frame; a payload beyond its kind's limit is a mistake of this end."""
+    """Encodes a frame; a payload beyond its kind's limit is a mistake of this end."""
     if len(payload) > PAYLOAD_MAX[kind]:
         raise ProtocolError(
             f"{kind.name.lower()} frame: wanted at most {PAYLOAD_MAX[kind]} bytes of payload, got {len(payload)}"
@@ -106,7 +106,7 @@ def encode(kind: Kind, request: int, payload: bytes | bytearray = b"") -> bytes:
 
 
 def parse_header(header: bytes, side: Side) -> tuple[Kind, int, int]:
-    """Kind, request id and payload bytes of a header that `side` received."""
+    """Reads the kind, the request id and the payload's length of a header that `side` received."""
     counted, number, request = HEADER.unpack(header)
     if counted < COUNTED_BYTES:
         raise ProtocolError(f"frame length: wanted at least {COUNTED_BYTES}, got {counted}")
@@ -153,7 +153,7 @@ class FrameStream:
         self.bytes_sent += len(frame)
 
     def next(self, what: str, seconds: float) -> Frame:
-        """The next frame; `seconds` are for its first bytes, the rest has FRAME_DEADLINE_S."""
+        """Receives the next frame; `seconds` are for its first bytes, the rest has FRAME_DEADLINE_S."""
         if not self._held:
             self._read(what, time.monotonic() + seconds, seconds, within=False)
         until = time.monotonic() + FRAME_DEADLINE_S

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Guarantee:
-    """What each side is kept from, as far as this end can know it."""
+    """What is hidden from each side, as far as this end can know it."""
 
     host_is_blind: bool
     adapter_stays: bool

@@ -91,7 +91,7 @@ class RemoteAdapter:
         return RemoteDeltas(self, self.session)
 
     def time_offline(self) -> tuple[float, int]:
-        """Milliseconds of preparing one batch of every input with the host, and the tokens that it serves.
+        """Times the preparing of one batch of every input with the host: milliseconds, and the tokens it serves.
 
         Measured once: the batches are kept for later tokens, and a host holds few of each input.
         """
@@ -144,7 +144,7 @@ class RemoteAdapter:
         outputs: dict[str, Any],
         deltas: list[RemoteDeltas | None],
     ) -> None:
-        """A decode batch: row i belongs to `deltas[i]`. All rows of this adapter are one request."""
+        """Adds the deltas of a decode batch: row i belongs to `deltas[i]`. All rows of this adapter are one request."""
         mine = [(index, one) for index, one in enumerate(deltas) if one is not None]
         for session in {id(one.session): one.session for _, one in mine}.values():
             members = [(index, one) for index, one in mine if one.session is session]
@@ -170,7 +170,7 @@ class RemoteAdapter:
         outputs: dict[str, Any],
         meter: Meter,
     ) -> None:
-        """One request for all rows [T, width]; the outputs are as they were where anything is refused."""
+        """Asks about all rows [T, width] and adds their deltas; the outputs stay as they were after any refusal."""
         group = session.by_input.get((layer, source_number(source)))
         if group is None or rows.shape[0] == 0:
             return
@@ -373,7 +373,7 @@ class RemoteAdapter:
         return prepare(channel, session.context, session.secret, session.terms[group])
 
     def _next_to_prepare(self, session: Session) -> int | None:
-        """The input that has fewest vectors left, if any has too few. What no budget allows is not prepared."""
+        """Picks the input with the fewest vectors left, if any has too few. What no budget allows is not prepared."""
         best = None
         for group, pool in enumerate(session.pools):
             left, budget = pool.remaining, session.budget_left[group]
@@ -396,7 +396,7 @@ def _open_session(channel: Channel, options: HolderOptions) -> Session:
 
 @contextlib.contextmanager
 def side_stream(device: str, first: bool = False) -> Iterator[Callable[[], None]]:
-    """Work inside goes to a CUDA stream of its own, before others' with `first`; yields what waits for it."""
+    """Sends work inside to a CUDA stream of its own, ahead of others' with `first`; yields what waits for it."""
     if device == "cpu":
         yield lambda: None
         return
@@ -411,7 +411,7 @@ def side_stream(device: str, first: bool = False) -> Iterator[Callable[[], None]
 
 
 class RemoteDeltas:
-    """A generation: counters are taken from what all of the adapter share. Never part of a CUDA graph."""
+    """One generation's deltas; all generations share the adapter's counters. Never part of a CUDA graph."""
 
     capturable = False
 

@@ -43,8 +43,8 @@ BELOW_WIDTH = "below-width"
 
 @dataclass
 class HostOptions:
-    """What an adapter host is. allowance: answers for each account, adapter and input; BELOW_WIDTH: one fewer than the
-    input is wide.
+    """Configuration of an adapter host. `allowance`: answers for each account, adapter and input; BELOW_WIDTH: one
+    fewer than the input is wide.
     """
 
     parameters: ParameterSet
@@ -90,7 +90,7 @@ class Group:
         return online.Online(self.device, 1, 1), table
 
     def answer(self, words: Array, key: bytes, first: int) -> Array:
-        """A·y + s mod 2^k: uint64 [vectors, columns] -> [vectors, rows], where the words are."""
+        """Computes A·y + s mod 2^k: uint64 [vectors, columns] -> [vectors, rows], where the words are."""
         count, in_host = words.shape[0], isinstance(words, numpy.ndarray)
         jobs = numpy.zeros((count, 6), numpy.uint64)
         jobs[:, 1:5] = numpy.frombuffer(key, "<u8")
@@ -150,7 +150,7 @@ class Sequence:
         self._live: dict[int, tuple[bytes, numpy.ndarray]] = {}
 
     def begin(self) -> int:
-        """The next batch's number, which is spent from here on, whatever follows."""
+        """Gives the next batch's number, which is spent from here on, whatever follows."""
         with self.lock:
             if len(self._live) >= BATCHES_MAX:
                 raise Refusal("busy")
@@ -158,7 +158,7 @@ class Sequence:
             return self.next_batch - 1
 
     def finish(self, batch: int, key: bytes) -> None:
-        """All rows are answered: the batch's counters can be used."""
+        """Notes that all rows are answered: the batch's counters can be used."""
         with self.lock:
             self._live[batch] = (key, numpy.zeros(self.tokens, numpy.bool_))
 
@@ -225,7 +225,7 @@ class BatchPreparation:
         self.pushed += count
 
     def finish(self) -> Any:
-        """`ring.Small` [rows]: Enc(A·r − s), fresh under the key holder's public key. The counters can be used."""
+        """Gives Enc(A·r − s) of [rows], fresh under the key holder's public key. The counters can be used."""
         if self.pushed != self.group.terms.columns:
             raise Refusal("malformed")
         key = self.host.answer_key(self.session, self.index, self.batch)
@@ -237,7 +237,7 @@ class BatchPreparation:
 def answer_products(
     products: ring.ScalarProducts, public_key: ring.PublicKey, key: bytes, terms: Terms
 ) -> ring.Small:
-    """Enc(A·r − s) of every row, fresh under the key holder's public key; `key` is that of the answers' masks s."""
+    """Computes Enc(A·r − s) of every row, fresh under the key holder's public key; `key` makes the masks s."""
     context = products.context
     stream = ring.MaskStream(key, context.device)
     # What is encrypted is −s, [rows, tokens].
@@ -396,7 +396,7 @@ class AdapterHost:
     def apply(
         self, session: Session, group: int, counter: int, words: Any
     ) -> tuple[Any, int | None]:
-        """Masked vectors, uint64 [vectors, columns] below 2^k -> answers [vectors, rows], and what is left.
+        """Answers masked vectors, uint64 [vectors, columns] below 2^k: gives [vectors, rows], and the budget left.
 
         Counted first: what the masked scheme then refuses was asked against the rules.
         """
@@ -409,7 +409,7 @@ class AdapterHost:
         return _add_noise(answers, terms.noise_sigma, terms.bits), left
 
     def answer_key(self, session: Session, group: int, batch: int) -> bytes:
-        """The key of one batch's answer masks: bound to the client id, not to the account."""
+        """Derives the key of one batch's answer masks: bound to the client id, not to the account."""
         terms = session.adapter.groups[group].terms
         return masks.answer_key(
             self._key,
@@ -424,7 +424,7 @@ class AdapterHost:
 
     @property
     def sessions(self) -> int:
-        """The number of sessions that live."""
+        """The number of open sessions."""
         return len(self._sessions)
 
     def _count_slot(self, session: Session, group: int) -> Slot:
@@ -447,7 +447,7 @@ class AdapterHost:
 
 
 def _add_noise(answers: Any, sigma: float, bits: int) -> Any:
-    """Rounded Gaussian noise on answers mod 2^k, cut at the headroom of the norm limit."""
+    """Adds rounded Gaussian noise to answers mod 2^k, cut at the headroom of the norm limit."""
     if sigma == 0.0:
         return answers
     words = arrays.as_words(answers)

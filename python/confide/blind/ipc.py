@@ -92,7 +92,7 @@ class IpcAdapter(RemoteAdapter):
 
     @property
     def guarantee(self) -> str:
-        """The host cannot read activations; whoever runs this process started it from an adapter that it can read."""
+        """The host cannot read activations; this process started it, from an adapter that this process can read."""
         chosen = self.session.parameters
         blind = chosen.security_bits >= parameters.SECURITY_BITS_MIN
         return str(Guarantee(blind, False, self.session.welcome.protect == "a", True))

@@ -31,7 +31,7 @@ APPLY, BEGIN, PUSH, FINISH = range(1, 5)
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked: an operation on a group, and two numbers whose meaning is the operation's."""
+    """A request: an operation on a group, and two numbers whose meaning is the operation's."""
 
     operation: int
     group: int
@@ -42,7 +42,7 @@ class Request:
 
 
 class Lane:
-    """The asker's end and the answerer's end are the same class; `bell` is a connected socket between them."""
+    """One end of the lane: asker and answerer use the same class. `bell` is a connected socket between them."""
 
     def __init__(
         self, path: Path, bell: socket.socket, request: SharedWords, answer: SharedWords, make: bool
@@ -73,7 +73,7 @@ class Lane:
         return detail, None if left == NO_BUDGET else left
 
     def next(self) -> Request:
-        """The answerer's wait for the next request, as long as the asker lives."""
+        """Waits for the next request, as long as the asker lives."""
         self._number += 1
         self._wait(_ASKED, self._number, _ANSWERER_SLEEPS, "a request", None, 0.0)
         head = self._head

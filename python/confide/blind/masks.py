@@ -19,6 +19,6 @@ def answer_key(
     nonce: bytes,
     batch: int,
 ) -> bytes:
-    """The key of one batch's answer masks: HMAC-SHA-256 of all that names it, under the process key."""
+    """Derives the key of one batch's answer masks: HMAC-SHA-256 of all that names it, under the process key."""
     named = _ANSWER_DOMAIN + epoch + client + adapter + struct.pack("<IB", layer, source) + nonce
     return hmac.new(process_key, named + struct.pack("<Q", batch), hashlib.sha256).digest()

@@ -40,7 +40,7 @@ _END_S = 10.0
 class OneGraphBank:
     """All adapters of this kind that a worker has loaded: a table for each point of the model, a line for each adapter.
 
-    The worker's `Grouped`: a decode batch is one pair of launches for each point, whoever its rows belong to.
+    The worker's `DeltasGroup`: a decode batch is one pair of launches for each point, whoever its rows belong to.
     """
 
     def __init__(self, device: str, slots: int) -> None:
@@ -90,14 +90,14 @@ class OneGraphBank:
         self.version += 1
 
     def mark(self, row: int, index: int) -> None:
-        """From now on the row is of the adapter in this line; -1: of none."""
+        """Gives the row to the adapter in this line from now on; -1 gives it to none."""
         self.rows[row] = index
         self._write_rows()
 
     def add(
         self, layer: int, source: str, rows: Any, outputs: dict[str, Any], deltas: list[Any]
     ) -> None:
-        """`deltas` are not asked: whose a row is stands on the device."""
+        """Adds the deltas of a decode batch. `deltas` are not read: the device knows whose each row is."""
         count = rows.shape[0]
         self.launch(
             layer,
@@ -127,7 +127,7 @@ class OneGraphBank:
         self._steps[-1].run_fused(table, adapter_of, offset_of, rows, chosen, status)
 
     def lend(self) -> online.Status:
-        """Status words for one generation's prefills; one that was returned, once no kernel writes it any more."""
+        """Lends status words for one generation's prefills; returned ones once no kernel writes them any more."""
         for at, (status, done) in enumerate(self._returned):
             if done is None or done.query():
                 del self._returned[at]
@@ -136,7 +136,7 @@ class OneGraphBank:
         return online.Status(self.device, PREFILL_ROWS_MAX)
 
     def take_back(self, status: online.Status) -> None:
-        """A generation is over; what it launched may still run."""
+        """Takes back the status words of a generation that is over; what it launched may still run."""
         done = None
         if self.device != "cpu":
             import torch
@@ -166,7 +166,7 @@ class OneGraphBank:
                 arrays.copy(target, fresh)
 
     def _rehearse(self) -> None:
-        """Loads the kernels outside any recording: a launch for nobody."""
+        """Loads the kernels outside any recording, by a launch for no adapter."""
         if self.device == "cpu":
             return
         import torch
@@ -178,7 +178,7 @@ class OneGraphBank:
                 rows = torch.zeros(1, width, dtype=dtype, device=self.device)
                 outputs = {READERS[source][0]: torch.zeros(1, 1, dtype=dtype, device=self.device)}
                 self.launch(layer, source, rows, outputs, nobody, self.offset_of[:1], self.status)
-        # This stream alone: beside it the steps' own may be recorded, and a device in that state cannot be waited for.
+        # Waits for this stream alone: the steps' own may be under recording, when the device cannot be waited for.
         arrays.synchronize(self.device)
 
 
@@ -267,7 +267,7 @@ class OneGraphAdapter:
         self.bank.leave(self.index)
 
     def time_offline(self) -> tuple[float, int]:
-        """Milliseconds of preparing one batch of every input, which is thrown away, and the tokens that it serves."""
+        """Times the preparing of one batch of every input, which is discarded: milliseconds, and its tokens."""
         with side_stream(self.device) as wait:
             began = time.perf_counter()
             for state in self.inputs:
@@ -288,7 +288,7 @@ class OneGraphAdapter:
                 self._changed.notify_all()
 
     def _wait_for(self, rows: int) -> None:
-        """Rows were announced that took no counter, or masks are short: the device says which."""
+        """Reads the true counters from the device, then waits until masks for `rows` are prepared."""
         arrays.synchronize(self.device)
         for state in self.inputs:
             state.exact = state.pool.next()
@@ -366,7 +366,7 @@ class OneGraphAdapter:
         )
 
     def _prepare_products(self, state: InputState, mask_key: bytes, share_key: bytes) -> Any:
-        """A·r − s of one batch, [tokens, rows]: encrypted, multiplied, made fresh and decrypted."""
+        """Computes A·r − s of one batch, [tokens, rows]: encrypted, multiplied, made fresh and decrypted."""
         products = ring.ScalarProducts(self.context, state.matrix)
         for first, _, seeded in encrypted_masks(self.context, self.secret, state.terms, mask_key):
             products.add_seeded(first, seeded)
@@ -375,7 +375,7 @@ class OneGraphAdapter:
 
 
 class OneGraphDeltas:
-    """A generation with both roles in one process. Recorded in a CUDA graph together with the model."""
+    """One generation's deltas with both roles in one process, recorded in a CUDA graph together with the model."""
 
     capturable = True
     guarantee = str(guarantee.NONE)
@@ -423,7 +423,7 @@ class OneGraphDeltas:
             raise ActivationRefused(f"activation cannot be sent: {online.refusal_text(found)}")
 
     def place(self, row: int | None) -> None:
-        """The row of decode batches that is this generation's from now on; None: none."""
+        """Gives the generation this row of decode batches from now on; None gives it no row."""
         if self.row is not None:
             self.grouped.mark(self.row, -1)
         if row is not None:
@@ -431,7 +431,7 @@ class OneGraphDeltas:
         self.row = row
 
     def report(self) -> dict[str, Any]:
-        """What it took until now: this generation's share of the batches."""
+        """Reports what the generation has taken until now: its share of the batches."""
         operations = sum(
             state.terms.columns * (1 + state.terms.rows) + state.terms.rows
             for state in self.adapter.inputs

@@ -45,12 +45,12 @@ class OnlineStep:
             self.adapter_of = arrays.zeros(self.vectors, "int32", self.device)
 
     def mask(self, taken: CounterRange, done: int) -> bytes:
-        """The next `taken.count` rows from `done` on, masked and packed. Waits for the device."""
+        """Masks and packs the next `taken.count` rows from `done` on. Waits for the device."""
         self._mask(taken, done, self.words, self.packed)
         return self.packed.array[: taken.count].tobytes()
 
     def mask_into(self, taken: CounterRange, done: int, words: Array) -> None:
-        """As `mask`, as words [count, columns] into the front of a flat array on the device. Waits for it."""
+        """Masks as `mask` does, to words [count, columns] at the front of a flat array on the device. Waits for it."""
         self._mask(taken, done, words, None)
 
     def _mask(
@@ -74,7 +74,7 @@ class OnlineStep:
         self._unmask(taken, done, None, self.answers)
 
     def unmask_words(self, taken: CounterRange, done: int, words: Array) -> None:
-        """As `unmask`, from words [count, rows] on the device."""
+        """Unmasks as `unmask` does, from words [count, rows] on the device."""
         self._unmask(taken, done, words, None)
 
     def _unmask(

@@ -11,7 +11,7 @@ def packed_bytes(count: int, bits: int) -> int:
 
 
 def pack(values: numpy.ndarray, bits: int) -> bytes:
-    """uint64 [vectors, count], each below 2^bits -> each vector packed by itself into whole bytes."""
+    """Packs uint64 [vectors, count], each below 2^bits: each vector by itself into whole bytes."""
     values = numpy.ascontiguousarray(values, dtype="<u8")
     vectors, count = values.shape
     planes = numpy.unpackbits(
@@ -23,7 +23,7 @@ def pack(values: numpy.ndarray, bits: int) -> bytes:
 
 
 def unpack(packed: bytes, bits: int, vectors: int, count: int) -> numpy.ndarray | None:
-    """uint64 [vectors, count]; None where the length differs or a bit beyond the last value is set."""
+    """Unpacks to uint64 [vectors, count]; None where the length differs or a bit beyond the last value is set."""
     each = packed_bytes(count, bits)
     if not 1 <= bits <= 64 or len(packed) != each * vectors:
         return None

@@ -13,7 +13,7 @@ from .errors import Refusal
 
 @dataclass(frozen=True)
 class HostLimits:
-    """What a host holds at once, in all and for one peer."""
+    """The most that a host holds at once, in all and for one peer."""
 
     sessions: int = 256
     sessions_per_peer: int = 64
@@ -22,7 +22,7 @@ class HostLimits:
 
 
 def peer_of(address: str) -> str:
-    """An IPv4 address, or the /64 network of an IPv6 one: whoever has such a network has all of its addresses. Nothing
+    """Gives an IPv4 address, or the /64 network of an IPv6 one, all of whose addresses one peer has. An empty text
     where there is no address, as on a Unix socket.
     """
     if not address:
@@ -44,7 +44,7 @@ class Preparations:
         self._running: Counter[str] = Counter()
 
     def acquire(self, peer: str) -> bool:
-        """Room for one more batch of a peer. The last room is for a peer that has none yet."""
+        """Takes room for one more batch of a peer. The last room is kept for a peer that has none yet."""
         with self._lock:
             own, running = self._running[peer], self._running.total()
             last = running + 1 >= self._limits.preparations

@@ -17,14 +17,14 @@ VECTOR_BITS_MAX = 33
 
 
 def quantise_rows(real: numpy.ndarray, row_l1_max: int) -> tuple[numpy.ndarray, numpy.ndarray]:
-    """float32 [rows, columns] -> int16 of the same shape and a float64 scale above 0 for each row."""
+    """Rounds float32 [rows, columns] to int16 of the same shape, with a float64 scale above 0 for each row."""
     wide = real.astype(numpy.float64)
     scales = numpy.array([_scale_of(row[None], row_l1_max) for row in wide])
     return _half_away(wide / scales[:, None]).astype(numpy.int16), scales
 
 
 def quantise_whole(real: numpy.ndarray, row_l1_max: int) -> tuple[numpy.ndarray, float]:
-    """float64 [rows, columns] -> int16 with one scale, which tells nothing of a single row."""
+    """Rounds float64 [rows, columns] to int16 with one scale, which tells nothing of a single row."""
     scale = _scale_of(real, row_l1_max)
     return _half_away(real / scale).astype(numpy.int16), scale
 
@@ -59,6 +59,6 @@ def _scale_of(rows: numpy.ndarray, row_l1_max: int) -> float:
 
 
 def _half_away(values: numpy.ndarray) -> numpy.ndarray:
-    """To the nearest integer, halves away from zero, as f64::round."""
+    """Rounds to the nearest integer, halves away from zero, as f64::round."""
     whole = numpy.trunc(values)
     return whole + numpy.copysign((numpy.abs(values - whole) >= 0.5).astype(numpy.float64), values)

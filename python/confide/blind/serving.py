@@ -255,7 +255,7 @@ class Upload:
             raise Refusal("malformed") from None
 
     def abandon(self) -> None:
-        """The connection ended: a batch that is not whole never will be."""
+        """Gives up a batch that is not whole, since the connection ended."""
         self.ended = True
         with contextlib.suppress(queue.Full):
             self._blocks.put_nowait(None)

@@ -17,7 +17,7 @@ from .terms import Terms
 
 @dataclass
 class HolderOptions:
-    """What a key holder asks for. low_water None: a quarter of a batch."""
+    """Options of a key holder. `low_water` None means a quarter of a batch."""
 
     adapter: str
     parameters: str = parameters.DEFAULT
@@ -30,7 +30,7 @@ class HolderOptions:
 
 
 class Session:
-    """Everything that is worthless once the host is started anew."""
+    """The key holder's state of one session: all of it is worthless once the host is restarted."""
 
     def __init__(self, channel: Channel, options: HolderOptions) -> None:
         self.parameters = parameters.find_set(options.parameters, options.dangerous_parameters)
@@ -65,7 +65,7 @@ class Session:
         self._check(channel.name, options)
 
     def _check(self, host: str, options: HolderOptions) -> None:
-        """Whether the offer holds together and is what was asked for."""
+        """Raises `HostRefused` where the offer is inconsistent or is not what was asked for."""
 
         def refusal(wanted: str, got: str) -> HostRefused:
             return HostRefused(f"adapter host {host} offers {got}, wanted {wanted}")

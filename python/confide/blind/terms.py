@@ -167,7 +167,7 @@ def quantise_pairs(
     parameters: ParameterSet,
     noise_sigma: float = 0.0,
 ) -> Weights:
-    """The projections that read one vector, stacked and rounded."""
+    """Stacks and rounds the projections that read one vector."""
     if not 1 <= len(pairs) <= PARTS_MAX:
         raise AdapterRefused(f"an input: wanted 1 to {PARTS_MAX} projections, got {len(pairs)}")
     if not 0.0 <= noise_sigma <= NOISE_SIGMA_MAX:

@@ -38,7 +38,7 @@ def empty(shape: int | Sequence[int], dtype: str, device: str) -> Array:
 def to_device(
     values: Array, dtype: str, device: str, what: str, shape: Sequence[int | None]
 ) -> Array:
-    """`values` as a contiguous array on the device; None in `shape` is any length.
+    """Gives `values` as a contiguous array on the device; None in `shape` is any length.
 
     Raises ValueError for another shape, TypeError for another dtype. An array that is as wanted is not copied.
     """

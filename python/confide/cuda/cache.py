@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def folder() -> Path:
-    """The folder of built kernels, made for this user alone: what lies in it is executed."""
+    """Gives the folder of built kernels, made for this user alone: what lies in it is executed."""
     base = os.environ.get("CONFIDE_CACHE") or Path(
         os.environ.get("XDG_CACHE_HOME") or "~/.cache", "confide"
     )

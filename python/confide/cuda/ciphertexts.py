@@ -27,7 +27,7 @@ class Seeded:
         return fixed + wire.packed_bytes(context, context.limbs, context.n)
 
     def all_bytes(self) -> list[bytes]:
-        """The wire forms, each of header, seed, index and c0: one copy from the device."""
+        """Encodes all, each as header, seed, index and c0: one copy from the device."""
         if not self.seeds:
             return []
         start, bodies = wire.header(self.context, wire.SEEDED), wire.pack(self.context, self.c0)
@@ -36,7 +36,7 @@ class Seeded:
 
     @classmethod
     def from_bytes(cls, context: Context, forms: Sequence[bytes]) -> Seeded:
-        """From wire forms; whatever is not that form raises WireError."""
+        """Reads wire forms; raises WireError for anything else."""
         length, end = cls.wire_bytes(context), wire.SEED_BYTES
         opened = [wire.read_body(context, wire.SEEDED, bytes(form), length) for form in forms]
         bodies = [form[end + 4 :] for form in opened]
@@ -45,12 +45,12 @@ class Seeded:
         return cls(context, c0, [form[:end] for form in opened], indices)
 
     def expand(self) -> tuple[Array, Array]:
-        """(c0, c1), both [count, limbs, n] in NTT form."""
+        """Expands the seeds: gives (c0, c1), both [count, limbs, n] in NTT form."""
         return self.c0, public_polynomials(self.context, self.seeds, self.indices)
 
 
 def public_polynomials(context: Context, seeds: list[bytes], indices: list[int]) -> Array:
-    """The public polynomials of seeds and indices, [count, limbs, n] in NTT form."""
+    """Expands seeds and indices to public polynomials, [count, limbs, n] in NTT form."""
     count = len(seeds)
     values = arrays.empty((count, context.limbs, context.n), "uint64", context.device)
     if count == 0:
@@ -82,13 +82,13 @@ class Small:
 
     @staticmethod
     def wire_bytes(context: Context, count: int) -> int:
-        """Bytes of an answer with `count` of n messages."""
+        """Gives the bytes of an answer with `count` of n messages."""
         bits, n = context.primes[0].bit_length(), context.n
         places = 0 if count == n else 2 * count
         return wire.HEADER_BYTES + 4 + places + -(-count * bits // 8) + n * bits // 8
 
     def all_bytes(self) -> list[bytes]:
-        """The wire forms, each of header, count, positions where not all are there, c0 and c1: two copies."""
+        """Encodes all, each as header, count, positions where not all are there, c0 and c1: two copies."""
         if self.count == 0:
             return []
         context = self.context
@@ -101,7 +101,7 @@ class Small:
 
     @classmethod
     def from_bytes(cls, context: Context, forms: Sequence[bytes]) -> Small:
-        """From wire forms, all with the same positions; whatever is not that form raises WireError."""
+        """Reads wire forms, all with the same positions; raises WireError for anything else."""
         n, heads, firsts, seconds = context.n, set(), [], []
         for form in forms:
             rest = wire.read_body(context, wire.SMALL, bytes(form))

@@ -22,7 +22,7 @@ _THREADS = 512
 
 
 def data_primes(n: int) -> list[int]:
-    """As SEAL chooses them: the greatest of each width, the greatest of all kept for key switching."""
+    """Chooses primes as SEAL does: the greatest of each width, the greatest of all kept for key switching."""
     large = primes.ntt_primes_below(FIRST_BITS, n, 2)
     return [large[1], *reversed(primes.ntt_primes_below(DATA_BITS, n, LIMBS - 1))]
 
@@ -120,7 +120,7 @@ class Ckks:
         return coefficients
 
     def factors(self, slots: Array) -> Array:
-        """float64 [count, given] to factors in NTT form, uint64 [count, limbs, n]."""
+        """Encodes float64 [count, given] as factors in NTT form, uint64 [count, limbs, n]."""
         coefficients = self.encode(slots)
         count = coefficients.shape[0]
         made = arrays.empty((count, self.limbs, self.n), "uint64", self.device)
@@ -130,7 +130,7 @@ class Ckks:
         return made
 
     def transform(self, values: Array) -> None:
-        """[count, limbs, n] to NTT form, in place."""
+        """Transforms [count, limbs, n] to NTT form, in place."""
         kernel = runtime.Module("ntt.cu", self.device, {"RING_WORD": "uint64_t"}).kernel(
             "ntt_forward"
         )
@@ -141,7 +141,7 @@ class Ckks:
         )
 
     def secret_key(self, rng: Rng) -> Array:
-        """A ternary secret, uint64 [limbs, n] in NTT form; the owner wipes it."""
+        """Draws a ternary secret, uint64 [limbs, n] in NTT form; the owner wipes it."""
         secret = arrays.empty((self.limbs, self.n), "uint64", self.device)
         kernel = runtime.Module("encrypt.cu", self.device, {"RING_WORD": "uint64_t"}).kernel(
             "secret_key"
@@ -152,7 +152,7 @@ class Ckks:
 
 
 class SeedLayout:
-    """A matrix [rank, width] under CKKS with the key beside it: `step` gives A*x. `wipe()` zeroes key and generator.
+    """A matrix [rank, width] under CKKS together with the key: `step` gives A*x. `wipe()` zeroes key and generator.
 
     A step is kernels alone, over memory that is kept: it can be recorded in a CUDA graph, and each replay draws fresh
     words, as the place in the generator is in device memory.
@@ -237,7 +237,7 @@ class SeedLayout:
         one.kernel("ckks_products")(grid, 256, *given)
 
     def decrypt(self, slots: Array | None = None) -> None:
-        """The products' slots (float64 [packs, n/2], where wanted) and their sums; the generator's place moves on."""
+        """Decrypts the products' slots (float64 [packs, n/2], where wanted) and sums; moves the generator's place."""
         one = self.ckks
         tables = (one.limb_table, one.roots)
         tail = (self.products, self.secret, self.phases, *tables, one.log_n)

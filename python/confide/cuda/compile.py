@@ -45,7 +45,7 @@ def build(file: str, arch: str) -> Iterator[CompiledKernel]:
 def _kernels(
     file: str, defines: dict[str, str], arch: str
 ) -> tuple[list[CompiledKernel], list[str]]:
-    """One variant's kernels, and what is wrong beside them: the compiler's warnings, kernels that were overlooked."""
+    """Compiles one variant; gives its kernels and its faults: the compiler's warnings, overlooked kernels."""
     read = source.read(file, defines)
     _, log = nvrtc.build_cubin(read, arch)
     figures, name = nvrtc.figures(log), Path(file).name
@@ -62,7 +62,7 @@ def _kernels(
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Exit status 0: all compiled, and with --check nothing was wrong; 1 otherwise."""
+    """Runs the program; exit status 0: all compiled, and with --check nothing was wrong; 1 otherwise."""
     parser = argparse.ArgumentParser(prog="python -m confide.cuda.compile", description=__doc__)
     parser.add_argument(
         "--arch", default=",".join(ARCHITECTURES), help="comma-separated, such as sm_80,sm_90"
@@ -85,7 +85,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _compile_and_print(file: str, defines: dict[str, str], arch: str, check: bool) -> int:
-    """Compiles one variant and prints what came of it; how much is wrong."""
+    """Compiles one variant and prints what came of it; gives the number of faults."""
     try:
         found, wrong = _kernels(file, defines, arch)
     except nvrtc.CompileError as error:

@@ -33,7 +33,7 @@ class Context:
 
     @classmethod
     def dangerous_named(cls, set_name: str, device: str = "cpu") -> Context:
-        """Any set: also those below 128 bits, and those that are not flooded."""
+        """Makes a context of any set: also of those below 128 bits, and of those that are not flooded."""
         return cls(parameters.find_set(set_name, dangerous=True), device)
 
     def _fill_tables(self) -> None:
@@ -75,18 +75,38 @@ class Context:
         return runtime.Module(file, self.device, self._defines if worded else None).kernel(name)
 
     def launch(self, file: str, name: str, grid: int | tuple[int, ...], *arguments: object) -> None:
-        """A kernel of whole polynomials: a block each, the polynomial in shared memory."""
+        """Launches a kernel of whole polynomials: a block each, the polynomial in shared memory."""
         shape = self.transform
         self.kernel(file, name)(grid, shape["block"], *arguments, shared=shape["shared"])
 
     def residues(self, values: Array, what: str = "values") -> Array:
-        """An array [count, limbs, n] as kernels take it."""
+        """Gives an array [count, limbs, n] as kernels take it."""
         return arrays.to_device(values, "uint64", self.device, what, (None, self.limbs, self.n))
+
+    def ntt_forward(self, values: Array) -> Array:
+        """Transforms [count, limbs, n] from coefficient form to NTT form, as a new array."""
+        return self._transform("ntt_forward", values)
+
+    def ntt_inverse(self, values: Array) -> Array:
+        """Transforms [count, limbs, n] from NTT form to coefficient form, as a new array."""
+        return self._transform("ntt_inverse", values)
+
+    def transform_in_place(self, name: str, values: Array) -> None:
+        """Runs `ntt_forward` or `ntt_inverse` on an array whose last two axes are [limbs, n]."""
+        count = int(np.prod(tuple(values.shape))) // self.n
+        tables = (self.limb_table, self.roots)
+        self.launch("ntt.cu", name, count, values, *tables, self.limbs, self.log_n)
+
+    def _transform(self, name: str, values: Array) -> Array:
+        given = self.residues(values)
+        made = given.copy() if isinstance(given, np.ndarray) else given.clone()
+        self.transform_in_place(name, made)
+        return made
 
 
 @contextmanager
 def generator(context: Context, rng: Rng | None) -> Iterator[Rng]:
-    """The generator given, or one from the operating system that is wiped afterwards."""
+    """Yields the generator given, or one from the operating system that is wiped afterwards."""
     if rng is not None:
         yield rng
         return

@@ -112,7 +112,7 @@ class DecodeStep:
         self._rms_norm, self._swiglu = norm.kernel("rms_norm"), norm.kernel("swiglu")
 
     def logits(self, tokens: Any, positions: Any) -> Any:
-        """Logits float32 [B, vocabulary] of one token each; tokens, positions int64 [B] on the device.
+        """Computes logits float32 [B, vocabulary] of one token each; tokens, positions int64 [B] on the device.
 
         The result is the step's own buffer, overwritten by the next step.
         """
@@ -123,7 +123,7 @@ class DecodeStep:
     def run(
         self, tokens: Any, positions: Any, points: frozenset[tuple[int, str]] = frozenset()
     ) -> Generator[Point, None, Any]:
-        """As `logits`, but stops at each of `points` (layer, source) and goes on when the outputs were added to."""
+        """Runs as `logits` does, but stops at each of `points` (layer, source) for the outputs to be added to."""
         weights, width, vocabulary = self.weights, self.config.hidden, self.config.vocabulary
         self._fresh = True
         self._launch(

@@ -103,7 +103,7 @@ def architecture(ordinal: int) -> str:
 
 
 def cubin(source: Source, arch: str) -> bytes:
-    """The cubin of `source`, from the cache where it was compiled before with the same options and NVRTC."""
+    """Gives the cubin of `source`, from the cache where the same options and NVRTC compiled it before."""
     return nvrtc.build_cubin(source, arch)[0]
 
 

@@ -37,14 +37,14 @@ class SecretKey:
         return self._secret
 
     def public_key(self, rng: Rng | None = None) -> PublicKey:
-        """The public key that goes with it; each call makes another one."""
+        """Makes a public key of this secret; each call makes another one."""
         with generator(self.context, rng) as drawn:
             seed = drawn.seed()
             b = self._encrypt(None, 1, drawn, seed, 0)
         return PublicKey(self.context, arrays.to_host(seed).tobytes(), b)
 
     def decrypt(self, answers: Small) -> Array:
-        """The messages of each answer, `[count, n]` or `[count, positions]`, in [0, 2^k)."""
+        """Decrypts the messages of each answer, `[count, n]` or `[count, positions]`, in [0, 2^k)."""
         context, kept = self.context, answers.c0.shape[1]
         if answers.context.set != context.set:
             raise ValueError(
@@ -73,7 +73,7 @@ class SecretKey:
     def _encrypt(
         self, messages: Array | None, count: int, rng: Rng, seed: Array, first_index: int
     ) -> Array:
-        """c0 of `count` encryptions; the errors are the generator's next words."""
+        """Makes c0 of `count` encryptions; the errors are the generator's next words."""
         context = self.context
         c0 = arrays.empty((count, context.limbs, context.n), "uint64", context.device)
         first = rng.take(count * context.n)
@@ -86,7 +86,7 @@ class SecretKey:
 
 
 class PublicKey:
-    """b = -a*s + e with a from a seed: whoever has it hides results from the holder of the secret key."""
+    """b = -a*s + e with a from a seed: its owner can hide results from the holder of the secret key."""
 
     def __init__(self, context: Context, seed: bytes, b: Array) -> None:
         """`b`: [1, limbs, n] in NTT form."""
@@ -103,7 +103,7 @@ class PublicKey:
 
     @classmethod
     def from_bytes(cls, context: Context, data: bytes) -> PublicKey:
-        """From its wire form; whatever is not that form raises WireError."""
+        """Reads the wire form; raises WireError for anything else."""
         length = (
             wire.HEADER_BYTES
             + wire.SEED_BYTES
@@ -128,7 +128,7 @@ class Encryptor:
         self._next = 0
 
     def encrypt(self, messages: Array) -> Seeded:
-        """`messages`: [count, n], taken mod 2^k."""
+        """Encrypts `messages` [count, n], taken mod 2^k."""
         context = self.key.context
         given = arrays.to_device(messages, "uint64", context.device, "messages", (None, context.n))
         count = given.shape[0]

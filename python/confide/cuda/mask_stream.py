@@ -29,7 +29,7 @@ class MaskStream:
     def rows(
         self, first_token: int, tokens: int, columns: int, bits: int, negated: bool = False
     ) -> Array:
-        """uint64 [tokens, columns], words mod 2^bits; `negated`: 2^bits minus them."""
+        """Draws uint64 [tokens, columns], words mod 2^bits; with `negated`, 2^bits minus them."""
         _check(first_token, tokens, bits)
         made = arrays.empty((tokens, columns), "uint64", self.device)
         blocks = tokens * -(-columns // TILE) * 4
@@ -48,7 +48,7 @@ class MaskStream:
         negated: bool = False,
         tiles: int = 1,
     ) -> Array:
-        """uint64 [32 * tiles, tokens]: the columns of `tiles` tiles for all tokens."""
+        """Draws uint64 [32 * tiles, tokens]: the columns of `tiles` tiles for all tokens."""
         _check(first_token, tokens, bits)
         made = arrays.empty((TILE * tiles, tokens), "uint64", self.device)
         grid = (-(-tokens // _THREADS), 4, tiles)

@@ -71,14 +71,14 @@ def version() -> tuple[int, int]:
 
 
 def options(source: Source, arch: str) -> list[str]:
-    """What NVRTC is told; part of the cubin's cache key. `--fmad` stays on: exact steps use the _rn intrinsics."""
+    """Lists NVRTC's options, part of the cubin's cache key. `--fmad` stays on: exact steps use the _rn intrinsics."""
     told = [f"--gpu-architecture={arch}", "--std=c++17", "--ptxas-options=-v"]
     told += [f"--include-path={folder}" for folder in dict.fromkeys((source.path.parent, FOLDER))]
     return told + [f"--define-macro={name}={value}" for name, value in source.defines]
 
 
 def compile_cubin(source: Source, arch: str) -> tuple[bytes, str]:
-    """The cubin of `source` for `arch` (such as "sm_90") and the log of NVRTC and ptxas."""
+    """Compiles `source` for `arch` (such as "sm_90"); gives the cubin and the log of NVRTC and ptxas."""
     nvrtc = library()
     program = ctypes.c_void_p()
     told = [option.encode() for option in options(source, arch)]
@@ -101,7 +101,7 @@ def compile_cubin(source: Source, arch: str) -> tuple[bytes, str]:
 
 
 def build_cubin(source: Source, arch: str) -> tuple[bytes, str]:
-    """As `compile_cubin`, from the cache where it was compiled before with the same options and NVRTC."""
+    """Gives what `compile_cubin` gives, from the cache where the same options and NVRTC compiled it before."""
     told = [source.digest, repr(version()), *options(source, arch)]
     key = hashlib.sha256("\0".join(told).encode()).hexdigest()
     path = cache.folder() / f"{source.path.stem}-{arch}-{key[:32]}.cubin"
@@ -142,7 +142,7 @@ def _candidates() -> list[Path | str]:
             libraries = sorted(
                 Path(folder).rglob("libnvrtc.so*"), key=lambda path: path.name, reverse=True
             )
-            # The wheels keep an alternative build beside the right one; it lacks its builtins.
+            # The wheels keep an alternative build next to the right one; it lacks its builtins.
             found += [path for path in libraries if ".alt." not in path.name]
     if named := ctypes.util.find_library("nvrtc"):
         found.append(named)

@@ -101,7 +101,7 @@ class Pool:
     def install(
         self, batch: int, prepared: Array, mask_key: bytes, share_key: bytes = bytes(32)
     ) -> None:
-        """`prepared` uint64 or int64 [tokens, rows]: what the key holder adds. Its last batch must be spent."""
+        """Installs a batch: the key holder adds `prepared` (u)int64 [tokens, rows]. The slot's batch must be spent."""
         if batch != self.installed:
             raise ValueError(f"batch: wanted {self.installed}, got {batch}")
         slot = batch % self.slots
@@ -110,7 +110,7 @@ class Pool:
         words[0] = arrays.address(prepared)
         words[1:5] = numpy.frombuffer(mask_key, "<u8")
         words[5:9] = numpy.frombuffer(share_key, "<u8")
-        # First nobody's, then filled, then named: a kernel beside sees a whole slot or none.
+        # First nobody's, then filled, then named: a kernel that runs meanwhile sees a whole slot or none.
         self.write(at, numpy.zeros(1, numpy.uint64))
         self.write(at + 1, words)
         self.write(at, numpy.array([batch + 1], numpy.uint64))
@@ -129,7 +129,7 @@ class Pool:
         else:
             import torch
 
-            # Straight from the host, without a copy beside that would keep the keys.
+            # Straight from the host, without a second copy that would keep the keys.
             arrays.copy(self.state[at : at + len(words)], torch.from_numpy(words.view(numpy.int64)))
 
     def wipe(self) -> None:
@@ -161,7 +161,7 @@ class Status(HostBuffer):
         super().__init__(device, rows, "int32")
 
     def take(self) -> int:
-        """The refusals since the last taking, as one word. To be called after the stream was waited for."""
+        """Takes the refusals since the last call, as one word. To be called after the stream was waited for."""
         found = int(numpy.bitwise_or.reduce(self.array))
         if found:
             self.array.fill(0)
@@ -209,7 +209,7 @@ class Online:
         outputs: Sequence[Array | None],
         status: Status,
     ) -> None:
-        """One process, two launches: rows [T, width] through both roles, added onto `outputs` [T, width of each].
+        """Runs rows [T, width] through both roles in two launches and adds to `outputs` [T, width of each].
 
         adapter_of int32 [T] (-1: none) and offset_of int32 [T] are on the device; counters move on there.
         """
@@ -236,7 +236,7 @@ class Online:
         scales: Array,
         status: HostBuffer,
     ) -> None:
-        """The key holder's half: tokens int64 [T, 5] (mask key, token) -> masked int64 [T, columns] on the device.
+        """Masks `rows` for the key holder by tokens int64 [T, 5] (mask key, token) into masked int64 [T, columns].
 
         packed: a buffer of uint8 [T, bytes] or None; status: one of int32 [T]. Both are read after the stream ended.
         """
@@ -250,7 +250,7 @@ class Online:
     def answer(
         self, table: Table, jobs: Array, words: Array, packed: Array, answers: Array
     ) -> None:
-        """The host's half: jobs int64 [T, 6] (line of the table, share key, token); answers int64 [T, stride]."""
+        """Answers for the host: jobs int64 [T, 6] (line of the table, share key, token); answers int64 [T, stride]."""
         stride = (packed if words is None else words).shape[1]
         module = runtime.Module("online.cu", self.device, {"INPUT": "float", "OUTPUT": "float"})
         tiles = -(-table.rows_max // ROWS_AT_ONCE)
@@ -267,7 +267,7 @@ class Online:
         scales: Array,
         first: int = 0,
     ) -> None:
-        """The key holder again: prepared int64 [T] addresses of as many words as the line has rows, which are wiped.
+        """Unmasks for the key holder: prepared int64 [T] addresses of as many words as the line has rows, wiped here.
         What it makes is for `add`, from vector `first` on.
 
         Answers are `words` int64 [T, rows] on the device, or `packed` uint8 [T, bytes] in a buffer of the host.
@@ -314,7 +314,7 @@ class Online:
 
 
 def _matrix(rows: Array) -> tuple[int, int, int, str]:
-    """Vectors, address, stride in elements, and the type's name in the kernels."""
+    """Gives the vectors, address, stride in elements, and the type's name in the kernels."""
     dtype = str(rows.dtype).removeprefix("torch.")
     if dtype not in _TYPES or len(rows.shape) != 2:
         raise TypeError(
@@ -330,7 +330,7 @@ def _matrix(rows: Array) -> tuple[int, int, int, str]:
 
 
 def _places(outputs: Sequence[Array | None], vectors: int) -> list[Place]:
-    """Each output [vectors, width] as the kernel takes it, filled up to as many as it takes."""
+    """Gives each output [vectors, width] as the kernel takes it, filled up with empty ones to PARTS_MAX."""
     places: list[Place] = []
     for output in outputs:
         if output is None:

@@ -30,7 +30,7 @@ class ParameterSet:
 
     @functools.cached_property
     def primes(self) -> tuple[int, ...]:
-        """The one that answers are switched down to first."""
+        """The primes of the modulus, with the one that answers are switched down to first."""
         return tuple(ntt_primes_below(self.prime_bits, self.n, self.limbs))
 
     @property
@@ -87,7 +87,7 @@ SETS = {
 
 
 def find_set(name: str, dangerous: bool = False) -> ParameterSet:
-    """A set of at least 128 bits whose answers are flooded; with `dangerous` any set."""
+    """Finds a set of at least 128 bits whose answers are flooded; with `dangerous` any set. Raises ValueError."""
     if name not in SETS:
         raise ValueError(f"parameter set: wanted one of {', '.join(SETS)}, got {name!r}")
     found = SETS[name]

@@ -53,13 +53,13 @@ def primitive_root(q: int, order: int) -> int:
 
 
 def shoup(value: int, q: int) -> tuple[int, int]:
-    """A factor with floor(value * 2^64 / q)."""
+    """Gives a factor with floor(value * 2^64 / q)."""
     return value, (value << 64) // q
 
 
 @functools.cache
 def roots(n: int, q: int) -> np.ndarray:
-    """uint64 [2, n, 2]: powers of the root and of its inverse in bit-reversed order, each with its quotient."""
+    """Gives uint64 [2, n, 2]: powers of the root and of its inverse in bit-reversed order, each with its quotient."""
     table = np.empty((2, n, 2), np.uint64)
     root, bits = primitive_root(q, 2 * n), n.bit_length() - 1
     places = [int(f"{i:0{bits}b}"[::-1], 2) for i in range(n)]

@@ -115,7 +115,7 @@ class ScalarProducts:
         self.add(first_column, *seeded.expand())
 
     def answers(self, public_key: PublicKey, plain: Array, rng: Rng | None = None) -> Small:
-        """Each row plus a fresh, flooded encryption of plain [rows, n], switched down; the sums start again at 0."""
+        """Gives each row plus a fresh, flooded encryption of plain [rows, n], switched down; resets the sums to 0."""
         if self.added != self.columns:
             raise ValueError(f"ciphertexts of a product: wanted {self.columns}, got {self.added}")
         hide(self.context, self.sums, plain, public_key, rng)

@@ -42,7 +42,7 @@ class Source:
 
 
 def read(file: str | os.PathLike[str], defines: Mapping[str, str | int] | None = None) -> Source:
-    """The source named by `file`, relative to this package's folder or absolute."""
+    """Reads the source named by `file`, relative to this package's folder or absolute."""
     path = (FOLDER / file).resolve()
     if not path.is_file():
         raise FileNotFoundError(f"kernel file {file}: wanted a .cu file in {FOLDER}, found none")
@@ -55,7 +55,7 @@ def read(file: str | os.PathLike[str], defines: Mapping[str, str | int] | None =
 
 
 def variants(file: str | os.PathLike[str]) -> list[dict[str, str]]:
-    """The defines of each `// compile with: NAME=VALUE …` line; one without defines where there is no such line."""
+    """Gives the defines of each `// compile with: NAME=VALUE …` line; one empty set where there is none."""
     lines = _VARIANT.findall((FOLDER / file).read_text())
     return [dict(word.split("=", 1) for word in line.split()) for line in lines] or [{}]
 

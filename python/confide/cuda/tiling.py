@@ -125,13 +125,13 @@ def candidates(product: Product) -> Iterator[Tiling]:
 
 
 def path(device_name: str) -> Path:
-    """Where tilings measured on a device of this name, with gemv.cu as it is, are kept."""
+    """Gives the file of tilings that were measured on a device of this name with gemv.cu as it is."""
     plain = "".join(letter if letter.isalnum() else "-" for letter in device_name)
     return cache.folder() / f"tilings-{plain}-{source.read('gemv.cu').digest[:16]}.json"
 
 
 def load_measured(device_name: str) -> dict[Product, Tiling]:
-    """The tilings that tune.py chose on a device of this name; none where it never ran."""
+    """Loads the tilings that tune.py chose on a device of this name; none where it never ran."""
     file = path(device_name)
     if not file.is_file():
         return {}

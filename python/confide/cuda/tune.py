@@ -82,7 +82,7 @@ def main(arguments: list[str] | None = None) -> int:
 def random_step(
     shape: str, rows: int, layers: int, device: str, dtype: str = "bfloat16"
 ) -> DecodeStep:
-    """A step of the worker's shape with random weights and an empty cache of 256 tokens."""
+    """Makes a step of the worker's shape with random weights and an empty cache of 256 tokens."""
     import torch
 
     from confide.worker import config as shapes
@@ -141,7 +141,7 @@ def _microseconds(
     matrices: list[Any],
     arguments: tuple[Any, Any, Any],
 ) -> float | None:
-    """Microseconds of one launch; None where the device cannot run this tiling."""
+    """Measures the microseconds of one launch; None where the device cannot run this tiling."""
     import torch
 
     try:

@@ -38,12 +38,12 @@ class WireError(ValueError):
 
 
 def header(context: Context, kind: Kind) -> bytes:
-    """The four bytes that every form begins with."""
+    """Gives the four bytes that every form begins with."""
     return bytes([VERSION, kind.number, context.set.id, context.bits])
 
 
 def read_body(context: Context, kind: Kind, form: bytes, length: int | None = None) -> bytes:
-    """What follows the header of a form, which is checked; `length`: the whole form's."""
+    """Checks the header of a form and gives what follows it; `length` is the whole form's."""
     if len(form) < HEADER_BYTES:
         raise WireError(f"{kind.name}: ends early")
     if form[:HEADER_BYTES] != header(context, kind):
@@ -57,7 +57,7 @@ def read_body(context: Context, kind: Kind, form: bytes, length: int | None = No
 
 
 def packed_bytes(context: Context, limbs: int, count: int) -> int:
-    """Bytes of `count` values in each of the first limbs."""
+    """Gives the bytes of `count` values in each of the first limbs."""
     return sum(-(-count * prime.bit_length() // 8) for prime in context.primes[:limbs])
 
 
@@ -78,7 +78,7 @@ def pack(context: Context, values: Array) -> list[bytes]:
 
 
 def unpack(context: Context, kind: Kind, forms: Sequence[bytes], limbs: int, n: int) -> Array:
-    """The inverse of `pack`, [count, limbs, n]; refuses values that are not reduced and spare bits."""
+    """Undoes `pack`: gives [count, limbs, n]; refuses values that are not reduced and spare bits."""
     starts, total = _layout(context, limbs, n)
     size = packed_bytes(context, limbs, n)
     # The kernel reads a word beyond the last.

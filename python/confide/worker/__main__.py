@@ -56,7 +56,7 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
 
 
 def main() -> int:
-    """Runs a worker; 0 where it was asked to stop."""
+    """Runs a worker; gives the exit status, 0 where it was asked to stop."""
     options = arguments()
     stop = Stop()
     stop.watch()
@@ -81,7 +81,7 @@ def main() -> int:
     try:
         server.run()
     except Exception as error:
-        # The device or the worker itself is broken: whoever started it reads why, and starts another.
+        # The device or the worker itself is broken: the process that started it reads why, and starts another.
         import traceback
 
         traceback.print_exc()
@@ -130,7 +130,7 @@ class Stop:
         os._exit(0)
 
     def on_stop(self, action: Callable[[], None]) -> None:
-        """What stops cleanly, once there is something to stop."""
+        """Registers what stops the worker cleanly, once there is something to stop."""
         self.action = action
         if self.asked.is_set():
             action()

@@ -75,7 +75,7 @@ class Adapters:
         return adapter
 
     def make(self, name: str, kind: str, spec: dict[str, Any]) -> Adapter:
-        """Reads or reaches an adapter; may take long, and may run beside steps."""
+        """Reads or reaches an adapter; may take long, and may run while steps do."""
         if kind == "plain":
             _, pairs = peft.load(str(spec.get("path", "")))
             return PlainAdapter(name, pairs, self.bank, self.context)
@@ -193,7 +193,7 @@ class PlainDeltas:
                 output.add_(rows @ a.t() @ self.adapter.b[layer, projection].t())
 
     def place(self, row: int | None) -> None:
-        """The row of decode batches that belongs to this generation from now on; None for none."""
+        """Gives the generation this row of decode batches from now on; None gives it no row."""
         if self.row is not None:
             self.grouped.shares[self.row].zero_()
         if row is not None:
@@ -228,7 +228,7 @@ class PlainBank:
         self.build([*stay, adapter])
 
     def leave(self, adapter: PlainAdapter) -> None:
-        """The adapter is unloaded; its place goes at the next change, since a recorded step may be under way."""
+        """Notes that the adapter is unloaded; it leaves at the next change, since a recorded step may be under way."""
         adapter.is_loaded = False
         if not any(member.is_loaded or member.open_count for member in self.members):
             self.build([])
@@ -257,7 +257,7 @@ class PlainBank:
     def stack(
         self, members: list[PlainAdapter], layer: int, source: str
     ) -> tuple[Tensor, Tensor, list[str]]:
-        """A [members · ranks, in] and B [outputs, members · ranks], ranks filled up to the largest."""
+        """Stacks A [members · ranks, in] and B [outputs, members · ranks], ranks filled up to the largest."""
         widths, names = self.context.config.widths(), list(READS[source])
         ranks = {name: rank_of(members, (layer, name)) for name in names}
         names = [name for name in names if ranks[name]]
@@ -280,7 +280,7 @@ class PlainBank:
     def stacks_for(
         self, layer: int, source: str, dtype: torch.dtype
     ) -> tuple[Tensor, Tensor, list[str]] | None:
-        """The stacks in the type of the rows: kernels of few rows keep activations in float32."""
+        """Gives the stacks in the type of the rows: kernels of few rows keep activations in float32."""
         found = self.stacked.get((layer, source))
         if found is None or found[0].dtype == dtype:
             return found
@@ -290,7 +290,7 @@ class PlainBank:
         return self.copies[key]
 
     def mark(self, row: int, adapter: PlainAdapter) -> None:
-        """From now on the row is this adapter's."""
+        """Gives the row to this adapter from now on."""
         self.shares[row].zero_()
         self.shares[row, self.members.index(adapter)].fill_(1)
 
@@ -302,7 +302,7 @@ class PlainBank:
         outputs: dict[str, Tensor],
         deltas: list[Deltas | None],
     ) -> None:
-        """`deltas` are not asked: rows of others, and of none, have no share."""
+        """Adds the deltas of a decode batch. `deltas` are not read: rows of others, and of none, have no share."""
         found = self.stacks_for(layer, source, rows.dtype)
         if found is None:
             return
@@ -321,12 +321,12 @@ class PlainBank:
 
 
 def rank_of(members: list[PlainAdapter], site: Site) -> int:
-    """The largest rank at a site; 0 where no member changes it."""
+    """Gives the largest rank at a site; 0 where no member changes it."""
     return max((member.a[site].shape[0] for member in members if site in member.a), default=0)
 
 
 def join_neighbours(parts: list[Tensor]) -> Tensor | None:
-    """One view over tensors [T, width] that lie beside each other in the same rows; None where they do not."""
+    """One view over tensors [T, width] that lie next to each other in the same rows; None where they do not."""
     first, width = parts[0], 0
     for part in parts:
         beside = part.data_ptr() == first.data_ptr() + width * first.element_size()

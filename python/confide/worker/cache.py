@@ -23,7 +23,7 @@ class CacheTooLarge(Exception):
 
 @dataclass(frozen=True)
 class Size:
-    """What a cache holds. `context` is in tokens and a multiple of eight."""
+    """The size of a cache. `context` is in tokens and a multiple of eight."""
 
     slots: int
     context: int
@@ -34,12 +34,12 @@ class Size:
 
 
 def token_bytes(config: Config, dtype: torch.dtype) -> int:
-    """Bytes of one token's keys and values in all layers."""
+    """Gives the bytes of one token's keys and values in all layers."""
     return config.layers * 2 * config.key_width * dtype.itemsize
 
 
 def free_bytes(device: torch.device) -> int:
-    """Bytes that can be taken on the device now."""
+    """Gives the bytes that can be taken on the device now."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
     with open("/proc/meminfo", encoding="ascii") as file:
@@ -81,7 +81,7 @@ class Cache:
         return self.values.nbytes
 
     def flat(self, layer: int) -> Tensor:
-        """A layer's rows [2 · slots · kv_heads · length, head_dim], to be written by index."""
+        """Gives a layer's rows [2 · slots · kv_heads · length, head_dim], to be written by index."""
         return self.values[layer].view(-1, self.values.shape[-1])
 
     def keys(self, layer: int, rows: int, context: int) -> Tensor:

@@ -77,7 +77,7 @@ class Config:
         }  # fmt: skip
 
     def width(self, site: Site) -> Width | None:
-        """Widths at a site; None where the model has no such layer."""
+        """Gives the widths at a site; None where the model has no such layer."""
         layer, projection = site
         layers = 1 if projection == "final_hidden" else self.layers
         return self.widths().get(projection) if 0 <= layer < layers else None
@@ -110,7 +110,7 @@ def read(folder: Path) -> Config:
 
 
 def parse(raw: dict[str, Any]) -> Config:
-    """The shape that a `config.json` describes, in the layout of transformers 4 or 5."""
+    """Reads the shape that a `config.json` describes, in the layout of transformers 4 or 5."""
     family = raw.get("model_type")
     if family not in FAMILIES:
         raise field_error("model_type", " or ".join(FAMILIES), family)
@@ -155,7 +155,7 @@ def refuse_unsupported(raw: dict[str, Any], family: str) -> None:
 
 
 def rope(raw: dict[str, Any], head_dim: int) -> Rope:
-    """Rotary positions from `rope_parameters` (transformers 5) or `rope_scaling` and `rope_theta` (4)."""
+    """Reads rotary positions from `rope_parameters` (transformers 5) or `rope_scaling` and `rope_theta` (4)."""
     given = dict(raw.get("rope_parameters") or raw.get("rope_scaling") or {})
     kind = given.get("rope_type") or given.get("type") or "default"
     theta = float(given.get("rope_theta") or raw.get("rope_theta") or 10_000.0)

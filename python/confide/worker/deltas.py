@@ -56,7 +56,7 @@ class Deltas(Protocol):
         """
 
     def report(self) -> dict[str, Any]:
-        """What it took until now: words of crates/lora's `Report`, and `guarantee`."""
+        """Reports what the generation has taken until now: words of crates/lora's `Report`, and `guarantee`."""
 
 
 @runtime_checkable
@@ -86,7 +86,7 @@ class DeltasGroup(Protocol):
         outputs: dict[str, Tensor],
         deltas: list[Deltas | None],
     ) -> None:
-        """As `Deltas.add` for a decode batch: row i belongs to `deltas[i]`; rows of None stay as they are."""
+        """Adds as `Deltas.add` does for a decode batch: row i belongs to `deltas[i]`; rows of None stay as they are."""
 
 
 @dataclass
@@ -104,12 +104,12 @@ NO_POINTS: Points = frozenset()
 
 
 def points_of(sites: dict[Site, Width]) -> Points:
-    """The points at which an adapter with these sites has something to add."""
+    """Gives the points at which an adapter with these sites has something to add."""
     return frozenset((layer, SOURCE_OF[projection]) for layer, projection in sites)
 
 
 def graph_key(deltas: Deltas | None) -> Hashable:
-    """What a recorded graph depends on of these deltas."""
+    """Gives what a recorded graph depends on of these deltas."""
     if deltas is None:
         return None
     return getattr(deltas, "graph_key", None) or ("generation", id(deltas))

@@ -25,7 +25,7 @@ def is_out_of_memory(error: Exception) -> bool:
 
 
 def to_adapter_error(error: Exception) -> AdapterError:
-    """What went wrong in an adapter, whoever raised it."""
+    """Gives an exception of an adapter as an `AdapterError`, whoever raised it."""
     return (
         error
         if isinstance(error, AdapterError)
@@ -42,7 +42,7 @@ def is_fatal(error: Exception) -> bool:
 
 
 def give_back(error: Exception, device: torch.device) -> None:
-    """After memory ran out, lets go of what the allocator keeps."""
+    """Lets go of what the allocator keeps, after memory ran out."""
     if not is_out_of_memory(error):
         return
     # The frames that it came through hold activations, which would stay in the allocator otherwise.

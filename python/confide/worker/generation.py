@@ -103,7 +103,7 @@ class Failure:
 
     @staticmethod
     def from_error(error: Exception) -> Failure:
-        """The failure that an exception means for one generation."""
+        """Gives the failure that an exception means for one generation."""
         if isinstance(error, AdapterError):
             return Failure("adapter", str(error), error.kind if error.kind in CAUSES else None)
         if is_out_of_memory(error):
@@ -169,7 +169,7 @@ class Generation:
         return {"guarantee": self.deltas.guarantee, **self.deltas.report()}
 
     def end_frame(self) -> dict[str, Any]:
-        """The object of the frame that ends it."""
+        """Gives the object of the frame that ends it."""
         error = None
         if self.failure is not None:
             error = {"kind": self.failure.kind, "message": self.failure.message}

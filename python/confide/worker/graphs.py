@@ -56,7 +56,7 @@ class TokenCopy:
     event: Any
 
     def read(self) -> list[int]:
-        """Waits for them; one for each row, NOT_FOUND where no logit was a number."""
+        """Waits for the tokens; gives one for each row, NOT_FOUND where no logit was a number."""
         if self.event is not None:
             self.event.synchronize()
         return self.values.tolist()
@@ -72,7 +72,7 @@ class RecordedStep:
 
 @dataclass
 class Counts:
-    """What recording took."""
+    """What recording has taken: shapes recorded, seconds, steps run, and the form of attention by size."""
 
     recorded: int = 0
     seconds: float = 0.0
@@ -117,7 +117,7 @@ class Stepper:
             self.kernels = Kernels(model, cache)
             model.kernel_attention = Attention(model, cache)
         if self.graphs:
-            # RecordedStep kernels keep the stream's priority: masks that are prepared beside give way to tokens.
+            # Recorded kernels keep the stream's priority: masks that are prepared meanwhile give way to tokens.
             self.stream = torch.cuda.Stream(self.device, priority=-1)
             # A slow step waits between its graphs while fast ones run, so they share no memory.
             self.pools = {
@@ -129,8 +129,8 @@ class Stepper:
             self.shadow = Rows(slots, width, rows.vocabulary, rows.idle, self.device)
 
     def make_anchor(self, pool: Any) -> Any:
-        """A graph that keeps a pool: torch takes a pool without graphs for one that is over, though libraries may hold
-        memory in it, and refuses the next graph.
+        """Makes a graph that keeps a pool: torch takes a pool without graphs for one that is over, though libraries may
+        hold memory in it, and refuses the next graph.
         """
         graph, mark = torch.cuda.CUDAGraph(), torch.zeros(1, device=self.device)
         self.stream.wait_stream(torch.cuda.current_stream(self.device))
@@ -156,7 +156,7 @@ class Stepper:
         torch.cuda.synchronize(self.device)
 
     def shape(self, rows: int, tokens: int, kind: str, **more: Any) -> Shape:
-        """The smallest shape that holds so many rows with so many tokens before and at them."""
+        """Gives the smallest shape that holds so many rows with so many tokens before and at them."""
         batch = next(bucket for bucket in self.batches if bucket >= rows)
         context = next(bucket for bucket in self.contexts if bucket >= tokens)
         shape = Shape(batch, context, kind, **more)
@@ -195,7 +195,7 @@ class Stepper:
         return TokenCopy(target, event)
 
     def body(self, shape: Shape, rows: Rows) -> Generator[Point, None, None]:
-        """The step itself, stopping at the shape's points."""
+        """Runs the step itself, stopping at the shape's points."""
         batch, tokens = shape.batch, rows.token[shape.group, : shape.batch]
         positions = rows.position[shape.group, :batch]
         if self.kernels is not None and self.kernels.supports(shape):
@@ -297,7 +297,7 @@ class Stepper:
             del self.recorded[shape]
 
     def attention_form(self, batch: int, context: int) -> str:
-        """How attention is computed at this size: on CUDA whichever form took less time when it was first asked."""
+        """Chooses the form of attention at this size: on CUDA the one that took less time when first asked."""
         if (batch, context) not in self.forms:
             forms = (
                 ATTENTION_FORMS

@@ -56,11 +56,11 @@ class Kernels:
     def decode(
         self, tokens: Tensor, positions: Tensor, shape: Shape
     ) -> Generator[Point, None, Tensor]:
-        """As `Model.decode`, with activations and logits in float32; rows at the idle position are passed over."""
+        """Decodes as `Model.decode` does, in float32; rows at the idle position are passed over."""
         return (yield from self.step(shape).run(tokens, positions, shape.points))
 
     def step(self, shape: Shape) -> Any:
-        """The kernels with their buffers for so many rows of a group."""
+        """Gives the kernels with their buffers for so many rows of a group."""
         key = (shape.batch, shape.group)
         if key not in self.steps:
             device = str(self.model.device)
@@ -100,7 +100,7 @@ class Attention:
         self.buffers: dict[int, tuple[Tensor, ...]] = {}
 
     def decode_attention(self, positions: Tensor, cache: Cache) -> Callable[[int, Tensor], Tensor]:
-        """As `Model.decode_attention`, for the cache that this was made for; all contexts are one shape here."""
+        """Attends as `Model.decode_attention` does, for the cache of this object; all contexts are one shape here."""
         config, scale = self.model.config, self.model.config.head_dim**-0.5
         fused, attended, partials, counters = self.buffers_for(positions.shape[0])
 
@@ -118,7 +118,7 @@ class Attention:
         return attend
 
     def buffers_for(self, rows: int) -> tuple[Tensor, ...]:
-        """Buffers for so many rows. Nothing is kept in them from one call to the next, but the counters' zeros."""
+        """Gives buffers for so many rows. Nothing but the counters' zeros is kept in them between calls."""
         if rows not in self.buffers:
             config, model = self.model.config, self.model
             shapes = (

@@ -12,7 +12,7 @@ from torch import Tensor
 GROUP = 128
 # Layout of torch's 4-bit product on CUDA: eight tiles of 16 inputs each belong together.
 INNER_TILES = 8
-# Rows that are quantised together: their float32 copies are all that it takes beside the matrix.
+# Rows that are quantised together: their float32 copies are all the memory that it takes beyond the matrix.
 ROWS_AT_ONCE = 4096
 
 
@@ -116,7 +116,7 @@ class FourBit:
 
 
 def quantise(weight: Tensor, bias: Tensor | None = None) -> FourBit:
-    """A 4-bit matrix from a plain one, on the device where it lies. The inputs must be a multiple of the group."""
+    """Makes a 4-bit matrix of a plain one, on the device where it lies. The inputs must be a multiple of the group."""
     width = weight.shape[1]
     if width % GROUP:
         raise ValueError(f"4-bit weights: wanted inputs in groups of {GROUP}, got {width}")
@@ -126,7 +126,7 @@ def quantise(weight: Tensor, bias: Tensor | None = None) -> FourBit:
 
 
 def quantise_rows(weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Codes of some rows, two to a byte [rows, in / 2], and their scales and offsets [rows, groups, 2]."""
+    """Makes codes of some rows, two to a byte [rows, in / 2], with scales and offsets [rows, groups, 2]."""
     out, width = weight.shape
     groups = weight.float().reshape(out, width // GROUP, GROUP)
     least, most = groups.amin(-1), groups.amax(-1)

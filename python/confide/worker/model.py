@@ -103,7 +103,7 @@ class Model:
         return attend
 
     def prefill(self, tokens: Tensor, span: Span, cache: Cache, points: Points = NO_POINTS) -> Pass:
-        """Part of a prompt, `tokens` int64 [T] on the device; gives the logits of its last row [1, vocabulary]."""
+        """Runs part of a prompt, `tokens` int64 [T] on the device; gives the logits of its last row [1, vocabulary]."""
         config, rows = self.config, span.rows
         positions = torch.arange(span.start, span.start + rows, device=self.device)
         table = self.rotary.tables_at(positions)
@@ -138,7 +138,7 @@ class Model:
     def layers(
         self, hidden: Tensor, attend: Callable[[int, Tensor], Tensor], points: Points
     ) -> Pass:
-        """All layers over `hidden` [T, hidden], which is overwritten; stops at `points`."""
+        """Runs all layers over `hidden` [T, hidden], which is overwritten; stops at `points`."""
         config, epsilon, width = self.config, self.config.norm_epsilon, (self.config.hidden,)
         for index, layer in enumerate(self.weights.layers):
             normed = functional.rms_norm(hidden, width, layer.attention_norm, epsilon)
@@ -187,16 +187,16 @@ class Model:
         return self.weights.head(normed)
 
     def rotate_heads(self, qkv: Tensor, table: tuple[Tensor, Tensor]) -> Tensor:
-        """All heads of fused rows, positions applied: [T, heads + 2 · kv_heads, head_dim]."""
+        """Gives all heads of fused rows, positions applied: [T, heads + 2 · kv_heads, head_dim]."""
         heads = self.config.heads + 2 * self.config.kv_heads
         return self.rotary.turn(qkv.view(qkv.shape[0], heads, self.config.head_dim), table)
 
     def rows_to_keep(self, heads: Tensor) -> Tensor:
-        """Keys and values of `heads` as rows of the cache, in the order of `places`."""
+        """Gives keys and values of `heads` as rows of the cache, in the order of `places`."""
         return heads[:, self.config.heads :].reshape(-1, self.config.head_dim)
 
     def places(self, cache: Cache, slots: Tensor, positions: Tensor) -> Tensor:
-        """Where the cache keeps each row's keys and values: int64 [T · 2 · kv_heads]."""
+        """Gives where the cache keeps each row's keys and values: int64 [T · 2 · kv_heads]."""
         kind = torch.arange(2, device=self.device)[None, :, None]
         head = torch.arange(self.config.kv_heads, device=self.device)[None, None, :]
         slot = kind * cache.size.slots + slots[:, None, None]
@@ -205,7 +205,7 @@ class Model:
         ).view(-1)
 
     def decode_bias(self, positions: Tensor, context: int) -> Tensor:
-        """0 where a row attends, −∞ elsewhere: [B, 1, 1, context] in the model's type."""
+        """Makes a bias, 0 where a row attends, −∞ elsewhere: [B, 1, 1, context] in the model's type."""
         seen = torch.arange(context, device=self.device)[None, :]
         hidden = seen > positions[:, None]
         if self.config.window is not None:
@@ -242,7 +242,7 @@ class Model:
         return torch.matmul(shares, content)
 
     def causal(self, query: Tensor, keys: Tensor, content: Tensor) -> Tensor:
-        """Attention of a whole text [T, heads, head_dim] to itself; result [T, heads · head_dim]."""
+        """Computes the attention of a whole text [T, heads, head_dim] to itself, [T, heads · head_dim]."""
         query = query.transpose(0, 1).unsqueeze(0)
         with sdpa_kernel(KERNELS):
             out = functional.scaled_dot_product_attention(

@@ -1,4 +1,4 @@
-"""Adapters are opened beside the steps, since that may reach a host far away."""
+"""Adapters are opened on threads of their own while steps run, since that may reach a host far away."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Openings:
         self.threads = ThreadPoolExecutor(OPENING_THREADS, "open-adapter", on_device(device))
 
     def begin(self, adapter: Adapter) -> Future[Deltas]:
-        """A generation with this adapter begins; what reaches nobody is done at once."""
+        """Begins a generation with this adapter; an adapter that reaches no other machine is opened at once."""
         if getattr(adapter, "opens_at_once", False):
             return immediate(adapter.open)
         opening = self.threads.submit(adapter.open)
@@ -33,7 +33,7 @@ class Openings:
 
 
 def on_device(device: torch.device) -> Callable[[], None]:
-    """What makes a device the one that a new thread uses."""
+    """Gives a function that makes the device the one that a new thread uses."""
     return (lambda: torch.cuda.set_device(device)) if device.type == "cuda" else (lambda: None)
 
 

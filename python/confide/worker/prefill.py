@@ -42,8 +42,9 @@ def read_chunk(
 
     def add(point: Point) -> None:
         try:
-            if generation.deltas is not None:
-                generation.deltas.add(point.layer, point.source, point.rows, point.outputs)
+            if generation.deltas is None:
+                raise RuntimeError("a pass stopped at a point, and no adapter adds there")
+            generation.deltas.add(point.layer, point.source, point.rows, point.outputs)
         except Exception as error:
             if is_out_of_memory(error) or is_fatal(error):
                 raise

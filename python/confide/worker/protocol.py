@@ -33,8 +33,8 @@ class Closed(Exception):
 
 
 def read_frame(stream: socket.socket) -> tuple[int, bytes]:
-    """The next frame: kind and payload. Raises `Malformed` before a payload that is too long is read, `Closed` at an
-    end, OSError.
+    """Reads the next frame: kind and payload. Raises `Malformed` before a payload that is too long is read, `Closed`
+    at the end of the stream, and OSError.
     """
     (length,) = struct.unpack("<I", read_exactly(stream, 4, may_end=True))
     if length == 0:
@@ -49,7 +49,7 @@ def read_frame(stream: socket.socket) -> tuple[int, bytes]:
 
 
 def read_exactly(stream: socket.socket, count: int, may_end: bool = False) -> bytes:
-    """So many bytes. `Closed` where the stream ends before the first, and that is allowed; else `Malformed`."""
+    """Reads `count` bytes. Raises `Closed` where the stream `may_end` and does so before them; else `Malformed`."""
     pieces: list[bytes] = []
     left = count
     while left:

@@ -197,7 +197,7 @@ class RelayDeltas:
 
     def report(self) -> dict[str, Any]:
         """Returns what is said of the adapter at the end of a generation."""
-        # What the adapter itself took stands in the report of whoever answers; these are the socket's.
+        # What the adapter itself took is in the report of the process that answers; these are the socket's.
         return {"guarantee": self.guarantee, "steps_ms": {"relay_ms": self.seconds * 1e3}}
 
 

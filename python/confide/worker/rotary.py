@@ -11,8 +11,8 @@ from .config import Config, Rope
 
 
 def frequencies(rope: Rope) -> Tensor:
-    """Turns per token [rotary / 2] in float32, by the same operations as transformers, so that they are equal bit for
-    bit.
+    """Gives turns per token [rotary / 2] in float32, by the same operations as transformers, so that they are equal
+    bit for bit.
     """
     steps = torch.arange(0, rope.rotary, 2, dtype=torch.int64).to(torch.float32) / rope.rotary
     if rope.kind == "longrope":
@@ -24,7 +24,7 @@ def frequencies(rope: Rope) -> Tensor:
 
 
 def scale_llama3(plain: Tensor, rope: Rope) -> Tensor:
-    """Llama 3.1: long waves are stretched, short ones stay, those between are mixed."""
+    """Scales as Llama 3.1 does: long waves are stretched, short ones stay, those between are mixed."""
     longest, shortest = rope.original_context / rope.low, rope.original_context / rope.high
     wave = 2 * math.pi / plain
     stretched = torch.where(wave > longest, plain / rope.factor, plain)
@@ -35,7 +35,7 @@ def scale_llama3(plain: Tensor, rope: Rope) -> Tensor:
 
 
 def angles(rope: Rope, positions: int) -> tuple[Tensor, Tensor]:
-    """Cosines and sines of each position's turns, scaled, float32 [positions, rotary / 2]."""
+    """Gives cosines and sines of each position's turns, scaled, float32 [positions, rotary / 2]."""
     turns = torch.arange(positions, dtype=torch.float32)[:, None] * frequencies(rope)[None, :]
     return turns.cos() * rope.scale, turns.sin() * rope.scale
 
@@ -67,7 +67,7 @@ class Rotary:
         self.turning, self.still = config.heads + config.kv_heads, config.kv_heads
 
     def tables_at(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Cosines and sines for rows at these positions, each [T, heads of q, k and v, head_dim].
+        """Gives cosines and sines for rows at these positions, each [T, heads of q, k and v, head_dim].
 
         Values get cosine 1 and sine 0, so that one operation takes the whole row.
         """
@@ -83,7 +83,7 @@ class Rotary:
         return cosines, sines
 
     def turn(self, heads: Tensor, table: tuple[Tensor, Tensor]) -> Tensor:
-        """`heads` [T, heads of q, k and v, head_dim], turned."""
+        """Turns `heads` [T, heads of q, k and v, head_dim]."""
         cosines, sines = table
         exchanged = heads.roll(self.half, -1) if self.whole else heads.index_select(-1, self.order)
         return torch.addcmul(heads * cosines, exchanged, sines)

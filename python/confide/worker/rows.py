@@ -46,11 +46,11 @@ class Rows:
         self.pick(slice(0, batch), group, logits, kind)
         self.position[group, :batch].add_(active)
         if kind != "greedy":
-            # In a greedy step nobody draws, and who is greedy once is so to the end.
+            # A greedy step uses no draws, and a greedy generation stays greedy to its end.
             self.count[:batch].add_(active)
 
     def pick(self, slots: slice, group: int, logits: Tensor, kind: str) -> None:
-        """The choice for these slots: the next input, and what the host is told."""
+        """Makes the choice for these slots: the next input, and what the host is told."""
         token, best = self.token[group, slots], self.best[group, slots]
         chosen = self.chosen[group, slots]
         if kind == "greedy":
@@ -90,7 +90,7 @@ class Rows:
         self.position[:, slot].fill_(self.idle)
 
     def move(self, source: int, target: int) -> None:
-        """Moves a generation from one slot to another; the cache moves beside it."""
+        """Moves a generation from one slot to another; its cache is moved by the caller."""
         for tensor in (self.temperature, self.top_p, self.draws, self.forbidden, self.count):
             tensor[target].copy_(tensor[source])
         for tensor in (self.token, self.position, self.active):
@@ -98,7 +98,7 @@ class Rows:
         self.release(source)
 
     def to_device(self, tensor: Tensor) -> Tensor:
-        """A tensor of the host on the device, without waiting for it."""
+        """Copies a tensor of the host to the device, without waiting for it."""
         if self.device.type != "cuda":
             return tensor.to(self.device)
         return tensor.pin_memory().to(self.device, non_blocking=True)

@@ -21,7 +21,7 @@ NOT_FOUND = -1
 
 
 def uniforms(seed: int, count: int) -> numpy.ndarray:
-    """Float64 [count] in [0, 1): number i is SplitMix64's output after i + 1 steps from `seed`."""
+    """Gives float64 [count] in [0, 1): number i is SplitMix64's output after i + 1 steps from `seed`."""
     steps = numpy.arange(1, count + 1, dtype=numpy.uint64)
     with numpy.errstate(over="ignore"):
         mixed = numpy.uint64(seed & (1 << 64) - 1) + steps * numpy.uint64(0x9E3779B97F4A7C15)
@@ -32,7 +32,7 @@ def uniforms(seed: int, count: int) -> numpy.ndarray:
 
 
 def choice_kind(temperature: float, top_p: float) -> str:
-    """The cheapest kind of choice that serves a request."""
+    """Gives the cheapest kind of choice that serves a request."""
     if temperature <= 0.0:
         return "greedy"
     return "nucleus" if top_p < 1.0 else "sampled"
@@ -72,7 +72,7 @@ def choose(
 
 
 def nucleus_bound(scaled: Tensor, top_p: Tensor) -> Tensor:
-    """The least logit of the nucleus: that of the smallest set of likeliest tokens with a share of at least `top_p`.
+    """Finds the least logit of the nucleus, the smallest set of likeliest tokens with a share of at least `top_p`.
 
     `scaled` [B, V] has 0 for the likeliest. Found by halving, since a sort of a whole vocabulary takes longer.
     """
@@ -89,7 +89,7 @@ def nucleus_bound(scaled: Tensor, top_p: Tensor) -> Tensor:
 
 
 def draw_tokens(weights: Tensor, draw: Tensor) -> Tensor:
-    """The first token at which the running sum of `weights` [B, V] passes `draw` times their sum."""
+    """Gives the first token at which the running sum of `weights` [B, V] passes `draw` times their sum."""
     rows, vocabulary = weights.shape
     blocks = -(-vocabulary // BLOCK)
     weights = functional.pad(weights, (0, blocks * BLOCK - vocabulary)).view(rows, blocks, BLOCK)

@@ -126,7 +126,7 @@ class Scheduler:
         return not opening and not self.unread and not startable
 
     def is_opening(self, generation: Generation) -> bool:
-        """Whether all that it does is to wait for its adapter to open."""
+        """Whether a generation only waits for its adapter to open."""
         return (
             generation.opening is not None
             and not generation.opening.done()
@@ -244,7 +244,7 @@ class Scheduler:
         return True
 
     def shape(self, chosen: list[Generation], group: int, deltas: list[Deltas | None]) -> Shape:
-        """What the step of these generations depends on."""
+        """Gives what the step of these generations depends on."""
         # Where adapters are called between graphs, no graph depends on which they are.
         adapted = [one.deltas for one in chosen if one.deltas is not None and group == FAST]
         keys = sorted({repr(graph_key(one)) for one in adapted})
@@ -269,7 +269,7 @@ class Scheduler:
             self.slow_runs = False
 
     def deltas_of(self, chosen: list[Generation]) -> list[Deltas | None]:
-        """Deltas by row; None for rows that take no part."""
+        """Gives the deltas by row; None for rows that take no part."""
         deltas: list[Deltas | None] = [None] * (chosen[-1].slot + 1)
         for one in chosen:
             deltas[one.slot] = one.deltas

@@ -101,7 +101,8 @@ class Connection:
         self.mailbox.close(reason)
         with contextlib.suppress(OSError):
             self.stream.shutdown(socket.SHUT_RDWR)
-        self.stream.close()
+        with contextlib.suppress(OSError):
+            self.stream.close()
         self.wake()
 
 
@@ -166,14 +167,14 @@ class Server:
                 continue
             connection = Connection(stream, self.wake)
             self.connection = connection
-            # What it said before it was known here has woken nobody.
+            # Frames that came before the connection was set here have woken nobody.
             self.wake()
             timer = threading.Timer(HELLO_SECONDS, self.expect_hello, [connection])
             timer.daemon = True
             timer.start()
 
     def expect_hello(self, connection: Connection) -> None:
-        """A peer that says nothing must not keep others out."""
+        """Ends a connection that has sent no hello: a silent peer must not keep others out."""
         if self.connection is connection and not self.greeted:
             connection.lose(f"no hello within {HELLO_SECONDS:.0f} s")
 
@@ -216,7 +217,7 @@ class Server:
     # Frames in.
 
     def pump(self) -> None:
-        """A round for others while one waits for its adapter."""
+        """Runs a round for others while one waits for its adapter."""
         self.take_frames(AT_ANY_TIME)
         self.scheduler.pump()
 
@@ -290,7 +291,7 @@ class Server:
         connection.send(json_frame(protocol.WELCOME, self.told))
 
     def is_cancelled(self, number: int) -> bool:
-        """For a generation that waits for deltas: cancels that came since are still in the inbox."""
+        """Whether a generation that waits for deltas was cancelled; later cancels are still in the inbox."""
         inbox = self.connection.inbox if self.connection is not None else ()
         for kind, payload in list(inbox):
             if kind == protocol.CANCEL and payload == number.to_bytes(4, "little"):
@@ -331,7 +332,7 @@ class Server:
     # Adapters.
 
     def load(self, raw: dict[str, Any]) -> None:
-        """Begins to load an adapter, beside the steps."""
+        """Begins to load an adapter while steps go on."""
         name, kind, spec = raw.get("name"), raw.get("kind"), raw.get("spec")
         if not isinstance(name, str) or not isinstance(kind, str) or not isinstance(spec, dict):
             raise Malformed("load adapter: wanted name, kind and spec")
@@ -375,7 +376,7 @@ class Server:
         self.forget_graphs()
 
     def forget_graphs(self) -> None:
-        """Steps that were recorded with adapters are recorded anew, since what they read may have moved."""
+        """Forgets steps that were recorded with adapters, since what they read may have moved."""
         self.scheduler.stepper.forget(lambda keys: True)
 
     def answer(self, name: str, error: str | None = None, **more: Any) -> None:

@@ -98,7 +98,7 @@ def build(options: argparse.Namespace | Options) -> BuiltWorker:
     room = free_bytes(device)
     if device.type == "cuda" and not options.weight_bits:
         room -= config.parameters() * dtype.itemsize
-    # Before minutes of loading: what cannot fit beside the weights is told at once.
+    # Before minutes of loading: a cache that cannot fit next to the weights is refused at once.
     fit(config, dtype, size, min(room, options.cache_bytes) if options.cache_bytes else room)
     with torch.inference_mode():
         loaded = weights_of(options, config, folder, device, dtype)
@@ -141,7 +141,7 @@ def shape_of(model: str) -> tuple[Config, Path | None]:
 def weights_of(
     options: Any, config: Config, folder: Path | None, device: torch.device, dtype: torch.dtype
 ) -> weights.Weights:
-    """Weights from the folder, or random ones where they are asked for."""
+    """Loads weights from the folder, or makes random ones where they are asked for."""
     bits = options.weight_bits or 0
     if options.random_weights is not None:
         return weights.random(config, options.random_weights, device, dtype, bits)

@@ -52,7 +52,7 @@ def memory(scheduler: Scheduler) -> dict[str, int | None]:
 
 
 def graphs(scheduler: Scheduler) -> dict[str, Any]:
-    """What recording took, and which form of attention each size got."""
+    """Reports what recording took, and which form of attention each size got."""
     counts = scheduler.stepper.counts
     kept = len(scheduler.stepper.recorded)
     return {
@@ -92,7 +92,7 @@ class Nvml:
         return cls.one
 
     def read(self, properties: Any) -> dict[str, Any]:
-        """Of the device with these properties, found by its UUID."""
+        """Reads rates, power and clock of the device with these properties, found by its UUID."""
         handle = ctypes.c_void_p()
         uuid = f"GPU-{properties.uuid}".encode()
         self.check(self.library.nvmlDeviceGetHandleByUUID(uuid, ctypes.byref(handle)))

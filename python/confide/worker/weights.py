@@ -21,7 +21,7 @@ SPREAD = 0.02
 
 
 class WeightsError(Exception):
-    """The weights cannot be had."""
+    """The weights cannot be loaded."""
 
 
 @dataclass
@@ -52,7 +52,7 @@ class Weights:
     bits: int = 0
 
     def bytes(self) -> int:
-        """Bytes that they take; a head that is the embedding counts once."""
+        """Gives the bytes that the weights take; a head that is the embedding counts once."""
         matrices = sum(matrix.bytes() for layer in self.layers for matrix in layer.matrices())
         norms = sum(layer.attention_norm.nbytes + layer.ffn_norm.nbytes for layer in self.layers)
         tied = isinstance(self.head, Plain) and self.head.weight is self.embedding
@@ -65,7 +65,7 @@ class Weights:
         )
 
     def bytes_per_token(self) -> int:
-        """Bytes that one decode step reads of them: all but the embedding's rows that are not looked up."""
+        """Gives the bytes that one decode step reads: all but the embedding's rows that are not looked up."""
         tied = isinstance(self.head, Plain) and self.head.weight is self.embedding
         return self.bytes() - (0 if tied else self.embedding.nbytes)
 
@@ -139,7 +139,7 @@ def random(
 def load(
     config: Config, folder: Path, device: torch.device, dtype: torch.dtype, bits: int = 0
 ) -> Weights:
-    """The weights in `folder`: model.safetensors, or several with an index."""
+    """Loads the weights in `folder`: model.safetensors, or several with an index."""
     from safetensors import SafetensorError, safe_open
 
     names = names_in(folder)
@@ -207,7 +207,7 @@ def names_in(folder: Path) -> dict[str, str]:
 
 
 def parts_of(config: Config, name: str, names: dict[str, str]) -> Iterator[str]:
-    """Hugging Face's names of the tensors that make up one fused part, in order."""
+    """Gives Hugging Face's names of the tensors that make up one fused part, in order."""
     whole = {"embedding": "model.embed_tokens", "final_norm": "model.norm", "head": "lm_head"}
     module, kind = name.rsplit(".", 1)
     if module in whole:
@@ -232,7 +232,7 @@ def parts_of(config: Config, name: str, names: dict[str, str]) -> Iterator[str]:
 
 
 def refuse_left_over(config: Config, names: dict[str, str], used: set[str]) -> None:
-    """A tensor that has no place would change the output; layers that were cut off and tables are no such."""
+    """Refuses a tensor without a place, which would change the output; cut-off layers and tables are none."""
     for name in sorted(set(names) - used):
         parts = name.split(".")
         cut = (

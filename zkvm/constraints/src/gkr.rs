@@ -17,10 +17,10 @@ use crate::{
     leaves::Leaves,
 };
 
-/// Fewer pairs than these are not shared out.
+/// Fewer pairs than these are not shared out among threads.
 const PAIRS_MIN: usize = 256;
 
-/// What is proved, and the point that the leaves' extension is claimed at.
+/// The proof's parts, and the point at which the leaves' extension is claimed.
 pub(crate) struct Proved {
     pub(crate) denominator: EF,
     pub(crate) claims: Vec<GkrLayerClaims<SC>>,
@@ -29,11 +29,11 @@ pub(crate) struct Proved {
     pub(crate) point: Vec<EF>,
 }
 
-/// One layer: numerators and denominators.
+/// One layer of the tree: numerators and denominators of its nodes.
 enum Layer {
-    /// In lane order.
+    /// The leaves in lane order: numerators in the base field, denominators.
     Leaves(Vec<P>, Vec<PE>),
-    /// In lane order.
+    /// Nodes of an inner layer in lane order: numerator, denominator.
     Packed(Vec<[PE; 2]>),
     Plain(Vec<[EF; 2]>),
 }
@@ -48,7 +48,7 @@ impl Layer {
         Self::Leaves(numerators, denominators)
     }
 
-    /// Half as many nodes.
+    /// Computes the layer above this one, of half as many nodes.
     fn next_layer(&self) -> Self {
         match self {
             Self::Leaves(numerators, denominators) => {
@@ -62,7 +62,7 @@ impl Layer {
         }
     }
 
-    /// One register of nodes, or the last pair, is plain numbers from here on.
+    /// Turns one register of nodes, or the last pair, into plain numbers from here on.
     fn settle(self) -> Self {
         match self {
             Self::Packed(nodes) if nodes.len() * W <= W.max(2) => {
@@ -131,11 +131,11 @@ pub(crate) fn prove(
 /// The sumcheck of one layer over the one below it.
 struct Sumcheck<'a, TS> {
     transcript: &'a mut TS,
-    /// Where the layer is claimed.
+    /// The point at which the layer is claimed.
     point: &'a [EF],
-    /// Weight of the denominators.
+    /// The weight of the denominators.
     lambda: EF,
-    /// `eq` of what is behind.
+    /// `eq` of the variables of earlier rounds.
     behind: EF,
     polynomials: Vec<[EF; 3]>,
     challenges: Vec<EF>,
@@ -152,7 +152,7 @@ impl<'a, TS: FiatShamirTranscript<SC>> Sumcheck<'a, TS> {
         Self { transcript, point, lambda, behind: EF::ONE, polynomials, challenges }
     }
 
-    /// The four values at the end.
+    /// The four values at the end of the sumcheck.
     fn run(&mut self, below: Layer) -> [EF; 4] {
         let lambda = self.lambda;
         let quad = move |[a, b]: [PE; 2], [c, d]: [PE; 2]| [a, b, c + d * lambda, d];
@@ -173,7 +173,7 @@ impl<'a, TS: FiatShamirTranscript<SC>> Sumcheck<'a, TS> {
         [a, b, c - d * lambda, d]
     }
 
-    /// Rounds on registers, until one is left.
+    /// Runs rounds on registers, until one is left.
     fn run_packed(
         &mut self,
         count: usize,
@@ -196,7 +196,7 @@ impl<'a, TS: FiatShamirTranscript<SC>> Sumcheck<'a, TS> {
         unpack(&first(0))
     }
 
-    /// Rounds on single numbers.
+    /// Runs rounds on single numbers.
     fn plain(&mut self, mut quads: Vec<Quad<EF>>) -> Quad<EF> {
         while quads.len() > 1 {
             let lows = eq_table(&self.point[self.challenges.len() + 1..]);
@@ -206,7 +206,7 @@ impl<'a, TS: FiatShamirTranscript<SC>> Sumcheck<'a, TS> {
         quads[0]
     }
 
-    /// One round, from `t(0)`, `t(1)` and the leading coefficient of `t`; gives its challenge.
+    /// Runs one round, from `t(0)`, `t(1)` and the leading coefficient of `t`; gives its challenge.
     fn round(&mut self, [zero, one, leading]: [EF; 3]) -> EF {
         let x = self.point[self.challenges.len()];
         let linear = one - zero - leading;

@@ -21,7 +21,7 @@ pub(crate) type P = <F as Field>::Packing;
 pub(crate) type PE = PackedBinomialExtensionField<F, P, 4>;
 /// Lanes of a register; a power of two.
 pub(crate) const W: usize = <P as PackedValue>::WIDTH;
-/// Its logarithm.
+/// Logarithm of [`W`] to base 2.
 pub(crate) const LOG_W: usize = W.trailing_zeros() as usize;
 
 /// One number of the extension field, or a register of them: sumchecks run on both.
@@ -38,10 +38,10 @@ pub(crate) trait Point:
     + PrimeCharacteristicRing
     + From<EF>
 {
-    /// Sum over the lanes.
+    /// The sum over the lanes.
     fn total(self) -> EF;
 
-    /// A constant of the base field.
+    /// Makes a constant of the base field.
     fn constant(value: F) -> Self;
 }
 
@@ -65,7 +65,7 @@ impl Point for PE {
     }
 }
 
-/// `a` where the variable is 0, `b` where it is 1: the value at `r`.
+/// Interpolates at `r` between `a`, where the variable is 0, and `b`, where it is 1.
 pub(crate) fn interpolate<V: Point>(a: V, b: V, r: EF) -> V {
     a + (b - a) * r
 }
@@ -84,7 +84,7 @@ pub(crate) fn eq_table(xs: &[EF]) -> Vec<EF> {
     table
 }
 
-/// The table without its lowest variable.
+/// Gives the table without its lowest variable.
 pub(crate) fn without_lowest(table: &[EF]) -> Vec<EF> {
     table.as_chunks::<2>().0.iter().map(|[low, high]| *low + *high).collect()
 }

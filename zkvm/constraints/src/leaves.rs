@@ -10,7 +10,7 @@ use crate::{
     table::{SELECTORS, Table},
 };
 
-/// Numbers of an element of the extension field.
+/// Coefficients of an element of the extension field.
 const D: usize = 4;
 /// Rows that are worked on at once.
 const ROWS: usize = 1024;
@@ -18,7 +18,7 @@ const ROWS: usize = 1024;
 /// Numerators and denominators, in plain order; what no lookup fills is `0 / alpha`.
 pub(crate) struct Leaves {
     pub(crate) numerators: Vec<F>,
-    /// One vector for each of the numbers of an element.
+    /// One vector for each coefficient of an element.
     pub(crate) denominators: [Vec<F>; D],
 }
 
@@ -113,7 +113,7 @@ impl Job<'_, '_> {
 }
 
 impl Leaves {
-    /// Packed, in lane order.
+    /// Gives numerators and denominators in registers, in lane order.
     pub(crate) fn pack(&self) -> (Vec<P>, Vec<PE>) {
         let each = self.numerators.len() / W;
         let numerators = (0..each).into_par_iter().map(|at| self.lane_order(0, at, each));
@@ -128,7 +128,7 @@ impl Leaves {
         P::from_fn(|lane| from[lane * each + at])
     }
 
-    /// Numerator and denominator at one place.
+    /// Gives numerator and denominator at one place.
     pub(crate) fn value_at(&self, at: usize) -> [EF; 2] {
         let denominator = EF::from_basis_coefficients_fn(|part| self.denominators[part][at]);
         [self.numerators[at].into(), denominator]

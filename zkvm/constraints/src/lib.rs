@@ -36,13 +36,13 @@ use crate::{
 
 type Backend = CpuBackend<SC>;
 
-/// Of the lookups and of the constraints, and the point at which all columns are claimed.
+/// Proofs of the lookups and of the constraints, and the point at which all columns are claimed.
 type Proofs = (GkrProof<SC>, BatchConstraintProof<SC>, Vec<EF>);
 
-/// Of each table and each of its matrices the columns at the point.
+/// The columns of each table and each of its matrices at the point.
 type Openings = Vec<Vec<Vec<EF>>>;
 
-/// Both proofs, and the point.
+/// Makes both proofs; gives them with the point.
 fn prove_constraints<TS: FiatShamirTranscript<SC>>(
     transcript: &mut TS,
     key: &DeviceMultiStarkProvingKey<Backend>,
@@ -113,7 +113,7 @@ fn weights(table: &Table<'_>, at: usize, layout: &StackedLayout, xi: &[EF]) -> V
     (0..table.lookups.len()).map(of).collect()
 }
 
-/// All sums of all tables, in one sumcheck.
+/// Runs one sumcheck over all sums of all tables.
 struct Batch<'a> {
     tables: &'a [Table<'a>],
     forms: &'a [Forms],

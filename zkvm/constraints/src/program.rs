@@ -11,10 +11,10 @@ use crate::{
     table::Table,
 };
 
-/// What numbers of a row lead to. Each step names earlier ones.
+/// One step of a program. Each names earlier steps by their number.
 #[derive(Clone, Copy)]
 enum Step {
-    /// One of [`Program::columns`].
+    /// One of the columns that [`Program::columns`] lists.
     Column(u32),
     /// First row, transition, last row.
     Selector(u32),
@@ -28,19 +28,19 @@ enum Step {
 /// Steps to the values that are asked for, and no others.
 pub(crate) struct Program {
     steps: Vec<Step>,
-    /// Places, in the order of [`Table::columns`], of the columns that it reads.
+    /// Places of the columns that it reads, as [`Table::place`] numbers them.
     pub(crate) columns: Vec<usize>,
     /// The step of each value that was asked for.
     pub(crate) wanted: Vec<u32>,
 }
 
 impl Program {
-    /// No steps.
+    /// A program without steps.
     pub(crate) fn empty() -> Self {
         Self { steps: Vec::new(), columns: Vec::new(), wanted: Vec::new() }
     }
 
-    /// The steps to `wanted`, nodes of `dag`. Public values become constants.
+    /// Lists the steps to `wanted`, nodes of `dag`. Public values become constants.
     pub(crate) fn new(
         dag: &SymbolicConstraintsDag<F>,
         table: &Table<'_>,
@@ -100,7 +100,7 @@ impl Program {
         }) as u32)
     }
 
-    /// Takes all steps. `columns` are those of [`Program::columns`].
+    /// Takes all steps. `columns` has the numbers of [`Program::columns`] in their order.
     pub(crate) fn run<V>(
         &self,
         columns: &[V],
@@ -148,7 +148,7 @@ fn mark(nodes: &[Node<F>], at: usize, is_needed: &mut [bool]) {
     }
 }
 
-/// `constant + Σ factor · value`: each value of a program once, whatever asks for it how often.
+/// `constant + Σ factor · value`, with each value of a program once, however often it is asked for.
 #[derive(Default)]
 pub(crate) struct Form {
     constant: EF,
@@ -171,7 +171,7 @@ impl Form {
         }
     }
 
-    /// From values of the base field.
+    /// Evaluates the form from values of the base field.
     pub(crate) fn of_base(&self, values: &[P]) -> PE {
         let mut sum = PE::from(self.constant);
         for (step, _, factor) in &self.terms {
@@ -180,7 +180,7 @@ impl Form {
         sum
     }
 
-    /// From values of the extension field.
+    /// Evaluates the form from values of the extension field.
     pub(crate) fn evaluate<V: Point>(&self, values: &[V]) -> V {
         let mut sum = V::from(self.constant);
         for (step, factor, _) in &self.terms {

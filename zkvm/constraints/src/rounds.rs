@@ -13,18 +13,18 @@ use crate::{
     table::{SELECTORS, Table},
 };
 
-/// Fewer rows than these are not shared out.
+/// Fewer rows than these are not shared out among threads.
 const ROWS_MIN: usize = 16;
 
 /// A table whose blocks were joined: rows of all columns, then the selectors.
 pub(crate) struct Folded {
     rows: Rows,
-    /// Columns and selectors.
+    /// Number of columns and selectors.
     width: usize,
 }
 
 enum Rows {
-    /// In lane order.
+    /// Rows in lane order.
     Packed(Vec<PE>),
     Plain(Vec<EF>),
 }
@@ -74,7 +74,7 @@ impl Folded {
         }
     }
 
-    /// The three forms of the last row.
+    /// Gives the three forms of the last row.
     pub(crate) fn values(&self, table: &Table<'_>, forms: &Forms) -> [EF; 3] {
         values(self.last(), table, forms, &mut Vec::new(), &mut Vec::new())
     }
@@ -118,7 +118,7 @@ fn row(table: &Table<'_>, l_skip: usize, weights: &[EF], block: usize) -> Vec<EF
     columns.chain(selectors).collect()
 }
 
-/// In lane order: `each` rows of registers.
+/// Joins blocks in lane order: gives `each` rows of registers.
 fn pack_rows(table: &Table<'_>, l_skip: usize, weights: &[EF], each: usize) -> Vec<PE> {
     let weights: Vec<PE> = weights.iter().map(|weight| PE::from(*weight)).collect();
     let width = table.width + SELECTORS;
@@ -152,7 +152,7 @@ fn fold_rows<V: Point>(rows: &[V], width: usize, r: EF) -> Vec<V> {
     joined
 }
 
-/// Numerators, denominators and constraints of one row.
+/// Gives numerators, denominators and constraints of one row.
 fn values<V: Point>(
     row: &[V],
     table: &Table<'_>,

@@ -51,14 +51,15 @@ impl Domain {
         }
     }
 
-    /// From values to coefficients times their number, in bit-reversed order. Rows of `width`.
+    /// Transforms values to coefficients times their number, in bit-reversed order. Rows of
+    /// `width`.
     fn to_coefficients(&self, rows: &mut [P], width: usize) {
         for log in (1..=self.l_skip).rev() {
             self.layer(rows, width, log, &self.inverse_roots, |a, b, root| (a + b, (a - b) * root));
         }
     }
 
-    /// From coefficients in bit-reversed order to values.
+    /// Transforms coefficients in bit-reversed order to values.
     fn to_values(&self, rows: &mut [P], width: usize) {
         for log in 1..=self.l_skip {
             self.layer(rows, width, log, &self.roots, |a, b, root| (a + b * root, a - b * root));
@@ -91,7 +92,8 @@ fn reverse_bits(at: usize, bits: usize) -> usize {
     if bits == 0 { 0 } else { at.reverse_bits() >> (usize::BITS as usize - bits) }
 }
 
-/// What a task works with, and its sums: for each coset and point numerators, denominators, constraints.
+/// The work of one task, and its sums: for each coset and point numerators, denominators,
+/// constraints.
 struct Work {
     coefficients: Vec<P>,
     values: Vec<P>,
@@ -190,7 +192,7 @@ fn sums(
     })
 }
 
-/// Fills a block of rows for each lane, columns beside one another: selectors first.
+/// Fills a block of rows for each lane, columns next to each other: selectors first.
 fn read(
     table: &Table<'_>,
     columns: &[(View<'_>, usize)],

@@ -17,18 +17,18 @@ pub(crate) struct View<'a> {
     pub(crate) matrix: &'a RowMajorMatrix<F>,
     /// 1 for the next row, else 0.
     pub(crate) offset: usize,
-    /// Place of its first column.
+    /// Place of the matrix's first column.
     pub(crate) first: usize,
 }
 
-/// A lookup: how often, and what.
+/// A lookup: the steps of its count and of its message, and its bus.
 pub(crate) struct Lookup {
     pub(crate) count: u32,
     pub(crate) message: Vec<u32>,
     pub(crate) bus: F,
 }
 
-/// One table with what is asked of it.
+/// One table with the expressions that are asked of it.
 pub(crate) struct Table<'a> {
     /// Preprocessed, cached and common matrices, each before its next rows.
     pub(crate) views: Vec<View<'a>>,
@@ -36,19 +36,19 @@ pub(crate) struct Table<'a> {
     pub(crate) width: usize,
     pub(crate) height: usize,
     pub(crate) log_height: usize,
-    /// At least as many rows as are skipped at once.
+    /// Logarithm of the rows, at least as many as are skipped at once.
     pub(crate) log_lifted: usize,
     pub(crate) public_values: &'a [F],
     /// Whether next rows are read.
     pub(crate) reads_next: bool,
     pub(crate) has_preprocessed: bool,
-    /// Degree of its constraints.
+    /// Greatest degree of the table's constraints.
     pub(crate) degree: usize,
-    /// Everything, and where in it constraints and lookups are.
+    /// The program of all expressions; in its steps are constraints and lookups.
     pub(crate) program: Program,
     pub(crate) constraints: Vec<u32>,
     pub(crate) lookups: Vec<Lookup>,
-    /// The lookups alone.
+    /// The program of the lookups alone.
     pub(crate) lookup_program: Program,
     pub(crate) lookups_alone: Vec<Lookup>,
 }
@@ -112,7 +112,7 @@ impl<'a> Table<'a> {
         table
     }
 
-    /// Place of a column among those of all views; no part is the preprocessed one.
+    /// Gives the place of a column among those of all views; no part is the preprocessed one.
     pub(crate) fn place(&self, part: Option<usize>, offset: usize, index: usize) -> usize {
         let matrix = part.map_or(0, |part| part + usize::from(self.has_preprocessed));
         let view = &self.views[matrix * (1 + usize::from(self.reads_next)) + offset];
@@ -120,14 +120,14 @@ impl<'a> Table<'a> {
         view.first + index
     }
 
-    /// Matrix, offset and index of the column at a place.
+    /// Gives the view of the column at a place, and the column's index in it.
     pub(crate) fn column(&self, place: usize) -> (View<'a>, usize) {
         let after = self.views.partition_point(|view| view.first <= place);
         let view = self.views[after - 1];
         (view, place - view.first)
     }
 
-    /// First row, transition, last row.
+    /// Gives the selector of a row: 0 first row, 1 transition, 2 last row.
     pub(crate) fn selector(&self, which: usize, row: usize) -> F {
         let row = row % self.height;
         F::from_bool(match which {
@@ -139,7 +139,7 @@ impl<'a> Table<'a> {
 }
 
 impl View<'_> {
-    /// The number of a column in a row, rows counted round and round.
+    /// Gives the number of a column in a row; rows are counted cyclically.
     pub(crate) fn value_at(&self, row: usize, column: usize) -> F {
         let height = self.matrix.values.len() / self.matrix.width;
         self.matrix.values[((row + self.offset) & (height - 1)) * self.matrix.width + column]

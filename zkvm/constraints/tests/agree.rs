@@ -16,7 +16,8 @@ use openvm_stark_sdk::config::baby_bear_poseidon2::{
     BabyBearPoseidon2Config as SC, BabyBearPoseidon2CpuEngine as Engine,
 };
 
-/// Proofs by both, on one thread: a proof of work is otherwise found at any of several places.
+/// Proves by both provers, on one thread: a proof of work is otherwise found at any of several
+/// places.
 fn prove_twice(engine: &Engine, fixture: &(impl TestFixture<SC> + Sync)) -> [Proof<SC>; 2] {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().expect("a thread");
     let (key, vk) = fixture.keygen(engine);

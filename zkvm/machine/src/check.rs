@@ -20,12 +20,12 @@ use crate::{
     wire::{Body, PublicValues},
 };
 
-/// What a proof that holds says.
+/// The result of a check that passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checked {
-    /// What the program revealed.
+    /// The public values that the program revealed.
     pub public_values: [u8; PUBLIC_VALUES_BYTES],
-    /// Segments, where the proof shows them.
+    /// Number of segments, where the proof shows them.
     pub segments: Option<u32>,
 }
 
@@ -119,7 +119,7 @@ fn instructions_of(proof: &Proof<SC>) -> Option<Digest> {
     table.cached_commitments.get(PROGRAM_CACHED_TRACE_INDEX).copied()
 }
 
-/// Public values as bytes. Each is a field element; one above 255 is no byte of a digest.
+/// Reads public values as bytes. Each is a field element; one above 255 is no byte of a digest.
 fn values(values: &PublicValues) -> Result<[u8; PUBLIC_VALUES_BYTES], Rejection> {
     let mut bytes = [0; PUBLIC_VALUES_BYTES];
     if values.public_values.len() != bytes.len() {
@@ -166,7 +166,8 @@ fn reject_aggregated(error: VerifyStarkError) -> Rejection {
     }
 }
 
-/// The field elements of a commitment. Bytes that are none give zeros, which no program commits to.
+/// Reads the field elements of a commitment. Bytes that are none give zeros, which no program
+/// commits to.
 fn from_bytes(bytes: &[u8; 32]) -> Digest {
     let mut digest = Digest::default();
     for (limb, four) in digest.iter_mut().zip(bytes.chunks_exact(4)) {

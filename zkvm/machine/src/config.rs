@@ -32,8 +32,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{F, PUBLIC_VALUES_BYTES, SC};
 
-/// What a machine is made of. All have rv32im and input; each extension adds tables to every
-/// segment, so a program gets those that it uses and no other.
+/// The instructions and parameters of a machine. All machines have rv32im and input; each extension
+/// adds tables to every segment, so a program gets those that it uses and no other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blueprint {
     /// Name of the machine, and of its file of keys.
@@ -100,7 +100,7 @@ impl Blueprint {
     }
 }
 
-/// The instructions of a machine, as the back end wants them.
+/// Gives the instructions of a machine as the back end wants them.
 #[derive(Clone, Debug, VmConfig, Serialize, Deserialize)]
 pub(crate) struct MachineConfig {
     #[config(executor = "SystemExecutor<F>")]

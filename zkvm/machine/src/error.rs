@@ -39,13 +39,13 @@ impl From<ExecutionError> for Fault {
 /// Why a proof is not accepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Rejection {
-    /// It is no proof of this back end, version and mode.
+    /// The bytes are not a proof of this back end, version and mode.
     #[error("proof is malformed: {0}")]
     Malformed(&'static str),
-    /// It names another machine, or was made with other parameters.
+    /// The proof names another machine, or was made with other parameters.
     #[error("parameters are not those of this machine")]
     Parameters,
-    /// It is of another program.
+    /// The proof is of another program.
     #[error("proof is of another program")]
     AnotherProgram,
     /// Segments do not connect, or the run did not end with status 0.
@@ -54,7 +54,7 @@ pub enum Rejection {
     /// The public values are not those of the run.
     #[error("public values are not bound by the proof")]
     PublicValues,
-    /// It does not verify.
+    /// The proof does not verify.
     #[error("proof does not hold: {0}")]
     Unsound(String),
 }

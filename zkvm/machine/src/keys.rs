@@ -16,7 +16,7 @@ use crate::{
     BACKEND, Blueprint, Engine, F, Fault, SC, VERSION, aggregate::Aggregator, program::to_bytes,
 };
 
-/// What checks the proofs of one machine.
+/// The keys that check the proofs of one machine.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Keys {
     /// Key of one segment's proof.
@@ -27,7 +27,7 @@ pub struct Keys {
     pub(crate) lineage: Lineage,
     /// Bits of one segment's proof, by the back end's own accounting (`SoundnessCalculator`).
     pub(crate) app_bits: u32,
-    /// The least of these over all layers of an aggregated proof.
+    /// The least of the bits of all layers of an aggregated proof.
     pub(crate) aggregated_bits: u32,
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct Lineage {
     pub internal_recursive: VkCommit<F>,
 }
 
-/// Keys that do not read.
+/// Why keys cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 #[error("keys do not read: {0}")]
 pub struct KeysError(String);
@@ -65,7 +65,7 @@ impl Keys {
         })
     }
 
-    /// The file's bytes.
+    /// Encodes the keys as a file.
     ///
     /// # Errors
     ///
@@ -74,7 +74,8 @@ impl Keys {
         bitcode::serialize(self).map_err(|e| KeysError(e.to_string()))
     }
 
-    /// Reads the file's bytes. They must come from a trusted place: whoever chooses the keys chooses the proofs.
+    /// Reads a file of keys. They must come from a trusted place: whoever chooses the keys chooses
+    /// the proofs.
     ///
     /// # Errors
     ///
@@ -83,8 +84,8 @@ impl Keys {
         bitcode::deserialize(bytes).map_err(|e| KeysError(e.to_string()))
     }
 
-    /// SHA-256 that names the machine: back end, version, and its key's own hash, which binds instructions,
-    /// constraints and parameters.
+    /// SHA-256 that names the machine: back end, version, and the hash of its key, which binds
+    /// instructions, constraints and parameters.
     pub fn machine(&self) -> [u8; 32] {
         machine_digest(&self.app)
     }

@@ -25,26 +25,26 @@ pub use wire::{BODY_BYTES_MAX, declared_digests};
 
 /// Name of the back end.
 pub const BACKEND: &str = "openvm";
-/// Its version, as the manifest pins it.
+/// Version of the back end, as the manifest pins it.
 pub const VERSION: &str = "2.0.2";
 /// Public values of every program: a SHA-256 digest.
 pub const PUBLIC_VALUES_BYTES: usize = 32;
 
-/// What a run is doing, for progress.
+/// A step of a run, for progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Segments proved, and how many there are.
     Segment {
-        /// Proved so far.
+        /// Segments proved so far.
         done: u32,
-        /// In all.
+        /// Segments of the run.
         of: u32,
     },
     /// Joining proofs, and how many joins there are.
     Aggregate {
-        /// Joined so far.
+        /// Joins done so far.
         done: u32,
-        /// In all.
+        /// Joins in all.
         of: u32,
     },
     /// The joined proof is being made small.

@@ -28,7 +28,7 @@ impl Program {
     }
 }
 
-/// What a checker must know of a program, and nothing else.
+/// The commitments by which a checker knows a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Commitment {
     /// Commitment to the instructions.
@@ -37,7 +37,7 @@ pub struct Commitment {
     pub executable: [u8; 32],
 }
 
-/// Eight field elements as 32 bytes, little-endian, canonical.
+/// Encodes eight field elements as 32 bytes, little-endian, canonical.
 pub(crate) fn to_bytes(digest: &Digest) -> [u8; 32] {
     let mut bytes = [0; 32];
     for (into, limb) in bytes.chunks_exact_mut(4).zip(digest) {

@@ -26,7 +26,7 @@ use crate::{
     wire::{Body, PublicValues},
 };
 
-/// Cuts that are tried after the first that fits.
+/// Cuts that are tried after the first one that fits.
 const REFINEMENTS: u32 = 5;
 
 /// A machine with a program in it.
@@ -41,7 +41,7 @@ pub struct Machine {
 pub struct Plan {
     /// Instructions that the program took, as the executor counts them.
     pub cycles: u64,
-    /// What it revealed.
+    /// The public values that it revealed.
     pub public_values: [u8; PUBLIC_VALUES_BYTES],
     /// Weight of each segment.
     pub loads: Vec<Load>,
@@ -121,7 +121,7 @@ impl Machine {
         best.ok_or_else(|| Fault::Memory { needed: memory_to_name(least), given: memory })
     }
 
-    /// A plan within the back end's own limit, whose bytes are those of a graphics card.
+    /// Makes a plan within the back end's own limit, whose bytes are those of a graphics card.
     fn plan_within(&self, input: &[u8], limit: usize) -> Result<Plan, Fault> {
         let meter = self.vm.build_metered_ctx(&self.exe).with_max_memory(limit);
         let runner =
@@ -168,7 +168,7 @@ pub struct AppProof {
 }
 
 impl AppProof {
-    /// The proof's bytes.
+    /// Encodes the proof's body.
     ///
     /// # Errors
     ///
@@ -179,7 +179,7 @@ impl AppProof {
 }
 
 impl Prover {
-    /// What a checker must know of the program.
+    /// Gives the commitments by which a checker knows the program.
     pub fn commitment(&self) -> Commitment {
         let instructions = *self.instance.program_commitment();
         let executable = compute_exe_commit_from_mem_config(

@@ -22,9 +22,10 @@ pub(crate) const LIMIT_MIN: usize = 420 << 20;
 /// so little, and the need that is named is that of a cut.
 const ABOVE_MIN: u64 = 50 << 20;
 
-/// A process that proves, beside its segments: program, keys, the guest's memory, the allocator.
+/// Memory of a process that proves, without its segments: program, keys, the guest's memory, the
+/// allocator.
 const FIXED_BYTES: u64 = 320 << 20;
-/// For each row that traces are stacked to: hash trees, whatever they stand over.
+/// Memory for each row that traces are stacked to: hash trees, whatever they are over.
 const BYTES_PER_STACKED_ROW: u64 = 384;
 const BYTES_PER_CELL: u64 = 13;
 const BYTES_PER_LEAF: u64 = 62;
@@ -56,7 +57,7 @@ pub(crate) fn next_limit(limit: usize, memory: u64, needed: u64) -> usize {
     LIMIT_MIN + (above * excess.clamp(0.5, 0.85)) as usize
 }
 
-/// The memory to name where none of the cuts fits.
+/// The memory to name in the refusal where none of the cuts fits.
 pub(crate) fn memory_to_name(least: u64) -> u64 {
     least.saturating_add(NAMED_MARGIN).next_multiple_of(NAMED_STEP)
 }
@@ -65,9 +66,9 @@ pub(crate) fn memory_to_name(least: u64) -> u64 {
 /// takes more memory, one of fewer makes more nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FanIn {
-    /// Proofs of segments.
+    /// Proofs of segments that one node joins.
     pub leaf: usize,
-    /// Joined proofs.
+    /// Joined proofs that one node joins.
     pub internal: usize,
 }
 
@@ -76,7 +77,7 @@ impl FanIn {
     pub const MOST: Self = Self { leaf: LEAF_CHILDREN, internal: INTERNAL_CHILDREN };
 }
 
-/// What one segment weighs.
+/// The size of one segment, in cells and lookups.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
     /// Cells of all tables, padded.
@@ -86,12 +87,12 @@ pub struct Load {
 }
 
 impl Load {
-    /// What it adds to the resident memory of a process while it is proved, in bytes.
+    /// Resident memory in bytes that proving the segment adds to a process.
     pub fn bytes(&self) -> u64 {
         self.cells * BYTES_PER_CELL + self.leaves() * BYTES_PER_LEAF
     }
 
-    /// CPU seconds.
+    /// CPU seconds that proving the segment takes.
     fn seconds(&self) -> f64 {
         FIXED_S + self.cells as f64 * S_PER_CELL + self.leaves() as f64 * S_PER_LEAF
     }
@@ -100,7 +101,7 @@ impl Load {
         self.interactions.next_power_of_two().max(LEAVES_MIN)
     }
 
-    /// Whether a smaller one would take about as much, by the model.
+    /// Whether a smaller segment would take about as much, by the model.
     pub(crate) fn is_smallest(&self) -> bool {
         self.leaves() == LEAVES_MIN
     }

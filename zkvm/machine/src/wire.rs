@@ -29,7 +29,7 @@ const TAG_BYTES: usize = 16;
 const APP: &[u8; TAG_BYTES] = b"openvm2 app v1\0\0";
 const AGGREGATED: &[u8; TAG_BYTES] = b"openvm2 aggr v1\0";
 
-/// What a body says that it is of: machine and executable. Nothing of it is checked.
+/// Reads what a body says that it is of: machine and executable. Nothing of it is checked.
 pub fn declared_digests(bytes: &[u8]) -> Option<([u8; 32], [u8; 32])> {
     let mut rest = bytes;
     take(&mut rest, TAG_BYTES).ok()?;

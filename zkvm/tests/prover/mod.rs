@@ -10,7 +10,7 @@ use std::{
 
 use confide_prover::line::{Line, Progress, Refusal, StageResult};
 
-/// What one run said.
+/// The lines that one run printed.
 pub struct Answer {
     pub progress: Vec<Progress>,
     pub last: Line,

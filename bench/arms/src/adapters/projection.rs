@@ -55,7 +55,7 @@ pub(crate) struct Args {
     factor: Option<Factor>,
 }
 
-/// One of the factors that report 003 names.
+/// A factor of speed that report 003 names, taken out of its best layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Factor {
     /// Each product is decrypted and decoded before the next.

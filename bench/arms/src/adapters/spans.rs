@@ -15,7 +15,7 @@ pub(crate) struct Spans {
 }
 
 impl Spans {
-    /// Nothing booked yet; the clock runs.
+    /// Starts the clock with no time booked.
     pub(crate) fn start() -> Self {
         Self { parts: BTreeMap::new(), last: Instant::now() }
     }
@@ -27,7 +27,7 @@ impl Spans {
         self.last = now;
     }
 
-    /// All until now.
+    /// The time booked so far, in ms by name.
     pub(crate) fn parts(&self) -> Parts {
         self.parts.iter().map(|(name, time)| (*name, time.as_secs_f64() * 1e3)).collect()
     }

@@ -36,16 +36,16 @@ pub(crate) struct Args {
 enum Scheme {
     /// Plain LoRA in this process.
     Plain,
-    /// Masks prepared before.
+    /// Masks that are prepared ahead of time.
     Masked,
-    /// Each vector encrypted when it comes.
+    /// Each vector is encrypted when it comes.
     Direct,
 }
 
 /// Relative distance of a delta from float64 beyond which an answer is wrong.
 const ERROR_MAX: f64 = 2e-3;
 
-/// One vector of the model and the projections that read it.
+/// A vector of the model, by layer and place, with the projections that read it.
 struct Stage {
     layer: u32,
     input: Input,
@@ -61,7 +61,7 @@ struct TokenArm {
     mask_source: Option<Arc<RemoteAdapter>>,
     /// Time in ms that the masks of one token took, once it is known.
     offline_ms: Option<f64>,
-    /// When the preparers began.
+    /// The instant at which the preparers began.
     connected: Instant,
     read_bytes_per_s: f64,
 }

@@ -1,4 +1,4 @@
-//! That bytes belong to what was committed to.
+//! Claims that bytes belong to a committed transcript.
 
 use confide_arm_line::Outcome;
 use confide_disclosure::{Commitment, CommittedDirection, Direction, Seed, TranscriptOpening};
@@ -6,7 +6,7 @@ use sha2::{Digest, Sha256};
 
 use super::method::ClaimMethod;
 
-/// Bytes of the transcript: 1,024 leaves.
+/// Bytes of the transcript, which has 1,024 leaves.
 const TRANSCRIPT_BYTES: usize = 64 * 1024;
 
 /// The range of the excerpt: 100 bytes across three leaves.
@@ -66,12 +66,12 @@ pub(super) struct Opening {
 }
 
 impl Opening {
-    /// 100 bytes.
+    /// The opening of an excerpt of 100 bytes.
     pub(super) fn excerpt() -> Outcome<Self> {
         Self::new(EXCERPT)
     }
 
-    /// One leaf, which contains what is looked for.
+    /// The opening of one leaf, which contains the bytes that are claimed.
     pub(super) fn leaf() -> Outcome<Self> {
         Self::new(64 * 17..64 * 18)
     }
@@ -83,7 +83,7 @@ impl Opening {
     }
 }
 
-/// The transcript's tree. One a process: seed and text live as long as it does.
+/// The tree of the transcript. Seed and text are leaked, since a process makes one only.
 pub(super) fn commit_transcript() -> Outcome<CommittedDirection<'static>> {
     let seed: &'static Seed = Box::leak(Box::new(Seed::from_bytes([7; 32])));
     let text: &'static [u8] = Vec::leak(sample_text(TRANSCRIPT_BYTES));

@@ -12,7 +12,7 @@ use super::{bytes, method::ClaimMethod};
 /// The context to which proofs are bound.
 const CONTEXT: [u8; 32] = [3; 32];
 
-/// A digest is that of some text of 1 KiB.
+/// The claim that a digest is that of some text of 1 KiB.
 pub(super) struct Preimage {
     message: Vec<u8>,
     digest: [u8; 32],
@@ -49,7 +49,7 @@ impl ClaimMethod for Preimage {
     }
 }
 
-/// A leaf of 1,024 contains some bytes.
+/// The claim that one leaf of 1,024 contains some bytes.
 pub(super) struct Contains {
     leaf: OpenedLeaf,
     siblings: Vec<[u8; 32]>,

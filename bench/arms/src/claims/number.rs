@@ -1,4 +1,4 @@
-//! That a committed number is at most a bound.
+//! Claims that a committed number is at most a bound.
 
 use confide_arm_line::Outcome;
 use confide_sigma::{Blinding, Commitment, Range, prove_range, verify_range};
@@ -23,7 +23,7 @@ impl CommittedNumber {
     }
 }
 
-/// Number and blinding are shown.
+/// The claim that shows number and blinding.
 pub(super) struct ShownNumber(CommittedNumber);
 
 impl ShownNumber {
@@ -51,7 +51,7 @@ impl ClaimMethod for ShownNumber {
     }
 }
 
-/// A range proof.
+/// The claim by a range proof, which hides the number.
 pub(super) struct RangeProof {
     committed: CommittedNumber,
     range: Range,

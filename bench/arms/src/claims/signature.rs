@@ -55,7 +55,7 @@ impl Signed {
     }
 }
 
-/// The signature is shown.
+/// The claim that shows the signature.
 pub(super) struct Native(Signed);
 
 impl Native {
@@ -88,7 +88,7 @@ impl ClaimMethod for Native {
     }
 }
 
-/// Knowledge of the signature is proved.
+/// The claim that proves knowledge of the signature.
 pub(super) struct Sigma {
     key: PublicKey,
     signature: Vec<u8>,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Far above what a loaded machine needs for one step.
+/// The deadline of every step, far above what a loaded machine needs.
 pub(super) const DEADLINE: Duration = Duration::from_secs(20);
 
 /// The longest answer that is requested: below what a notary takes by default.

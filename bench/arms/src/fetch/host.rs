@@ -20,7 +20,7 @@ use tokio::{
 use super::answer::{BODY_BYTES_MAX, DEADLINE};
 use crate::clock::unix_now;
 
-/// Longer than any run.
+/// How long the host's key is valid: longer than any run.
 const KEY_VALIDITY: Duration = Duration::from_secs(86_400);
 
 #[derive(clap::Args)]

@@ -1,4 +1,4 @@
-//! What the cryptography of one full handshake costs a server at least.
+//! The least CPU time that the cryptography of one full handshake costs a server.
 
 use aws_lc_rs::{
     agreement::{EphemeralPrivateKey, UnparsedPublicKey, X25519, agree_ephemeral},
@@ -7,10 +7,11 @@ use aws_lc_rs::{
 };
 use rustix::time::{ClockId, clock_gettime};
 
-/// The floor's name in every row that it stands beside.
+/// The floor's name in every row that has it.
 pub(crate) const NAME: &str = "P-256 sign + X25519 keygen + agree, aws-lc-rs, the server's core";
 
-/// CPU time of one look, in nanoseconds: some 150 rounds, and little beside a slice.
+/// CPU time of one measurement of the floor, in nanoseconds: some 150 rounds, and little compared
+/// with a slice.
 const LOOK_NS: i64 = 10_000_000;
 
 /// Rounds in a CPU second of this core, now. `None` when the library refuses.

@@ -19,7 +19,7 @@ use crate::stream::Stream;
 pub(crate) struct Work {
     pub(crate) requests: u64,
     pub(crate) concurrency: u64,
-    /// Whether a connection carries more than one request.
+    /// Whether connections are kept for further requests.
     pub(crate) kept: bool,
     pub(crate) path: String,
 }
@@ -27,17 +27,18 @@ pub(crate) struct Work {
 /// Times and counts of a run.
 #[derive(Default)]
 pub(crate) struct LoadResult {
-    /// From the scheduled instant in an open loop, else from the last answer of the same slot.
+    /// Time to each answer: from the scheduled instant in an open loop, else from the last answer of
+    /// the same slot.
     pub(crate) times_ms: Vec<f64>,
-    /// Open loop: from the scheduled instant to the start of work.
+    /// Times from the scheduled instants to the starts of work; empty in a closed loop.
     pub(crate) delays_ms: Vec<f64>,
     pub(crate) handshakes: u64,
     pub(crate) body_sha256: String,
-    /// Open loop: one for each request.
+    /// One for each request; empty in a closed loop.
     pub(crate) samples: Vec<Sample>,
 }
 
-/// `concurrency` slots, each with its next request when its last one is answered.
+/// Runs `concurrency` slots, each of which sends its next request when its last one is answered.
 pub(crate) async fn run_closed_loop(route: &Route, work: &Work) -> Outcome<LoadResult> {
     let shared = RefCell::new(SharedResult::new(route, work)?);
     let left = Cell::new(work.requests);
@@ -56,8 +57,8 @@ pub(crate) async fn run_closed_loop(route: &Route, work: &Work) -> Outcome<LoadR
     Ok(shared.into_inner().result)
 }
 
-/// Requests start on a fixed schedule whether or not earlier ones have ended; each has a
-/// connection of its own, or takes one that is free.
+/// Starts requests on a fixed schedule whether or not earlier ones have ended; each opens a
+/// connection, or takes one that is free.
 pub(crate) async fn run_open_loop(
     route: &Route,
     work: &Work,
@@ -128,7 +129,7 @@ impl SharedResult {
         Ok(Self { request: request.into(), result: LoadResult::default() })
     }
 
-    /// All answers of a run are one: another one is a wrong one.
+    /// Adds an answer. All answers of a run must be equal: one that differs is an error.
     fn add(&mut self, answer: RequestResult, took: Duration) -> Outcome {
         let sha256 = hex::encode(answer.body_sha256);
         if self.result.body_sha256.is_empty() {

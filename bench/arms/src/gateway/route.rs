@@ -24,7 +24,7 @@ use rustls::{
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-/// Far above what a loaded machine needs for one connection.
+/// The deadline of a connection, far above what a loaded machine needs.
 const DEADLINE: Duration = Duration::from_secs(20);
 
 #[derive(clap::Args)]
@@ -86,7 +86,7 @@ pub(crate) struct Guarantee {
     pub(crate) simulated: bool,
 }
 
-/// Kind of a connection, for people.
+/// Description of a connection, for people.
 pub(crate) struct Facts(Option<String>);
 
 impl fmt::Display for Facts {
@@ -162,7 +162,7 @@ impl Route {
         }
     }
 
-    /// A resumed handshake, an older version or another group is another amount of work.
+    /// Refuses a resumed handshake, an older version or another group: each is another amount of work.
     fn check(&self, session: &ClientConnection, pinned: &PinnedCertificate) -> Outcome {
         let group = session.negotiated_key_exchange_group().map(|group| group.name());
         let group = group.and_then(|name| name.as_str()).unwrap_or("none");

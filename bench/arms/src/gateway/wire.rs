@@ -5,10 +5,10 @@ use confide_arm_line::Outcome;
 use sha2::{Digest, Sha256};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// Head and body of a small answer together.
+/// The most bytes of an answer, head and body together.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
 
-/// The request of a whole run.
+/// The bytes of the request that a whole run repeats.
 pub(crate) fn encode_request(path: &str, host: &str, kept: bool) -> Outcome<Vec<u8>> {
     if !path.starts_with('/') || path.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
         return Err(
@@ -43,7 +43,7 @@ pub(crate) async fn exchange(
     }
 }
 
-/// The body, when all of it is there.
+/// The body of an answer, or `None` while bytes are missing.
 fn complete_body(answer: &[u8]) -> Outcome<Option<&[u8]>> {
     let Some(end) = answer.windows(4).position(|four| four == b"\r\n\r\n") else { return Ok(None) };
     let head = std::str::from_utf8(&answer[..end]).map_err(|_| "the head is no text")?;

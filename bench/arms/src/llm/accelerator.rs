@@ -20,13 +20,13 @@ pub(super) fn note() -> String {
     }
 }
 
-/// Samples while it lives.
+/// A child process that samples the devices until it is stopped.
 pub(super) struct Accelerator {
     child: Child,
 }
 
 impl Accelerator {
-    /// None where there is no device.
+    /// Starts sampling; `None` where there is no device.
     pub(super) fn start() -> Option<Self> {
         let child = Command::new(PROGRAM)
             .args(["--query-gpu=utilization.gpu", "--format=csv,noheader,nounits"])
@@ -39,7 +39,7 @@ impl Accelerator {
         Some(Self { child })
     }
 
-    /// The mean share over all samples and devices; none where nothing was said.
+    /// Stops; gives the mean share (0 to 1) over all samples and devices, `None` without samples.
     pub(super) fn stop(mut self) -> Option<f64> {
         let _ = self.child.kill();
         let mut text = String::new();

@@ -26,7 +26,7 @@ const KNOWN: &[&str] = &[
     "ttft_limit_ms",
     "users",
 ];
-/// A run sends a sample for every request; the protocol takes so many.
+/// The most requests of a run, since the protocol takes that many samples.
 const REQUESTS_MAX: u64 = 50_000;
 
 pub(super) struct Order {

@@ -18,7 +18,7 @@ use tokio::{
     net::TcpStream,
 };
 
-/// Handshake, evidence and appraisal together, and the upgrade of a tunnel.
+/// The deadline of handshake, evidence and appraisal together, and that of a tunnel's upgrade.
 const DEADLINE: Duration = Duration::from_secs(30);
 
 #[derive(clap::Args)]

@@ -8,25 +8,25 @@ use confide_guest_programs::host::{input_from_json, sample};
 use confide_prover::DcapParts;
 use serde_json::{Value, json};
 
-/// The inputs' own seed: a proof of one block can be checked in the next, and two machines prove the
-/// same.
+/// The random seed of all inputs: a proof of one block can be checked in the next, and two machines
+/// prove the same.
 const SEED: u64 = 20_260_101;
 
 /// Files of the guest `dcap`.
 #[derive(clap::Args)]
 pub(crate) struct DcapFiles {
-    /// dcap: the quote.
+    /// The quote, for the work dcap.
     #[arg(long)]
     quote: Option<PathBuf>,
-    /// dcap: its endorsements, QuoteCollateralV3.
+    /// Its endorsements (QuoteCollateralV3, JSON), for the work dcap.
     #[arg(long)]
     collateral: Option<PathBuf>,
-    /// dcap: a time at which they hold.
+    /// A time at which they hold, in seconds since 1970, for the work dcap.
     #[arg(long)]
     at: Option<u64>,
 }
 
-/// A guest's input.
+/// A work: a guest and its input.
 pub(super) struct Work {
     pub(super) name: String,
     pub(super) guest: &'static str,

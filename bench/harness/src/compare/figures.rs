@@ -16,12 +16,12 @@ use crate::{
     suite::Suite,
 };
 
-/// So many differences of two machines are named.
+/// The most differences of two machines that are named.
 const DIFFERENCES_NAMED_MAX: usize = 16;
-/// A longer text of a machine is cut.
+/// The most characters of a text of a machine; a longer one is cut.
 const DIFFERENCE_CHARACTERS_MAX: usize = 60;
 
-/// All records of one side, judged anew, so that every one has today's notes.
+/// All records of one side, judged anew, so that all have the notes of this version.
 pub(super) struct Figures<'a> {
     records: Vec<JudgedRecord<'a>>,
 }
@@ -32,30 +32,30 @@ struct JudgedRecord<'a> {
     rows: Vec<Row>,
 }
 
-/// Everything that one side has of one figure.
+/// Everything that one side has about one figure.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Gathered {
-    /// By cluster, by block.
+    /// The values by cluster, then by block.
     pub(crate) values: Vec<Vec<f64>>,
     pub(crate) client_bound: bool,
     pub(crate) simulated: bool,
-    /// Of each record's A/A row.
+    /// The judgement of each record's A/A row.
     pub(crate) aa: Vec<Option<Aa>>,
-    /// Ratio of the A/A row with its ends, by record.
+    /// The ratio of the A/A row with its 95 % ends, by record.
     twins: Vec<[f64; 3]>,
     pub(crate) notes: Vec<Note>,
     pub(crate) marks: Vec<String>,
     pub(crate) floor: Option<(String, f64)>,
 }
 
-/// One side of a row.
+/// The figure of one side of a compared row.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Side {
-    /// Mean over clusters of their means; absent where it was not measured.
+    /// The mean over clusters of their means; absent where it was not measured.
     pub(crate) value: Option<f64>,
     pub(crate) blocks: usize,
     pub(crate) clusters: usize,
-    /// The A/A ratio of each record beside it, with its 95 % ends.
+    /// The A/A ratio of each record, with its 95 % ends.
     pub(crate) twins: Vec<[f64; 3]>,
 }
 
@@ -88,7 +88,7 @@ impl<'a> Figures<'a> {
         gathered
     }
 
-    /// The answers of one arm, by record and block.
+    /// Returns the answers of one arm, by record and block.
     pub(super) fn answers(&self, one: &ComparedCase<'_>) -> Vec<BTreeMap<u32, Vec<Value>>> {
         let of = |record: &JudgedRecord<'_>| {
             let runs = record.runs.valid_runs(one.bench, one.case, one.arm, false);
@@ -97,7 +97,7 @@ impl<'a> Figures<'a> {
         self.records.iter().map(of).collect()
     }
 
-    /// Means of the metrics that count work, over all records: bytes, tokens, counts.
+    /// Computes the means over all records of the metrics that count work: bytes, tokens, counts.
     pub(super) fn work(&self, one: &ComparedCase<'_>) -> BTreeMap<String, f64> {
         let mut all: BTreeMap<String, Vec<f64>> = BTreeMap::new();
         for record in &self.records {
@@ -130,7 +130,7 @@ impl Gathered {
         }
         let Some(row) = mine else { return };
         self.client_bound |= row.client_bound;
-        // Those of pairs are about the ratio within this machine.
+        // The other notes are about the ratio of arms within one machine.
         let of_figure = |note: &&Note| {
             matches!(note, Note::LittlesLaw { .. } | Note::ThinTail { .. } | Note::NotOpen { .. })
         };
@@ -161,7 +161,7 @@ impl Gathered {
     }
 }
 
-/// Every cluster weighs the same.
+/// Computes the mean over clusters of their means, so that every cluster weighs the same.
 pub(super) fn mean_of_means(clusters: &[Vec<f64>], of: impl Fn(f64) -> f64) -> f64 {
     let means = clusters.iter().map(|blocks| {
         blocks.iter().map(|value| of(*value)).sum::<f64>() / blocks.len().max(1) as f64
@@ -169,13 +169,13 @@ pub(super) fn mean_of_means(clusters: &[Vec<f64>], of: impl Fn(f64) -> f64) -> f
     means.sum::<f64>() / clusters.len().max(1) as f64
 }
 
-/// Metrics that say how much was done, not how fast.
+/// True for metrics that say how much was done, not how fast.
 fn counts_work(name: &str) -> bool {
     ["_bytes", "_tokens", "_count", "_cycles"].iter().any(|end| name.ends_with(end))
         || name == "tokens"
 }
 
-/// Where a record's figures are from.
+/// Describes where a record's figures are from.
 pub(super) fn place(loaded: &Loaded) -> Place {
     let record = &loaded.record;
     let calibrations = loaded.slices.iter().map(|slice| slice.quiet.calibration_us);
@@ -192,7 +192,7 @@ pub(super) fn place(loaded: &Loaded) -> Place {
     }
 }
 
-/// What the first records of either side tell differently of their machines.
+/// Lists the facts that differ between the machines of the first record of either side.
 pub(super) fn machine_differences(a: &[Loaded], b: &[Loaded]) -> Vec<String> {
     let facts = |side: &[Loaded]| {
         let machine = &side.first()?.record.machine;
@@ -222,7 +222,7 @@ fn shorten(text: &str) -> String {
     if short.len() < text.len() { format!("{short}…") } else { short }
 }
 
-/// Every leaf of a JSON value by its path.
+/// Collects every leaf of a JSON value by its path.
 fn collect_leaves(path: &str, value: &Value, found: &mut BTreeMap<String, String>) {
     match value {
         Value::Object(fields) => {

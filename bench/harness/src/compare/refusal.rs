@@ -1,4 +1,4 @@
-//! Why two records, or two figures, are not compared.
+//! The reasons for which two records, or two figures, are not compared.
 
 use serde::Serialize;
 
@@ -16,7 +16,7 @@ use crate::{
     validity::Validity,
 };
 
-/// Counts of work that differ by more than this are other work.
+/// The relative difference beyond which counts of work mean other work.
 const WORK_WITHIN: f64 = 0.01;
 
 /// The kinds of refusal.
@@ -25,15 +25,16 @@ const WORK_WITHIN: f64 = 0.01;
 pub enum Reason {
     /// A side has no record.
     NoRecord,
-    /// A record stands on both sides, or twice on one.
+    /// A record is on both sides, or twice on one.
     SameRecord,
-    /// The suites have other names or texts.
+    /// The suites differ in name or text.
     DifferentSuite,
-    /// A bench means another definition (an id of MODELS.md) or statistic.
+    /// A bench has another definition (an id of MODELS.md) or statistic.
     DifferentDefinition,
-    /// A bench asks for other params, requests or answers.
+    /// A bench has other params, requests or answers.
     DifferentParams,
-    /// Closed loop against open loop: the one's latency repeats its rate (Little's law).
+    /// One side is a closed loop and the other an open load: the closed loop's latency repeats its
+    /// rate (Little's law).
     DifferentLoad,
     /// The seeds differ, so the work does too.
     DifferentSeed,
@@ -45,9 +46,9 @@ pub enum Reason {
     Partial,
     /// The machines differ, so a ratio would not be an overhead.
     DifferentHardware,
-    /// Only one side measured it.
+    /// Only one side measured the figure.
     Missing,
-    /// The A/A row beside the figure failed.
+    /// The A/A row of the figure failed.
     AaFailed,
     /// Answers, tokens or sizes differ, so the work was not the same.
     UnequalWork,
@@ -61,7 +62,7 @@ pub enum Reason {
     CacheServed,
     /// One side is simulated, the other is not.
     Simulated,
-    /// Both sides closed loops whose latency is users / rate: the rate is the figure.
+    /// Both sides are closed loops whose latency is users / rate: the rate is the figure.
     LittlesLaw,
 }
 
@@ -209,7 +210,7 @@ fn refuse_versions(first: &Loaded, side: &str, other: &Loaded) -> Vec<Refusal> {
     refused
 }
 
-/// Processors of unlike model or number on any two machines; a model that is not told is unlike all.
+/// Refuses machines whose processors differ in model or number; an unknown model differs from all.
 pub(super) fn refuse_hardware(a: &[Loaded], b: &[Loaded]) -> Option<Refusal> {
     let told = |loaded: &Loaded| {
         let machine = &loaded.record.machine;
@@ -242,7 +243,7 @@ pub(super) fn refuse_row(one: &ComparedCase<'_>, [a, b]: [&Gathered; 2]) -> Vec<
             continue;
         }
         if gathered.aa.iter().any(|aa| matches!(aa, Some(Aa::OutsideMargin | Aa::ExcludesOne))) {
-            refuse(Reason::AaFailed, "the A/A row beside it failed".into());
+            refuse(Reason::AaFailed, "its A/A row failed".into());
         }
         if gathered.client_bound {
             refuse(Reason::ClientBound, "the client used more than 80 % of its CPU".into());

@@ -11,7 +11,7 @@ use crate::{
     validity::Validity,
 };
 
-/// What to compare, and which refusals a caller takes upon himself.
+/// Selection of what to compare, and the refusals that the caller overrides.
 #[derive(Clone, Debug, Default)]
 pub struct CompareOptions {
     /// Compares only this metric, whether it is a headline metric or not.
@@ -20,13 +20,13 @@ pub struct CompareOptions {
     pub bench: Option<String>,
     /// Compares every metric, not only the headline ones.
     pub all: bool,
-    /// Make ratios of unlike hardware; they are no overhead of anything.
+    /// Forms ratios across different hardware; they are not the overhead of anything.
     pub dangerous_across_hardware: bool,
     /// Forms ratios across different versions of what was measured.
     pub dangerous_across_versions: bool,
 }
 
-/// One record: where its figures are from.
+/// The record that a figure is from, and its machine.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Place {
     pub(crate) record: String,
@@ -36,11 +36,11 @@ pub(crate) struct Place {
     pub(crate) cpus: u64,
     pub(crate) kernel: String,
     pub(crate) validity: Validity,
-    /// The median over slices of a fixed piece of arithmetic.
+    /// The median over slices of the time of a fixed piece of arithmetic, in microseconds.
     pub(crate) calibration_us: Option<f64>,
 }
 
-/// One arm by one metric at one point of the grid.
+/// What is compared: one arm by one metric at one point of the grid.
 pub(crate) struct ComparedCase<'a> {
     pub(crate) suite: &'a Suite,
     pub(crate) bench: &'a Bench,

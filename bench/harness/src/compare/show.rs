@@ -13,19 +13,19 @@ use crate::{
 };
 
 impl Comparison {
-    /// A table and what has to be known to read it; ends in a newline.
+    /// Writes a table and what has to be known to read it; ends in a newline.
     pub fn text(&self) -> String {
         let sections = self.sections();
         let unnamed = sections.map(|section| Section { heading: String::new(), ..section });
         text::write(&unnamed, Terminal::UNLIMITED)
     }
 
-    /// The same in Markdown.
+    /// Writes the same in Markdown.
     pub fn markdown(&self) -> String {
         markdown::write(&self.sections(), "##")
     }
 
-    /// One page that works offline. It has no script: there is nothing to filter.
+    /// Writes a page that works offline. It has no script, because there is nothing to filter.
     pub fn html(&self) -> String {
         let title = "Two machines, by their records";
         let introduction = "<p>Arms of one run met in the same blocks; these never did. With one record on a \
@@ -36,10 +36,10 @@ impl Comparison {
         html::write_page(title, "", &body)
     }
 
-    /// Everything, for programs.
+    /// Writes the whole comparison as indented JSON, ending in a newline.
     ///
     /// # Errors
-    /// serde_json's, where a field cannot be JSON.
+    /// When a field cannot be written as JSON.
     pub fn json(&self) -> Result<String, serde_json::Error> {
         Ok(serde_json::to_string_pretty(self)? + "\n")
     }
@@ -63,7 +63,7 @@ impl Comparison {
         ]
     }
 
-    /// The records of both sides, and how fast their processors are.
+    /// Lists the records of both sides, then how fast their processors are.
     fn sides(&self) -> Vec<String> {
         let sides = [("A", &self.a), ("B", &self.b)];
         let places = sides.iter().flat_map(|(side, places)| {
@@ -86,7 +86,7 @@ impl Comparison {
         lines
     }
 
-    /// Refusals, A/A ratios, floors: one line each.
+    /// Lists refusals, A/A ratios and floors, one line each.
     fn notes(&self) -> Vec<String> {
         let mut notes: Vec<String> =
             self.refused.iter().map(|refusal| format!("not compared: {refusal}")).collect();
@@ -107,7 +107,7 @@ impl Comparison {
         }
         if self.refused.is_empty() && !self.differs.is_empty() {
             notes.push(format!(
-                "what the first records tell differently, the treatment among it: {}",
+                "facts in which the first records differ, the treatment among them: {}",
                 self.differs.join("; ")
             ));
         }
@@ -222,7 +222,7 @@ fn describe_cost(row: &ComparedRow) -> String {
     }
 }
 
-/// Low, value and high of a ratio, and whether the ends are an interval.
+/// Returns low, value and high of a ratio, and whether the ends are an interval.
 fn ratio_ends(row: &ComparedRow) -> Option<([f64; 3], bool)> {
     match &row.result {
         Outcome::Clustered { ratio: Some(spread), .. } => {

@@ -173,7 +173,7 @@ fn unequal_work_is_refused() {
     );
 }
 
-/// Changes every slice of B and gives what its rows are refused for.
+/// Changes every slice of B and returns the reasons for which its rows are refused.
 fn refused_rows(shape: &Shape, change: impl Fn(&mut Slice)) -> Vec<Reason> {
     let mut b = machine(shape, 2, 0.0);
     b.slices.iter_mut().for_each(change);
@@ -313,7 +313,7 @@ fn the_table_of_a_tee_off_and_on_comes_of_two_records_of_suite_zk() {
         line(&format!("CPU, fibonacci-sort-3000: {stage}"));
         line(&format!("peak memory, fibonacci-sort-3000: {stage}"));
     }
-    // Other cycles are another work: nothing is said of the TEE.
+    // Other cycles are other work, so nothing is said of the TEE.
     let other = stages(3, [0.064, 0.290, 89.17, 0.700], 463_500.0);
     let comparison = compare(&[off], &[other], &options);
     assert!(!comparison.has_shown());

@@ -5,8 +5,8 @@ use super::{
     TableRow, is_invisible,
 };
 
-/// A whole page. `script_source` names the one script that may run (Content-Security-Policy); `body` is
-/// markup, with the script in it.
+/// Writes a whole page. `script_source` names the one script that may run
+/// (Content-Security-Policy); `body` is markup, with the script in it.
 pub(crate) fn write_page(title: &str, script_source: &str, body: &str) -> String {
     let title = escape(title);
     let style = include_str!("../page/style.css");
@@ -46,7 +46,7 @@ pub(crate) fn write_block(block: &Block) -> String {
         Block::Judgement(judgement) => write_judgement(judgement),
         Block::Group { id, attributes, blocks } => {
             let blocks: String = blocks.iter().map(write_block).collect();
-            let attributes = write_attributes(attributes);
+            let (id, attributes) = (escape(id), write_attributes(attributes));
             format!("<article class=\"item\" id=\"{id}\"{attributes}>\n{blocks}</article>\n")
         }
         Block::List(items) => {
@@ -111,7 +111,7 @@ fn write_item(item: &Item) -> String {
     )
 }
 
-/// A table in a region that the keyboard can scroll.
+/// Writes a table in a region that the keyboard can scroll.
 pub(crate) fn write_table(table: &Table) -> String {
     let heads: String = table.columns.iter().map(write_heading).collect();
     let bodies = table.bodies.iter().filter(|body| !body.rows.is_empty());
@@ -191,7 +191,7 @@ fn write_class(class: &str) -> String {
 /// The dashed mark that stands wherever something simulated shows.
 const SIMULATED: &str = " <span class=\"tag\">simulated</span>";
 
-/// A text on the ground of its class, after the sign of the class.
+/// Writes a text on the background of its class, after the sign of the class.
 pub(crate) fn write_chip(class: Class, text: &str) -> String {
     format!(
         "<span class=\"chip {}\"><span aria-hidden=\"true\">{}</span> {}</span>",
@@ -201,13 +201,13 @@ pub(crate) fn write_chip(class: Class, text: &str) -> String {
     )
 }
 
-/// ` data-name="…"` for each attribute.
+/// Writes ` data-name="…"` for each attribute.
 pub(crate) fn write_attributes(attributes: &Attributes) -> String {
     let pair = |(name, text): &(&str, String)| format!(" data-{name}=\"{}\"", escape(text));
     attributes.iter().map(pair).collect()
 }
 
-/// Text as HTML, also within double quotes, with a mark for each character that acts unseen.
+/// Escapes text for HTML, also within double quotes, and marks each character that acts unseen.
 pub(crate) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -224,7 +224,7 @@ pub(crate) fn escape(text: &str) -> String {
     out
 }
 
-/// Text as HTML, with what stands between backticks as code. A backtick that nothing closes stays one.
+/// Escapes text and turns what is between backticks into code; a backtick without a partner stays.
 fn mark_code(text: &str) -> String {
     let escaped = escape(text);
     let parts: Vec<&str> = escaped.split('`').collect();

@@ -14,7 +14,7 @@ pub(crate) fn write(sections: &[Section], marks: &str) -> String {
     out
 }
 
-/// Text as plain text: what Markdown or HTML would act on is escaped.
+/// Escapes whatever Markdown or HTML would act on.
 pub(crate) fn escape(raw: &str) -> String {
     let mut out = String::with_capacity(raw.len());
     for c in raw.trim().chars() {
@@ -34,7 +34,8 @@ pub(crate) fn escape(raw: &str) -> String {
     out
 }
 
-/// A table of cells that are Markdown already; `numbers` says of each column whether it aligns to the right.
+/// Writes a table of cells that are Markdown already; `numbers` says for each column whether it
+/// aligns to the right.
 pub(crate) fn write_grid(heads: &[&str], rows: &[Vec<String>], numbers: &[bool]) -> String {
     let line = |cells: &mut dyn Iterator<Item = &str>| {
         format!("| {} |\n", cells.collect::<Vec<_>>().join(" | "))
@@ -95,7 +96,7 @@ fn write_item(item: &Item) -> String {
     format!("- {}\n", parts.join(" "))
 }
 
-/// Each body is a table of its own, under its heading.
+/// Writes each body as a table of its own, under its heading.
 fn write_table(table: &Table) -> String {
     let columns = table.columns_without(&["data", "wide"]);
     let heads: Vec<&str> = columns.iter().map(|at| table.columns[*at].heading.as_str()).collect();
@@ -118,7 +119,8 @@ fn write_cell(cell: &Cell) -> String {
     format!("{}{simulated}{}", escape(&cell.text), notes.collect::<String>())
 }
 
-/// A block in which nothing acts: its fence is longer than any run of backticks within.
+/// Writes a code block whose fence is longer than any run of backticks within, so that nothing in
+/// it acts.
 fn fence(raw: &str) -> String {
     let longest = raw.split(|c| c != '`').map(str::len).max().unwrap_or_default();
     let fence = "`".repeat(longest.max(2) + 1);

@@ -2,7 +2,7 @@
 
 use super::{Block, Cell, Class, Content, Section, Table, mark_invisible};
 
-/// What a terminal can show.
+/// The capabilities of a terminal.
 #[derive(Clone, Copy, Debug)]
 pub struct Terminal {
     /// The width in characters.
@@ -12,17 +12,17 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// A file or a pipe: no line is broken and nothing is coloured.
+    /// A file or a pipe: lines are not broken, and nothing is coloured.
     pub(crate) const UNLIMITED: Self = Self { width: usize::MAX, colour: false };
 }
 
-/// Below this width a line would hold one word.
+/// The least width in characters: below it a line would hold one word.
 const WIDTH_MIN: usize = 40;
-/// Longer lines are hard to read.
+/// The greatest width in characters: longer lines are hard to read.
 const WIDTH_MAX: usize = 160;
-/// From this width on a row of a table may be one line.
+/// The width in characters from which a row of a table may be one line.
 const COLUMNS_WIDTH_MIN: usize = 118;
-/// The first column is cut to no less than this, else each row is several lines.
+/// The least width to which the first column is cut; with less room each row takes several lines.
 const LABEL_WIDTH_MIN: usize = 24;
 
 const BOLD: &str = "1";
@@ -61,7 +61,7 @@ impl Writer {
             Block::Judgement(judgement) => {
                 let from = self.out.len();
                 self.wrap(&format!("{} {}", judgement.strong, judgement.text));
-                // The words are wrapped without their paint, whose width is nothing.
+                // The words are wrapped before they are painted, because paint has no width.
                 let strong = clean(&judgement.strong);
                 if let Some(at) = self.out[from..].find(&strong) {
                     let painted = self.paint(paint_of(judgement.class), &strong);
@@ -83,7 +83,8 @@ impl Writer {
             }
             Block::Table(table) => self.write_table(table),
             Block::Facts(facts) => {
-                facts.iter().for_each(|(name, text)| self.wrap(&format!("{name}: {text}")));
+                let known = facts.iter().filter(|(_, text)| !text.is_empty());
+                known.for_each(|(name, text)| self.wrap(&format!("{name}: {text}")));
             }
             Block::Code(text) => text.lines().for_each(|line| self.write_line(&clean(line))),
             Block::Folded { blocks, .. } => {
@@ -131,7 +132,7 @@ impl Writer {
         }
     }
 
-    /// Each row as a line with its name and lines with the other cells.
+    /// Writes each row as a line with its name and lines with the other cells.
     fn write_stacked(&mut self, table: &Table, columns: &[usize]) {
         for row in table.rows() {
             self.wrap(&plain_text(&row.cells[columns[0]]));
@@ -142,7 +143,7 @@ impl Writer {
                 if cell.text.is_empty() {
                     continue;
                 }
-                // Outside its column a number is given with what it is of.
+                // Outside its column a number needs the column's name.
                 let column = &table.columns[*at];
                 let name = if column.is_number() { &*column.name } else { "" };
                 let text = format!("{name} {}", plain_text(cell)).trim_start().to_owned();
@@ -158,7 +159,7 @@ impl Writer {
         }
     }
 
-    /// A heading at the margin; what follows is indented.
+    /// Writes a heading at the margin; what follows is indented.
     fn write_heading(&mut self, text: &str) {
         let painted = self.paint(BOLD, &clean(text));
         self.indent = "";
@@ -187,7 +188,7 @@ impl Writer {
         }
     }
 
-    /// Lines of whole words within the width; further lines are indented by two more.
+    /// Writes lines of whole words within the width; further lines are indented by two more.
     fn wrap(&mut self, text: &str) {
         let (text, indent) = (clean(text), self.indent);
         let (mut line, mut length) = (String::new(), indent.len());
@@ -208,7 +209,7 @@ impl Writer {
     }
 }
 
-/// The number of the escape sequence that colours a class; empty for no colour.
+/// Returns the number of the escape sequence that colours a class; empty for no colour.
 fn paint_of(class: Class) -> &'static str {
     match class {
         Class::Good => "32",
@@ -227,12 +228,12 @@ fn align(text: &str, width: usize, is_number: bool) -> String {
     if is_number { format!("{text:>width$}") } else { format!("{text:<width$}") }
 }
 
-/// What a record says must not reach the terminal as a command to it.
+/// Marks what must not reach the terminal as a command to it, and joins lines.
 fn clean(text: &str) -> String {
     mark_invisible(&text.replace(['\n', '\t'], " "))
 }
 
-/// At most `room` characters, the last an ellipsis where more were cut.
+/// Cuts a text to at most `room` characters, the last an ellipsis where more were cut.
 fn cut(text: &str, room: usize) -> String {
     if text.chars().count() <= room {
         return text.to_owned();

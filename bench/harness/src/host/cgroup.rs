@@ -1,30 +1,30 @@
-//! What the group of this process may use, in cgroup version 1 and 2.
+//! The limits of this process's control group, in cgroup version 1 and 2.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::root::Root;
 
-/// Limits of the group and of every group above it: the least counts.
+/// The limits of the group and of every group above it: the lowest counts.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub(crate) struct Limits {
     /// `v1`, `v2` or `v1 and v2`; absent without cgroups.
     pub(crate) version: Option<String>,
-    /// CPUs' worth of time; absent: no limit.
+    /// The CPU time in CPUs; absent where there is no limit.
     pub(crate) cpus: Option<f64>,
-    /// Absent: no limit.
+    /// The memory in bytes; absent where there is no limit.
     pub(crate) memory_bytes: Option<u64>,
-    /// CPUs and memory nodes it is confined to, as `0-3`.
+    /// The CPUs that the group is confined to, as `0-3`; `cpuset_nodes` names the memory nodes.
     pub(crate) cpuset: Option<String>,
     pub(crate) cpuset_nodes: Option<String>,
-    /// Share against other groups: `cpu.weight`, or `cpu.shares` of version 1.
+    /// The share relative to other groups: `cpu.weight`, or `cpu.shares` of version 1.
     pub(crate) weight: Option<u64>,
 }
 
 /// Version 1 writes "no limit" as a number near 2^63, rounded to a page.
 const NO_LIMIT_BYTES: u64 = 1 << 62;
-/// Groups deeper than this are not walked.
+/// The depth beyond which groups are not walked.
 const DEPTH_MAX: usize = 32;
 
 impl Limits {
@@ -103,14 +103,15 @@ impl Limits {
     }
 }
 
-/// `150000 100000` is 1.5 CPUs; `max 100000` is no limit.
+/// Parses a limit of CPU time: `150000 100000` is 1.5 CPUs; `max 100000` is no limit.
 fn cpu_max(text: &str) -> Option<f64> {
     let (quota, period) = text.split_once(' ')?;
     let (quota, period): (f64, f64) = (quota.parse().ok()?, period.trim().parse().ok()?);
     (quota > 0.0 && period > 0.0).then(|| quota / period)
 }
 
-/// Where a hierarchy is mounted: `cgroup2`, or the `cgroup` whose options name the controllers.
+/// Finds where a hierarchy is mounted: `cgroup2`, or the `cgroup` whose options name the
+/// controllers.
 fn mount_point(mountinfo: &str, controllers: &str) -> Option<String> {
     mountinfo.lines().find_map(|line| {
         let (before, after) = line.split_once(" - ")?;
@@ -126,8 +127,8 @@ fn mount_point(mountinfo: &str, controllers: &str) -> Option<String> {
     })
 }
 
-/// The group's folder and those above it; in a container that shows its own group as the root,
-/// the mount point alone.
+/// Returns the group's folder and those above it; in a container that shows its own group as the
+/// root, the mount point alone.
 fn groups(root: &Root, mount: &str, path: &str) -> Vec<String> {
     let mut groups = Vec::new();
     let mut path = path.trim_end_matches('/');
@@ -146,7 +147,7 @@ fn first(groups: &[String]) -> &str {
     groups.first().map_or("", String::as_str)
 }
 
-/// For the fuzzer.
+/// Runs the parsers of this file over any text, for the fuzzer.
 pub(super) fn fuzz(text: &str) {
     let _ = (cpu_max(text), mount_point(text, ""), mount_point(text, "cpu,cpuacct"));
 }

@@ -8,16 +8,16 @@ use super::{
     root::{Root, field},
 };
 
-/// What is known of them.
+/// The clocks of the machine, as far as they are known.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub(crate) struct Clock {
     pub(crate) available: Option<String>,
-    /// Flags of the time stamp counter, of those the kernel shows.
+    /// The flags of the time stamp counter, of those that the kernel shows.
     pub(crate) tsc: Vec<String>,
-    /// Seconds the wall clock is ahead (above 0) or behind, as chrony has it.
+    /// The seconds by which the wall clock is ahead (above 0) or behind, as chrony has it.
     pub(crate) offset_s: Option<f64>,
-    /// Why there is no offset, or how it is known.
+    /// The source of the offset, or the reason why there is none.
     pub(crate) offset_source: Option<String>,
 }
 
@@ -43,8 +43,8 @@ impl Clock {
     }
 }
 
-/// The fifth field of `chronyc -c tracking`, unless the last says that nothing is followed. The
-/// first two are addresses and are not kept.
+/// Parses the fifth field of `chronyc -c tracking`, unless the last says that no source is
+/// followed. The first two are addresses and are not kept.
 fn chrony_offset_s(csv: &str) -> Option<f64> {
     let fields: Vec<&str> = csv.lines().next()?.trim().split(',').collect();
     if fields.len() < 14 || fields.last() == Some(&"Not synchronised") {
@@ -55,7 +55,7 @@ fn chrony_offset_s(csv: &str) -> Option<f64> {
     offset.is_finite().then_some(-offset)
 }
 
-/// For the fuzzer.
+/// Runs the parsers of this file over any text, for the fuzzer.
 pub(super) fn fuzz(text: &str) {
     let _ = chrony_offset_s(text);
 }

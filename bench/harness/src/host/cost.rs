@@ -14,11 +14,11 @@ use super::{
     root::{Root, field},
 };
 
-/// What the three used while a slice ran.
+/// What arm, services and harness used while a slice ran.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub(crate) struct Cost {
-    /// From the run's line to its end.
+    /// The seconds from the run's line to its end.
     pub(crate) wall_s: f64,
     /// The arm's process and every process below it.
     pub(crate) arm: Usage,
@@ -29,26 +29,28 @@ pub(crate) struct Cost {
     pub(crate) harness: Usage,
 }
 
-/// Of some processes over one slice; what /proc does not tell is absent.
+/// What some processes used over one slice; what /proc does not tell is absent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub(crate) struct Usage {
     pub(crate) cpu_s: Option<f64>,
-    /// Sum over processes of their peaks in memory: never less than the peak of their sum.
+    /// The sum over processes of their peaks in memory, in bytes: never less than the peak of their
+    /// sum.
     pub(crate) peak_bytes: Option<u64>,
-    /// The peaks are of this slice alone; else of each process since it started.
+    /// True where the peaks are of this slice alone, false where they are of each process since it
+    /// started.
     pub(crate) peak_of_slice: bool,
     pub(crate) processes: u64,
     pub(crate) threads: u64,
-    /// Times a thread gave its CPU away, of threads that live at the end.
+    /// How often threads gave their CPU away, of threads that live at the end.
     pub(crate) voluntary_switches: Option<u64>,
-    /// Times a CPU was taken from one.
+    /// How often a CPU was taken from a thread.
     pub(crate) involuntary_switches: Option<u64>,
     pub(crate) major_faults: Option<u64>,
 }
 
 impl Cost {
-    /// CPU seconds of all three.
+    /// Sums the CPU seconds of arm, services and harness.
     pub(crate) fn cpu_s(&self) -> Option<f64> {
         let services = self.services.map_or(Some(0.0), |services| services.cpu_s);
         Some(self.arm.cpu_s? + services? + self.harness.cpu_s?)
@@ -64,7 +66,7 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    /// Lets the peaks begin anew and reads the counters.
+    /// Restarts the peaks and reads the counters.
     pub(crate) fn start(arm: Option<u32>, services: &[u32]) -> Self {
         let root = Root::system();
         let arm = Group::read(&root, arm.as_slice(), true);
@@ -73,7 +75,7 @@ impl Meter {
         Self { arm, services, harness, harness_cpu_s: own_cpu_s() }
     }
 
-    /// Reads them again.
+    /// Reads the counters again and returns what was used meanwhile.
     pub(crate) fn stop(self) -> Cost {
         let root = Root::system();
         // First, so that the reading is not in it.
@@ -90,8 +92,8 @@ impl Meter {
     }
 }
 
-/// CPU seconds of one process and its ended threads so far, to the nanosecond where the kernel
-/// tells, else to the tick.
+/// Reads the CPU seconds of one process and its ended threads so far, to the nanosecond where the
+/// kernel tells, else to the tick.
 pub(crate) fn process_cpu_s(id: u32) -> Option<f64> {
     let clock = || clock_getcpuclockid(Pid::from_raw(i32::try_from(id).ok()?)).ok();
     let precise = clock().and_then(|clock| clock_gettime(clock).ok()).map(seconds);
@@ -106,17 +108,18 @@ fn seconds(time: nix::sys::time::TimeSpec) -> f64 {
     Duration::from(time).as_secs_f64()
 }
 
-/// More processes than this below one arm are not followed.
+/// The most processes below one arm that are followed.
 const PROCESSES_MAX: usize = 4096;
-/// Threads of a process whose switches are read; reading them all would disturb what is measured.
+/// The most threads of a process whose switches are read; reading them all would disturb what is
+/// measured.
 const THREADS_MAX: usize = 256;
 
-/// Counters of some processes and all that came from them.
+/// The counters of some processes and of all that descend from them.
 #[derive(Clone, Debug, Default)]
 struct Group {
     first: Vec<u32>,
     processes: BTreeMap<u32, Process>,
-    /// The peaks began anew in every process.
+    /// True where the peak was restarted in every process.
     reset: bool,
 }
 
@@ -126,18 +129,18 @@ struct Process {
     peak_bytes: Option<u64>,
     threads: u64,
     major_faults: u64,
-    /// By thread: voluntary, involuntary. `None` beyond [`THREADS_MAX`].
+    /// The voluntary and involuntary switches by thread; `None` beyond [`THREADS_MAX`].
     switches: Option<BTreeMap<u32, (u64, u64)>>,
 }
 
 impl Group {
-    /// The processes with these ids and their descendants; `reset` lets their peaks begin anew.
+    /// Reads the processes with these ids and their descendants; `reset` restarts their peaks.
     fn read(root: &Root, first: &[u32], reset: bool) -> Self {
         let ids = tree(root, first);
         Self::read_each(root, first, &ids, reset)
     }
 
-    /// The harness itself, without its children, which are arms and services.
+    /// Reads the harness itself, without its children, which are arms and services.
     fn read_harness(root: &Root, reset: bool) -> Self {
         let own = [std::process::id()];
         Self::read_each(root, &own, &own, reset)
@@ -206,7 +209,7 @@ impl Process {
     }
 }
 
-/// Of each thread, from /proc/ID/task/THREAD/status.
+/// Reads the switches of each thread from /proc/ID/task/THREAD/status.
 fn switches(root: &Root, id: u32) -> BTreeMap<u32, (u64, u64)> {
     let of = |thread: u32| {
         let status = root.text(&format!("/proc/{id}/task/{thread}/status"))?;
@@ -218,7 +221,7 @@ fn switches(root: &Root, id: u32) -> BTreeMap<u32, (u64, u64)> {
     threads.iter().filter_map(|name| of(name.parse().ok()?)).take(THREADS_MAX).collect()
 }
 
-/// These processes and all below them that have not left their parents.
+/// Lists these processes and all below them that have not left their parents.
 fn tree(root: &Root, first: &[u32]) -> Vec<u32> {
     let mut found: Vec<u32> = Vec::new();
     let mut open = first.to_vec();
@@ -241,7 +244,7 @@ fn tree(root: &Root, first: &[u32]) -> Vec<u32> {
 struct Stat {
     major_faults: u64,
     own_s: f64,
-    /// Of children that ended and were waited for, with theirs.
+    /// The CPU seconds of children that ended and were waited for, with those of their children.
     children_s: f64,
 }
 
@@ -265,7 +268,7 @@ impl Stat {
     }
 }
 
-/// For the fuzzer.
+/// Runs the parsers of this file over any text, for the fuzzer.
 pub(super) fn fuzz(text: &str) {
     let _ = Stat::parse(text);
 }

@@ -12,10 +12,10 @@ use super::root::{Root, field};
 #[serde(default)]
 pub(crate) struct Cpu {
     pub(crate) vendor: Option<String>,
-    /// `family model stepping`, in decimal as Linux shows them.
+    /// The values `family model stepping`, in decimal as Linux shows them.
     pub(crate) family_model_stepping: Option<String>,
     pub(crate) microcode: Option<String>,
-    /// CPUs this process may use, as `0-3,8`.
+    /// The CPUs that this process may use, as `0-3,8`.
     pub(crate) allowed: Option<String>,
     pub(crate) sockets: Option<u64>,
     pub(crate) cores: Option<u64>,
@@ -24,14 +24,14 @@ pub(crate) struct Cpu {
     pub(crate) frequency_driver: Option<String>,
     pub(crate) frequency_min_khz: Option<u64>,
     pub(crate) frequency_max_khz: Option<u64>,
-    /// `on`, `off`; absent where the kernel does not tell.
+    /// `on` or `off`; absent where the kernel does not tell.
     pub(crate) turbo: Option<String>,
     pub(crate) idle_driver: Option<String>,
-    /// Vector and cipher instructions of the first CPU, of those that change these figures.
+    /// The vector and cipher instructions of the first CPU that change these figures.
     pub(crate) instructions: Vec<String>,
 }
 
-/// Flags worth a line: code here or in a peer chooses a path by them.
+/// The CPU flags that are recorded: code here or in a peer chooses a path by them.
 const INSTRUCTIONS: &str =
     "aes amx_int8 avx2 avx512_vnni avx512f avx512ifma avx_vnni gfni sha_ni vaes vpclmulqdq";
 
@@ -69,7 +69,7 @@ impl Cpu {
     }
 }
 
-/// What of /sys/devices/system/cpu/vulnerabilities is not "Not affected".
+/// Reads the entries of /sys/devices/system/cpu/vulnerabilities that are not "Not affected".
 pub(crate) fn mitigations(root: &Root) -> BTreeMap<String, String> {
     let folder = "/sys/devices/system/cpu/vulnerabilities";
     root.names(folder)
@@ -81,7 +81,7 @@ pub(crate) fn mitigations(root: &Root) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// How many different values the CPUs have for these fields together.
+/// Counts the different values that the CPUs have for these fields together.
 fn distinct(cpuinfo: &str, names: &[&str]) -> Option<u64> {
     let blocks = cpuinfo.split("\n\n").filter(|block| !block.trim().is_empty());
     let values: BTreeSet<Vec<&str>> =
@@ -96,7 +96,7 @@ fn numa_nodes(root: &Root) -> Option<u64> {
     (count > 0).then_some(count as u64)
 }
 
-/// `32768K shared by 0-7`.
+/// Describes the last level cache: `32768K shared by 0-7`.
 fn last_level_cache(root: &Root) -> Option<String> {
     let folder = "/sys/devices/system/cpu/cpu0/cache";
     let names = root.names(folder);

@@ -1,4 +1,4 @@
-//! What the processor, or who stands in for it, says of itself.
+//! What the processor, or the hypervisor in its place, says of itself.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// The leaves that tell of virtualisation and of confidential guests, raw.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 pub(crate) struct Leaves {
-    /// Whether leaf 1 sets the hypervisor bit (ECX bit 31).
+    /// True where leaf 1 sets the hypervisor bit (ECX bit 31).
     pub(crate) hypervisor_present: bool,
     /// Leaf 0: EBX, EDX, ECX.
     pub(crate) vendor: [u8; 12],
@@ -21,13 +21,13 @@ pub(crate) struct Leaves {
 }
 
 impl Leaves {
-    /// Asks this processor; `None` where it is not an x86-64.
+    /// Reads the leaves of this processor; `None` where it is not an x86-64.
     #[cfg(not(target_arch = "x86_64"))]
     pub(crate) fn read() -> Option<Self> {
         None
     }
 
-    /// Asks this processor; `None` where it is not an x86-64.
+    /// Reads the leaves of this processor; `None` where it is not an x86-64.
     #[cfg(target_arch = "x86_64")]
     pub(crate) fn read() -> Option<Self> {
         use std::arch::x86_64::__cpuid_count as cpuid;
@@ -55,7 +55,7 @@ impl Leaves {
     }
 }
 
-/// The printable part of a name in registers.
+/// Returns the printable part of a name in registers.
 pub(crate) fn to_text(name: [u8; 12]) -> String {
     let printable = name.iter().filter(|byte| (0x20..0x7f).contains(*byte));
     printable.map(|byte| char::from(*byte)).collect::<String>().trim().to_owned()

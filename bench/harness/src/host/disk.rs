@@ -21,7 +21,7 @@ pub(crate) struct Disk {
     pub(crate) write_cache: Option<String>,
     /// `cache_type` of a virtio disk, as the device says.
     pub(crate) cache_type: Option<String>,
-    /// Forced unit access: a write that does not stop in the cache.
+    /// True where the disk has forced unit access: a write that does not stop in the cache.
     pub(crate) fua: Option<bool>,
     pub(crate) scheduler: Option<String>,
     pub(crate) rotational: Option<bool>,
@@ -29,28 +29,29 @@ pub(crate) struct Disk {
     pub(crate) requests: Option<u64>,
 }
 
-/// Where the run writes.
+/// The file system that the run writes to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub(crate) struct FileSystem {
     pub(crate) kind: String,
-    /// Name of the block device below it, partitions resolved to their disk.
+    /// The name of the block device below it, partitions resolved to their disk.
     pub(crate) disk: Option<String>,
-    /// Mount options, of those that change speed.
+    /// The mount options that change speed.
     pub(crate) options: Vec<String>,
 }
 
-/// Disks beyond this many are not listed.
+/// The most disks that are listed.
 const DISKS_MAX: usize = 64;
 /// Devices that hold no data of their own.
 const SKIPPED: &[&str] = &["loop", "ram", "sr", "fd"];
-/// How the names of kept mount options begin. Others may hold addresses or user names.
+/// The mount options that are kept, because they change speed; one that ends in `=` or `_` is the
+/// beginning of a name. Others may hold addresses or user names.
 const SPEED_OPTIONS: &str = "ro rw sync async dirsync noatime relatime strictatime lazytime discard nodiscard barrier \
     nobarrier data= commit= journal_ delalloc nodelalloc dioread_ stripe= compress ssd nossd space_cache \
     datacow nodatacow logbufs= logbsize= noquota inode64 volatile metacopy= cache= rsize= wsize= vers= \
     hard soft dax size= huge=";
 
-/// Every disk that holds data.
+/// Lists every disk that holds data.
 pub(crate) fn disks(root: &Root) -> Vec<Disk> {
     let skipped = |name: &String| {
         SKIPPED.iter().any(|kind| {
@@ -80,7 +81,7 @@ fn disk(root: &Root, name: String) -> Disk {
     }
 }
 
-/// The file system below a folder of this machine, or below the nearest one that is there.
+/// Finds the file system below a folder of this machine, or below the nearest one that is there.
 pub(crate) fn file_system(root: &Root, folder: &Path) -> Option<FileSystem> {
     let there = |folder: &Path| folder.ancestors().find_map(|above| above.canonicalize().ok());
     // A relative path whose first part is not there lies in the working folder.
@@ -90,7 +91,7 @@ pub(crate) fn file_system(root: &Root, folder: &Path) -> Option<FileSystem> {
     of_mounts(root, &mounts, &folder, device)
 }
 
-/// By the device of the folder, else by the longest mount point above it.
+/// Finds the mount by the device of the folder, else by the longest mount point above it.
 fn of_mounts(
     root: &Root,
     mountinfo: &str,
@@ -131,7 +132,7 @@ struct Mount {
 }
 
 impl Mount {
-    /// proc(5), /proc/pid/mountinfo.
+    /// Parses a line of /proc/pid/mountinfo (proc(5)).
     fn parse(line: &str) -> Option<Self> {
         let (before, after) = line.split_once(" - ")?;
         let fields: Vec<&str> = before.split(' ').collect();
@@ -155,7 +156,8 @@ impl Mount {
     }
 }
 
-/// `/sys/dev/block/259:2` leads to `…/block/nvme0n1/nvme0n1p2`: the part behind `block`.
+/// Returns the disk of a device: `/sys/dev/block/259:2` leads to `…/block/nvme0n1/nvme0n1p2`, and
+/// the part behind `block` is the disk.
 fn disk_of(root: &Root, major: u64, minor: u64) -> Option<String> {
     let link = root.link(&format!("/sys/dev/block/{major}:{minor}"))?;
     let parts: Vec<&str> = link.iter().filter_map(|part| part.to_str()).collect();
@@ -163,7 +165,7 @@ fn disk_of(root: &Root, major: u64, minor: u64) -> Option<String> {
     parts.get(block + 1).map(|name| (*name).to_owned())
 }
 
-/// For the fuzzer.
+/// Runs the parsers of this file over any text, for the fuzzer.
 pub(super) fn fuzz(text: &str) {
     for mount in text.lines().filter_map(Mount::parse) {
         let _ = mount.device();

@@ -14,7 +14,7 @@ pub struct Fact {
     pub name: String,
     /// The value as shown; `unknown` where it could not be read.
     pub value: String,
-    /// Empty where the value speaks for itself.
+    /// What a reader must know to read the value; empty where it needs no note.
     pub note: String,
 }
 
@@ -28,8 +28,8 @@ pub struct FactGroup {
 }
 
 impl Machine {
-    /// Everything that the record holds of the machine, as lines in groups. Lines that an old
-    /// record lacks are left out.
+    /// Returns everything that the record holds of the machine, as lines in groups. Lines that an
+    /// old record lacks are left out.
     pub fn facts(&self) -> Vec<FactGroup> {
         let groups = vec![
             FactGroup { title: "Processor and memory", facts: self.processor() },
@@ -43,7 +43,7 @@ impl Machine {
         groups.into_iter().filter(|group| !group.facts.is_empty()).collect()
     }
 
-    /// The same as text in two columns, ending in a newline.
+    /// Formats the same as text in two columns, ending in a newline.
     pub fn text(&self) -> String {
         let groups = self.facts();
         let names = groups.iter().flat_map(|group| &group.facts).map(|fact| fact.name.len());
@@ -233,7 +233,7 @@ impl Machine {
     }
 }
 
-/// What stands beside every summary of signs.
+/// The note on every summary of signs of protection.
 const HINT: &str = "an arm is protected where its evidence was verified, not by this";
 
 #[derive(Default)]
@@ -266,7 +266,7 @@ impl Lines {
     }
 }
 
-/// Joins those that are known by commas.
+/// Joins the known parts by commas.
 fn join_known<const N: usize>(parts: [Option<String>; N]) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }

@@ -10,16 +10,16 @@ use serde::{Deserialize, Serialize};
 
 use super::{programs::Ask, root::Root};
 
-/// All GPUs, or why none is known.
+/// All GPUs, or the reason why none is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub(crate) struct Gpus {
-    /// How they are known, or why not.
+    /// The source of what is known of the GPUs, or the reason why nothing is.
     pub(crate) source: String,
     pub(crate) driver: Option<String>,
     pub(crate) cuda: Option<String>,
     pub(crate) devices: Vec<Gpu>,
-    /// What `nvidia-smi conf-compute` says, by its own names.
+    /// The values that `nvidia-smi conf-compute` prints, by its own names.
     pub(crate) confidential: BTreeMap<String, String>,
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct Gpu {
     pub(crate) architecture: Option<String>,
     pub(crate) vbios: Option<String>,
     pub(crate) memory_total: Option<String>,
-    /// Memory that confidential mode protects.
+    /// The memory that confidential mode protects.
     pub(crate) memory_protected: Option<String>,
     pub(crate) ecc: Option<String>,
     pub(crate) mig: Option<String>,
@@ -44,22 +44,23 @@ pub(crate) struct Gpu {
     pub(crate) virtualisation: Option<String>,
 }
 
-/// More than this many are not listed.
+/// The most GPUs that are listed.
 const GPUS_MAX: usize = 64;
-/// A value longer than this is no value that is known here.
+/// The most characters of a value; a longer one is no value that is known here.
 const VALUE_CHARACTERS_MAX: usize = 80;
-/// Feature, environment, developer tools, ready state: each a read.
+/// The options of `nvidia-smi conf-compute` that read: feature, environment, developer tools, ready
+/// state.
 const CONFIDENTIAL: &[&str] = &["-f", "-e", "-d", "-grs"];
-/// What `conf-compute` prints is kept only below names that begin so.
+/// The beginnings of the names whose values are kept from the output of `conf-compute`.
 const CONFIDENTIAL_NAMES: &[&str] = &["CC ", "Confidential", "DevTools", "Multi-GPU", "Protected"];
 
 impl Gpus {
-    /// Asks `nvidia-smi`.
+    /// Asks `nvidia-smi` about the GPUs of this machine.
     pub(crate) fn read(root: &Root, ask: Ask<'_>) -> Self {
         let device = root.exists("/dev/nvidiactl") || root.exists("/proc/driver/nvidia/version");
         let Some(xml) = ask("nvidia-smi", &["-q", "-x"]) else {
             let source = if device {
-                "not known: a driver is there, nvidia-smi is not or fails"
+                "unknown: there is a driver, but nvidia-smi is missing or fails"
             } else {
                 "no device here: no nvidia driver"
             };
@@ -73,7 +74,7 @@ impl Gpus {
         gpus
     }
 
-    /// Of the XML of `nvidia-smi -q -x`.
+    /// Parses the XML of `nvidia-smi -q -x`.
     pub(crate) fn parse(xml: &str) -> Self {
         let gpu = |part: &&str| part.contains("</gpu>");
         let devices: Vec<Gpu> =
@@ -116,14 +117,14 @@ impl Gpu {
     }
 }
 
-/// What stands between the first `<name>` and its `</name>`.
+/// Returns the text between the first `<name>` and its `</name>`.
 fn section_of<'a>(xml: &'a str, name: &str) -> &'a str {
     let (open, close) = (format!("<{name}>"), format!("</{name}>"));
     let inside = xml.split_once(&open).and_then(|(_, rest)| rest.split_once(&close));
     inside.map_or("", |(inside, _)| inside)
 }
 
-/// A short value; `N/A` is none.
+/// Returns a short value; `None` for `N/A`.
 fn tag(xml: &str, name: &str) -> Option<String> {
     let value = section_of(xml, name).trim();
     let plain = !value.contains('<') && value.chars().count() <= VALUE_CHARACTERS_MAX;
@@ -131,7 +132,7 @@ fn tag(xml: &str, name: &str) -> Option<String> {
     known.then(|| value.replace("&amp;", "&"))
 }
 
-/// The `name: value` lines of known names.
+/// Collects the `name: value` lines of known names.
 fn confidential(text: &str) -> BTreeMap<String, String> {
     let line = |line: &str| {
         let (name, value) = line.split_once(':')?;
@@ -144,7 +145,7 @@ fn confidential(text: &str) -> BTreeMap<String, String> {
     text.lines().take(GPUS_MAX).filter_map(line).collect()
 }
 
-/// For the fuzzer.
+/// Runs the parsers of this file over any text, for the fuzzer.
 pub(super) fn fuzz(text: &str) {
     let _ = confidential(text);
 }

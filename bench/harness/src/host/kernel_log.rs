@@ -4,28 +4,29 @@ use std::{fs::File, io::Read, os::unix::fs::OpenOptionsExt};
 
 use super::root::Root;
 
-/// The kernel's ring holds at most some MiB; what is longer is not read on.
+/// The most bytes of the log that are read; the kernel's ring holds at most some MiB.
 const LOG_BYTES_MAX: usize = 16 << 20;
-/// One record of `/dev/kmsg` (CONSOLE_EXT_LOG_MAX is 8192).
+/// The most bytes of one record of `/dev/kmsg` (CONSOLE_EXT_LOG_MAX is 8192).
 const RECORD_BYTES_MAX: usize = 16 << 10;
-/// Lines kept, each cut: the record is no copy of the log.
+/// The most lines that are kept, each cut: the record of a run is no copy of the log.
 const LINES_MAX: usize = 16;
 const LINE_CHARACTERS_MAX: usize = 160;
 
-/// What was found in the log.
+/// The lines that were found in the log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct KernelLog {
-    /// Whether it could be read at all.
+    /// True where the log could be read at all.
     pub(crate) readable: bool,
-    /// Whether it still begins with the first record since boot: only then does a missing line
+    /// True where it still begins with the first record since boot: only then does a missing line
     /// say anything.
     pub(crate) whole: bool,
     /// The lines of interest, in order, each once.
     pub(crate) lines: Vec<String>,
 }
 
-/// Parts of lines that are kept. Wordings of Linux 5.10 to 6.18 (arch/x86/mm/mem_encrypt.c,
-/// arch/x86/coco, arch/x86/kernel/cpu/mshyperv.c, kernel/dma/swiotlb.c, drivers/virt/coco).
+/// Parts of the lines that are kept, in the wordings of Linux 5.10 to 6.18
+/// (arch/x86/mm/mem_encrypt.c, arch/x86/coco, arch/x86/kernel/cpu/mshyperv.c, kernel/dma/swiotlb.c,
+/// drivers/virt/coco).
 const KEPT: &[&str] = &[
     "Memory Encryption Features active",
     "Isolation Config:",
@@ -61,7 +62,7 @@ impl KernelLog {
         Self::parse(&String::from_utf8_lossy(&text))
     }
 
-    /// Of the text of `/dev/kmsg` (`priority,sequence,time,flags;message`) or of `dmesg`.
+    /// Parses the text of `/dev/kmsg` (`priority,sequence,time,flags;message`) or of `dmesg`.
     pub(crate) fn parse(text: &str) -> Self {
         let mut lines: Vec<String> = Vec::new();
         for line in text.lines().filter(|line| KEPT.iter().any(|part| line.contains(part))) {
@@ -73,7 +74,7 @@ impl KernelLog {
         Self { readable: !text.is_empty(), whole: is_whole(text), lines }
     }
 
-    /// The first kept line with this part.
+    /// Returns the first kept line with this part.
     pub(crate) fn line(&self, part: &str) -> Option<&str> {
         self.lines.iter().find(|line| line.contains(part)).map(String::as_str)
     }
@@ -87,7 +88,7 @@ fn is_whole(text: &str) -> bool {
     }
 }
 
-/// The line without what stands before its message.
+/// Strips what stands before the message of a line.
 fn message(line: &str) -> &str {
     let head_ends = |head: &str| head.chars().all(|c| c.is_ascii_digit() || ",-c".contains(c));
     if let Some((head, rest)) = line.split_once(';')

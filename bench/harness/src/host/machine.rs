@@ -1,4 +1,4 @@
-//! What stays the same over a run.
+//! The facts of a machine that stay the same over a run.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -19,7 +19,7 @@ use super::{
     tee::{signal::Says, summary::Tee},
 };
 
-/// What a line says that could not be read.
+/// The text of a fact that could not be read.
 pub(crate) const UNKNOWN: &str = "unknown";
 
 /// The machine as a record holds it. Fields that an older record lacks are empty.
@@ -38,12 +38,12 @@ pub struct Machine {
     pub(crate) transparent_hugepages: String,
     pub(crate) cgroup_cpu_max: String,
     pub(crate) cgroup_memory_max: String,
-    /// From /sys/devices/system/cpu/vulnerabilities, what is not "Not affected".
+    /// The entries of /sys/devices/system/cpu/vulnerabilities that are not "Not affected".
     pub(crate) mitigations: BTreeMap<String, String>,
-    /// Hints only: a protected arm is one whose evidence was accepted.
+    /// Hints of virtualisation; an arm is protected only where its evidence was accepted.
     pub(crate) virtualisation_hints: Vec<String>,
     pub(crate) cpu: Cpu,
-    /// Raw leaves; absent where this is no x86-64.
+    /// The raw leaves of cpuid; absent where this is not an x86-64.
     pub(crate) cpuid: Option<Leaves>,
     pub(crate) limits: Limits,
     pub(crate) tee: Tee,
@@ -53,26 +53,26 @@ pub struct Machine {
     /// The file system of the output folder.
     pub(crate) output: Option<FileSystem>,
     pub(crate) clock: Clock,
-    /// What arms and services ran, by the words of the suite.
+    /// The programs that arms and services ran, by the last part of their path.
     pub(crate) programs: BTreeMap<String, Program>,
 }
 
 impl Machine {
-    /// This machine, and the file system that `output` lies on or would lie on.
+    /// Reads this machine, and the file system that `output` lies on or would lie on.
     pub fn read(output: &Path) -> Self {
         let leaves = Leaves::read();
         Self::read_from(&Root::system(), leaves, output, &programs::ask)
     }
 
-    /// As indented JSON, ending in a newline.
+    /// Formats the machine as indented JSON, ending in a newline.
     ///
     /// # Errors
-    /// serde_json's, where a field cannot be JSON.
+    /// When a field cannot be written as JSON.
     pub fn json(&self) -> Result<String, serde_json::Error> {
         Ok(serde_json::to_string_pretty(self)? + "\n")
     }
 
-    /// What is not there is `unknown` or absent.
+    /// Reads the machine below `root`; what is not there is `unknown` or absent.
     pub(crate) fn read_from(
         root: &Root,
         cpuid: Option<Leaves>,
@@ -123,20 +123,20 @@ impl Machine {
         Some((name.to_owned(), Program::hash(path)?))
     }
 
-    /// Whether a hypervisor shows itself.
+    /// True where a hypervisor shows itself.
     pub(crate) fn is_virtual(&self) -> bool {
         self.cpuid.is_some_and(|leaves| leaves.hypervisor_present)
             || self.virtualisation_hints.iter().any(|hint| hint.contains("hypervisor"))
     }
 }
 
-/// As /sys/devices/system/cpu/online lists them, else as many as this process may use.
+/// Counts the CPUs that /sys/devices/system/cpu/online lists, else those that this process may use.
 fn cpus_online(root: &Root) -> u64 {
     let listed = root.value("/sys/devices/system/cpu/online").and_then(|text| count(&text));
     listed.unwrap_or_else(|| std::thread::available_parallelism().map_or(0, |n| n.get() as u64))
 }
 
-/// `0-3,8` is 5.
+/// Counts the CPUs of a list: `0-3,8` is 5.
 fn count(list: &str) -> Option<u64> {
     list.split(',').try_fold(0u64, |sum, part| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -158,7 +158,7 @@ fn limit(version: Option<&String>, limit: Option<impl ToString>) -> String {
     }
 }
 
-/// The short list of older records: what was found, without judgement.
+/// Returns the short list of older records: what was found, without judgement.
 fn hints(tee: &Tee, cpuid: Option<&Leaves>) -> Vec<String> {
     let hypervisor = cpuid.and_then(|leaves| leaves.hypervisor);
     let first = hypervisor.map(|name| format!("hypervisor {}", to_text(name)));
@@ -168,8 +168,8 @@ fn hints(tee: &Tee, cpuid: Option<&Leaves>) -> Vec<String> {
     first.into_iter().chain(found).chain(dmi.map(|signal| signal.value.clone())).collect()
 }
 
-/// The parameters of a kernel command line that change speed. The others are the machine's own
-/// affair and stay out of a record that is passed on.
+/// Returns the parameters of a kernel command line that change speed. The others are private to the
+/// machine and stay out of a record that is passed on.
 fn speed_parameters(command_line: &str) -> String {
     let kept = |word: &&str| {
         let name = word.split('=').next().unwrap_or_default();
@@ -178,12 +178,12 @@ fn speed_parameters(command_line: &str) -> String {
     command_line.split_whitespace().filter(kept).collect::<Vec<_>>().join(" ")
 }
 
-/// How the names of such parameters begin (kernel-parameters.txt).
+/// The beginnings of the names of such parameters (kernel-parameters.txt).
 const SPEED_PARAMETERS: &str = "amd_iommu amd_pstate clocksource cpuidle default_hugepagesz haltpoll hugepages idle \
     intel_idle intel_iommu intel_pstate iommu isolcpus kvm maxcpus mem_encrypt mitigations nohz nosmt \
     preempt processor.max_cstate psi rcu_nocbs spec swiotlb transparent_hugepage tsc";
 
-/// For the fuzzer.
+/// Runs the parsers of this file over any text, for the fuzzer.
 pub(super) fn fuzz(text: &str) {
     let _ = (count(text), kib(text, "MemTotal"), speed_parameters(text));
 }

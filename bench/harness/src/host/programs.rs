@@ -1,4 +1,5 @@
-//! Programs: asked for what they know, and what was run by name, size and hash.
+//! Programs of this machine: those that are asked for facts, and those that were run, by size and
+//! hash.
 
 use std::{
     fs::File,
@@ -16,12 +17,13 @@ use sha2::{Digest, Sha256};
 
 use crate::process::wait_until;
 
-/// nvidia-smi without persistence mode takes some seconds for each GPU.
+/// The time that a program may take; nvidia-smi without persistence mode takes some seconds for
+/// each GPU.
 const DEADLINE: Duration = Duration::from_secs(20);
-/// More than this of standard output is not read.
+/// The most bytes of standard output that are read.
 const OUTPUT_BYTES_MAX: u64 = 4 << 20;
 
-/// Asks a program: its standard output where it ended well, else `None`.
+/// A function that asks a program: its standard output where it ended well, else `None`.
 pub(crate) type Ask<'a> = &'a dyn Fn(&str, &[&str]) -> Option<String>;
 
 /// Runs the program itself, without input and in the C locale.
@@ -56,7 +58,7 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Hashes the file.
+    /// Hashes the file; `None` where it cannot be read.
     pub(crate) fn hash(path: &Path) -> Option<Self> {
         let mut file = File::open(path).ok()?;
         let (mut hash, mut bytes, mut block) = (Sha256::new(), 0, vec![0; 1 << 16]);

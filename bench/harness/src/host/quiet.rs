@@ -14,44 +14,44 @@ use super::root::Root;
 /// does not tell is absent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, JsonSchema, Serialize)]
 pub(crate) struct Quiet {
-    /// Share of the slice in which some task waited for a CPU (PSI).
+    /// The share of the slice in which some task waited for a CPU (PSI).
     pub(crate) psi_cpu: Option<f64>,
-    /// Share in which some task waited for memory.
+    /// The share of the slice in which some task waited for memory.
     pub(crate) psi_memory: Option<f64>,
-    /// Share of all CPU time that the hypervisor gave to others.
+    /// The share of all CPU time that the hypervisor gave to others.
     pub(crate) steal: Option<f64>,
-    /// 100,000 dependent steps just before the slice: the median of a loop over them.
+    /// The median time of 100,000 dependent steps in a loop just before the slice.
     pub(crate) calibration_us: f64,
-    /// The same just after it.
+    /// The same just after the slice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) calibration_after_us: Option<f64>,
-    /// Share of the loops' time beyond their medians: what was taken from one busy thread.
+    /// The share of the loops' time beyond their medians: what was taken from one busy thread.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) calibration_lost: Option<f64>,
-    /// Share in which some task waited for a disk.
+    /// The share of the slice in which some task waited for a disk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) psi_io: Option<f64>,
-    /// Share of all CPU time used by others than arm, services and harness.
+    /// The share of all CPU time that was used by others than arm, services and harness.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) others_cpu: Option<f64>,
-    /// Over all CPUs, at both ends of the slice.
+    /// The clock rates over all CPUs, at both ends of the slice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) frequency_mhz: Option<Frequency>,
-    /// The hottest sensor at the end.
+    /// The temperature of the hottest sensor at the end of the slice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) temperature_c: Option<f64>,
-    /// Of the whole machine.
+    /// The context switches of the whole machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) context_switches: Option<u64>,
-    /// Of the whole machine: pages read back from a disk.
+    /// The major faults of the whole machine: pages read back from a disk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) major_faults: Option<u64>,
-    /// Of the whole machine: pages swapped in and out.
+    /// The pages that the whole machine swapped in and out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) swapped_pages: Option<u64>,
 }
 
-/// Clock rates.
+/// The lowest and the mean clock rate, in MHz.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, JsonSchema, Serialize)]
 pub(crate) struct Frequency {
     pub(crate) min: f64,
@@ -59,33 +59,33 @@ pub(crate) struct Frequency {
     pub(crate) source: FrequencySource,
 }
 
-/// Where they are from.
+/// The source of the clock rates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum FrequencySource {
     Cpufreq,
-    /// In a VM a constant more often than not.
+    /// `/proc/cpuinfo`, which in a VM shows a constant more often than not.
     ProcCpuinfo,
 }
 
 impl Quiet {
-    /// How much longer the loop took after the slice than before it: 0.05 is 5 % longer.
+    /// Computes how much longer the loop took after the slice than before it: 0.05 is 5 % longer.
     pub(crate) fn calibration_drift(&self) -> Option<f64> {
         let after = self.calibration_after_us?;
         (self.calibration_us > 0.0).then(|| after / self.calibration_us - 1.0)
     }
 }
 
-/// The most that one loop may take.
+/// The most time that one loop may take.
 pub(crate) const BUDGET_MAX: Duration = Duration::from_millis(50);
-/// Enough for a median on a fast machine.
+/// The least time of a loop, which is enough for a median on a fast machine.
 const BUDGET_MIN: Duration = Duration::from_millis(1);
-/// Before the first slice of an arm nobody knows how long it takes.
+/// The time of a loop before the first slice of an arm, when nobody knows how long it takes.
 const BUDGET_FIRST: Duration = Duration::from_millis(5);
-/// Each of the two loops takes this share of the slice, so that a run gets 4 % longer at most.
+/// The share of the slice that each of the two loops takes, so that a run gets at most 4 % longer.
 const BUDGET_SHARE: f64 = 0.02;
 
-/// What one loop may take beside slices as long as the last one.
+/// Returns what one loop may take next to slices as long as the last one.
 pub(crate) fn budget(last_slice: Option<Duration>) -> Duration {
     let of = |slice: Duration| slice.mul_f64(BUDGET_SHARE).clamp(BUDGET_MIN, BUDGET_MAX);
     last_slice.map_or(BUDGET_FIRST, of)
@@ -114,8 +114,8 @@ impl Watch {
         Self { budget, before, counters, frequencies, started: Instant::now(), root }
     }
 
-    /// Reads them again, then runs the loop again. `own_cpu_s` is what arm, services and harness
-    /// used meanwhile.
+    /// Reads the counters again, then runs the loop again. `own_cpu_s` is what arm, services and
+    /// harness used meanwhile.
     pub(crate) fn stop(self, own_cpu_s: Option<f64>) -> Quiet {
         let wall_us = self.started.elapsed().as_secs_f64() * 1e6;
         let now = Counters::read(&self.root);
@@ -179,13 +179,13 @@ impl Counters {
     }
 }
 
-/// `some avg10=… total=MICROSECONDS`.
+/// Parses the microseconds of `some avg10=… total=MICROSECONDS`.
 fn psi_us(text: &str) -> Option<f64> {
     let some = text.lines().find(|line| line.starts_with("some"))?;
     some.split("total=").nth(1)?.trim().parse().ok()
 }
 
-/// The number behind a name at the start of a line.
+/// Returns the number behind a name at the start of a line.
 fn word(text: &str, name: &str) -> Option<u64> {
     text.lines().find_map(|line| {
         let rest = line.strip_prefix(name)?.strip_prefix(' ')?;
@@ -193,7 +193,7 @@ fn word(text: &str, name: &str) -> Option<u64> {
     })
 }
 
-/// Ticks of all CPUs, 100 a second on every Linux port that is left.
+/// Ticks of all CPUs, of which every Linux port has 100 a second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Ticks {
     all: f64,
@@ -201,11 +201,11 @@ struct Ticks {
     stolen: f64,
 }
 
-/// USER_HZ.
+/// The ticks of a second (USER_HZ).
 pub(super) const TICKS_PER_S: f64 = 100.0;
 
 impl Ticks {
-    /// user, nice, system, idle, iowait, irq, softirq, steal (proc(5), /proc/stat).
+    /// Parses user, nice, system, idle, iowait, irq, softirq and steal (proc(5), /proc/stat).
     fn parse(stat: &str) -> Option<Self> {
         let first = stat.lines().next()?.strip_prefix("cpu ")?;
         let ticks: Vec<f64> =
@@ -229,7 +229,8 @@ impl Ticks {
         (self.all > 0.0).then(|| (of / self.all).clamp(0.0, 1.0))
     }
 
-    /// What is busy beyond `own_s`. A slice of less than ten ticks is too short to tell.
+    /// Returns the share of CPU time that is busy beyond `own_s`. A slice of less than ten ticks is
+    /// too short to tell.
     fn others_share(self, own_s: f64) -> Option<f64> {
         if self.all < 10.0 {
             return None;
@@ -238,10 +239,10 @@ impl Ticks {
     }
 }
 
-/// CPUs whose rate is read: on a large machine a sample of them tells as much.
+/// The most CPUs whose rate is read: on a large machine a sample of them tells as much.
 const RATES_MAX: usize = 64;
 
-/// MHz by cpufreq, else by /proc/cpuinfo.
+/// Reads the clock rates in MHz from cpufreq, else from /proc/cpuinfo.
 fn frequencies(root: &Root) -> (Vec<f64>, FrequencySource) {
     let folder = "/sys/devices/system/cpu/cpufreq";
     let khz = |name: &String| root.number(&format!("{folder}/{name}/scaling_cur_freq"));
@@ -265,7 +266,7 @@ impl Frequency {
     }
 }
 
-/// Of thermal zones and hardware monitors, in millidegrees there.
+/// Reads the hottest of the thermal zones and hardware monitors, which count in millidegrees.
 fn temperature_c(root: &Root) -> Option<f64> {
     let zones = root
         .names("/sys/class/thermal")
@@ -283,12 +284,12 @@ fn temperature_c(root: &Root) -> Option<f64> {
     zones.chain(monitors).filter_map(celsius).filter(possible).max_by(f64::total_cmp)
 }
 
-/// Steps of one turn of the loop: about 0.2 ms optimised.
+/// The steps of one turn of the loop: about 0.2 ms optimised.
 const CALIBRATION_STEPS: u32 = 100_000;
-/// Turns below which a median says nothing.
+/// The number of turns below which a median says nothing.
 const TURNS_MIN: usize = 3;
 
-/// One loop.
+/// The times of one calibration loop.
 #[derive(Clone, Debug)]
 struct Loop {
     turns: usize,
@@ -297,7 +298,7 @@ struct Loop {
 }
 
 impl Loop {
-    /// Share of both loops' time that lies beyond turns of their median length.
+    /// Computes the share of both loops' time that lies beyond turns of their median length.
     fn lost_with(&self, other: &Self) -> f64 {
         let ideal = |one: &Self| one.median_us * one.turns as f64;
         let total = self.total_us + other.total_us;
@@ -318,7 +319,7 @@ fn calibrate(budget: Duration) -> Loop {
     Loop { turns: turns.len(), total_us, median_us: turns[turns.len() / 2] }
 }
 
-/// Arithmetic that nothing can shorten: each step needs the last.
+/// Does arithmetic that nothing can shorten, since each step needs the last.
 pub(crate) fn spin(steps: u32) -> u64 {
     let mut x = black_box(0x9e37_79b9_7f4a_7c15u64);
     for _ in 0..steps {
@@ -329,7 +330,7 @@ pub(crate) fn spin(steps: u32) -> u64 {
     black_box(x)
 }
 
-/// For the fuzzer.
+/// Runs the parsers of this file over any text, for the fuzzer.
 pub(super) fn fuzz(text: &str) {
     let _ = (psi_us(text), word(text, "ctxt"), Ticks::parse(text));
 }

@@ -6,70 +6,71 @@ use std::{
     path::PathBuf,
 };
 
-/// The longest file here is `/proc/cpuinfo`: about 1.5 KiB for each of at most some 2,000 CPUs.
+/// The most bytes of a file that are read. The longest file here is `/proc/cpuinfo`: about 1.5 KiB
+/// for each of at most some 2,000 CPUs.
 const FILE_BYTES_MAX: u64 = 4 << 20;
-/// A folder with more entries than this is not one of those that are read here.
+/// The most entries of a folder; one with more is not one of those that are read here.
 const ENTRIES_MAX: usize = 4096;
 
-/// A file tree.
+/// The root of the file tree that a machine is read from.
 #[derive(Clone, Debug)]
 pub(crate) struct Root {
     at: PathBuf,
 }
 
 impl Root {
-    /// The machine itself.
+    /// Returns the root of the machine itself.
     pub(crate) fn system() -> Self {
         Self { at: "/".into() }
     }
 
-    /// A tree elsewhere.
+    /// Returns the root of a tree elsewhere.
     #[cfg(test)]
     pub(crate) fn new(at: &std::path::Path) -> Self {
         Self { at: at.to_owned() }
     }
 
-    /// The path of a file in the tree; `path` begins with `/`.
+    /// Returns the path of a file in the tree; `path` begins with `/`.
     pub(crate) fn path(&self, path: &str) -> PathBuf {
         self.at.join(path.trim_start_matches('/'))
     }
 
-    /// The start of a file, at most 4 MiB; `None` where it is missing or may not be read.
+    /// Reads the start of a file, at most 4 MiB; `None` where it is missing or may not be read.
     pub(crate) fn bytes(&self, path: &str) -> Option<Vec<u8>> {
         let mut bytes = Vec::new();
         File::open(self.path(path)).ok()?.take(FILE_BYTES_MAX).read_to_end(&mut bytes).ok()?;
         Some(bytes)
     }
 
-    /// A whole file, what is not UTF-8 replaced.
+    /// Reads a whole file, with what is not UTF-8 replaced.
     pub(crate) fn text(&self, path: &str) -> Option<String> {
         self.bytes(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// A file of one value, without space around it; `None` also where it is empty.
+    /// Reads a file of one value, without space around it; `None` also where it is empty.
     pub(crate) fn value(&self, path: &str) -> Option<String> {
         let text = self.text(path)?.trim().to_owned();
         (!text.is_empty()).then_some(text)
     }
 
-    /// A file of one number.
+    /// Reads a file of one number.
     pub(crate) fn number(&self, path: &str) -> Option<u64> {
         self.value(path)?.parse().ok()
     }
 
-    /// The chosen word of a file such as `always [madvise] never`, else its whole value.
+    /// Reads the chosen word of a file such as `always [madvise] never`, else its whole value.
     pub(crate) fn choice(&self, path: &str) -> Option<String> {
         let text = self.value(path)?;
         let chosen = text.split_once('[').and_then(|(_, rest)| Some(rest.split_once(']')?.0));
         Some(chosen.map_or_else(|| text.clone(), str::to_owned))
     }
 
-    /// Whether something is there.
+    /// True where the path exists.
     pub(crate) fn exists(&self, path: &str) -> bool {
         self.path(path).exists()
     }
 
-    /// Names in a folder, in order; none where it cannot be read.
+    /// Lists the names in a folder, in order; empty where it cannot be read.
     pub(crate) fn names(&self, folder: &str) -> Vec<String> {
         let Ok(entries) = fs::read_dir(self.path(folder)) else { return Vec::new() };
         let mut names: Vec<String> = entries
@@ -80,13 +81,13 @@ impl Root {
         names
     }
 
-    /// What a link leads to, as written.
+    /// Reads the target of a link, as written.
     pub(crate) fn link(&self, path: &str) -> Option<PathBuf> {
         fs::read_link(self.path(path)).ok()
     }
 }
 
-/// The value behind `name` in a file of `name : value` lines.
+/// Returns the value behind `name` in a file of `name : value` lines.
 pub(crate) fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     text.lines().find_map(|line| {
         let (key, value) = line.split_once(':')?;
@@ -102,7 +103,7 @@ pub(crate) struct FakeTree {
 
 #[cfg(test)]
 impl FakeTree {
-    /// A tree of these files, in a folder of this name.
+    /// Creates a tree of these files, in a folder of this name.
     pub(crate) fn new(name: &str, files: &[(&str, &str)]) -> Self {
         let folder = format!("confide-host-{name}-{}", std::process::id());
         let root = Root::new(&std::env::temp_dir().join(folder));
@@ -115,7 +116,7 @@ impl FakeTree {
         tree
     }
 
-    /// One more file.
+    /// Adds a file, or replaces it.
     pub(crate) fn put(&self, path: &str, bytes: &[u8]) {
         let path = self.root.path(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();

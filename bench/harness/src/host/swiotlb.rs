@@ -8,18 +8,18 @@ use super::{kernel_log::KernelLog, root::Root};
 /// A slab is 2 KiB (IO_TLB_SHIFT is 11).
 const SLAB_BYTES: u64 = 1 << 11;
 
-/// What is known of them; what cannot be read is absent.
+/// The bounce buffers, as far as they are known; what cannot be read is absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub(crate) struct Swiotlb {
-    /// `swiotlb=` of the kernel's command line.
+    /// The value of `swiotlb=` on the kernel's command line.
     pub(crate) asked: Option<String>,
-    /// Every device goes through them: asked for, or announced by the kernel.
+    /// True where every device goes through them: asked for, or announced by the kernel.
     pub(crate) forced: Option<bool>,
     pub(crate) size_bytes: Option<u64>,
-    /// When this was read.
+    /// The bytes that were used when this was read.
     pub(crate) used_bytes: Option<u64>,
-    /// Where the size is from: `debugfs` or `kernel log`.
+    /// The source of the size: `debugfs` or `kernel log`.
     pub(crate) source: Option<String>,
 }
 
@@ -62,13 +62,13 @@ fn is_forced(asked: Option<&str>, log: &KernelLog) -> Option<bool> {
     (log.readable && log.whole).then_some(false)
 }
 
-/// `software IO TLB: mapped [mem 0x…-0x…] (64MB)`.
+/// Parses the size in `software IO TLB: mapped [mem 0x…-0x…] (64MB)`.
 fn mapped_bytes(line: &str) -> Option<u64> {
     let size = line.rsplit_once('(')?.1.strip_suffix("MB)")?;
     size.parse::<u64>().ok()?.checked_mul(1 << 20)
 }
 
-/// For the fuzzer.
+/// Runs the parsers of this file over any text, for the fuzzer.
 pub(super) fn fuzz(text: &str) {
     let _ = mapped_bytes(text);
 }

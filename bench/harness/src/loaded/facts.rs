@@ -1,4 +1,4 @@
-//! What others outside of this crate read of a run: its rows and every number, without its layout.
+//! The content of a run for other crates: its rows and every number, without its layout.
 
 use serde_json::Value;
 
@@ -13,39 +13,39 @@ use crate::{
 /// The facts of a run and of its rows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Facts {
-    /// SHA-256 of the text of `record.json`, decompressed: what the run is known by.
+    /// The SHA-256 of the text of `record.json`, decompressed, by which the run is known.
     pub sha256: String,
     /// The suite's name.
     pub suite: String,
     /// The hash of the suite's text.
     pub suite_sha256: String,
-    /// Two runs with one of these were to measure the same.
+    /// The hash of the plan: two runs with the same one were to measure the same.
     pub plan_sha256: String,
     /// Processor, CPUs, memory and kernel in one line.
     pub machine: String,
     /// The program's version.
     pub version: String,
-    /// The commit it was built at, as far as it knew.
+    /// The commit of the working folder; `unknown` outside a repository.
     pub commit: String,
     /// `quick` or `full`.
     pub effort: String,
-    /// Seed of the plan.
+    /// The seed of the plan.
     pub seed: u64,
-    /// Wall clock at the start.
+    /// The wall clock at the start, in seconds since 1970.
     pub started_unix_s: u64,
     /// The duration of all sessions, in seconds.
     pub wall_s: f64,
-    /// How often it was started or resumed.
+    /// The number of sessions: how often the run was started or resumed.
     pub sessions: usize,
-    /// Why it stopped before its plan was done.
+    /// The reason why it stopped before its plan was done.
     pub partial: Option<String>,
-    /// What the A/A rows say: `valid`, `invalid` or `not_judged`.
+    /// The judgement of its A/A rows: `valid`, `invalid` or `not_judged`.
     pub validity: String,
     /// Its rows, A/A rows among them.
     pub rows: Vec<RowFacts>,
 }
 
-/// One arm against the reference arm.
+/// The facts of one row: one arm against the reference arm.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RowFacts {
     /// The label that people read.
@@ -54,7 +54,7 @@ pub struct RowFacts {
     pub bench: String,
     /// The point of its grid, `size=1`; empty without a grid.
     pub case: String,
-    /// The definition's id.
+    /// The id of the definition in MODELS.md.
     pub model: String,
     /// The metric, its unit last in the name.
     pub metric: String,
@@ -70,7 +70,7 @@ pub struct RowFacts {
     pub arm_label: String,
     /// True for the A/A row.
     pub twin: bool,
-    /// It stands in the printed table.
+    /// True where the row is in the printed table.
     pub headline: bool,
     /// The reference arm's value over blocks; absent for a percentile without a tail.
     pub clear: Option<f64>,
@@ -78,7 +78,7 @@ pub struct RowFacts {
     pub protected: Option<f64>,
     /// The number of paired blocks.
     pub blocks: usize,
-    /// The cost is written as a difference rather than as a ratio.
+    /// True where the cost is written as a difference rather than as a ratio.
     pub as_difference: bool,
     /// The cost as a ratio: above 1 is slower, or less of what should be more.
     pub ratio: Option<Estimated>,
@@ -86,9 +86,9 @@ pub struct RowFacts {
     pub difference: Option<Estimated>,
     /// `within`, `above`, `below`, `undecided` or `not_evaluated`.
     pub verdict: String,
-    /// It rests on something simulated.
+    /// True where the row rests on something simulated.
     pub simulated: bool,
-    /// The client's CPU was the limit.
+    /// True where the client's CPU was the limit.
     pub client_bound: bool,
 }
 
@@ -112,32 +112,32 @@ pub struct Number<'a> {
     pub block: u32,
     /// The arm.
     pub arm: &'a str,
-    /// The A/A arm.
+    /// True for the A/A arm.
     pub twin: bool,
     /// An index into the run's sessions.
     pub session: u32,
-    /// The slice's place in its block.
+    /// The position of the slice in its block, from 0.
     pub order: u32,
-    /// When the slice started, since the start of the run.
+    /// The seconds from the start of the run to that of the slice.
     pub slice_started_s: f64,
     /// True where the slice is left out of every estimate, as part of the warm-up.
     pub warmup: bool,
-    /// Why the slice gives no pair.
+    /// The reason why the slice gives no pair.
     pub void: Option<&'a str>,
     /// The index of the sample; `None` for a number of the whole run.
     pub sample: Option<u32>,
-    /// When it was scheduled, since the slice's start.
+    /// The seconds from the slice's start to the instant at which the request was scheduled.
     pub at_s: Option<f64>,
-    /// The request failed.
+    /// True where the request failed.
     pub failed: bool,
     /// The metric, its unit last in the name.
     pub metric: &'a str,
-    /// Its value.
+    /// The value, in the unit of the metric.
     pub value: f64,
 }
 
 impl Loaded {
-    /// The run and its rows.
+    /// Returns the facts of the run and of its rows.
     pub fn facts(&self) -> Facts {
         let record = &self.record;
         let machine = &record.machine;
@@ -169,7 +169,7 @@ impl Loaded {
         }
     }
 
-    /// Every number of every slice, in the order of the slices.
+    /// Lists every number of every slice, in the order of the slices.
     pub fn numbers(&self) -> Vec<Number<'_>> {
         let mut numbers = Vec::new();
         for (slice, mine) in self.slices.iter().zip(samples_by_slice(&self.samples, &self.slices)) {
@@ -241,7 +241,7 @@ fn row(row: &Row) -> RowFacts {
     }
 }
 
-/// The word that stands for a choice in the record.
+/// Returns the word that stands for a choice in the record.
 fn word(choice: &impl serde::Serialize) -> String {
     match serde_json::to_value(choice) {
         Ok(Value::String(word)) => word,

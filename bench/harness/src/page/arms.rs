@@ -5,7 +5,7 @@ use crate::{
     record::{ArmRecord, Record},
 };
 
-/// Every arm once, with the benches that it is in.
+/// Lists every arm once, with the benches that it is in.
 pub(super) fn arms(record: &Record) -> Section {
     let heading = "What was compared, and who is protected from whom";
     let columns = vec![

@@ -20,17 +20,17 @@ use crate::{
     suite::bench::{Bench, Metric},
 };
 
-/// Cases that are open when the page is; the others wait behind their summary.
+/// The number of cases that are open when the page is; the others are folded.
 const OPEN_CASES: usize = 6;
-/// The same on a page of many records.
+/// The same number for a page of many records.
 const OPEN_CASES_OF_MANY: usize = 1;
-/// Points of one curve: more cannot be seen.
+/// The most points of one curve: more cannot be seen.
 const CURVE_POINTS_MAX: usize = 160;
 
 const PLOT: f64 = 170.0;
 const STRIP_TOP: f64 = TOP + PLOT + 30.0;
 const STRIP: f64 = 34.0;
-/// A distribution has no strip: its plot takes the room, so that both charts are as high.
+/// The height of a distribution's plot. It has no strip below it, so that both charts are as high.
 const TALL: f64 = PLOT + 50.0;
 
 /// The values and runs of one arm at one case.
@@ -38,12 +38,12 @@ struct Curve {
     ink: Ink,
     /// The values of all valid samples.
     values: Vec<f64>,
-    /// Time in seconds, value of the run, whether it is void.
+    /// The time in seconds and the value of each run, and whether it is void.
     points: Vec<(f64, f64, bool)>,
     disturbed: usize,
 }
 
-/// Two charts for each case; on a page of `many` records most of them are folded.
+/// Draws two charts for each case; on a page of `many` records most of them are folded.
 pub(super) fn distributions(view: &RecordView<'_>, number: usize, many: bool) -> Section {
     let open_cases = if many { OPEN_CASES_OF_MANY } else { OPEN_CASES };
     let mut blocks = Vec::new();
@@ -86,7 +86,7 @@ pub(super) fn distributions(view: &RecordView<'_>, number: usize, many: bool) ->
     }
 }
 
-/// Every arm of a bench at a case, the A/A arm last.
+/// Collects the curves of every arm of a bench at a case, the A/A arm last.
 fn curves(view: &RecordView<'_>, bench: &Bench, metric: &Metric, case: &str) -> Vec<Curve> {
     let mut by_run: BTreeMap<(&str, bool, u32), Vec<f64>> = BTreeMap::new();
     let here = |place: &Place| place.bench == bench.name && place.case == case;
@@ -147,7 +147,7 @@ fn draw_distribution(id: &str, metric: &Metric, curves: &[Curve]) -> String {
     out + "</svg></figure>"
 }
 
-/// A rising staircase, thinned to what can be seen.
+/// Draws a rising staircase, thinned to what can be seen.
 fn steps(values: &[f64], axis: &Axis) -> String {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -196,7 +196,7 @@ fn draw_timeline(id: &str, metric: &Metric, curves: &[Curve], slices: &[&Slice])
     out + "</svg></figure>"
 }
 
-/// Two paths an arm: marks, and crosses where a run is void.
+/// Draws two paths for each arm: marks, and crosses where a run is void.
 fn draw_runs(out: &mut String, curve: &Curve, x: &dyn Fn(f64) -> f64, y: &dyn Fn(f64) -> f64) {
     let (mut marks, mut crosses) = (String::new(), String::new());
     for (time, value, void) in &curve.points {
@@ -219,7 +219,7 @@ fn draw_runs(out: &mut String, curve: &Curve, x: &dyn Fn(f64) -> f64, y: &dyn Fn
     }
 }
 
-/// PSI and steal under the points, one bar a slice.
+/// Draws PSI and steal under the points, one bar for each slice.
 fn draw_strip(out: &mut String, slices: &[&Slice], x: &dyn Fn(f64) -> f64) {
     let bottom = STRIP_TOP + STRIP;
     for class in ["psi", "steal"] {
@@ -260,7 +260,7 @@ fn draw_strip(out: &mut String, slices: &[&Slice], x: &dyn Fn(f64) -> f64) {
     );
 }
 
-/// The table behind both charts.
+/// Builds the table behind both charts.
 fn numbers(metric: &Metric, curves: &[Curve]) -> Table {
     let mut columns = vec![Column::label("arm")];
     columns.extend(
@@ -290,7 +290,7 @@ fn numbers(metric: &Metric, curves: &[Curve]) -> Table {
     table
 }
 
-/// The mean over the first and the last third of the runs: what drifted.
+/// Formats the mean over the first and over the last third of the runs, which shows drift.
 fn thirds(metric: &Metric, curve: &Curve) -> String {
     let valid: Vec<f64> = curve.points.iter().filter(|p| !p.2).map(|p| p.1).collect();
     let third = valid.len() / 3;

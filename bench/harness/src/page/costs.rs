@@ -10,7 +10,8 @@ use crate::{
     rows::row::{Row, RunCosts},
 };
 
-/// CPU time, memory and disturbed slices of the headline rows; without blocks for a record that counted none.
+/// Builds the table of CPU time, memory and disturbed slices of the headline rows; the section has
+/// no blocks for a record that counted none.
 pub(super) fn costs(record: &Record) -> Section {
     let rows: Vec<(&Row, &RunCosts)> = record
         .rows
@@ -40,7 +41,8 @@ pub(super) fn costs(record: &Record) -> Section {
     Section::new("What a run used", blocks)
 }
 
-const SIDES: &str = "each: clear, protected; arm + services where there are any; peaks of memory";
+const SIDES: &str =
+    "each cell: clear, protected; arm + services where there are any; memory as the peak";
 
 fn cost_cells(row: &Row, beside: &RunCosts) -> Vec<Cell> {
     let label = if row.twin { format!("A/A {}", row.label) } else { row.label.clone() };
@@ -56,7 +58,8 @@ fn cost_cells(row: &Row, beside: &RunCosts) -> Vec<Cell> {
     ]
 }
 
-/// Both sides of a row, each the arm's own number and that of its services where there is one.
+/// Joins both sides of a row, each the arm's own number and that of its services where there is
+/// one.
 fn join_sides(
     own: [Option<f64>; 2],
     services: [Option<f64>; 2],
@@ -73,7 +76,7 @@ fn join_sides(
     }
 }
 
-/// What the harness used of a CPU while slices ran: the largest of the rows.
+/// Describes what the harness used of a CPU while slices ran, as the largest of the rows.
 fn harness(rows: &[(&Row, &RunCosts)]) -> Option<String> {
     let most = |number: fn(&RunCosts) -> Option<f64>| {
         rows.iter().filter_map(|(_, beside)| number(beside)).max_by(f64::total_cmp)

@@ -21,13 +21,13 @@ use crate::{
     suite::bench::Bench,
 };
 
-/// Of fewer points no curve is drawn.
+/// The number of points below which no curve is drawn.
 const POINTS_MIN: usize = 3;
-/// Metrics of one bench that get a chart.
+/// The most metrics of one bench that get a chart.
 const METRICS_MAX: usize = 9;
-/// Drawn next to the suite's own metrics where runs have them.
+/// The metrics that are drawn in addition to the suite's own, where runs have them.
 const ALSO: &[&str] = &["itl_ms"];
-/// Below this share of what was offered, a server did not keep up.
+/// The share of the offered load below which a server did not keep up.
 const KEPT_UP: f64 = 0.95;
 /// The parameter that is a share of the reference arm's saturation.
 const LOAD_RATIO: &str = "load_ratio";
@@ -43,11 +43,11 @@ struct Series<'a> {
 struct Point<'a> {
     at: f64,
     figure: &'a Figure,
-    /// Fewer answers than were asked for.
+    /// True where the server gave fewer answers than were asked for.
     saturated: bool,
 }
 
-/// A chart for each metric of each bench with such a parameter.
+/// Draws a chart for each metric of each bench with such a parameter.
 pub(super) fn curves(view: &RecordView<'_>, number: usize) -> Section {
     let mut blocks = Vec::new();
     let mut drawn = 0;
@@ -99,7 +99,7 @@ fn metric_names(bench: &Bench) -> impl Iterator<Item = &str> {
 /// Cases with their values of one parameter.
 type Group<'a> = Vec<(f64, &'a Case)>;
 
-/// Cases that differ in one number only, by that number's name.
+/// Groups cases that differ in one number only, by that number's name.
 fn groups<'a>(bench: &Bench, all: &'a [Case]) -> Vec<(String, Group<'a>)> {
     let mut out: Vec<(String, String, Group<'a>)> = Vec::new();
     for name in bench.grid.keys() {
@@ -127,7 +127,7 @@ fn title(bench: &Bench, name: &str, group: &[(f64, &Case)]) -> String {
     format!("{} over {}{comma}{rest}", bench.name, name.replace('_', " "))
 }
 
-/// The key of a case without one of its parameters.
+/// Returns the key of a case without one of its parameters.
 fn key_without(case: &Case, name: &str) -> String {
     let start = format!("{name}=");
     let parts = case.key.split(' ').filter(|part| !part.starts_with(&start));
@@ -212,14 +212,14 @@ fn draw_chart(id: &str, metric: &str, name: &str, series: &[Series<'_>]) -> Stri
     out
 }
 
-/// Loads are read on an even scale, other parameters by their span.
+/// Chooses the axis of a parameter: loads are read on an even scale, others by their span.
 fn across(values: impl Iterator<Item = f64> + Clone) -> Option<Axis> {
     let high = values.clone().fold(f64::NEG_INFINITY, f64::max);
     let low = values.clone().fold(f64::INFINITY, f64::min);
     if low > 0.0 && high <= 1.5 { Axis::from_zero(high) } else { Axis::covering(values) }
 }
 
-/// A value of the parameter in words.
+/// Formats a value of the parameter in words.
 fn name_value(name: &str, number: f64) -> String {
     if name == LOAD_RATIO {
         format!("{:.0} %", number * 100.0)
@@ -230,7 +230,7 @@ fn name_value(name: &str, number: f64) -> String {
     }
 }
 
-/// The very values of the grid where there is room for them.
+/// Chooses the ticks of the axis: the values of the grid where there is room for them.
 fn x_ticks(axis: &Axis, name: &str, series: &[Series<'_>]) -> Vec<(f64, String)> {
     let mut values: Vec<f64> =
         series.iter().flat_map(|one| one.points.iter().map(|point| point.at)).collect();

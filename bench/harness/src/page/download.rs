@@ -1,4 +1,4 @@
-//! "Download the record": the very document, compressed, within the page.
+//! The link "Download the record": the whole document, compressed, within the page.
 
 use std::{
     fs,
@@ -20,20 +20,20 @@ const LEVEL: u32 = 7;
 
 /// The document of one record, as far as it is in the page.
 pub(super) enum Attached {
-    /// Compressed, under the name of its file.
+    /// The compressed document, and the name of its file.
     Embedded { name: String, bytes: Vec<u8> },
-    /// Why it is not in the page.
+    /// The reason why it is not in the page.
     Omitted(String),
 }
 
-/// Every record, as many as the page can carry.
+/// Attaches every record, or as many as the page can carry.
 pub(super) fn attach(views: &[RecordView<'_>]) -> Vec<Attached> {
     let mut room = ATTACHED_BYTES_MAX;
     views.iter().map(|view| attach_record(view, &mut room)).collect()
 }
 
 impl Attached {
-    /// The link with its size, or why there is none.
+    /// Returns the link with its size, or the reason why there is none.
     pub(super) fn link(&self) -> String {
         match self {
             Self::Embedded { name, bytes } => format!(
@@ -47,7 +47,7 @@ impl Attached {
         }
     }
 
-    /// The name of the file, or why it is not in the page.
+    /// Returns the name of the file, or the reason why it is not in the page.
     pub(super) fn name(&self) -> &str {
         match self {
             Self::Embedded { name, .. } => name,
@@ -64,22 +64,23 @@ fn attach_record(view: &RecordView<'_>, room: &mut usize) -> Attached {
             Attached::Embedded { name, bytes }
         }
         Some(bytes) => Attached::Omitted(format!(
-            "{name} ({} compressed) has no room in this page; it is where the page was made",
+            "{name} ({} compressed) does not fit into this page; it stays where the page was made",
             value("_bytes", bytes.len() as f64)
         )),
         None => Attached::Omitted(format!("{name} is too large for a page")),
     }
 }
 
-/// Suite and second: no two records of a machine share them.
+/// Returns a file name of suite and second, which no two records of a machine share.
 fn file_stem(view: &RecordView<'_>) -> String {
     let kept = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
     let name: String = view.record.suite.name.chars().take(40).map(kept).collect();
     format!("{name}-{}", view.record.started_unix_s)
 }
 
-/// The whole document, samples among it, compressed. The file itself where it is such a document,
-/// else one of today's layout. No time stands in it, so that the same record gives the same page.
+/// Returns the whole document with its samples, compressed: the file itself where it is such a
+/// document, else one of this version's layout. It holds no time of its making, so that the same
+/// record gives the same page.
 fn pack(view: &RecordView<'_>) -> Option<Vec<u8>> {
     let text = match read_file(view) {
         Some(bytes) if bytes.starts_with(&[0x1f, 0x8b]) => return Some(bytes),
@@ -91,8 +92,8 @@ fn pack(view: &RecordView<'_>) -> Option<Vec<u8>> {
     encoder.finish().ok()
 }
 
-/// The bytes of the record's own file, where it holds its samples. A partial record may be behind
-/// its journal.
+/// Reads the record's own file, where it holds its samples. A partial record is not read, because
+/// it may be behind its journal.
 fn read_file(view: &RecordView<'_>) -> Option<Vec<u8>> {
     if view.record.schema < 2 || view.record.partial.is_some() {
         return None;

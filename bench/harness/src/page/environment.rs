@@ -12,10 +12,11 @@ use crate::{
     utc::utc,
 };
 
-/// Voids listed in full; more than these have one cause.
+/// The most voids that are listed; more than these have one cause.
 const VOIDS_SHOWN: usize = 60;
 
-/// The command, the machine and the voids. A page folds the machine where it has `many` records.
+/// Builds the section of the command, the machine and the voids. A page folds the machine where it
+/// has `many` records.
 pub(super) fn environment(view: &RecordView<'_>, many: bool) -> Section {
     let record = view.record;
     let mut blocks = vec![
@@ -34,7 +35,7 @@ pub(super) fn environment(view: &RecordView<'_>, many: bool) -> Section {
     Section::new("Environment, and how to run it again", blocks)
 }
 
-/// What only a page has room for: every process, and the suite's text.
+/// Builds what only a page has room for: every process, and the suite's text.
 pub(super) fn sources(record: &Record) -> Vec<Block> {
     let fold = |summary: &str, text: String| Block::Folded {
         summary: summary.to_owned(),
@@ -47,12 +48,12 @@ pub(super) fn sources(record: &Record) -> Vec<Block> {
     ]
 }
 
-/// The command as it was given, for a shell.
+/// Returns the command as it was given, for a shell.
 pub(super) fn command_line(record: &Record) -> String {
     record.command.iter().map(|word| quote_word(word)).collect::<Vec<_>>().join(" ")
 }
 
-/// The word quoted where a shell would not read it as one word.
+/// Quotes a word where a shell would not read it as one word.
 fn quote_word(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {
@@ -61,7 +62,7 @@ fn quote_word(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }
 
-/// The run and the machine, group by group.
+/// Lists the facts of the run and of the machine, group by group.
 fn fact_blocks(record: &Record, slices: &[Slice]) -> Vec<Block> {
     let run = [
         ("started", utc(record.started_unix_s)),
@@ -84,7 +85,7 @@ fn fact_blocks(record: &Record, slices: &[Slice]) -> Vec<Block> {
     blocks
 }
 
-/// How quiet the machine was while slices ran.
+/// Describes how quiet the machine was while slices ran.
 fn describe_quiet(slices: &[Slice]) -> String {
     let measured = || slices.iter().filter(|slice| !slice.warmup);
     let centre = |values: Vec<f64>| quantile(&values, 0.5);

@@ -15,12 +15,13 @@ pub(super) const SCRIPT: &str = include_str!("script.js");
 const VERDICTS: &[&str] =
     &["within", "above", "below", "undecided", "not evaluated", "no interval", "invalid"];
 
-/// The source of the one script, for the Content-Security-Policy.
+/// Returns the source of the one script, for the Content-Security-Policy.
 pub(super) fn script_hash() -> String {
     format!("sha256-{}", STANDARD.encode(Sha256::digest(SCRIPT)))
 }
 
-/// The form. It stays hidden until the script shows it: without one it could do nothing.
+/// Writes the form of the filters. It stays hidden until the script shows it, because without one
+/// it could do nothing.
 pub(super) fn form(views: &[RecordView<'_>]) -> String {
     let (mut suites, mut arms, mut metrics) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
     let (mut layers, mut verdicts) = (Vec::new(), Vec::new());

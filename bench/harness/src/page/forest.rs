@@ -14,14 +14,14 @@ use crate::{
     },
 };
 
-/// Ratios beyond this, either way, go to the panel of large costs: on one axis with them, 2 %
-/// could not be seen.
+/// The ratio beyond which, either way, a row goes to the panel of large costs: on one axis with
+/// them, 2 % could not be seen.
 const NEAR: f64 = 1.3;
 
 /// A row with its ratio.
 type RatioRow<'a> = (&'a Row, Ends);
 
-/// Ratios near 1 as one table, large ones as another.
+/// Draws ratios near 1 as one table, large ones as another.
 pub(super) fn ratios(view: &RecordView<'_>, number: usize) -> Section {
     let headline = view.record.rows.iter().filter(|row| row.headline && !row.is_without_tail());
     let rows = headline.filter_map(|row| Some((row, row.ratio?)));
@@ -48,7 +48,7 @@ pub(super) fn ratios(view: &RecordView<'_>, number: usize) -> Section {
     }
 }
 
-/// One row of a table for each ratio, and the values of their axis below.
+/// Builds one row of a table for each ratio, and the values of their axis below.
 fn panel(view: &RecordView<'_>, rows: &[RatioRow<'_>]) -> Table {
     let (mut low, mut high) = (1.0f64, 1.0f64);
     for (row, ends) in rows {
@@ -99,7 +99,8 @@ fn ratio_row(axis: &Axis, view: &RecordView<'_>, row: &Row, ends: &Ends) -> Tabl
     TableRow { class: "item", attributes: row_attributes(view, row), cells }
 }
 
-/// Two places near 1, three digits where those would say too much or nothing.
+/// Formats a ratio with two places near 1, and with three digits where those would say too much or
+/// nothing.
 fn short_ratio(value: f64) -> String {
     match value {
         0.1..100.0 => format!("x{value:.2}"),
@@ -107,7 +108,7 @@ fn short_ratio(value: f64) -> String {
     }
 }
 
-/// A tick's value in few characters: long names run into each other on a narrow screen.
+/// Formats a tick's value in few characters: long names run into each other on a narrow screen.
 fn name_tick(tick: f64) -> String {
     for (size, name) in [(1e9, "G"), (1e6, "M"), (1e3, "k")] {
         if tick >= 10.0 * size || (tick >= size && size > 1e3) {

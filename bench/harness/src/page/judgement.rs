@@ -1,4 +1,4 @@
-//! What a record is, and whether to believe it, before any figure.
+//! Judgement of a record: what it is, and whether to believe it, before any figure.
 
 use super::{download::Attached, layers::describe_left_out, view::RecordView};
 use crate::{
@@ -9,7 +9,7 @@ use crate::{
     validity::Validity,
 };
 
-/// Whether the record may be believed, and what is missing from it.
+/// Judges whether the record may be believed, and lists what is missing from it.
 pub(crate) fn judgements(record: &Record) -> Vec<Judgement> {
     let mut out = vec![validity(record)];
     let mut warn = |strong: String, text: &str| {
@@ -83,12 +83,12 @@ fn validity(record: &Record) -> Judgement {
     Judgement { class, strong, text }
 }
 
-/// The judgements as blocks of a section.
+/// Returns the judgements as blocks of a section.
 pub(super) fn judgement_blocks(record: &Record) -> Vec<Block> {
     judgements(record).into_iter().map(Block::Judgement).collect()
 }
 
-/// What the A/A rows say of many records, in one sentence.
+/// Counts what the A/A rows say of many records, in one sentence.
 pub(super) fn count_validity(views: &[RecordView<'_>]) -> String {
     let count =
         |is: fn(&Validity) -> bool| views.iter().filter(|one| is(&one.record.validity)).count();
@@ -104,7 +104,7 @@ pub(super) fn count_validity(views: &[RecordView<'_>]) -> String {
     format!("Of {} records: {}.", views.len(), counts.join("; "))
 }
 
-/// The facts that place a record: its start, suite, machine, version and duration.
+/// Lists the facts that place a record: its start, suite, machine, version and duration.
 pub(crate) fn placement(record: &Record) -> Vec<String> {
     let effort = match record.effort {
         Effort::Quick => "quick",
@@ -123,7 +123,8 @@ pub(crate) fn placement(record: &Record) -> Vec<String> {
     ]
 }
 
-/// The records of a report, each with what its A/A rows say; in a page with its download.
+/// Builds the list of the records of a report, each with what its A/A rows say; in a page with its
+/// download.
 pub(super) fn record_list(views: &[RecordView<'_>], attached: &[Attached]) -> Section {
     let columns = vec![
         Column::label("suite"),
@@ -131,7 +132,7 @@ pub(super) fn record_list(views: &[RecordView<'_>], attached: &[Attached]) -> Se
         Column::text("may it be believed?").with_name("believed"),
         Column::text("data").with_class("data"),
     ];
-    let mut table = Table::new("The records of this page", columns);
+    let mut table = Table::new("The records of this report", columns);
     for (number, view) in views.iter().enumerate() {
         let facts = placement(view.record);
         let judgements = judgements(view.record);
@@ -155,11 +156,11 @@ pub(super) fn record_list(views: &[RecordView<'_>], attached: &[Attached]) -> Se
             ],
         });
     }
-    let section = Section::new("The records of this page", vec![Block::Table(table)]);
+    let section = Section::new("The records of this report", vec![Block::Table(table)]);
     Section { id: "records".to_owned(), ..section }
 }
 
-/// The first ten digits of a commit, and whether the folder had changes.
+/// Returns the first ten digits of a commit, and whether the folder had changes.
 fn short_commit(commit: &str) -> String {
     let (hash, dirty) = commit.split_once('-').map_or((commit, ""), |(hash, _)| (hash, "-dirty"));
     let hash: String = hash.chars().take(10).collect();

@@ -1,4 +1,4 @@
-//! Layers: what a row is about, in words of somebody who buys a machine.
+//! Layers: what a row is about, in the words of somebody who buys a machine.
 
 use std::sync::LazyLock;
 
@@ -12,7 +12,7 @@ const TEXT: &str = include_str!("../../../suites/layers.toml");
 /// The layer of rows whose suite names none.
 const OTHER: &str = "other";
 
-/// `bench/suites/layers.toml`.
+/// The file `bench/suites/layers.toml`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Layers {
@@ -20,7 +20,7 @@ struct Layers {
     layers: Vec<LayerText>,
 }
 
-/// `[[layer]]`.
+/// A `[[layer]]` of that file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct LayerText {
@@ -33,24 +33,24 @@ struct LayerText {
 static LAYERS: LazyLock<Vec<LayerText>> =
     LazyLock::new(|| toml::from_str::<Layers>(TEXT).map_or_else(|_| Vec::new(), |all| all.layers));
 
-/// One part of the page: the place of its text in `bench/suites/layers.toml`.
+/// A part of the page, as the index of its text in `bench/suites/layers.toml`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layer(usize);
 
 impl Layer {
-    /// Every layer, in the order of the page.
+    /// Iterates over all layers, in the order of the page.
     pub(crate) fn all() -> impl Iterator<Item = Self> {
         (0..LAYERS.len()).map(Self)
     }
 
-    /// The layer of this id; the last one where the id is unknown or absent.
+    /// Returns the layer of this id; the last one where the id is unknown or absent.
     fn from_id(id: Option<&str>) -> Self {
         let place = |id: &str| LAYERS.iter().position(|layer| layer.id == id);
         Self(id.and_then(place).or_else(|| place(OTHER)).unwrap_or_default())
     }
 
-    /// The layer of a bench: what `suite` says of it, else what today's suites say of the
-    /// definition, else that of the suite.
+    /// Returns the layer of a bench: what `suite` says of it, else what the embedded suites say of
+    /// the definition, else that of the suite.
     pub(super) fn from_bench(suite: Option<&Suite>, bench: &str, model: &str) -> Self {
         let own = suite.and_then(|suite| suite.layer_of(suite.bench(bench)?));
         let defined = || {
@@ -64,7 +64,7 @@ impl Layer {
         Self::from_id(own.or_else(defined).or_else(general))
     }
 
-    /// The layer of a suite that has no record.
+    /// Returns the layer of a suite that has no record.
     pub(super) fn from_suite(name: &str) -> Self {
         let suite = embedded_suites().iter().find(|suite| suite.suite.name == name);
         Self::from_id(suite.and_then(|suite| suite.suite.layer.as_deref()))
@@ -74,12 +74,12 @@ impl Layer {
         LAYERS.get(self.0)
     }
 
-    /// The name that links and filters use.
+    /// Returns the name that links and filters use.
     pub(crate) fn id(self) -> &'static str {
         self.text().map_or(OTHER, |layer| &layer.id)
     }
 
-    /// The heading that the report gives the layer.
+    /// Returns the heading that the report gives the layer.
     pub(crate) fn title(self) -> &'static str {
         self.text().map_or("", |layer| &layer.title)
     }
@@ -89,7 +89,7 @@ impl Layer {
         self.text().map_or("", |layer| &layer.question)
     }
 
-    /// The suite that would measure it, where no record does.
+    /// Returns the suite that would measure it, where no record does.
     pub(crate) fn suite(self) -> Option<&'static str> {
         self.text()?.suite.as_deref()
     }

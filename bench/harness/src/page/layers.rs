@@ -1,4 +1,4 @@
-//! What the records say of each layer: rows, figures, and what is missing.
+//! The content of the records by layer: rows, figures, and what is missing.
 
 use super::{layer::Layer, view::RecordView};
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
     utc::utc,
 };
 
-/// A row and the record it stands in.
+/// A row, and the record that it is in.
 #[derive(Clone, Copy)]
 pub(crate) struct RowView<'a> {
     pub(crate) view: &'a RecordView<'a>,
@@ -19,32 +19,32 @@ pub(crate) struct RowView<'a> {
     pub(crate) row: &'a Row,
 }
 
-/// What all records together say of one layer.
+/// The rows and figures of all records about one layer.
 pub(crate) struct LayerRows<'a> {
     pub(crate) layer: Layer,
-    /// Headline rows but for A/A.
+    /// The headline rows, without A/A rows.
     pub(crate) rows: Vec<RowView<'a>>,
-    /// What has no other arm to be compared with: figures, as sentences.
+    /// The figures that have no other arm to be compared with, as sentences.
     pub(crate) figures: Vec<String>,
-    /// What was planned and not measured, and why.
+    /// The benches and suites that were planned and not measured, with the reasons.
     pub(crate) missing: Vec<String>,
 }
 
 impl LayerRows<'_> {
-    /// Whether there is anything to say.
+    /// True where there is a row or a figure.
     pub(crate) fn is_measured(&self) -> bool {
         !self.rows.is_empty() || !self.figures.is_empty()
     }
 }
 
-/// A suite of a run of many that has no record, and why.
+/// A suite of a run of many that has no record, and the reason.
 #[derive(Clone, Debug)]
 pub(crate) struct MissingSuite {
     pub(crate) suite: String,
     pub(crate) reason: String,
 }
 
-/// Every layer, empty ones among them, but for those that no suite measures.
+/// Collects every layer, empty ones included, except those that no suite measures.
 pub(crate) fn layers<'a>(
     views: &'a [RecordView<'a>],
     absent: &[MissingSuite],
@@ -81,7 +81,7 @@ pub(crate) fn layers<'a>(
     Layer::all().map(select).filter(has_text).collect()
 }
 
-/// Headline figures of benches with one arm, as sentences.
+/// Writes the headline figures of benches with one arm as sentences.
 fn single_arm_figures(view: &RecordView<'_>, layer: Layer) -> Vec<String> {
     let Some(suite) = &view.suite else { return Vec::new() };
     let mut out = Vec::new();
@@ -99,7 +99,7 @@ fn single_arm_figures(view: &RecordView<'_>, layer: Layer) -> Vec<String> {
                 let Some(figure) = view.record.figures.iter().find(is) else { continue };
                 let simulated = if figure.simulated { ", simulated" } else { "" };
                 out.push(format!(
-                    "{}: {}, the mean of {}{simulated}; it is compared with nothing.",
+                    "{}: {}, the mean of {}{simulated}; there is nothing to compare it with.",
                     capital(&label(&metric.label, &case.params), view.names()),
                     value(&metric.name, figure.mean),
                     figure.n,
@@ -110,8 +110,8 @@ fn single_arm_figures(view: &RecordView<'_>, layer: Layer) -> Vec<String> {
     out
 }
 
-/// Benches that failed or gave no row, arms that were left out, and benches that this effort does not
-/// run, each with its reason.
+/// Lists benches that failed or gave no row, arms that were left out, and benches that this effort
+/// does not run, each with its reason.
 fn missing_benches(view: &RecordView<'_>, layer: Layer) -> Vec<String> {
     let Some(suite) = &view.suite else { return Vec::new() };
     let record = view.record;
@@ -132,7 +132,7 @@ fn missing_benches(view: &RecordView<'_>, layer: Layer) -> Vec<String> {
     out
 }
 
-/// Why a bench that was planned has no row.
+/// Returns the reason why a bench that was planned has no row.
 fn reason_without_rows(record: &Record, bench: &Bench) -> Option<String> {
     let voids: Vec<_> = record.voids.iter().filter(|void| void.bench == bench.name).collect();
     match (voids.first(), &record.partial) {
@@ -142,7 +142,7 @@ fn reason_without_rows(record: &Record, bench: &Bench) -> Option<String> {
     }
 }
 
-/// Arms of one bench that were left out, in one sentence, each with its reason.
+/// Names the arms of one bench that were left out, in one sentence, each with its reason.
 pub(super) fn describe_left_out(record: &Record, bench: &str) -> Option<String> {
     let reasons: Vec<String> = record
         .arms

@@ -7,10 +7,10 @@ use super::{
 };
 use crate::document::{Block, Item, Section};
 
-/// Reasons listed in full; more of them have few causes.
+/// The most reasons that are listed; more of them have few causes.
 const MISSING_SHOWN: usize = 6;
 
-/// Every layer with its answer, then the layers that no record measured.
+/// Builds the section of every layer with its answer, then of the layers that no record measured.
 pub(super) fn answers(views: &[RecordView<'_>], absent: &[MissingSuite]) -> Section {
     let all = layers(views, absent);
     let (measured, absent): (Vec<_>, Vec<_>) = all.iter().partition(|layer| layer.is_measured());
@@ -31,7 +31,7 @@ pub(super) fn answers(views: &[RecordView<'_>], absent: &[MissingSuite]) -> Sect
     }
 }
 
-/// The question of a layer, its sentences, and how many comparisons came to which verdict.
+/// Writes the question of a layer, its sentences, and how many comparisons came to which verdict.
 fn answer(layer: &LayerRows<'_>, many: bool) -> Block {
     let id = layer.layer.id();
     let mut suites: Vec<&str> =
@@ -63,7 +63,7 @@ fn answer(layer: &LayerRows<'_>, many: bool) -> Block {
     Block::Group { id: format!("layer-{id}"), attributes, blocks }
 }
 
-/// Why a layer has no row, and the command that would give it some.
+/// Says why a layer has no row, and which command would give it some.
 fn missing_layer(layer: &LayerRows<'_>) -> Item {
     let (text, command) = match layer.layer.suite() {
         Some(suite) if layer.missing.is_empty() => (

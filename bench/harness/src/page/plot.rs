@@ -1,4 +1,5 @@
-//! What all charts share: axes, arms in colour, line and shape, names for those who do not see.
+//! Parts that all charts share: axes, arms in colour, line and shape, and text for those who cannot
+//! see.
 
 use std::fmt::Write;
 
@@ -12,17 +13,18 @@ use crate::{
     suite::bench::Bench,
 };
 
-/// Colours of the style sheet, `--a0` to `--a5`; each with a dash and a shape of its own.
+/// The number of colours of the style sheet, `--a0` to `--a5`; each has a dash and a shape of its
+/// own.
 const COLOURS: usize = 6;
 const DASHES: [&str; COLOURS] = ["", "7 3", "2 3", "9 3 2 3", "14 4", "4 2 1 2"];
 
-/// Drawn width of a chart; it scales to its column.
+/// The drawn width of a chart, which scales to its column.
 pub(super) const WIDTH: f64 = 420.0;
 pub(super) const LEFT: f64 = 74.0;
 pub(super) const RIGHT: f64 = 14.0;
 pub(super) const TOP: f64 = 10.0;
 
-/// How one arm is drawn everywhere within a case.
+/// The way in which one arm is drawn everywhere within a case.
 #[derive(Clone, Debug)]
 pub(super) struct Ink {
     pub(super) label: String,
@@ -45,7 +47,7 @@ impl Ink {
         if dash.is_empty() { String::new() } else { format!(" stroke-dasharray=\"{dash}\"") }
     }
 
-    /// The outline of this arm's mark about a point, as path commands.
+    /// Returns the outline of this arm's mark about a point, as path commands.
     pub(super) fn mark(&self, x: f64, y: f64) -> String {
         match (self.twin, self.index) {
             (true, _) | (_, 0) => {
@@ -59,7 +61,7 @@ impl Ink {
         }
     }
 
-    /// A line in the colour and dashes of this arm.
+    /// Draws a line in the colour and dashes of this arm.
     pub(super) fn line(&self, path: &str, width: f64) -> String {
         format!(
             "<path d=\"{path}\" fill=\"none\" style=\"stroke:{}\" stroke-width=\"{width}\"{}/>",
@@ -68,7 +70,7 @@ impl Ink {
         )
     }
 
-    /// Fill and stroke of marks: hollow for A/A.
+    /// Returns fill and stroke of marks, which are hollow for A/A.
     pub(super) fn paint(&self) -> String {
         let colour = self.colour();
         if self.twin {
@@ -79,7 +81,7 @@ impl Ink {
     }
 }
 
-/// The arms with line and mark as they are drawn below.
+/// Lists the arms with line and mark as they are drawn below.
 pub(super) fn legend<'a>(inks: impl Iterator<Item = &'a Ink>) -> String {
     let mut out = String::from("<ul class=\"legend\">");
     for ink in inks {
@@ -103,7 +105,7 @@ pub(super) struct DrawnArm<'a> {
     pub(super) ink: Ink,
 }
 
-/// Every arm of a bench, the A/A arm last.
+/// Lists every arm of a bench, the A/A arm last.
 pub(super) fn drawn_arms<'a>(view: &RecordView<'_>, bench: &'a Bench) -> Vec<DrawnArm<'a>> {
     let twin = bench.arms.first().map(|arm| (arm, true));
     let arms = bench.arms.iter().map(|arm| (arm, false)).chain(twin);
@@ -115,7 +117,7 @@ pub(super) fn drawn_arms<'a>(view: &RecordView<'_>, bench: &'a Bench) -> Vec<Dra
     drawn.collect()
 }
 
-/// What the filters know of a chart: all arms of its bench.
+/// Returns the attributes by which the filters find a chart: all arms of its bench.
 pub(super) fn bench_attributes(view: &RecordView<'_>, bench: &Bench, metric: &str) -> Attributes {
     vec![
         ("suite", view.record.suite.name.clone()),
@@ -141,7 +143,7 @@ pub(super) struct CaseCharts {
 }
 
 impl CaseCharts {
-    /// The charts as markup.
+    /// Writes the charts as markup.
     pub(super) fn write(&self) -> String {
         format!(
             "<details class=\"case item\"{}{}><summary>{}</summary>{}<div class=\"{}\">{}</div>{}\
@@ -157,7 +159,7 @@ impl CaseCharts {
     }
 }
 
-/// The table behind a chart, folded.
+/// Writes the table behind a chart, folded.
 pub(super) fn write_numbers(table: &Table) -> String {
     let summary = escape(&table.name);
     format!("<details class=\"data\"><summary>{summary}</summary>{}</details>", write_table(table))
@@ -208,7 +210,7 @@ pub(super) fn draw_axis_y(out: &mut String, axis: &Axis, metric: &str, bottom: f
     }
 }
 
-/// Linear, or logarithmic where the values span more than a factor of 6.
+/// A linear axis, or a logarithmic one where the values span more than a factor of 6.
 pub(crate) struct Axis {
     low: f64,
     high: f64,
@@ -231,13 +233,14 @@ impl Axis {
         Some(Self { low: low - room, high: high + room, log })
     }
 
-    /// Logarithmic from `low` to `high`, with a share of its length as `room` at both ends.
+    /// Creates a logarithmic axis from `low` to `high`, with a share of its length as `room` at
+    /// both ends.
     pub(crate) fn of_ratios(low: f64, high: f64, room: f64) -> Self {
         let room = (high / low).ln() * room;
         Self { low: low.ln() - room, high: high.ln() + room, log: true }
     }
 
-    /// Linear from zero to `high`; `None` where that is no positive number.
+    /// Creates a linear axis from zero to `high`; `None` where that is not a positive number.
     pub(super) fn from_zero(high: f64) -> Option<Self> {
         (high.is_finite() && high > 0.0).then_some(Self { low: 0.0, high: high * 1.02, log: false })
     }
@@ -248,7 +251,7 @@ impl Axis {
         from + share * (to - from)
     }
 
-    /// Round values, at most `wanted` or so.
+    /// Returns round values, at most about `wanted` of them.
     pub(super) fn ticks(&self, wanted: usize) -> Vec<f64> {
         if self.log {
             let (low, high) = (self.low.exp(), self.high.exp());
@@ -271,7 +274,8 @@ impl Axis {
             .collect()
     }
 
-    /// Up to seven round ratios, 1 among them. Over many decades up to five: their names are long.
+    /// Returns up to seven round ratios, 1 among them. Over many decades there are up to five,
+    /// because their names are long.
     pub(super) fn ratio_ticks(&self) -> Vec<f64> {
         let (low, high) = (self.low.exp(), self.high.exp());
         let within = |ticks: Vec<f64>| -> Vec<f64> {
@@ -305,7 +309,7 @@ pub(crate) struct Track<'a> {
     pub(crate) colour: &'a str,
     /// The class of the mark in the style sheet.
     pub(crate) mark: &'a str,
-    /// The margin about 1.
+    /// The margin around 1.
     pub(crate) band: Option<[f64; 2]>,
     /// The wider interval, drawn as a hair.
     pub(crate) hair: Option<[f64; 2]>,
@@ -314,7 +318,7 @@ pub(crate) struct Track<'a> {
 }
 
 impl Track<'_> {
-    /// The line as markup; screen readers are given the text next to it.
+    /// Writes the line as markup; screen readers are given the text next to it.
     pub(crate) fn write(&self) -> String {
         let place = |ratio: f64| self.axis.place(ratio, 0.0, 100.0);
         let bar = |class: &str, ends: Option<[f64; 2]>| {

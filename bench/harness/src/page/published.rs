@@ -9,7 +9,7 @@ use crate::{
     rows::row::Figure,
 };
 
-/// Every published table, theirs and ours.
+/// Builds the section of every published table, theirs and ours.
 pub(super) fn answers(view: &RecordView<'_>) -> Section {
     let about = "Each table as it was published, with the figure of this run that answers each row and what \
                  either protects. Hardware and models differ: no ratio is made of theirs and ours. Ours are \
@@ -19,14 +19,14 @@ pub(super) fn answers(view: &RecordView<'_>) -> Section {
     Section { about: about.to_owned(), ..Section::new("The published tables, and ours", blocks) }
 }
 
-/// Rates of other systems: quoted, with ours between them.
+/// Builds the section of rates of other systems: quoted, with ours between them.
 pub(super) fn quoted_rates(view: &RecordView<'_>) -> Section {
     let columns = vec![
         Column::label("system"),
         Column::text("what is encrypted").with_name("encrypted"),
         Column::text("who is protected from whom").with_name("protects"),
         Column::text("rate"),
-        Column::text("the seed's table says").with_name("the seed").with_class("theirs"),
+        Column::text("the report's table says").with_name("the report").with_class("theirs"),
         Column::text("source"),
     ];
     let mut table = Table::new("Other systems, quoted", columns);
@@ -40,7 +40,7 @@ pub(super) fn quoted_rates(view: &RecordView<'_>) -> Section {
     Section { about: about.to_owned(), ..Section::new("Other systems, quoted", blocks) }
 }
 
-/// Who is protected from whom in an arm: what it computed of itself, else what the suite says.
+/// Says who is protected from whom in an arm: what it computed of itself, else what the suite says.
 pub(super) fn protection(arm: &ArmRecord) -> &str {
     arm.guarantee.as_deref().unwrap_or(&arm.protects)
 }
@@ -59,7 +59,7 @@ fn answer_blocks(view: &RecordView<'_>, answers: &AnswerTable) -> [Block; 3] {
         let arm = row.ours.iter().find(|ours| find_figure(view, ours).is_some());
         let arm = arm.and_then(|ours| find_arm(view, ours));
         let protects = arm.map_or("", protection);
-        // What a row protects is not said again where the row above says it.
+        // What a row protects is not repeated where the row above says it.
         let is_repeated = protects == above && !above.is_empty();
         let protects_text = if is_repeated { "as above" } else { protects };
         table.push(vec![
@@ -86,7 +86,7 @@ fn our_figures(view: &RecordView<'_>, row: &AnswerRow) -> Cell {
     Cell::new(Content::Strong, values.join("; "))
 }
 
-/// The arms of our figures, or why there is none.
+/// Names the arms of our figures, or says why there is none.
 fn our_arms(view: &RecordView<'_>, row: &AnswerRow) -> Cell {
     if let Some(reason) = &row.absent {
         return Cell::new(Content::Verdict(Class::Mute), reason.clone());
@@ -136,7 +136,7 @@ fn find_figure<'a>(view: &RecordView<'a>, ours: &FigureKey) -> Option<&'a Figure
     view.record.figures.iter().find(is)
 }
 
-/// The figure with its unit, or why there is none.
+/// Formats the figure with its unit, or says why there is none.
 fn describe_figure(view: &RecordView<'_>, ours: &FigureKey) -> String {
     if let Some(figure) = find_figure(view, ours) {
         return value(&ours.metric, figure.mean);
@@ -144,7 +144,7 @@ fn describe_figure(view: &RecordView<'_>, ours: &FigureKey) -> String {
     let record = view.record;
     let has_failed = record.not_run.iter().any(|not| not.bench == ours.bench);
     match find_arm(view, ours) {
-        None if !has_failed && record.partial.is_none() => "one in a full run only".into(),
+        None if !has_failed && record.partial.is_none() => "measured in a full run only".into(),
         Some(arm) if !has_failed && arm.given_up.is_none() => "not measured".into(),
         _ => "not run".into(),
     }

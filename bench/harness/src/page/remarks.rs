@@ -1,5 +1,5 @@
-//! What has to be known to read the headline rows, one line each: what arms guarantee, what pairing gained,
-//! and what speaks against the samples.
+//! Remarks that are needed to read the headline rows, one line each: what arms guarantee, what
+//! pairing gained, and what speaks against the samples.
 
 use crate::{
     document::Block,
@@ -7,17 +7,17 @@ use crate::{
     rows::{row::Row, text::pairing},
 };
 
-/// More rows than this are counted instead of named.
+/// The most rows that are named; more are counted instead.
 const PAIRINGS_NAMED_MAX: usize = 4;
 
-/// Every remark, as paragraphs.
+/// Writes every remark as a paragraph.
 pub(super) fn remarks(record: &Record) -> Vec<Block> {
     let lines = [guarantees(record), pairings(record), notes(record)];
     let lines = lines.into_iter().flatten().chain(joint_test(record));
     lines.map(Block::Paragraph).collect()
 }
 
-/// What the arms of the headline rows computed of themselves, one line for each answer.
+/// Lists what the arms of the headline rows computed of themselves, one line for each answer.
 fn guarantees(record: &Record) -> Vec<String> {
     let has_row = |arm: &&ArmRecord| {
         !arm.twin && record.rows.iter().any(|row| row.headline && row.bench == arm.bench)
@@ -35,7 +35,7 @@ fn guarantees(record: &Record) -> Vec<String> {
     known.iter().map(line).collect()
 }
 
-/// What pairing gained, row by row where they are few.
+/// Says what pairing gained, row by row where they are few.
 fn pairings(record: &Record) -> Vec<String> {
     let headline = record.rows.iter().filter(|row| row.headline);
     let known: Vec<(&Row, String)> =
@@ -52,7 +52,7 @@ fn pairings(record: &Record) -> Vec<String> {
     }
 }
 
-/// What the samples say against headline rows, each kind once.
+/// Lists what the samples say against headline rows, each kind once.
 fn notes(record: &Record) -> Vec<String> {
     let mut known: Vec<(&str, String, usize)> = Vec::new();
     for row in record.rows.iter().filter(|row| row.headline) {
@@ -70,7 +70,8 @@ fn notes(record: &Record) -> Vec<String> {
     known.iter().map(line).collect()
 }
 
-/// How many rows differ from 1 when all are tried together; secondary to the intervals.
+/// Counts the rows that differ from 1 when all are tried together, which is secondary to the
+/// intervals.
 fn joint_test(record: &Record) -> Option<String> {
     let tried: Vec<f64> = record.rows.iter().filter_map(|row| row.p_holm).collect();
     let (differ, all) = (tried.iter().filter(|p| **p < 0.05).count(), tried.len());

@@ -1,4 +1,4 @@
-//! Where the time of one request goes: its stages, one bar an arm.
+//! The stages of a request, which show where its time goes: one bar for each arm.
 
 use std::{collections::BTreeMap, sync::LazyLock};
 
@@ -16,11 +16,11 @@ use crate::{
     suite::bench::Bench,
 };
 
-/// The stages in their order, as data: the rest of connecting and the wait for the first token are
-/// what no named part of them claims.
+/// The stages in their order, as data. What no named part claims is the rest of connecting, or of
+/// the wait for the first token.
 const TEXT: &str = include_str!("../../../suites/stages.toml");
 
-/// `bench/suites/stages.toml`.
+/// The file `bench/suites/stages.toml`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Stages {
@@ -28,7 +28,7 @@ struct Stages {
     stages: Vec<Stage>,
 }
 
-/// `[[stage]]`.
+/// A `[[stage]]` of that file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Stage {
@@ -45,17 +45,17 @@ struct Stage {
 static STAGES: LazyLock<Vec<Stage>> =
     LazyLock::new(|| toml::from_str::<Stages>(TEXT).map_or_else(|_| Vec::new(), |all| all.stages));
 
-/// A request's whole time, by any of its names; without one there are no stages.
+/// The names that the whole time of a request may have; without one there are no stages.
 const WHOLE_METRICS: [&str; 3] = ["total_ms", "e2e_ms", "ttft_ms"];
 
-/// An arm this many times as fast as the slowest could not be seen next to it.
+/// The factor by which an arm is faster than the slowest and could then not be seen next to it.
 const APART: f64 = 6.0;
 
 const BAR: f64 = 20.0;
 const ROW: f64 = BAR + 22.0;
 const SIDE: f64 = 6.0;
 
-/// Mean of every stage, in ms, of one arm at one case.
+/// The mean of every stage, in ms, of one arm at one case.
 struct Bar {
     label: String,
     stages: Vec<f64>,
@@ -69,7 +69,7 @@ impl Bar {
     }
 }
 
-/// One chart for each case whose samples know their stages.
+/// Draws one chart for each case whose samples know their stages.
 pub(super) fn stages(view: &RecordView<'_>, number: usize) -> Section {
     let mut blocks = Vec::new();
     for bench in view.suite.iter().flat_map(|suite| &suite.benches) {
@@ -143,7 +143,7 @@ fn bars(view: &RecordView<'_>, bench: &Bench, case: &str) -> Vec<Bar> {
         .collect()
 }
 
-/// From the parts that samples name to parts that add up to the whole.
+/// Turns the parts that samples name into parts that add up to the whole.
 ///
 /// `connect_ms` holds `handshake_ms`, which holds the proof; `ttft_ms` holds `connect_ms`;
 /// `total_ms` holds `ttft_ms` (MODELS.md, `chat-ttft`).
@@ -153,7 +153,7 @@ fn stage_means(means: &BTreeMap<&str, f64>) -> Option<Vec<f64>> {
     let mut out: Vec<f64> = Vec::with_capacity(STAGES.len());
     for stage in STAGES.iter() {
         let held: f64 = stage.holds.iter().filter_map(mean).map(|ms| ms.max(0.0)).sum();
-        // The whole stage where it does not hold them.
+        // The whole stage counts where its time is shorter than what it should hold.
         let named = stage.metrics.iter().find_map(mean);
         let named = named.map(|ms| if ms >= held { ms - held } else { ms });
         let since = |label: &String| STAGES.iter().position(|known| known.label == *label);
@@ -165,13 +165,13 @@ fn stage_means(means: &BTreeMap<&str, f64>) -> Option<Vec<f64>> {
     Some(out)
 }
 
-/// Stages that a case has, in order: their places are the numbers of the segments.
+/// Lists the stages that a case has, in order: their places are the numbers of the segments.
 fn used_stages(bars: &[Bar]) -> Vec<usize> {
     let has = |index: &usize| bars.iter().any(|bar| bar.stages[*index] > 0.0);
     (0..STAGES.len()).filter(has).collect()
 }
 
-/// The names of the stages, numbered as their segments are.
+/// Writes the names of the stages, numbered as their segments are.
 fn legend(used: &[usize]) -> String {
     let item = |(at, index): (usize, &usize)| {
         format!(
@@ -212,7 +212,8 @@ fn draw_chart(id: &str, caption: &str, used: &[usize], bars: &[&Bar]) -> String 
     out + "</svg></figure>"
 }
 
-/// The name of a bar and its segments, numbered by their places among the stages that are drawn.
+/// Draws the name of a bar and its segments, numbered by their places among the stages that are
+/// drawn.
 fn draw_bar(bar: &Bar, used: &[usize], axis: &Axis, y: f64) -> String {
     let simulated = if bar.simulated { ", simulated" } else { "" };
     let mut out = format!(

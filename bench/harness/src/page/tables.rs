@@ -14,7 +14,7 @@ use crate::{
     suite::{SeedFigure, bench::Show},
 };
 
-/// What the filters of a page know of a row.
+/// Returns the attributes by which the filters of a page find a row.
 pub(super) fn row_attributes(view: &RecordView<'_>, row: &Row) -> Attributes {
     let mut attributes = vec![
         ("suite", view.record.suite.name.clone()),
@@ -29,7 +29,8 @@ pub(super) fn row_attributes(view: &RecordView<'_>, row: &Row) -> Attributes {
     attributes
 }
 
-/// The headline rows, their A/A rows below, and the seed's figures in a column of their own.
+/// Builds the table of headline rows, their A/A rows below, and published figures in a column of
+/// their own.
 pub(super) fn headline(view: &RecordView<'_>, number: usize) -> Section {
     let record = view.record;
     let rows: Vec<&Row> = record.rows.iter().filter(|row| row.headline).collect();
@@ -44,8 +45,8 @@ pub(super) fn headline(view: &RecordView<'_>, number: usize) -> Section {
     ];
     if !sources.is_empty() {
         let ours = if rows.iter().any(|row| row.simulated) { "; ours simulated" } else { "" };
-        let heading = format!("the seed's figures: their hardware and network{ours}");
-        columns.push(Column::text(&heading).with_name("the seed").with_class("seed"));
+        let heading = format!("published figures: their hardware and network{ours}");
+        columns.push(Column::text(&heading).with_name("published").with_class("seed"));
     }
     let mut table = Table::new("Cost of each layer", columns);
     for row in rows.iter().filter(|row| !row.twin) {
@@ -107,13 +108,14 @@ fn verdict_cell(row: &Row) -> Cell {
     Cell::new(Content::Verdict(verdict_class(row)), judgement(row)).with_simulated(row.simulated)
 }
 
-/// The arm of a row that is no A/A row.
+/// Finds the arm of a row; `None` for an A/A row.
 fn protecting_arm<'a>(record: &'a Record, row: &Row) -> Option<&'a ArmRecord> {
     let is = |arm: &&ArmRecord| arm.name == row.arm && arm.bench == row.bench && !arm.twin;
     record.arms.iter().find(is).filter(|_| !row.twin)
 }
 
-/// Which arms a row is of, their round trips, the ratio to a floor, and the definition of its figure.
+/// Describes which arms a row is of, their round trips, the ratio to a floor, and the definition of
+/// its figure.
 fn origin(view: &RecordView<'_>, row: &Row) -> String {
     let reference = view.arm_label(&row.reference);
     let arms = if row.twin {
@@ -141,12 +143,12 @@ fn origin(view: &RecordView<'_>, row: &Row) -> String {
     parts.join(" · ")
 }
 
-/// The number that a cost is sorted by: its ratio, else its difference.
+/// Returns the number that a cost is sorted by: its ratio, else its difference.
 pub(super) fn cost_size(row: &Row) -> f64 {
     row.ratio.map_or(row.difference.value, |ends| ends.value)
 }
 
-/// The sources of the seed's figures that answer headline rows of this run, each once.
+/// Lists the sources of the published figures that answer headline rows of this run, each once.
 fn sources(record: &Record) -> Vec<&str> {
     let mut known: Vec<&str> = Vec::new();
     let answers_a_row = |figure: &&SeedFigure| {
@@ -161,7 +163,7 @@ fn sources(record: &Record) -> Vec<&str> {
     known
 }
 
-/// The letter of a source below the table.
+/// Returns the letter of a source below the table.
 fn letter(source: usize) -> char {
     char::from(b'a' + (source % 26) as u8)
 }
@@ -184,7 +186,7 @@ fn is_figure_of(figure: &SeedFigure, row: &Row) -> bool {
         && has_params(&row.case, &figure.params)
 }
 
-/// Rows of every metric, A/A rows among them.
+/// Builds the table of rows of every metric, A/A rows among them.
 pub(super) fn comparisons<'a>(view: &RecordView<'_>, rows: impl Iterator<Item = &'a Row>) -> Table {
     let columns = vec![
         Column::label("bench"),
@@ -221,7 +223,7 @@ pub(super) fn comparisons<'a>(view: &RecordView<'_>, rows: impl Iterator<Item = 
     table
 }
 
-/// How cost grows with work, where the suite asks for it.
+/// Describes how cost grows with work, where the suite asks for it.
 pub(super) fn growth(record: &Record) -> Section {
     let columns =
         vec![Column::label("of what"), Column::text("fixed, and for each unit").with_name("cost")];
@@ -239,7 +241,7 @@ pub(super) fn growth(record: &Record) -> Section {
     Section { about: about.to_owned(), ..Section::new(heading, blocks) }
 }
 
-/// Pooled means and percentiles of every metric of every arm.
+/// Builds the table of pooled means and percentiles of every metric of every arm.
 pub(super) fn figures(view: &RecordView<'_>) -> Table {
     let text = ["arm", "metric"].map(Column::text);
     let numbers = ["n", "mean", "p50", "p95", "p99"].map(Column::number);
@@ -269,13 +271,13 @@ pub(super) fn figures(view: &RecordView<'_>) -> Table {
     table
 }
 
-/// The mean and the three percentiles of a figure; a dash for one without a tail.
+/// Formats the mean and the three percentiles of a figure; a dash for one without a tail.
 pub(super) fn figure_cells(figure: &Figure) -> [Cell; 4] {
     [Some(figure.mean), figure.p50, figure.p95, figure.p99]
         .map(|number| number_cell(&figure.metric, number))
 }
 
-/// A number of a metric with its unit; a dash where there is none.
+/// Formats a number of a metric with its unit; a dash where there is none.
 pub(super) fn number_cell(metric: &str, number: Option<f64>) -> Cell {
     match number {
         Some(number) => Cell::from(value(metric, number)).with_sort(number),

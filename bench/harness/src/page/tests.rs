@@ -1,14 +1,14 @@
-//! The report over records that mean harm.
+//! The report of hostile records.
 
 use serde_json::Value;
 
 use super::{view::RecordView, write_html, write_markdown, write_terminal};
 use crate::{document::text::Terminal, loaded::Loaded, record::Record};
 
-/// What would act in HTML, in an attribute, in Markdown or on a terminal.
+/// Text that would act in HTML, in an attribute, in Markdown or on a terminal.
 const HOSTILE: &str = "\"'><img src=x onerror=alert(1)></script>\u{1b}[2J\u{202e}|`x`\n# [a](b:c)";
 
-/// Fields of a few known words, which a record could not hold otherwise.
+/// The fields that hold one of a few known words; a record with any other word is not read.
 const TYPED: &[&str] =
     &["effort", "outcome", "verdict", "aa", "stat", "better", "show", "ended", "note"];
 
@@ -18,7 +18,7 @@ fn known_record() -> Loaded {
     Loaded::read(&path).unwrap()
 }
 
-/// Every text of the record followed by something that would act.
+/// Appends the hostile text to every text of the record.
 fn poison(value: &mut Value, key: &str) {
     match value {
         Value::String(text) if !TYPED.contains(&key) => text.push_str(HOSTILE),

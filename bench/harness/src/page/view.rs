@@ -17,7 +17,8 @@ pub(crate) struct RecordView<'a> {
     pub(crate) record: &'a Record,
     pub(crate) samples: &'a [Sample],
     pub(crate) slices: &'a [Slice],
-    /// Of the record's own text; `None` where this version cannot read it any more.
+    /// The suite that the record's own text gives; `None` where this version cannot read it any
+    /// more.
     pub(crate) suite: Option<Suite>,
     /// The file that was read, for the download.
     pub(crate) path: PathBuf,
@@ -30,24 +31,24 @@ impl<'a> RecordView<'a> {
         slices: &'a [Slice],
         path: PathBuf,
     ) -> Self {
-        let suite = Suite::parse(&record.suite.name, &record.suite.text).ok();
+        let suite = record.parse_suite().ok();
         Self { record, samples, slices, suite, path }
     }
 
-    /// The suite whose words the page takes: the record's own, or today's of the same name where the
-    /// record is from before suites had words for the page.
+    /// Returns the suite whose words the page takes: the record's own, or the embedded one of the
+    /// same name where the record is from before suites had words for the page.
     fn wording(&self) -> Option<&Suite> {
         let name = &self.record.suite.name;
         let today = || embedded_suites().iter().find(|suite| suite.suite.name == *name);
         self.suite.as_ref().filter(|suite| suite.names_layers()).or_else(today)
     }
 
-    /// The layer of a bench, by its name and its definition.
+    /// Returns the layer of a bench, by its name and its definition.
     pub(crate) fn layer(&self, bench: &str, model: &str) -> Layer {
         Layer::from_bench(self.wording(), bench, model)
     }
 
-    /// What the suite calls the row's arm, and the place of these words among the suite's.
+    /// Returns what the suite calls the row's arm, and the place of these words among the suite's.
     pub(crate) fn subject(&self, row: &Row) -> Option<(usize, &str)> {
         let subjects = self.wording()?.subjects.iter().enumerate();
         let mut fitting = subjects.filter(|(_, subject)| {
@@ -56,17 +57,17 @@ impl<'a> RecordView<'a> {
         fitting.next().map(|(place, subject)| (place, subject.words.as_str()))
     }
 
-    /// Names of programs that keep their lower case where a sentence begins.
+    /// Returns the names of programs that keep their lower case where a sentence begins.
     pub(crate) fn names(&self) -> &[String] {
         self.wording().map_or(&[], |suite| &suite.suite.names)
     }
 
-    /// The suite and its minute: what a reader calls this record.
+    /// Returns what a reader calls this record: the suite and its minute.
     pub(crate) fn name(&self) -> String {
         format!("{}, {}", self.record.suite.name, utc(self.record.started_unix_s))
     }
 
-    /// What a reader calls an arm.
+    /// Returns what a reader calls an arm: its label, or its name where the record has no such arm.
     pub(crate) fn arm_label<'n>(&'n self, name: &'n str) -> &'n str {
         let arm = self.record.arms.iter().find(|arm| arm.name == name);
         arm.map_or(name, |arm| arm.label.as_str())

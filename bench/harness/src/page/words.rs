@@ -12,13 +12,13 @@ use crate::{
     validity::Validity,
 };
 
-/// The sentence of one row, and what stands behind it.
+/// Writes the sentence of one row, and what stands behind it.
 fn describe_row(view: &RowView<'_>) -> [String; 2] {
     let row = view.row;
     let reference = quote_label(view.view.arm_label(&row.reference));
     let instead = format!("{} instead of {reference}", quote_label(&row.arm_label));
     let about = row.label.replace(&format!(": {}", row.arm_label), "");
-    // A figure without an interval says its n by itself.
+    // A figure without an interval states its number of blocks by itself.
     let blocks = if row.has_interval() { format!("{} blocks", row.blocks) } else { String::new() };
     let (subject, parts) = match view.view.subject(row) {
         Some((_, words)) => (words.to_owned(), [instead, about, blocks]),
@@ -29,12 +29,12 @@ fn describe_row(view: &RowView<'_>) -> [String; 2] {
     [capital(&text, view.view.names()), parts.join("; ")]
 }
 
-/// A label with a comma in it stands in quotation marks.
+/// Puts a label with a comma in it in quotation marks.
 fn quote_label(label: &str) -> String {
     if label.contains(',') { format!("“{label}”") } else { label.to_owned() }
 }
 
-/// What the verdict means, as the predicate of a sentence.
+/// Says what the verdict means, as the predicate of a sentence.
 fn claim(row: &Row) -> &'static str {
     if matches!(row.aa, Some(Aa::OutsideMargin | Aa::ExcludesOne)) {
         return "was measured next to a failed A/A row and says nothing";
@@ -62,8 +62,8 @@ fn claim(row: &Row) -> &'static str {
     }
 }
 
-/// The answer of a layer: the row that a buyer asks for first, then the cheapest and the dearest. With
-/// `many` records each sentence names its own.
+/// Writes the answer of a layer: the row that a buyer asks for first, then the cheapest and the
+/// dearest. With `many` records each sentence names its record.
 pub(super) fn sentences(layer: &LayerRows<'_>, many: bool) -> Vec<Item> {
     let first = layer.rows.iter().min_by_key(|view| rank(view));
     let size = |view: &&RowView<'_>| view.row.ratio.map_or(1.0, |ends| ends.value);
@@ -91,7 +91,7 @@ pub(super) fn sentences(layer: &LayerRows<'_>, many: bool) -> Vec<Item> {
     chosen.into_iter().map(sentence).collect()
 }
 
-/// Least is asked for first: sound rows, words for buyers, the suite's own order.
+/// Ranks a row; the least is asked for first: sound rows, words for buyers, the suite's own order.
 fn rank(view: &RowView<'_>) -> (bool, usize, bool, bool) {
     let subject = view.view.subject(view.row);
     let place = subject.map_or(usize::MAX, |(place, _)| place);
@@ -103,7 +103,7 @@ fn rank(view: &RowView<'_>) -> (bool, usize, bool, bool) {
     (!is_sound(view), place, absolute && subject.is_some(), !decided)
 }
 
-/// Whether a row may stand for its layer.
+/// True where a row may stand for its layer.
 fn is_sound(view: &RowView<'_>) -> bool {
     let row = view.row;
     !row.client_bound
@@ -112,7 +112,7 @@ fn is_sound(view: &RowView<'_>) -> bool {
         && !matches!(view.view.record.validity, Validity::Invalid { .. })
 }
 
-/// `Of 16 comparisons, 5 within their margin, 8 above it.`
+/// Counts verdicts in words: `Of 16 comparisons, 5 within their margin, 8 above it.`
 pub(crate) fn tally<'a>(rows: impl Iterator<Item = &'a Row>) -> String {
     let rows: Vec<&Row> = rows.filter(|row| !row.twin).collect();
     let few = rows.iter().filter(|row| !row.has_interval()).count();

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{Record, SCHEMA};
 
-/// The schema (draft 2020-12) of the document that this version writes.
+/// Returns the schema (draft 2020-12) of the document that this version writes.
 pub fn record_schema() -> Value {
     let settings = SchemaSettings::draft2020_12().for_serialize();
     let mut schema = settings.into_generator().into_root_schema_for::<Record>().to_value();

@@ -1,4 +1,4 @@
-//! What a row's own samples say against it: remarks that are computed, beside those of the arms.
+//! Remarks on a row that are computed from its own samples, in addition to those of the arms.
 
 use serde_json::Value;
 
@@ -12,25 +12,25 @@ use crate::{
 };
 use confide_estimate::{Paired, Steadiness, autocorrelation, quantile, steadiness};
 
-/// Params that say how many callers a closed loop has.
+/// The params that say how many callers a closed loop has.
 const USERS: &[&str] = &["concurrency", "users", "workers", "clients"];
 /// The rate that a closed loop's latency may merely repeat.
 const RATE: &str = "rate_per_s";
 /// Metrics of scaling: a rate divided by the threads that made it.
 const PER_THREAD: &str = "_per_thread";
-/// How near users / rate has to be to the latency.
+/// The relative distance within which users / rate is the latency.
 const LITTLE_WITHIN: f64 = 0.02;
-/// Samples that the tail of a percentile must hold.
+/// The number of samples that the tail of a percentile must hold.
 const TAIL_SAMPLES_MIN: f64 = 10.0;
-/// Of the requests of a run that calls itself open, so many that start when the last one ended make
-/// it a closed loop.
+/// The share of requests that start when the last one ended, from which a run that calls itself
+/// open is a closed loop.
 const FOLLOWING_SHARE: f64 = 0.9;
-/// Fewer requests than this show no schedule.
+/// The number of requests below which no schedule can be seen.
 const SCHEDULE_REQUESTS_MIN: usize = 10;
-/// A correlation of neighbours beyond this many standard deviations is no chance: one in 200.
+/// The standard deviations beyond which a correlation of neighbours is not chance: one in 200.
 const ALIKE_BEYOND: f64 = 2.58;
 
-/// What arms say of reads that did not come from the disk.
+/// The marks by which arms say that reads did not come from the disk.
 const CACHED: &[&str] = &[
     "cache-served",
     "through the page cache",
@@ -39,13 +39,13 @@ const CACHED: &[&str] = &[
     "faster than a disk of this kind can be",
 ];
 
-/// Whether an arm's mark says that a cache answered.
+/// True where an arm's mark says that a cache answered.
 pub(crate) fn is_cache_served(mark: &str) -> bool {
     CACHED.iter().any(|words| mark.contains(words))
 }
 
 impl Note {
-    /// A word or two, for the end of a verdict.
+    /// Returns a word or two, for the end of a verdict.
     pub(crate) fn short(&self) -> &'static str {
         match self {
             Self::LittlesLaw { .. } => "Little's law",
@@ -59,7 +59,7 @@ impl Note {
         }
     }
 
-    /// A sentence for a reader.
+    /// Returns a sentence for a reader.
     pub(crate) fn long(&self) -> String {
         match self {
             Self::LittlesLaw { users } => format!(
@@ -97,7 +97,8 @@ impl Note {
     }
 }
 
-/// The notes of one row; those that need its neighbours come later ([`mark_non_monotone`]).
+/// Computes the notes of one row; those that need its neighbours come later
+/// ([`mark_non_monotone`]).
 pub(super) fn notes(
     pair: &ArmPair<'_>,
     paired: &Paired<'_>,
@@ -148,7 +149,7 @@ fn littles_law(bench: &Bench, case: &Case, metric: &Metric, runs: &[&Run<'_>]) -
     ((share - 1.0).abs() <= LITTLE_WITHIN).then_some(Note::LittlesLaw { users })
 }
 
-/// Seconds in a unit of a metric that is a duration.
+/// Returns the seconds in a unit of a metric that is a duration.
 fn seconds(metric: &str) -> Option<f64> {
     let per = |scale: f64| (!metric.ends_with("_per_s")).then_some(scale);
     match metric.rsplit_once('_')?.1 {
@@ -172,7 +173,8 @@ fn thin_tail(metric: &Metric, runs: &[&Run<'_>]) -> Option<Note> {
     (samples * tail + 1e-9 < TAIL_SAMPLES_MIN).then_some(Note::ThinTail { samples })
 }
 
-/// Latency counts from the scheduled instant; a schedule that waits for the answers is none.
+/// Notes an open load that waits for its answers: latency counts from the scheduled instant, and a
+/// schedule that waits is none.
 fn not_open(bench: &Bench, metric: &Metric, runs: &[&Run<'_>]) -> Option<Note> {
     if bench.load != Load::Open {
         return None;

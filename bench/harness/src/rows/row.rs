@@ -40,52 +40,53 @@ pub(crate) struct Row {
     pub(crate) margin: f64,
     pub(crate) adds_at_most: Option<f64>,
     pub(crate) outcome: Outcome,
-    /// For an A/A row its own judgement, for others that of the A/A row beside it.
+    /// The judgement of an A/A row; for another row, that of the A/A row that it belongs to.
     pub(crate) aa: Option<Aa>,
-    /// Correlation between the two arms' blocks: it says what pairing gains.
+    /// The correlation between the two arms' blocks, which says what pairing gains.
     pub(crate) correlation: Option<f64>,
     pub(crate) simulated: bool,
     pub(crate) client_bound: bool,
     pub(crate) floor: Option<FloorRatio>,
     pub(crate) round_trips: [Option<f64>; 2],
-    /// What the arms said that a reader of these figures must know.
+    /// The remarks of the arms that a reader of these figures must know.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) marks: Vec<String>,
-    /// Too few blocks: the ends stand in the record and are not printed.
+    /// True where the blocks are too few: the ends stand in the record and are not printed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) no_interval: bool,
-    /// Widths of the 95 % interval of the log ratio, with pairing and without.
+    /// The widths of the 95 % interval of the log ratio, with pairing and without.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) widths: Option<[f64; 2]>,
     /// The median of the means of all pairs of blocks' ratios, which outliers do not move.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) hodges_lehmann: Option<f64>,
-    /// Wilcoxon's signed-rank test of the ratios against 1, two-sided: secondary to the interval.
+    /// The p-value of Wilcoxon's signed-rank test of the ratios against 1, two-sided: secondary to
+    /// the interval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) p: Option<f64>,
-    /// The same with all headline rows of the suite tried together (Holm).
+    /// The same p-value with all headline rows of the suite tried together (Holm).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) p_holm: Option<f64>,
-    /// Reasons in its own samples to doubt it.
+    /// The reasons in its own samples to doubt it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) notes: Vec<Note>,
-    /// CPU time, memory and disturbed slices.
+    /// CPU time, memory and disturbed slices of its runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) beside: Option<Box<RunCosts>>,
 }
 
 impl Row {
-    /// What a row is about: bench, case, metric, arm and reference.
+    /// Returns what a row is about: bench, case, metric, arm and reference.
     pub(crate) fn key(&self) -> [&str; 5] {
         [&self.bench, &self.case, &self.metric, &self.arm, &self.reference]
     }
 
-    /// Whether its interval may be printed.
+    /// True where its interval may be printed.
     pub(crate) fn has_interval(&self) -> bool {
         self.blocks >= INTERVAL_BLOCKS_MIN
     }
 
-    /// A percentile of runs whose tail holds too little: not a figure at all.
+    /// True for a percentile of runs whose tail holds too little: it is not a figure at all.
     pub(crate) fn is_without_tail(&self) -> bool {
         self.notes.iter().any(|note| matches!(note, Note::ThinTail { .. }))
     }
@@ -146,12 +147,12 @@ pub(crate) struct Figure {
     pub(crate) metric: String,
     pub(crate) n: usize,
     pub(crate) mean: f64,
-    /// Only where the tail holds ten samples.
+    /// The median; like the other percentiles, absent where its tail holds fewer than ten samples.
     pub(crate) p50: Option<f64>,
     pub(crate) p95: Option<f64>,
     pub(crate) p99: Option<f64>,
-    /// 95 % intervals of p50, p95 and p99 by the binomial count, where the tails hold enough; of
-    /// samples taken as independent, which those of one run seldom are.
+    /// The 95 % intervals of p50, p95 and p99 by the binomial count, where the tails hold enough.
+    /// Samples are taken as independent, which those of one run seldom are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) percentile_ends: Option<[Option<[f64; 2]>; 3]>,
     pub(crate) simulated: bool,
@@ -193,28 +194,29 @@ impl From<AaJudgement> for Aa {
     }
 }
 
-/// Of the reference arm and of this one, in that order; absent where a record does not tell.
+/// The costs of the runs of the reference arm and of this one, in that order; absent where a record
+/// does not tell.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub(crate) struct RunCosts {
     /// CPU seconds of the arm with all processes below it, mean over its slices.
     pub(crate) cpu_s: [Option<f64>; 2],
-    /// CPU seconds of the services meanwhile.
+    /// CPU seconds of the services while the arm ran.
     pub(crate) services_cpu_s: [Option<f64>; 2],
-    /// CPUs that arm and services kept busy, mean.
+    /// The mean number of CPUs that arm and services kept busy.
     pub(crate) cores: [Option<f64>; 2],
     /// The largest peak of the arm's memory in any slice.
     pub(crate) memory_mib: [Option<f64>; 2],
     pub(crate) services_memory_mib: [Option<f64>; 2],
-    /// Of a rate: work for each CPU second of arm and services.
+    /// For a rate, the work for each CPU second of arm and services.
     pub(crate) per_cpu_s: [Option<f64>; 2],
     /// CPU seconds of the harness while these slices ran, mean, and its largest peak.
     pub(crate) harness_cpu_s: Option<f64>,
     pub(crate) harness_memory_mib: Option<f64>,
-    /// Slices of both arms, and how many of them were disturbed.
+    /// The number of slices of both arms, and how many of them were disturbed.
     pub(crate) slices: usize,
     pub(crate) disturbed: usize,
-    /// In how many slices each disturbance was seen.
+    /// The number of slices in which each disturbance was seen.
     pub(crate) disturbances: BTreeMap<Disturbance, usize>,
     /// The estimate of the blocks in which neither slice was disturbed, where that leaves some out
     /// and at least two in.
@@ -237,7 +239,7 @@ pub(crate) enum Note {
     /// In a closed loop with this many users the latency is users / rate: it repeats the rate, and
     /// says nothing of the time of service.
     LittlesLaw { users: f64 },
-    /// A percentile of so few samples a run that its tail holds fewer than ten.
+    /// A run has so few samples that the tail of the percentile holds fewer than ten.
     ThinTail { samples: f64 },
     /// An open load whose requests were scheduled when the last one ended: a stall hides the requests
     /// that should have come meanwhile (coordinated omission).

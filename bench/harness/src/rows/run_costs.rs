@@ -1,4 +1,4 @@
-//! What stands beside a row: CPU time, memory, work per CPU second, disturbed slices.
+//! The costs behind a row: CPU time, memory, work per CPU second, disturbed slices.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,8 @@ use crate::{
 };
 
 impl RunCosts {
-    /// `x1.10 [1.09, 1.11] of 17 blocks, with them x1.21 [1.05, 1.40] of 20`.
+    /// Describes the estimate without disturbed slices: `x1.10 [1.09, 1.11] of 17 blocks, with them
+    /// x1.21 [1.05, 1.40] of 20`.
     pub(crate) fn describe_quiet_estimate(&self, row: &Row) -> Option<String> {
         let without = self.without_disturbed.as_ref()?;
         let fewer = ends(row, without.ratio.as_ref(), &without.difference, without.blocks);
@@ -25,7 +26,7 @@ impl RunCosts {
     }
 }
 
-/// As everywhere, no interval of few blocks.
+/// Formats an estimate; as everywhere, few blocks have no interval.
 fn ends(row: &Row, ratio: Option<&Ends>, difference: &Ends, blocks: usize) -> String {
     let few = blocks < INTERVAL_BLOCKS_MIN;
     match ratio {
@@ -42,10 +43,10 @@ fn ends(row: &Row, ratio: Option<&Ends>, difference: &Ends, blocks: usize) -> St
     }
 }
 
-/// Below this much CPU time a quotient of it says nothing.
+/// The CPU seconds below which a quotient of them says nothing.
 const CPU_S_MIN: f64 = 1e-3;
 
-/// Of the slices that a row is made of.
+/// Sums up the slices that a row is made of.
 pub(super) fn measure_costs(metric: &Metric, both: [&[&Run<'_>]; 2]) -> Option<Box<RunCosts>> {
     let slices = || both.iter().flat_map(|runs| runs.iter().map(|run| run.slice));
     let mut disturbances = BTreeMap::new();
@@ -72,12 +73,13 @@ pub(super) fn measure_costs(metric: &Metric, both: [&[&Run<'_>]; 2]) -> Option<B
 }
 
 impl Slice {
-    /// CPU seconds of the arm with all processes below it; of an older record what the arm said.
+    /// Returns the CPU seconds of the arm with all processes below it; for an older record, what
+    /// the arm said.
     fn arm_cpu_s(&self) -> Option<f64> {
         self.cost.as_ref().and_then(|cost| cost.arm.cpu_s).or(self.cpu_s)
     }
 
-    /// Of arm and services; a service that is not there used nothing.
+    /// Returns the CPU seconds of arm and services; a service that is not there used nothing.
     fn both_cpu_s(&self) -> Option<f64> {
         Some(self.arm_cpu_s()? + self.services_cpu_s.unwrap_or(0.0))
     }
@@ -101,7 +103,8 @@ fn mib(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 20)
 }
 
-/// A rate of work for each second, times the seconds, by the CPU seconds.
+/// Computes the work for each CPU second: a rate of work, times the seconds, divided by the CPU
+/// seconds.
 fn per_cpu_s(metric: &Metric, run: &Run<'_>) -> Option<f64> {
     if !metric.name.ends_with("_per_s") {
         return None;

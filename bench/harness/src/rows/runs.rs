@@ -38,7 +38,7 @@ impl<'a> Runs<'a> {
         Self { by_arm }
     }
 
-    /// The runs of one arm that count, block by block.
+    /// Returns the runs of one arm that count, block by block.
     pub(crate) fn valid_runs<'s>(
         &'s self,
         bench: &'s Bench,
@@ -54,13 +54,13 @@ impl<'a> Runs<'a> {
 }
 
 impl Run<'_> {
-    /// The answers of its samples, then that of the whole run.
+    /// Returns the answers of its samples, then that of the whole run.
     pub(crate) fn answers(&self) -> Vec<Value> {
         let samples = self.samples.iter().filter_map(|sample| sample.answer.clone());
         samples.chain(self.slice.answer.clone()).collect()
     }
 
-    /// The one number of this run: of its samples, else of the whole run.
+    /// Returns the one number of this run: that of its samples, else that of the whole run.
     pub(crate) fn value(&self, metric: &Metric) -> Option<f64> {
         let values: Vec<f64> =
             self.samples.iter().filter_map(|s| s.metrics.get(&metric.name).copied()).collect();
@@ -72,14 +72,14 @@ fn key(place: &Place) -> ArmKey<'_> {
     (&place.bench, &place.case, &place.arm, place.twin)
 }
 
-/// An arm and the reference arm that it is set against, by one metric at one point of the grid.
+/// An arm and the reference arm that it is compared with, by one metric at one point of the grid.
 pub(super) struct ArmPair<'a> {
     pub(super) bench: &'a Bench,
     pub(super) case: &'a Case,
     pub(super) metric: &'a Metric,
     pub(super) reference: ArmRuns<'a>,
     pub(super) arm: ArmRuns<'a>,
-    /// The reference arm against itself.
+    /// True for the reference arm against itself.
     pub(super) twin: bool,
 }
 

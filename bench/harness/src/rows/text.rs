@@ -7,14 +7,14 @@ use crate::{
     suite::bench::Show,
 };
 
-/// The verdict of a row, or the judgement of an A/A row, in words.
+/// Writes the verdict of a row, or the judgement of an A/A row.
 ///
 /// Whether it is simulated is left to the cell that holds it.
 pub(crate) fn judgement(row: &Row) -> String {
     if row.twin { aa(row) } else { outcome(row) + &marks(row) }
 }
 
-/// How the verdict of a row is to be taken.
+/// Returns the class of a row's verdict: how it is to be taken.
 pub(crate) fn verdict_class(row: &Row) -> Class {
     if !row.has_interval() {
         return Class::Mute;
@@ -29,7 +29,7 @@ pub(crate) fn verdict_class(row: &Row) -> Class {
     }
 }
 
-/// The verdict of a row as the filters of a page name it.
+/// Returns the verdict of a row as the filters of a page name it.
 pub(crate) fn verdict_name(row: &Row) -> &'static str {
     if matches!(row.aa, Some(Aa::OutsideMargin | Aa::ExcludesOne)) {
         return "invalid";
@@ -46,8 +46,8 @@ pub(crate) fn verdict_name(row: &Row) -> &'static str {
     }
 }
 
-/// A cost: `+8.7 ms [8.1, 9.4]` or `x1.16 [1.14, 1.18]`; of fewer than ten blocks `x1.16, no
-/// interval: 8`; of a percentile without a tail none.
+/// Formats a cost: `+8.7 ms [8.1, 9.4]` or `x1.16 [1.14, 1.18]`; for fewer than ten blocks `x1.16,
+/// no interval: 8`; for a percentile without a tail `no percentile`.
 pub(crate) fn cost(row: &Row) -> String {
     if row.is_without_tail() {
         return "no percentile".into();
@@ -67,7 +67,8 @@ pub(crate) fn cost(row: &Row) -> String {
     format!("{number}, no interval: {}", row.blocks)
 }
 
-/// A ratio with its interval, `x1.16 [1.14, 1.18]`, with as many places as the interval has use for.
+/// Formats a ratio with its interval, `x1.16 [1.14, 1.18]`, with as many places as the interval has
+/// use for.
 pub(crate) fn ratio(value: f64, low: f64, high: f64) -> String {
     let places = ratio_places(low, high);
     let [value, low, high] = [value, low, high].map(|number| match low {
@@ -77,7 +78,7 @@ pub(crate) fn ratio(value: f64, low: f64, high: f64) -> String {
     format!("x{value} [{low}, {high}]")
 }
 
-/// The reference arm's figure and this arm's, of the kind that fits the cost.
+/// Formats the reference arm's figure and this arm's, of the kind that fits the cost.
 pub(crate) fn sides(row: &Row) -> [String; 2] {
     if row.is_without_tail() {
         return ["–".into(), "–".into()];
@@ -103,12 +104,12 @@ fn difference(metric: &str, ends: &Ends) -> String {
     format!("{sign}{} {unit} [{}, {}]", number(ends.value), number(ends.low), number(ends.high))
 }
 
-/// Rounding to -0.0 would print a minus before nothing.
+/// Replaces what rounds to zero by zero: -0.0 would print a minus before nothing.
 fn clean(x: f64, places: usize) -> f64 {
     if x.abs() < 0.5 * 10f64.powi(-(places as i32)) { 0.0 } else { x }
 }
 
-/// `above 2 % margin`, `within 5 ms`, `undecided, 48 blocks would decide`.
+/// Writes the verdict: `above 2 % margin`, `within 5 ms`, `undecided, 48 blocks would decide`.
 pub(crate) fn verdict(row: &Row) -> String {
     let simulated = if row.simulated { ", simulated" } else { "" };
     format!("{}{simulated}{}", outcome(row), marks(row))
@@ -149,15 +150,15 @@ fn outcome(row: &Row) -> String {
     text
 }
 
-/// What the arms said of their runs, `, no steady state (3 of 20 runs)`, and what the samples say by
-/// themselves; empty where nothing.
+/// Lists what the arms said of their runs, `, no steady state (3 of 20 runs)`, and what the samples
+/// say by themselves; empty where there is nothing.
 fn marks(row: &Row) -> String {
     let notes = row.notes.iter().filter(|note| !matches!(note, Note::ThinTail { .. }));
     let said = row.marks.iter().map(String::as_str);
     said.chain(notes.map(|note| note.short())).map(|mark| format!(", {mark}")).collect()
 }
 
-/// What running both arms in the same block gained, in words: `None` where it is not known.
+/// Describes what running both arms in the same block gained; `None` where it is not known.
 ///
 /// It gained where the interval of the pairs is narrower than that of the same blocks unpaired, by
 /// more than chance would make it.
@@ -180,10 +181,10 @@ pub(crate) fn pairing(row: &Row) -> Option<String> {
     })
 }
 
-/// An interval that pairing narrows by less than a twentieth is not worth naming as a gain.
+/// The ratio of widths from which on a narrower interval is not worth naming as a gain.
 const GAINS_BELOW: f64 = 0.95;
 
-/// The judgement of an A/A row.
+/// Writes the judgement of an A/A row.
 fn aa(row: &Row) -> String {
     let text = match row.aa {
         Some(Aa::Valid) => "passed",

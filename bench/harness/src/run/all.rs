@@ -33,12 +33,12 @@ pub struct AllPlan {
     pub entries: Vec<AllEntry>,
 }
 
-/// One suite of the plan.
+/// One suite of the plan, and how much of it a quick run measures.
 #[derive(Clone, Debug)]
 pub struct AllEntry {
     /// The suite.
     pub suite: SuiteText,
-    /// Blocks of every bench in a quick run, instead of the suite's.
+    /// The number of blocks of every bench in a quick run, in place of the suite's.
     pub blocks: Option<u32>,
     /// The part of the suite that a quick run measures.
     pub part: Part,
@@ -64,7 +64,7 @@ pub struct Index {
     pub suites: Vec<IndexEntry>,
 }
 
-/// One suite in the index.
+/// The entry of one suite in the index.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct IndexEntry {
@@ -143,16 +143,16 @@ impl AllPlan {
         self.entries.iter().map(|entry| entry.suite.clone()).collect()
     }
 
-    /// What the suites of a quick run may take in all, but for preparations, warm-up and the first
-    /// two blocks of benches that are slower than thought.
+    /// Returns the seconds that the suites of a quick run may take in all, without preparations,
+    /// warm-up and the first two blocks of benches that are slower than thought.
     pub fn budget_s(&self) -> u32 {
         self.entries.iter().filter_map(|entry| entry.part.budget_s).sum()
     }
 }
 
-/// Runs every suite of the plan, or what is left of it where `go_on` is set. `options` is for all of
-/// them: its folder holds theirs, and its suite and part are not looked at. A suite that cannot be
-/// run does not keep the others from it.
+/// Runs every suite of the plan, or what is left of it where `go_on` is set. `options` is for all
+/// of them: its folder holds theirs, and its suite and part are ignored. A suite that cannot be run
+/// does not keep the others from running.
 ///
 /// # Errors
 /// When a run that was interrupted had another plan, machine or version, or the index cannot be written.
@@ -253,7 +253,7 @@ fn entry_options(entry: &AllEntry, all: &Options, elapsed_s: u64) -> Options {
     }
 }
 
-/// The outer error stops all of them: another plan, machine or version.
+/// The result of one suite; the outer error stops all of them: another plan, machine or version.
 type SuiteResult = Result<Result<Option<Outcome>, BenchError>, BenchError>;
 
 /// Runs one suite; `None` where its whole record is there already.
@@ -275,7 +275,7 @@ fn run_one_suite(
     }
 }
 
-/// A whole record of this plan; one of another plan is refused by name.
+/// True where there is a whole record of this plan; one of another plan is refused by name.
 fn is_whole(options: &Options) -> Result<bool, BenchError> {
     let out = &options.out;
     if out.join(SAMPLES_FILE).exists() || !out.join(RECORD_FILE).exists() {

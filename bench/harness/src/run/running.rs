@@ -74,20 +74,21 @@ struct Running<'a> {
     on_progress: &'a mut dyn FnMut(&Progress),
     log: &'a Path,
     started: Instant,
-    /// Between the start of the run and that of this session.
+    /// The seconds between the start of the run and that of this session.
     before_s: f64,
     journal: Journal,
-    /// What the journal holds.
+    /// The content of the journal.
     content: JournalContent,
-    /// Something of the plan was left because the flag was set.
+    /// True where part of the plan was left because the flag was set.
     stopped: bool,
-    /// Benches whose share of the time was used up, with what a block of each takes.
+    /// The benches whose share of the time was used up, with what a block of each takes.
     short: BTreeMap<String, Duration>,
     done: u64,
     total: u64,
 }
 
-/// How often a bench whose share was used up may go on in time that others left.
+/// The number of rounds in which a bench whose share was used up may go on in time that others
+/// left.
 const ROUNDS_MAX: u32 = 3;
 
 impl Running<'_> {
@@ -96,7 +97,7 @@ impl Running<'_> {
         let (suite, options) = (self.suite, self.options);
         let mut services = Services::new(suite, &options.programs, self.log);
         let mut names = Variables::default();
-        // As it was given: a record names no folder of the machine that it was made on.
+        // The folder as it was given: a record names no folder of the machine that it was made on.
         names.set("dir", options.out.display().to_string());
         for (name, var) in &suite.vars {
             names.set(name, resolve_var(var));
@@ -115,7 +116,8 @@ impl Running<'_> {
         names.set("now", now.to_string());
         let left = |bench: &&Bench| self.slices_left(bench) > 0;
         let mut open: Vec<&Bench> = suite.benches.iter().filter(left).collect();
-        // What one round leaves for want of time, the next goes on with in the time that is left.
+        // Each round goes on with what the one before left for want of time, in the time that is
+        // left.
         for _ in 0..ROUNDS_MAX {
             self.run_round(&open, &mut services, &names)?;
             open.retain(|bench| self.short.contains_key(&bench.name));
@@ -160,7 +162,7 @@ impl Running<'_> {
         Ok(())
     }
 
-    /// What is left of a bench: by its time where it is known, else by its slices.
+    /// Returns the weight of what is left of a bench: its time where it is known, else its slices.
     fn weight(&self, bench: &Bench) -> f64 {
         match self.short.get(&bench.name) {
             Some(cost) => cost.as_secs_f64() * self.steps(bench).len() as f64,
@@ -168,7 +170,7 @@ impl Running<'_> {
         }
     }
 
-    /// What the warm-up and one more block would take, where it is known.
+    /// Returns what the warm-up and one more block would take, where it is known.
     fn cost(&self, bench: &Bench) -> Option<Duration> {
         Some(*self.short.get(&bench.name)? * (bench.warmup + 1))
     }
@@ -321,7 +323,7 @@ impl Running<'_> {
         Ok(())
     }
 
-    /// The reference, the others, then the reference again: the A/A arm.
+    /// Lists the reference, the others, then the reference again: the A/A arm.
     fn arms_of(&self, bench: &Bench) -> Vec<(&Arm, bool)> {
         let arms = bench.arms.iter().map(|name| (name, false));
         let twin = bench.arms.first().map(|name| (name, true));
@@ -337,7 +339,7 @@ impl Running<'_> {
         self.note([Line::Cut(Cut { bench: bench.name.clone(), blocks, planned, reason })])
     }
 
-    /// Measured blocks that are done, of a bench that has a plan.
+    /// Counts the measured blocks that are done, of a bench that has a plan.
     fn blocks_done(&self, bench: &Bench) -> u32 {
         let left = self.steps(bench).iter().filter(|(block, _)| *block >= bench.warmup).count();
         self.planned_blocks(bench).saturating_sub(left as u32)
@@ -369,7 +371,8 @@ impl Running<'_> {
         if lines.is_empty() { Ok(()) } else { self.note(lines) }
     }
 
-    /// Programs of arms that spoke, the tools that those arms run, and programs of services.
+    /// Lists the programs of arms that spoke, the tools that those arms run, and programs of
+    /// services.
     fn programs(&self, arms: &[ArmProcess], services: &Services<'_>) -> BTreeSet<PathBuf> {
         let spoke = || arms.iter().filter(|arm| arm.hello.is_some());
         let tool = |arm: &ArmProcess| self.suite.arm(&arm.name)?.needs.as_ref()?.tool();
@@ -406,7 +409,7 @@ impl Running<'_> {
         }
     }
 
-    /// Measured blocks of the bench's plan.
+    /// Returns the number of measured blocks of the bench's plan.
     fn planned_blocks(&self, bench: &Bench) -> u32 {
         let Options { effort, blocks, part, .. } = self.options;
         planned_blocks(bench, *effort, *blocks, part)
@@ -441,7 +444,7 @@ impl Running<'_> {
         self.note([Line::End { wall_s, ended, partial }])
     }
 
-    /// Writes lines to the journal and takes them in.
+    /// Appends lines to the journal and applies them to its content.
     fn note(&mut self, lines: impl Into<Vec<Line>>) -> Result<(), BenchError> {
         let lines = lines.into();
         self.journal.append(&lines)?;
@@ -451,12 +454,12 @@ impl Running<'_> {
         Ok(())
     }
 
-    /// Slices that are still to be run.
+    /// Counts the slices that are still to be run.
     fn all_slices_left(&self) -> u64 {
         self.suite.benches.iter().map(|bench| self.slices_left(bench)).sum()
     }
 
-    /// Slices of the whole plan, as if none of it had been interrupted.
+    /// Counts the slices of the whole plan, as if none of it had been interrupted.
     fn planned_slices(&self) -> u64 {
         let (effort, seed, none) =
             (self.options.effort, self.content.record.seed, DoneBlocks::new());
@@ -464,7 +467,7 @@ impl Running<'_> {
         self.suite.benches.iter().map(|bench| slices(bench, &all(bench))).sum()
     }
 
-    /// Record and page. The journal goes once the record holds the whole run.
+    /// Writes record and page. The journal is removed once the record holds the whole run.
     fn finish(self) -> Result<Outcome, BenchError> {
         let Self { content, suite, options, .. } = self;
         let JournalContent { mut record, samples, slices, .. } = content;
@@ -480,7 +483,7 @@ impl Running<'_> {
     }
 }
 
-/// A session that starts now. Until it says otherwise it was killed.
+/// Creates a session that starts now. Until it says otherwise it counts as killed.
 fn new_session(options: &Options) -> Session {
     Session {
         started_unix_s: options.started_unix_s,

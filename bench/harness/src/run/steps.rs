@@ -1,4 +1,4 @@
-//! What of a plan is still to be run, and how long it may take.
+//! The steps of a plan that are still to be run, and how long they may take.
 
 use std::{
     collections::BTreeSet,
@@ -17,7 +17,8 @@ pub(crate) type Step = (u32, Vec<usize>);
 /// Blocks that are done: bench, case, number.
 pub(crate) type DoneBlocks = BTreeSet<(String, String, u32)>;
 
-/// Measured blocks of this bench in this run, however few or many were asked for of the others.
+/// Returns the measured blocks of this bench in this run, however few or many were asked for of the
+/// others.
 pub(crate) fn planned_blocks(
     bench: &Bench,
     effort: Effort,
@@ -32,7 +33,8 @@ pub(crate) fn planned_blocks(
     }
 }
 
-/// The steps of a bench that are not done. A bench that goes on in a new session warms up again.
+/// Lists the steps of a bench that are not done. A bench that goes on in a new session warms up
+/// again.
 pub(crate) fn steps(
     bench: &Bench,
     effort: Effort,
@@ -63,13 +65,13 @@ pub(crate) fn steps(
     steps
 }
 
-/// Slices of these steps.
+/// Counts the slices of these steps.
 pub(crate) fn slices(bench: &Bench, steps: &[Step]) -> u64 {
     let runs: usize = steps.iter().map(|(_, cases)| cases.len()).sum();
     runs as u64 * (bench.arms.len() as u64 + 1)
 }
 
-/// How long a bench may go on.
+/// The share of a bench in the budget of time.
 pub(crate) struct Share {
     started: Instant,
     limit: Option<Duration>,
@@ -77,29 +79,29 @@ pub(crate) struct Share {
     blocks: u32,
 }
 
-/// With fewer blocks than this there is no estimate at all.
+/// The number of blocks below which there is no estimate at all.
 const BLOCKS_MIN: u32 = 2;
 
 impl Share {
-    /// This part of what is `left` of the budget. `first` is what the bench's first block will take,
-    /// with its warm-up, where that is known.
+    /// Takes this part of what is `left` of the budget. `first` is what the bench's first block
+    /// will take, with its warm-up, where that is known.
     pub(crate) fn new(left: Option<Duration>, part: f64, first: Option<Duration>) -> Self {
         let part = if part.is_finite() { part.clamp(0.0, 1.0) } else { 1.0 };
         let limit = left.map(|left| left.mul_f64(part));
         Self { started: Instant::now(), limit, first: first.unwrap_or_default(), blocks: 0 }
     }
 
-    /// A block is done.
+    /// Counts a block as done.
     pub(crate) fn count(&mut self) {
         self.blocks += 1;
     }
 
-    /// What a block took so far.
+    /// Returns the mean time of the blocks so far; `None` before the first.
     pub(crate) fn block_cost(&self) -> Option<Duration> {
         self.started.elapsed().checked_div(self.blocks)
     }
 
-    /// Whether the next block would not end in time, with `measured` of them done in all.
+    /// True where the next block would not end in time, with `measured` of them done in all.
     pub(crate) fn used_up(&self, measured: u32) -> bool {
         let Some(limit) = self.limit.filter(|_| measured >= BLOCKS_MIN) else { return false };
         self.started.elapsed() + self.block_cost().unwrap_or(self.first) > limit
@@ -166,7 +168,7 @@ mod tests {
         assert!(Share::new(Some(hour), 0.5, Some(hour)).used_up(2));
         // The first two blocks run whatever they take.
         assert!(!Share::new(Some(hour), 0.5, Some(day)).used_up(1));
-        // Weights of nothing: 0 of 0.
+        // The weights of nothing give 0 / 0, which leaves the whole budget.
         assert!(!Share::new(Some(day), f64::NAN, Some(hour)).used_up(2));
     }
 }

@@ -18,8 +18,8 @@ pub(crate) struct SliceColumns {
     columns: Columns,
 }
 
-/// One array for each thing that a sample tells, in the order of the samples. An array that is not
-/// there holds nothing; null stands where one sample lacks what others have.
+/// One array for each field of a sample, in the order of the samples. An absent array holds
+/// nothing; null stands where one sample lacks what others have.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema, Serialize)]
 #[serde(deny_unknown_fields)]
 struct Columns {
@@ -31,7 +31,7 @@ struct Columns {
     round_trips: Vec<Option<f64>>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     cpu_s: Vec<Option<f64>>,
-    /// Seconds since the run's line at which the request was scheduled.
+    /// The seconds from the run's line to the instant at which the request was scheduled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     at_s: Vec<Option<f64>>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -40,7 +40,7 @@ struct Columns {
     error: Vec<Option<String>>,
 }
 
-/// Puts samples into columns beside their slices.
+/// Puts the samples of each slice into columns.
 pub(crate) fn columns(samples: &[Sample], slices: &[Slice]) -> Vec<SliceColumns> {
     let packed = |(slice, mine): (&Slice, Vec<&Sample>)| {
         let slice = Slice { samples: mine.len() as u32, ..slice.clone() };
@@ -49,8 +49,8 @@ pub(crate) fn columns(samples: &[Sample], slices: &[Slice]) -> Vec<SliceColumns>
     slices.iter().zip(samples_by_slice(samples, slices)).map(packed).collect()
 }
 
-/// The samples of each slice. Samples of a slice that is not there are of a block that did not end;
-/// the journal never gives them out.
+/// Returns the samples of each slice. Samples of a slice that is not there are of a block that did
+/// not end; the journal never returns them.
 pub(crate) fn samples_by_slice<'a>(
     samples: &'a [Sample],
     slices: &[Slice],
@@ -67,7 +67,7 @@ pub(crate) fn samples_by_slice<'a>(
     slices.iter().map(&mut of).collect()
 }
 
-/// The opposite of [`columns`]; the error says which column of which slice does not fit.
+/// Unpacks [`columns`]; the error says which column of which slice does not fit.
 pub(crate) fn unpack_columns(
     packed: Vec<SliceColumns>,
 ) -> Result<(Vec<Sample>, Vec<Slice>), String> {

@@ -20,12 +20,13 @@ use crate::{
     record::{ArmRecord, Cut, NotRun, Record, ServiceRecord, Session, SessionEnd},
 };
 
-/// Of a whole file, after decompression: a hundred times the longest run so far.
+/// The most bytes of a whole file, after decompression: a hundred times the longest run so far.
 const JOURNAL_BYTES_MAX: u64 = 4 << 30;
-/// A protocol line is at most 64 KiB; the first line holds a suite of at most 1 MiB, escaped.
+/// The most bytes of a line. A protocol line is at most 64 KiB; the first line holds a suite of at
+/// most 1 MiB, escaped.
 const LINE_BYTES_MAX: u64 = 8 << 20;
 
-/// One line.
+/// A line of the journal.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(crate) enum Line {
@@ -35,15 +36,15 @@ pub(crate) enum Line {
     Run(Box<Record>),
     /// The run starts, or goes on.
     Session(Session),
-    /// Every slice of one block of one case stands before this.
+    /// A block of one case is whole: all its slices stand before this line.
     Block {
         bench: String,
         case: String,
         block: u32,
     },
-    /// What is known of an arm; the last line of an arm counts.
+    /// An arm as it was started; the last line of an arm counts.
     Arm(Box<ArmRecord>),
-    /// Likewise of a service.
+    /// A service as it was started; the last line of a service counts.
     Service(ServiceRecord),
     /// A program that an arm or service ran.
     Program {
@@ -52,7 +53,7 @@ pub(crate) enum Line {
     },
     NotRun(NotRun),
     Cut(Cut),
-    /// The session's last word.
+    /// The session ended.
     End {
         wall_s: f64,
         ended: SessionEnd,
@@ -60,20 +61,21 @@ pub(crate) enum Line {
     },
 }
 
-/// Appends lines as they come, so that an interrupted run keeps what it has.
+/// A file to which lines are appended as they come, so that an interrupted run keeps what it has.
 pub(crate) struct Journal {
     file: File,
     path: PathBuf,
 }
 
 impl Journal {
-    /// A new file; an existing one is an error.
+    /// Creates a new file; an existing one is an error.
     pub(crate) fn create(path: &Path) -> Result<Self, BenchError> {
         let file = File::create_new(path).map_err(BenchError::io("create", path))?;
         Ok(Self { file, path: path.to_owned() })
     }
 
-    /// Goes on after `length` bytes; what stands behind them is of a block that did not end.
+    /// Opens a journal to go on after `length` bytes; what stands behind them is of a block that
+    /// did not end.
     pub(crate) fn reopen(path: &Path, length: u64) -> Result<Self, BenchError> {
         let open = || {
             let mut file = OpenOptions::new().write(true).open(path)?;
@@ -97,31 +99,31 @@ impl Journal {
     }
 }
 
-/// What the lines of a journal come to.
+/// The record, samples and slices that the lines of a journal give.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct JournalContent {
-    /// Without rows: they follow from the samples.
+    /// The record without rows, which follow from the samples.
     pub(crate) record: Record,
     pub(crate) samples: Vec<Sample>,
     pub(crate) slices: Vec<Slice>,
-    /// Blocks that are whole: bench, case, number.
+    /// The blocks that are whole: bench, case, number.
     pub(crate) blocks: BTreeSet<(String, String, u32)>,
-    /// The length of what counts.
+    /// The bytes of the file that count.
     pub(crate) length: u64,
-    /// Samples and slices of a block whose line has not come yet.
+    /// The samples and slices of a block whose line has not come yet.
     open_samples: Vec<Sample>,
     open_slices: Vec<Slice>,
-    /// The last session said how it ended.
+    /// True where the last session said how it ended.
     has_ended: bool,
 }
 
 impl JournalContent {
-    /// Nothing measured yet.
+    /// Creates the content of a journal with nothing measured yet.
     pub(crate) fn new(record: Record) -> Self {
         Self { record, ..Self::default() }
     }
 
-    /// Takes in the next line; false where it counts only once its block is whole.
+    /// Applies the next line; false where it counts only once its block is whole.
     pub(crate) fn apply(&mut self, line: Line) -> bool {
         match line {
             Line::Sample(sample) => self.open_samples.push(*sample),
@@ -159,7 +161,7 @@ impl JournalContent {
         self.open_samples.is_empty() && self.open_slices.is_empty()
     }
 
-    /// A session that did not say how it ended lasted at least to the end of its last slice.
+    /// Gives a session that did not say how it ended a duration up to the end of its last slice.
     fn end_killed(&mut self) {
         let first = self.record.started_unix_s;
         let Some(session) = self.record.sessions.last_mut() else { return };
@@ -171,7 +173,7 @@ impl JournalContent {
     }
 }
 
-/// Reads a journal back; `None` of a file of samples that is no journal.
+/// Reads a journal back; `None` for a file of samples that is not a journal.
 pub(crate) fn read_journal(
     path: &Path,
     reader: impl Read,
@@ -187,7 +189,7 @@ pub(crate) fn read_journal(
     read.end_killed();
     if !read.has_ended {
         let whole = read.slices.len();
-        let partial = format!("killed, or still running: {whole} slices, and no line of its end");
+        let partial = format!("killed, or still running: {whole} slices in the journal and no end");
         read.record.partial = Some(partial);
     }
     read.record.sum_sessions();
@@ -216,7 +218,7 @@ struct Lines<'a, R> {
     reader: io::BufReader<io::Take<R>>,
     length: u64,
     bytes: Vec<u8>,
-    /// A last line without an end was being written when the process was killed.
+    /// True where a last line without a line feed was being written when the process was killed.
     torn_may_end: bool,
 }
 
@@ -226,7 +228,7 @@ impl<'a, R: Read> Lines<'a, R> {
         Self { path, reader, length: 0, bytes: Vec::new(), torn_may_end }
     }
 
-    /// The next line.
+    /// Reads the next line; `None` at the end.
     fn next_line(&mut self) -> Result<Option<Line>, BenchError> {
         self.bytes.clear();
         let mut limited = self.reader.by_ref().take(LINE_BYTES_MAX + 1);
@@ -249,7 +251,7 @@ impl<'a, R: Read> Lines<'a, R> {
     }
 }
 
-/// A file beyond its limit.
+/// Returns the error for a file beyond its limit.
 pub(crate) fn too_large(path: &Path, most: u64) -> BenchError {
     let message = format!("wanted at most {most} bytes, got more");
     BenchError::io("read", path)(io::Error::new(io::ErrorKind::FileTooLarge, message))

@@ -1,4 +1,4 @@
-//! Where a row of ours is found, and how it is described in one line.
+//! Search for the row of ours that answers one of theirs, and its description in one line.
 
 use super::{
     data::{Answer, Percentile},
@@ -16,7 +16,7 @@ use crate::{
     validity::Validity,
 };
 
-/// What the records say of one named row.
+/// The answer of the records to one named row.
 pub(super) enum SeedAnswer<'a> {
     /// The suite does not exist.
     NotBuilt,
@@ -26,7 +26,7 @@ pub(super) enum SeedAnswer<'a> {
     Figure(String, &'a Loaded),
 }
 
-/// Looks through all records: of the valid ones the newest, else the newest.
+/// Searches all records: the newest of the valid ones, else the newest.
 pub(super) fn find_answer<'a>(
     answer: &Answer,
     suites: &NamedSuites,
@@ -52,7 +52,7 @@ pub(super) fn find_answer<'a>(
     SeedAnswer::NoRecord
 }
 
-/// The name of a record: its folder, or its file where it lies alone.
+/// Returns the name of a record: its folder, or its file where it lies alone.
 pub(super) fn record_name(loaded: &Loaded) -> String {
     let path = loaded.path();
     let own = path.file_name().map(|name| name.to_string_lossy().into_owned());
@@ -65,7 +65,8 @@ pub(super) fn record_name(loaded: &Loaded) -> String {
     }
 }
 
-/// `main` runs some benches of other suites under the same names.
+/// True where a record is of the answer's suite; `main` runs some benches of other suites under the
+/// same names.
 fn holds(record: &Record, answer: &Answer, suites: &NamedSuites) -> bool {
     record.suite.name == answer.suite
         || (record.suite.name == "main"
@@ -76,7 +77,8 @@ fn is_invalid(record: &Record) -> bool {
     matches!(record.validity, Validity::Invalid { .. })
 }
 
-/// As a comparison where the arm has one, else its own figure, else why it was left out.
+/// Describes the answer as a comparison where the arm has one, else by its own figure, else by the
+/// reason why it was left out.
 fn describe_figure(record: &Record, answer: &Answer, reference: &str) -> Option<String> {
     if let Some(percentile) = answer.percentile {
         return describe_percentile(find_figure(record, answer)?, percentile);
@@ -126,7 +128,7 @@ fn describe_mean(figure: &Figure) -> String {
     )
 }
 
-/// The percentile where its tail holds ten samples, else why there is none.
+/// Describes the percentile where its tail holds ten samples, else says why there is none.
 fn describe_percentile(figure: &Figure, percentile: Percentile) -> Option<String> {
     let (name, number) = match percentile {
         Percentile::P50 => ("p50", figure.p50),

@@ -1,10 +1,10 @@
 //! Sums over printed numbers: `(2803 / 4544 - 1) * 100`.
 
-/// A nesting deeper than this is a mistake.
+/// The deepest nesting of brackets; a deeper one is a mistake.
 const DEPTH_MAX: usize = 16;
 
-/// The value of an expression of numbers, `+ - * /` and brackets; `None` when it is no expression, or has no
-/// finite value.
+/// Computes the value of an expression of numbers, `+ - * /` and brackets; `None` when the text is
+/// no expression, or has no finite value.
 pub(super) fn evaluate(text: &str) -> Option<f64> {
     let mut parser = Parser { bytes: text.as_bytes(), at: 0 };
     let value = parser.sum(0)?;
@@ -17,7 +17,7 @@ struct Parser<'a> {
 }
 
 impl Parser<'_> {
-    /// The next byte that is no space, not taken.
+    /// Returns the next byte that is not a space, without taking it.
     fn peek(&mut self) -> Option<u8> {
         while self.bytes.get(self.at) == Some(&b' ') {
             self.at += 1;

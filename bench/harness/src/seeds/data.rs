@@ -1,4 +1,4 @@
-//! `bench/seeds.toml`: what the reports printed, and which rows of ours answer it.
+//! The data of `bench/seeds.toml`: what the reports printed, and which rows of ours answer it.
 
 use serde::Deserialize;
 
@@ -9,7 +9,7 @@ use crate::{
     suite::{Suite, bench::Params},
 };
 
-/// The file. Unknown keys are errors.
+/// The whole file, in which unknown keys are errors.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Seeds {
@@ -21,15 +21,15 @@ pub(super) struct Seeds {
     pub(super) checks: Vec<Check>,
 }
 
-/// `[[report]]`.
+/// `[[report]]`: one of the published reports.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Report {
     pub(super) id: String,
     pub(super) title: String,
-    /// Who published it and when, and on what it was measured.
+    /// The publisher and the date, and what it was measured on.
     pub(super) source: String,
-    /// What was compared with what, and what that allows to be said.
+    /// The subjects of the comparison, and what it allows to be said.
     pub(super) compared: String,
 }
 
@@ -46,20 +46,20 @@ pub(super) struct Table {
     pub(super) answers: Vec<SuiteAnswers>,
     #[serde(default, rename = "row")]
     pub(super) rows: Vec<Row>,
-    /// What is wrong in theirs and no sum shows.
+    /// The mistakes in theirs that no sum shows.
     #[serde(default)]
     pub(super) wrong: Vec<String>,
     /// The rule or test that keeps ours from it.
     #[serde(default)]
     pub(super) kept: Vec<String>,
-    /// Traps of the self-test that try just that.
+    /// The traps of the self-test that try exactly that.
     #[serde(default)]
     pub(super) traps: Vec<String>,
-    /// What cannot be measured without their hardware.
+    /// The figures that cannot be measured without their hardware.
     pub(super) hardware: Option<String>,
 }
 
-/// An `[[answer]]` table of a suite.
+/// An `[[answer]]` table of a suite, by its title.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SuiteAnswers {
@@ -67,7 +67,7 @@ pub(super) struct SuiteAnswers {
     pub(super) title: String,
 }
 
-/// `[[table.row]]`.
+/// `[[table.row]]`: one row of theirs, and what answers it.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Row {
@@ -76,7 +76,7 @@ pub(super) struct Row {
     pub(super) theirs: String,
     #[serde(default)]
     pub(super) ours: Vec<Answer>,
-    /// Why there is no row of ours.
+    /// The reason why there is no row of ours.
     pub(super) absent: Option<String>,
     /// The suite that will answer it.
     pub(super) not_built: Option<String>,
@@ -117,7 +117,7 @@ pub(super) struct Check {
     /// The printed claim, in words.
     pub(super) claim: String,
     pub(super) printed: Printed,
-    /// Whether the number is not printed, but needed for what the report says.
+    /// True where the number is not printed, but needed for what the report says.
     #[serde(default)]
     pub(super) implied: bool,
     #[serde(default)]
@@ -129,7 +129,7 @@ pub(super) struct Check {
     pub(super) round: f64,
     #[serde(default)]
     pub(super) kind: Kind,
-    /// What follows from it.
+    /// The consequence for what the report says.
     pub(super) note: Option<String>,
 }
 
@@ -141,18 +141,18 @@ pub(super) enum Printed {
     Ends([f64; 2]),
 }
 
-/// What a check shows of the printed numbers.
+/// The kind of what a check shows of the printed numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Kind {
-    /// What is printed is not what the numbers give.
+    /// The printed number is not what the numbers give.
     #[default]
     Contradiction,
-    /// Two columns are one: nothing was measured twice.
+    /// Two columns are one, so that nothing was measured twice.
     Identity,
-    /// What is printed is below what the digits resolve.
+    /// The printed number is finer than the digits that it rests on.
     TooFine,
-    /// Fewer samples than what is printed rests on: `printed` are the fewest that will do.
+    /// The printed figure rests on too few samples: `printed` is the least number that would do.
     TooFew,
 }
 
@@ -166,7 +166,7 @@ impl Printed {
 }
 
 impl Check {
-    /// The sum, and whether it fits what is printed. `None` when it is no sum.
+    /// Computes the sum, and whether it fits what is printed; `None` when the text is no sum.
     pub(super) fn judge(&self) -> Option<(f64, bool)> {
         let computed = arithmetic::evaluate(&self.compute)?;
         let [low, high] = self.printed.ends();
@@ -175,8 +175,8 @@ impl Check {
 }
 
 impl Seeds {
-    /// Parses and checks: every table has a report, every check a table and a sum, every row one
-    /// answer.
+    /// Parses and checks the file: every table has a report, every check a table and a sum, every
+    /// row one answer.
     pub(super) fn parse(text: &str) -> Result<Self, BenchError> {
         let name = || "bench/seeds.toml".to_owned();
         let seeds: Self = toml::from_str(text).map_err(|error| BenchError::SuiteSyntax {
@@ -221,7 +221,7 @@ impl Seeds {
 }
 
 impl Row {
-    /// A row that a suite holds next to its own.
+    /// Creates a row from one that a suite holds next to its own.
     pub(super) fn from_suite(suite: &str, row: &AnswerRow) -> Self {
         let answers = row.ours.iter().map(|ours| Answer {
             suite: suite.to_owned(),
@@ -244,7 +244,7 @@ impl Row {
 }
 
 impl Answer {
-    /// Why the suite has no such row, if so.
+    /// Checks that the suite has such a row; the error says what is missing.
     pub(super) fn check(&self, suite: &Suite) -> Result<(), String> {
         let bench = bench_of(&suite.benches, &self.bench, &self.arm, &self.params)?;
         if let Some(against) = self.against.as_ref().filter(|arm| !bench.arms.contains(arm)) {

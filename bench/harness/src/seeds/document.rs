@@ -10,10 +10,10 @@ use crate::{
     validity::Validity,
 };
 
-/// What stands before the command in the document's introduction.
+/// The words before the command in the document's introduction.
 const MADE_BY: &str = "Made by `";
 
-/// The command that a document says it was made by.
+/// Finds the command that a document says it was made by.
 #[cfg(test)]
 pub(super) fn find_command(document: &str) -> Option<&str> {
     document.split_once(MADE_BY)?.1.split('`').next()
@@ -27,7 +27,7 @@ pub(super) struct Document<'a> {
 }
 
 impl Document<'_> {
-    /// The whole text, ending in a newline.
+    /// Writes the whole text, ending in a newline.
     pub(super) fn write(&self, command: &str) -> String {
         let mut text = introduction(self.seeds, command);
         for report in &self.seeds.reports {
@@ -53,7 +53,7 @@ impl Document<'_> {
         text
     }
 
-    /// The cells of one row: what it is, theirs, ours, and the records that ours is from.
+    /// Writes the cells of one row: what it is, theirs, ours, and the records that ours is from.
     fn row(&self, row: &Row) -> Vec<String> {
         let (mut ours, mut names) = (Vec::new(), Vec::new());
         for answer in &row.ours {
@@ -82,7 +82,7 @@ impl Document<'_> {
         cells([&row.what, &row.theirs, &ours.join("<br>"), &names.join("<br>")])
     }
 
-    /// Rows that a suite holds next to its own.
+    /// Writes the rows that a suite holds next to its own.
     fn suite_rows(&self, answers: &SuiteAnswers) -> Vec<Vec<String>> {
         let suite = self.suites.find(&answers.suite);
         let table =
@@ -95,7 +95,7 @@ impl Document<'_> {
     }
 }
 
-/// Cells of a row; an empty one is a dash.
+/// Writes the cells of a row; an empty one is a dash.
 fn cells(texts: [&str; 4]) -> Vec<String> {
     let cell =
         |text: &str| if text.is_empty() { "–".to_owned() } else { text.replace('|', "\\|") };
@@ -169,25 +169,25 @@ fn describe_check(check: &Check) -> String {
     format!("{claim}: {joint} `{compute}` = **{computed}{unit}**{note}")
 }
 
-/// The number as it was printed, digit for digit.
+/// Formats the number as it was printed, digit for digit.
 fn quote_number(number: f64) -> String {
     let text = number.to_string();
     if number.abs() >= 10_000.0 { with_minus(digits(number)) } else { with_minus(text) }
 }
 
-/// The sum with as many decimals as the printed number, or three digits.
+/// Formats the sum with as many decimals as the printed number, or three digits.
 fn round_like(number: f64, printed: f64) -> String {
     let decimals = |text: &str| text.split_once('.').map_or(0, |(_, after)| after.len());
     let (short, places) = (digits(number), decimals(&printed.to_string()));
     with_minus(if decimals(&short) < places { format!("{number:.places$}") } else { short })
 }
 
-/// The text with the typographical minus sign.
+/// Writes a negative number with the typographical minus sign.
 fn with_minus(text: String) -> String {
     text.replacen('-', "−", 1)
 }
 
-/// The records of the document, at its end.
+/// Lists the records of the document, for its end.
 fn list_records(records: &[Loaded]) -> String {
     let mut rows: Vec<Vec<String>> = records.iter().map(record_cells).collect();
     if rows.is_empty() {

@@ -24,7 +24,7 @@ impl NamedSuites {
         Self(names.filter_map(parse).collect())
     }
 
-    /// The suite of this name, where it exists.
+    /// Returns the suite of this name, where it exists.
     pub(super) fn find(&self, name: &str) -> Option<&Suite> {
         self.0.get(name)
     }

@@ -19,19 +19,19 @@ use crate::{
     suite::Suite,
 };
 
-/// Blocks as the suites have them.
+/// The numbers of blocks that suites have.
 const BLOCKS: [u32; 4] = [12, 20, 30, 40];
-/// Delays that are injected.
+/// The delays that are injected, as shares.
 const DELAYS: [f64; 3] = [0.005, 0.02, 0.05];
-/// Blocks of the runs with a delay.
+/// The number of blocks of the runs with a delay.
 const DELAYED_BLOCKS: u32 = 20;
 /// The margin of those runs.
 const MARGIN: f64 = 0.02;
-/// Shares of intervals that must cover: 95 % of them, as `system-bench` asks.
+/// The share of 95 % intervals that must cover the truth.
 const COVERED: std::ops::RangeInclusive<f64> = 0.93..=0.97;
-/// The 99.9 % interval may miss so often.
+/// The share of 99.9 % intervals that may miss the truth.
 const WIDE_MISSED_MAX: f64 = 0.003;
-/// Of honest rows so many may be judged invalid: outside the margin, or beyond 99.9 %.
+/// The share of honest rows that may be judged invalid: outside the margin, or beyond 99.9 %.
 const JUDGED_INVALID_MAX: f64 = 0.03;
 
 /// Simulates A/A runs and delays, `runs` for each number of blocks and each delay. Takes all CPUs.
@@ -73,7 +73,7 @@ pub fn simulate(runs: u32, seed: u64) -> Result<Vec<Finding>, BenchError> {
     Ok(findings)
 }
 
-/// What one simulated row came to.
+/// The judgement of one simulated row.
 #[derive(Clone, Copy, Debug)]
 struct SimulatedRow {
     covers: bool,
@@ -93,9 +93,10 @@ impl SimulatedRow {
     }
 }
 
-/// The share of the rows that are as `is_wanted` says; 0 of no rows.
+/// Computes the share of the rows that are as `is_wanted` says. No rows give NaN, which passes no
+/// check.
 fn share_of(rows: &[SimulatedRow], is_wanted: impl Fn(&SimulatedRow) -> bool) -> f64 {
-    rows.iter().filter(|row| is_wanted(row)).count() as f64 / rows.len().max(1) as f64
+    rows.iter().filter(|row| is_wanted(row)).count() as f64 / rows.len() as f64
 }
 
 fn simulate_twins(count: u32, runs: u32, seed: u64) -> Result<Vec<SimulatedRow>, BenchError> {

@@ -1,4 +1,4 @@
-//! What the self-test found, one entry for each thing it tried.
+//! The findings of the self-test, one for each thing that it tried.
 
 use serde::Serialize;
 
@@ -9,7 +9,8 @@ pub struct Finding {
     pub name: String,
     /// True where the instrument did as it should.
     pub passed: bool,
-    /// Whether that could be told: noise of the machine may leave it undecided, which is not a pass.
+    /// True where that could be told: noise of the machine may leave it undecided, which is not a
+    /// pass.
     pub decided: bool,
     /// The figures that show it.
     pub says: String,

@@ -16,7 +16,7 @@ use crate::{
 
 /// The one bench of every made-up suite.
 const BENCH: &str = "made-up";
-/// Its metric where nothing else is said.
+/// The metric of the suite where nothing else is said.
 pub(crate) const METRIC: &str = "work_ms";
 
 /// A suite with one bench and one metric.
@@ -29,9 +29,9 @@ pub(crate) struct Shape {
     pub(crate) metric: &'static str,
     pub(crate) stat: &'static str,
     pub(crate) better: &'static str,
-    /// TOML of `params`, without its braces.
+    /// The TOML of `params`, without its braces.
     pub(crate) params: &'static str,
-    /// More lines of the metric.
+    /// Further lines of the metric's TOML.
     pub(crate) more: &'static str,
 }
 
@@ -72,13 +72,13 @@ impl Shape {
         )
     }
 
-    /// The suite; a made-up one always parses, and a test says so.
+    /// Parses the suite; a made-up one always parses, and a test says so.
     pub(crate) fn suite(&self) -> Result<Suite, crate::error::BenchError> {
         Suite::parse("made-up", &self.text())
     }
 }
 
-/// One run of one arm that gave one number.
+/// Creates the slice of one run of one arm that gave one number.
 pub(crate) fn slice(arm: &str, twin: bool, block: u32, metric: &str, value: f64) -> Slice {
     Slice {
         place: Place { bench: BENCH.into(), case: String::new(), block, arm: arm.into(), twin },
@@ -87,7 +87,7 @@ pub(crate) fn slice(arm: &str, twin: bool, block: u32, metric: &str, value: f64)
     }
 }
 
-/// One request of the run at `place`.
+/// Creates one request of the run at `place`.
 pub(crate) fn sample(place: &Place, index: u32, metric: &str, value: f64) -> Sample {
     Sample {
         place: place.clone(),
@@ -97,21 +97,21 @@ pub(crate) fn sample(place: &Place, index: u32, metric: &str, value: f64) -> Sam
     }
 }
 
-/// How the numbers of blocks scatter.
+/// The distribution of the noise of runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Noise {
-    /// Normal logarithms of 2 %.
+    /// Normal noise of the logarithm, with a standard deviation of 2 %.
     Quiet,
-    /// The same, and one run in ten is up to a third slower.
+    /// The same noise, but one run in ten is up to a third slower.
     Spiked,
-    /// Logarithms whose tails are those of a product of two.
+    /// Noise of the logarithm with heavy tails: the product of two normal numbers.
     Heavy,
 }
 
 impl Noise {
     pub(crate) const ALL: [Self; 3] = [Self::Quiet, Self::Spiked, Self::Heavy];
 
-    /// The factor of one run.
+    /// Draws the factor of one run.
     pub(crate) fn factor(self, random: &mut Random) -> f64 {
         let quiet = 0.02 * random.normal();
         match self {
@@ -123,7 +123,8 @@ impl Noise {
     }
 }
 
-/// Blocks of the arms, each delayed by its share, on a machine whose speed is another in each block.
+/// Creates the slices of the arms, each delayed by its share, on a machine whose speed is another
+/// in each block.
 pub(crate) fn blocks(
     arms: &[(&str, bool, f64)],
     blocks: u32,
@@ -141,7 +142,7 @@ pub(crate) fn blocks(
     slices
 }
 
-/// A record of these samples, as `bench run` would have left it.
+/// Creates a record of these samples, as `bench run` would have left it.
 pub(crate) fn make_loaded(
     shape: &Shape,
     started_unix_s: u64,
@@ -182,7 +183,7 @@ fn arm_record(name: &str) -> ArmRecord {
     }
 }
 
-/// An answer of so many tokens.
+/// Creates an answer of so many tokens.
 pub(crate) fn tokens(count: u32) -> Option<Value> {
     Some(serde_json::json!({ "tokens": count }))
 }

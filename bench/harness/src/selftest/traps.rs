@@ -50,7 +50,8 @@ fn of_two(a: &Loaded, b: &Loaded) -> Comparison {
     compare(std::slice::from_ref(a), std::slice::from_ref(b), &CompareOptions::default())
 }
 
-/// One arm and its twin in `count` blocks, each run with the samples that `samples` makes for its place.
+/// Runs one arm and its twin in `count` blocks, each run with the samples that `samples` makes for
+/// its place.
 fn sampled_runs(
     count: u32,
     mut samples: impl FnMut(&Place) -> Vec<Sample>,
@@ -64,7 +65,7 @@ fn sampled_runs(
     (all, slices)
 }
 
-/// One arm and its twin in blocks that each give one value.
+/// Runs one arm and its twin in blocks that each give one value.
 fn valued_runs(blocks: u32, mut value: impl FnMut(u32) -> f64) -> Vec<Slice> {
     let arms = (0..blocks).flat_map(|block| [(block, false), (block, true)]);
     arms.map(|(block, twin)| slice("a", twin, block, METRIC, value(block))).collect()
@@ -74,12 +75,12 @@ fn has_note(rows: &[Row], wanted: fn(&Note) -> bool) -> bool {
     rows.iter().any(|row| row.notes.iter().any(wanted))
 }
 
-/// A suite of one arm.
+/// Returns a suite of one arm.
 fn one_arm() -> Shape {
     Shape { arms: vec!["a"], ..Shape::default() }
 }
 
-/// A server takes 1 ms a request, one after the other, and stalls for 2 s once.
+/// A server that takes 1 ms a request, one after the other, and stalls for 2 s once.
 mod stalled {
     pub(super) const REQUESTS: u32 = 1_000;
     pub(super) const EVERY_S: f64 = 0.01;
@@ -88,7 +89,8 @@ mod stalled {
     pub(super) const STALLED: u32 = 300;
 }
 
-/// Requests of one run: the instant each was scheduled and its latency in ms, from that instant.
+/// Lists the requests of one run: the instant each was scheduled and its latency in ms, from that
+/// instant.
 fn stalled_run(place: &Place, open: bool) -> Vec<Sample> {
     use stalled::{EVERY_S, REQUESTS, SERVICE_S, STALL_S, STALLED};
     let mut free_s: f64 = 0.0;
@@ -170,7 +172,8 @@ fn percentile_without_a_tail() -> Result<Finding, BenchError> {
     ))
 }
 
-/// The same arm twice on a machine that slows by a tenth: one after the other, and interleaved.
+/// Runs the same arm twice on a machine that slows by a tenth: one after the other, and
+/// interleaved.
 fn drift_over_time() -> Result<Finding, BenchError> {
     let mut random = Random::new(13);
     let mut at = |share: f64| 10.0 * (1.0 + 0.1 * share) * Noise::Quiet.factor(&mut random);
@@ -219,7 +222,7 @@ fn unequal_work_within() -> Result<Finding, BenchError> {
     ))
 }
 
-/// A record of one arm, each slice changed.
+/// Creates a record of one arm, each slice changed.
 fn make_record(
     shape: &Shape,
     started: u64,
@@ -279,7 +282,7 @@ fn cache_served() -> Result<Finding, BenchError> {
     ))
 }
 
-/// 7-Zip's compression takes another algorithm from two threads on.
+/// Tries a compressor that takes another algorithm from two threads on, as that of 7-Zip does.
 fn superlinear() -> Result<Finding, BenchError> {
     let shape = Shape {
         arms: vec!["t1", "t2", "t4"],

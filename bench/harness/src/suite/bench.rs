@@ -23,32 +23,33 @@ pub(crate) type Params = BTreeMap<String, Value>;
 #[serde(deny_unknown_fields)]
 pub(crate) struct Bench {
     pub(crate) name: String,
-    /// Another layer of the report page than the suite's.
+    /// The layer of the report page, where it is not the suite's.
     pub(crate) layer: Option<String>,
-    /// Definition in MODELS.md.
+    /// The id of the definition in MODELS.md.
     pub(crate) model: String,
     pub(crate) load: Load,
-    /// The first is the reference.
+    /// The arms, of which the first is the reference.
     pub(crate) arms: Vec<String>,
     pub(crate) requests: u32,
     /// A param that `requests` is multiplied by, for work that grows with its callers.
     pub(crate) requests_times: Option<String>,
     pub(crate) blocks: Blocks,
-    /// Blocks that run first and are kept out of every estimate.
+    /// The number of blocks that run first and are left out of every estimate.
     #[serde(default = "default_one")]
     pub(crate) warmup: u32,
-    /// Blocks after which services and arms are started anew; 0 keeps them. A process has luck of
-    /// its own (memory, threads, neighbours) that would otherwise pass for a property of its arm.
+    /// The number of blocks after which services and arms are started anew; 0 keeps them. A process
+    /// has luck of its own (memory, threads, neighbours) that would otherwise pass for a property
+    /// of its arm.
     #[serde(default = "default_one")]
     pub(crate) restart_every: u32,
     #[serde(default)]
     pub(crate) params: Params,
     #[serde(default)]
     pub(crate) grid: BTreeMap<String, Vec<Value>>,
-    /// Replaces lists of `grid` in a quick run.
+    /// The lists that replace those of `grid` in a quick run.
     #[serde(default)]
     pub(crate) quick_grid: BTreeMap<String, Vec<Value>>,
-    /// Override the suite's `vars` for this bench.
+    /// The variables that override the suite's `vars` for this bench.
     #[serde(default)]
     pub(crate) vars: BTreeMap<String, Var>,
     #[serde(default)]
@@ -67,7 +68,7 @@ pub(crate) struct Bench {
     pub(crate) fits: Vec<Fit>,
 }
 
-/// Blocks per effort; none in a quick run leaves the bench to full ones.
+/// The number of blocks for each effort; with 0 in a quick run the bench is left to full ones.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Blocks {
@@ -85,7 +86,7 @@ pub(crate) enum Load {
     Open,
 }
 
-/// Whose CPU time the arm's process reports: the load generator's or the subject's.
+/// The process whose CPU time the arm reports: the load generator, or the subject itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Client {
@@ -106,22 +107,22 @@ pub(crate) struct Metric {
     pub(crate) better: Better,
     #[serde(default)]
     pub(crate) show: Show,
-    /// Relative equivalence margin.
+    /// The relative equivalence margin: 0.02 is 2 %.
     #[serde(default = "default_margin")]
     pub(crate) margin: f64,
-    /// By arm: a one-sided limit on the difference, in the metric's unit, instead of `margin`.
+    /// One-sided limits on the difference by arm, in the metric's unit, in place of `margin`.
     #[serde(default)]
     pub(crate) adds_at_most: BTreeMap<String, f64>,
-    /// Rows of this metric stand in the printed table and judge the run's A/A.
+    /// True where rows of this metric stand in the printed table and judge the run's A/A.
     #[serde(default)]
     pub(crate) headline: bool,
-    /// A second reference: the arms of the bench are set against this one as well.
+    /// A second reference arm, which the arms of the bench are compared with as well.
     pub(crate) also_against: Option<String>,
-    /// The arms stand in the order of their threads and this is a figure per thread, which more
-    /// threads do not raise: what rises is marked.
+    /// True where the arms stand in the order of their threads and this is a figure per thread,
+    /// which more threads do not raise: what rises is marked.
     #[serde(default)]
     pub(crate) scales: bool,
-    /// False: shown with its values only, for figures that the reference arm does not have.
+    /// False where only the values are shown, because the reference arm does not have the figure.
     #[serde(default = "default_true")]
     pub(crate) compare: bool,
 }
@@ -139,7 +140,7 @@ pub(crate) enum Stat {
     Sum,
 }
 
-/// Which direction costs.
+/// The direction of the metric that is better.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Better {
@@ -148,7 +149,7 @@ pub(crate) enum Better {
     Lower,
 }
 
-/// How the cost is written.
+/// The form in which the cost is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Show {
@@ -165,15 +166,15 @@ pub(crate) struct Fit {
     pub(crate) cost: String,
     /// The metric that counts work.
     pub(crate) work: String,
-    /// One unit of work, for people.
+    /// The name of one unit of work, for people.
     pub(crate) unit: String,
-    /// Arms that it is made for; absent: all of the bench.
+    /// The arms that it is made for; absent for all of the bench.
     pub(crate) arms: Option<Vec<String>>,
-    /// Points of the grid that it goes through, by param; absent: all. Unlike works have lines of
-    /// their own.
+    /// The points of the grid that it goes through, by param; absent for all. Works of different
+    /// kinds have lines of their own.
     #[serde(default)]
     pub(crate) only: BTreeMap<String, Vec<Value>>,
-    /// What those points are called.
+    /// The name of those points.
     pub(crate) label: Option<String>,
 }
 
@@ -182,16 +183,16 @@ impl Fit {
     pub(crate) fn check(&self, bench: &Bench) -> Result<(), String> {
         for name in [&self.cost, &self.work] {
             let is_known = bench.metrics.iter().any(|metric| metric.name == *name);
-            ensure(is_known, || format!("fit names {name}, which is no metric of the bench"))?;
+            ensure(is_known, || format!("fit names {name}, not a metric of the bench"))?;
         }
         for (name, values) in &self.only {
             let grid = bench.grid.get(name).map(Vec::as_slice).unwrap_or_default();
             let is_known = values.iter().all(|value| grid.contains(value));
-            ensure(is_known, || format!("fit wants a value of {name} that the grid has not"))?;
+            ensure(is_known, || format!("fit names a value of {name} that is not in the grid"))?;
         }
         for arm in self.arms.iter().flatten() {
             let is_known = bench.arms.contains(arm);
-            ensure(is_known, || format!("fit names {arm}, which the bench does not"))?;
+            ensure(is_known, || format!("fit names {arm}, which is not in the bench"))?;
         }
         Ok(())
     }
@@ -204,23 +205,23 @@ impl Metric {
         ensure(is_margin, || format!("margin of {} must be between 0 and 1", self.name))?;
         if let Some(arm) = &self.also_against {
             let is_second = bench.arms.iter().skip(1).any(|known| known == arm);
-            ensure(is_second, || format!("also_against names {arm}, which is no second arm"))?;
+            ensure(is_second, || format!("also_against names {arm}, not an arm after the first"))?;
         }
         for arm in self.adds_at_most.keys() {
             let is_known = bench.arms.contains(arm);
-            ensure(is_known, || format!("adds_at_most names {arm}, which the bench does not"))?;
+            ensure(is_known, || format!("adds_at_most names {arm}, which is not in the bench"))?;
         }
         Ok(())
     }
 }
 
-/// The error of a check that did not hold.
+/// Returns the message as an error where a check does not hold.
 pub(super) fn ensure(holds: bool, message: impl FnOnce() -> String) -> Result<(), String> {
     if holds { Ok(()) } else { Err(message()) }
 }
 
 impl Stat {
-    /// One number of many; `None` of nothing.
+    /// Reduces many numbers to one; `None` for no numbers.
     pub(crate) fn reduce(self, values: &[f64]) -> Option<f64> {
         match self {
             Self::Mean => mean(values),

@@ -1,5 +1,5 @@
-//! `confide-peer-sp1`: SP1's core prover, asked and answering as `confide-prover` is
-//! (`confide_prover::line`), so that the bench sets one beside the other.
+//! `confide-peer-sp1`: SP1's core prover behind the lines of `confide-prover`
+//! (`confide_prover::line`), so that the bench compares the two.
 //!
 //! One program: `sort`, the function that our guest runs, compiled for SP1's machine. Its public
 //! values are SHA-256 of the statement, as ours are.

@@ -1,6 +1,6 @@
 //! The memory that proving needs.
 
-use confide_prover::line::Why;
+use confide_prover::line::RefusalReason;
 
 use crate::work::StageRefusal;
 
@@ -13,7 +13,7 @@ pub(crate) fn check_available() -> Result<(), StageRefusal> {
     let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let Some(free_bytes) = available_bytes(&meminfo) else {
         let detail = "/proc/meminfo does not state how much memory is free".to_string();
-        return Err(StageRefusal::new(Why::Memory, detail));
+        return Err(StageRefusal::new(RefusalReason::Memory, detail));
     };
     if free_bytes >= NEEDED_GIB << 30 {
         return Ok(());
@@ -22,7 +22,7 @@ pub(crate) fn check_available() -> Result<(), StageRefusal> {
     let detail = format!(
         "SP1's core prover takes about {NEEDED_GIB} GiB, of which {free_gib:.1} GiB are free"
     );
-    Err(StageRefusal::new(Why::Memory, detail))
+    Err(StageRefusal::new(RefusalReason::Memory, detail))
 }
 
 fn available_bytes(meminfo: &str) -> Option<u64> {

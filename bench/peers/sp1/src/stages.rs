@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fs, path::Path, time::Instant};
 
 use confide_guest_programs::host;
 use confide_prover::line::{
-    Description, Digest, Done, Line, Mode, PROTOCOL, Program, Stage, Strength, Why,
+    Description, Digest, Line, Mode, PROTOCOL, Program, RefusalReason, Stage, StageResult, Strength,
 };
 use sha2::{Digest as _, Sha256};
 use sp1_sdk::{
@@ -61,7 +61,7 @@ pub(crate) fn emulate(work: &Work) -> Result<Line, StageRefusal> {
     parts.end("execute_s");
     check_statement(&statement, &public_values)?;
     let result = make_result(Stage::Emulate, digest(&public_values));
-    Ok(Line::Result(Done { cycles: Some(cycles), parts: parts.0, ..result }))
+    Ok(Line::Result(StageResult { cycles: Some(cycles), parts: parts.0, ..result }))
 }
 
 pub(crate) fn prove(work: &Work) -> Result<Line, StageRefusal> {
@@ -80,7 +80,7 @@ pub(crate) fn prove(work: &Work) -> Result<Line, StageRefusal> {
     check_statement(&statement, proof.public_values.as_slice())?;
     proof.save(&work.out).map_err(fault)?;
     let result = make_result(Stage::Prove, digest(&statement));
-    Ok(Line::Result(Done {
+    Ok(Line::Result(StageResult {
         cycles: Some(cycles),
         segments: count_shards(&proof),
         mode: Some(Mode::App),
@@ -95,10 +95,10 @@ pub(crate) fn check(work: &Work) -> Result<Line, StageRefusal> {
     check_guest(work)?;
     check_mode(work.mode)?;
     let proof = SP1ProofWithPublicValues::load(&work.proof)
-        .map_err(|error| StageRefusal::new(Why::MalformedProof, error))?;
+        .map_err(|error| StageRefusal::new(RefusalReason::MalformedProof, error))?;
     let segments = count_shards(&proof);
     if segments.is_none() {
-        return Err(StageRefusal::new(Why::MalformedProof, "wanted a core proof"));
+        return Err(StageRefusal::new(RefusalReason::MalformedProof, "wanted a core proof"));
     }
     let prover = LightProver::new();
     parts.end("start_s");
@@ -106,10 +106,10 @@ pub(crate) fn check(work: &Work) -> Result<Line, StageRefusal> {
     parts.end("set_up_s");
     prover
         .verify(&proof, sp1_sdk::ProvingKey::verifying_key(&key), None)
-        .map_err(|error| StageRefusal::new(Why::Unsound, error))?;
+        .map_err(|error| StageRefusal::new(RefusalReason::Unsound, error))?;
     parts.end("check_s");
     let result = make_result(Stage::Check, digest(proof.public_values.as_slice()));
-    Ok(Line::Result(Done {
+    Ok(Line::Result(StageResult {
         segments,
         mode: Some(Mode::App),
         strength: Some(STRENGTH),
@@ -123,7 +123,7 @@ fn input(work: &Work) -> Result<(Vec<u8>, Vec<u8>), StageRefusal> {
     check_guest(work)?;
     let input = read(&work.input)?;
     let run = host::run(GUEST, &input).ok_or_else(|| fault("native has no such program"))?;
-    let statement = run.map_err(|error| StageRefusal::new(Why::ClaimRefused, error))?;
+    let statement = run.map_err(|error| StageRefusal::new(RefusalReason::ClaimRefused, error))?;
     Ok((input, statement.encode()))
 }
 
@@ -131,8 +131,8 @@ fn check_guest(work: &Work) -> Result<(), StageRefusal> {
     match work.guest.as_str() {
         GUEST => Ok(()),
         other => Err(StageRefusal::new(
-            Why::UnknownGuest,
-            format!("SP1 is here for {GUEST} only: {other}"),
+            RefusalReason::UnknownGuest,
+            format!("guest: wanted {GUEST}, the only one for SP1, got {other}"),
         )),
     }
 }
@@ -140,20 +140,21 @@ fn check_guest(work: &Work) -> Result<(), StageRefusal> {
 fn check_mode(mode: Mode) -> Result<(), StageRefusal> {
     match mode {
         Mode::App => Ok(()),
-        other => Err(fault(format!("SP1 is here for app only: {other}"))),
+        other => Err(fault(format!("mode: wanted app, the only one for SP1, got {other}"))),
     }
 }
 
-/// What was committed and how many instructions SP1's executor counts.
+/// Runs the program in SP1's executor; gives what it committed and the number of its instructions.
 fn execute(prover: &impl Prover, input: &[u8]) -> Result<(Vec<u8>, u64), StageRefusal> {
-    // Without the gas no instruction is counted.
+    // SP1 counts instructions only where it also calculates gas.
     let request = prover.execute(Elf::Static(ELF), stdin(input)).calculate_gas(true);
     let (public_values, report) = request.run().map_err(fault)?;
     match report.exit_code {
         0 => Ok((public_values.as_slice().to_vec(), report.total_instruction_count())),
-        status => {
-            Err(StageRefusal::new(Why::ClaimRefused, format!("the program ended with {status}")))
-        }
+        status => Err(StageRefusal::new(
+            RefusalReason::ClaimRefused,
+            format!("the program ended with {status}"),
+        )),
     }
 }
 
@@ -161,13 +162,13 @@ fn stdin(input: &[u8]) -> SP1Stdin {
     SP1Stdin::from(input)
 }
 
-/// SP1's run says what our native run says.
+/// Refuses a run of SP1 that committed to another statement than our native run.
 fn check_statement(statement: &[u8], public_values: &[u8]) -> Result<(), StageRefusal> {
     if statement == public_values {
         return Ok(());
     }
     Err(StageRefusal::new(
-        Why::PublicValues,
+        RefusalReason::PublicValues,
         "SP1's run gave another statement than the native run",
     ))
 }
@@ -179,8 +180,8 @@ fn count_shards(proof: &SP1ProofWithPublicValues) -> Option<u32> {
     }
 }
 
-fn make_result(stage: Stage, public_values: Digest) -> Done {
-    Done {
+fn make_result(stage: Stage, public_values: Digest) -> StageResult {
+    StageResult {
         stage,
         program_digest: program(),
         public_values,
@@ -204,13 +205,13 @@ fn digest(bytes: &[u8]) -> Digest {
 fn read(path: &Path) -> Result<Vec<u8>, StageRefusal> {
     let bytes = fs::read(path).map_err(fault)?;
     if bytes.len() > confide_prover::INPUT_BYTES_MAX {
-        return Err(StageRefusal::new(Why::MalformedInput, "input is too long"));
+        return Err(StageRefusal::new(RefusalReason::MalformedInput, "input is too long"));
     }
     Ok(bytes)
 }
 
 fn fault(reason: impl std::fmt::Display) -> StageRefusal {
-    StageRefusal::new(Why::Fault, reason)
+    StageRefusal::new(RefusalReason::Fault, reason)
 }
 
 /// Wall clock of the parts of a stage.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use confide_prover::line::{Mode, Refusal, Why};
+use confide_prover::line::{Mode, Refusal, RefusalReason};
 
 /// Arguments of a stage; a stage ignores those that it does not need.
 #[derive(Args)]
@@ -27,7 +27,7 @@ pub(crate) struct Work {
 pub(crate) struct StageRefusal(pub(crate) Refusal);
 
 impl StageRefusal {
-    pub(crate) fn new(why: Why, detail: impl ToString) -> Self {
+    pub(crate) fn new(why: RefusalReason, detail: impl ToString) -> Self {
         Self(Refusal { why, detail: detail.to_string().chars().take(300).collect() })
     }
 }

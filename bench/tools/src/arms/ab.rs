@@ -1,8 +1,8 @@
 //! ApacheBench as an arm: the commands of report 000, section III, as they stand there.
 //!
 //! `ab` is one thread and a closed loop: its mean latency is its concurrency divided by its rate
-//! (Little's law), whatever the server does, so it tells nothing of a service time. The arm
-//! therefore gives that ratio beside the figures, and the server's CPU time beside the rate.
+//! (Little's law), whatever the server does, so it says nothing about a service time. The arm
+//! therefore gives that ratio next to the figures, and the server's CPU time next to the rate.
 
 use confide_arm_line::{Hello, Outcome, Report, Run, ServerSide, speak};
 use confide_tools::Reading;
@@ -20,10 +20,10 @@ pub(crate) struct Args {
     server_pids: Vec<u32>,
 }
 
-/// A p99 rests on the slowest hundredth: ten requests of it at least.
+/// Requests from which a p99 is given: ten of them at least lie beyond it.
 const P99_REQUESTS_MIN: f64 = 1000.0;
-/// `-n` of report 000.
-const REPORTED_N: &str = "5000";
+/// `-n` in the commands of report 000.
+const REPORTED_N: u64 = 5000;
 
 pub(crate) fn run(args: &Args) -> Outcome {
     let server = ServerSide::new(&args.server_pids)?;
@@ -33,29 +33,32 @@ pub(crate) fn run(args: &Args) -> Outcome {
          connection for each request; all processes of ab share one CPU: {}",
         server.describe()
     );
-    let hello = Hello { note: Some(note), ..arm.hello()? };
+    let hello = arm.hello()?;
+    let hello = Hello { version: short_version(&hello.version), note: Some(note), ..hello };
     speak(&hello, |run| measure(&arm, &server, run))
+}
+
+/// `ab 2.3`, from the line that `ab -V` prints first.
+fn short_version(line: &str) -> String {
+    let version = line.split_once("Version ").map_or("unknown", |(_, rest)| rest);
+    format!("ab {}", version.split(' ').next().unwrap_or("unknown"))
 }
 
 fn measure(arm: &ToolArm, server: &ServerSide, run: &Run) -> Outcome<Report> {
     let job = arm.job(run)?;
-    let setting = |name: &str| job.settings[name].as_str();
-    let number = |name: &str| setting(name).parse::<usize>();
-    if number("c")? > number("n")? {
-        return Err(
-            format!("param c: wanted at most {}, got {}", setting("n"), setting("c")).into()
-        );
+    let (c, n) = (job.number("c")?, job.number("n")?);
+    if c > n {
+        return Err(format!("param c: wanted at most n ({n}), as ab does, got {c}").into());
     }
-    let arm = arm.clone().with_copies(number("processes")?);
+    let arm = arm.clone().with_copies(usize::try_from(job.number("processes")?)?);
     server.settle().map_err(|error| format!("cannot pin the server: {error}"))?;
     let before = server.cpu_s();
     let (mut report, readings) = arm.measure(&job)?;
     let server_s = server.cpu_s().zip(before).map(|(after, before)| after - before);
     fill_report(&mut report, &readings, server_s);
     report.marks.push("closed loop: mean latency = concurrency / rate".to_owned());
-    if setting("n") != REPORTED_N {
-        let mark = format!("-n {} instead of the seed's {REPORTED_N}", setting("n"));
-        report.marks.push(mark);
+    if n != REPORTED_N {
+        report.marks.push(format!("-n {n} instead of the seed's {REPORTED_N}"));
     }
     Ok(report)
 }
@@ -82,7 +85,8 @@ fn fill_report(report: &mut Report, readings: &[Reading], server_s: Option<f64>)
     }
 }
 
-/// `ab` 2.3 keeps no session: each connection has a full handshake.
+/// The note on TLS, where the report names it: `ab` 2.3 keeps no session, so that each connection
+/// has a full handshake.
 fn describe_tls(reading: &Reading) -> Option<String> {
     let (protocol, group) = (reading.texts.get("protocol")?, reading.texts.get("group")?);
     Some(format!("{protocol}, {group}, full handshakes; closed loop, one CPU for all of ab"))
@@ -110,6 +114,13 @@ mod tests {
         let mut report = Report { wall_s: 1.0, ..Report::default() };
         fill_report(&mut report, &[reading], Some(0.5));
         report
+    }
+
+    #[test]
+    fn the_version_is_the_program_and_its_number() {
+        let line = "This is ApacheBench, Version 2.3 <$Revision: 1913912 $>";
+        assert_eq!(short_version(line), "ab 2.3");
+        assert_eq!(short_version("-"), "ab unknown");
     }
 
     #[test]

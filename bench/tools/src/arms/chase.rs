@@ -13,7 +13,7 @@ use super::{
 #[derive(clap::Args)]
 pub(crate) struct Args {}
 
-/// One step in each: the line of a cache.
+/// A cache line, which holds one step of the walk.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 struct Line {
@@ -26,7 +26,7 @@ const MEMORY_BYTES_MAX: u64 = 512 << 20;
 const TIMES_LAST_CACHE: u64 = 4;
 /// Inside the first cache of every machine.
 const FIRST_CACHE_BYTES: u64 = 16 << 10;
-/// A short cycle is walked again until about so many steps are made.
+/// Steps of a sample, about: a short cycle is walked again until they are made.
 const STEPS: usize = 1 << 21;
 
 pub(crate) fn run(_: &Args) -> Outcome {
@@ -84,7 +84,7 @@ fn make_cycle(lines: usize, seed: u64) -> Vec<Line> {
     order.into_iter().map(|next| Line { next }).collect()
 }
 
-/// Each sample is so many whole cycles: a walk that skipped a step does not end where it began.
+/// Measures `count` samples of whole cycles: a walk that skipped a step does not end where it began.
 fn measure_walks(lines: &[Line], count: u64) -> Report {
     let watch = Stopwatch::start();
     let rounds = (STEPS / lines.len().max(1)).max(1);
@@ -104,7 +104,7 @@ fn measure_walks(lines: &[Line], count: u64) -> Report {
     report
 }
 
-/// The line that is reached from the first one by so many steps.
+/// The line that `steps` steps reach from the first one.
 fn walk(lines: &[Line], steps: usize) -> u32 {
     let mut at = 0_u32;
     for _ in 0..steps {

@@ -56,7 +56,8 @@ fn measure(arm: &ToolArm, run: &Run) -> Outcome<Report> {
 }
 
 fn fill_report(report: &mut Report, reading: &Reading) -> Outcome {
-    let wakeups = cyclictest::read(&reading.document)?;
+    let wakeups =
+        cyclictest::read(&reading.document).map_err(|error| format!("cyclictest: {error}"))?;
     report.set("wakeup_us", wakeups.mean_us);
     for (name, q) in QUANTILES {
         if let Some(time_us) = wakeups.times_us.quantile(q) {
@@ -67,7 +68,7 @@ fn fill_report(report: &mut Report, reading: &Reading) -> Outcome {
     Ok(())
 }
 
-/// Works while so many threads walk through memory.
+/// Does the work while `threads` threads walk through memory.
 fn run_under_load<T>(threads: usize, work: impl FnOnce() -> T) -> T {
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {

@@ -17,7 +17,7 @@ use confide_arm_line::Outcome;
 
 /// A file system that is nearly full is slow, and others need it too.
 const LEFT_FREE_BYTES: u64 = 256 << 20;
-/// One write of the layout.
+/// Bytes of one write while the scratch file is laid out.
 const CHUNK_BYTES: usize = 1 << 20;
 /// The limit of one disk on four lanes of PCIe 5.0: no single disk is faster today.
 const DISK_MIB_PER_S_MAX: f64 = 15_000.0;
@@ -67,7 +67,7 @@ impl Scratch {
     }
 }
 
-/// Why direct I/O cannot be had in this folder, if so: a page is written and read back with it.
+/// Tries direct I/O in this folder with one page, written and read back; gives the reason if it fails.
 pub(crate) fn direct_refusal(folder: &Path) -> Option<String> {
     let flags = i32::try_from(OFlags::DIRECT.bits()).unwrap_or(0);
     let tried = open_nameless(folder, flags).and_then(|file| Ok(write_and_read_page(file)?));
@@ -92,7 +92,7 @@ pub(crate) struct Disk {
     pub(crate) name: String,
     /// `write back` or `write through`: what the guest sees of its cache.
     pub(crate) cache: Option<String>,
-    /// The fastest that it could read.
+    /// The greatest rate at which its link or kind could read.
     pub(crate) mib_per_s_max: f64,
 }
 
@@ -132,7 +132,7 @@ pub(crate) fn is_virtual_machine() -> bool {
         || Path::new("/sys/hypervisor/type").exists()
 }
 
-/// Memory of this machine.
+/// Memory of this machine in bytes; 0 where the kernel does not report it.
 pub(crate) fn memory_bytes() -> u64 {
     let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));

@@ -1,14 +1,14 @@
-//! fio's jobs on a scratch file, and what is to be said of the disk beneath it.
+//! fio's jobs on a scratch file, and the marks and the note that concern the disk beneath it.
 
 use std::path::PathBuf;
 
-use confide_arm_line::{Hello, Outcome, Report, Run, speak};
+use confide_arm_line::{Hello, Outcome, Report, speak};
 use confide_tools::Reading;
 use serde_json::Value;
 
 use super::{
     disk::{Disk, Scratch, direct_refusal, is_virtual_machine, memory_bytes},
-    tool::ToolArm,
+    tool::{Job, ToolArm},
 };
 
 #[derive(clap::Args)]
@@ -40,48 +40,52 @@ pub(crate) fn run(args: &Args) -> Outcome {
     hello.cannot = hello.cannot.or(failure).or_else(refusal);
     let mut scratch: Option<Scratch> = None;
     speak(&hello, |run| {
-        let bytes = run.number("size_mib", 512)? << 20;
+        let job = arm.job(run)?;
+        let bytes = job.number("size_mib")? << 20;
         // Laid out once: what is measured is the disk, not how a file grows.
         if scratch.as_ref().is_none_or(|scratch| scratch.bytes != bytes) {
             drop(scratch.take());
             scratch = Some(Scratch::make(&args.folder, bytes, run.seed)?);
         }
         let scratch = scratch.as_ref().ok_or("no scratch file")?;
-        measure(args, arm.clone(), run, scratch, &disk)
+        measure(args.buffered, &arm, job, scratch, &disk)
     })
 }
 
 fn measure(
-    args: &Args,
-    arm: ToolArm,
-    run: &Run,
+    buffered: bool,
+    arm: &ToolArm,
+    mut job: Job,
     scratch: &Scratch,
     disk: &Disk,
 ) -> Outcome<Report> {
     // Report 003's threads start 500M of 2G apart: 125 of 512 parts, whatever the size. fio would let
     // the file grow by what they are apart; here the last thread ends where the file does.
     let increment = scratch.bytes / 512 * 125;
-    let arm = arm
-        .with_setting("scratch", scratch.path())
-        .with_setting("size", scratch.bytes)
-        .with_setting("increment", increment)
-        .with_setting("part", scratch.bytes - 3 * increment);
-    let mut job = arm.job(run)?;
-    job.more = steady_state(&job.settings["job"], run)?;
+    for (name, value) in [
+        ("scratch", scratch.path()),
+        ("size", scratch.bytes.to_string()),
+        ("increment", increment.to_string()),
+        ("part", (scratch.bytes - 3 * increment).to_string()),
+    ] {
+        job.settings.insert(name.to_owned(), value);
+    }
+    job.more = steady_state(&job)?;
     let (mut report, readings) = arm.measure(&job)?;
     for reading in &readings {
-        report.marks.extend(marks(args.buffered, &job.settings["job"], reading, scratch, disk));
+        report.marks.extend(marks(buffered, &job.settings["job"], reading, scratch, disk));
     }
     Ok(report)
 }
 
 /// The criterion by which fio ends a job early, where one is asked for.
-fn steady_state(job: &str, run: &Run) -> Outcome<Vec<String>> {
-    let (percent, runtime_ms) = (run.number("steady_percent", 0)?, run.number("runtime_ms", 1500)?);
+fn steady_state(job: &Job) -> Outcome<Vec<String>> {
+    let (percent, runtime_ms) = (job.number("steady_percent")?, job.number("runtime_ms")?);
     if percent == 0 {
         return Ok(Vec::new());
     }
-    let quantity = if job.ends_with("_bw") || job.ends_with("_seq") { "bw" } else { "iops" };
+    let name = &job.settings["job"];
+    let quantity = if name.ends_with("_bw") || name.ends_with("_seq") { "bw" } else { "iops" };
     let seconds = (runtime_ms / 2000).max(1);
     Ok(vec![
         format!("--steadystate={quantity}:{percent}%"),
@@ -143,6 +147,7 @@ fn describe(disk: &Disk) -> String {
 mod tests {
     use std::collections::BTreeSet;
 
+    use confide_arm_line::Run;
     use confide_tools::{read, tools};
     use serde_json::json;
 
@@ -197,13 +202,16 @@ mod tests {
 
     #[test]
     fn a_steady_state_is_of_bandwidth_where_that_is_the_figure() {
-        let run = |percent| -> Run {
-            let params = json!({ "steady_percent": percent, "runtime_ms": 6000 });
-            serde_json::from_value(json!({ "id": 1, "params": params })).expect("a run")
+        let arm = ToolArm::new("fio", 1).expect("a row");
+        let arguments = |job: &str, percent: u64| {
+            let params = json!({ "job": job, "steady_percent": percent, "runtime_ms": 6000 });
+            let run = json!({ "id": 1, "params": params });
+            let run: Run = serde_json::from_value(run).expect("a run");
+            steady_state(&arm.job(&run).expect("params of the row")).expect("numbers")
         };
         let wanted = ["--steadystate=bw:10%", "--steadystate_duration=3s"];
-        assert_eq!(steady_state("read_seq", &run(10)).expect("numbers"), wanted);
-        assert!(steady_state("rw_mix", &run(10)).expect("numbers")[0].contains("iops"));
-        assert!(steady_state("read_seq", &run(0)).expect("numbers").is_empty());
+        assert_eq!(arguments("read_seq", 10), wanted);
+        assert!(arguments("rw_mix", 10)[0].contains("iops"));
+        assert!(arguments("read_seq", 0).is_empty());
     }
 }

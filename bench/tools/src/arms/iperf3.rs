@@ -116,7 +116,8 @@ impl Drop for Server {
     }
 }
 
-/// `--forceflush`, or the line that says it listens waits in a buffer.
+/// The command of a server. Without `--forceflush` the line by which it says that it listens would
+/// wait in a buffer.
 fn server(address: &str, port: u16) -> Command {
     let mut command = Command::new("iperf3");
     command

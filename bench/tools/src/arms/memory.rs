@@ -4,10 +4,10 @@ use std::{fs, path::Path};
 
 /// The kernel's folder on the caches of the first CPU.
 const CACHES: &str = "/sys/devices/system/cpu/cpu0/cache";
-/// Taken where nothing is told: more than the last cache of most machines.
+/// Assumed where the kernel reports no size: more than the last cache of most machines.
 const LAST_CACHE_BYTES: u64 = 64 << 20;
 
-/// Size of the greatest cache, and whether the kernel told it.
+/// Size of the greatest cache in bytes, and whether the kernel reported it.
 pub(crate) fn last_cache_bytes() -> (u64, bool) {
     let sizes = (0..8).filter_map(|index| {
         let text = fs::read_to_string(Path::new(CACHES).join(format!("index{index}/size"))).ok()?;
@@ -38,7 +38,7 @@ pub(crate) fn huge_pages() -> String {
     }
 }
 
-/// `32K`, `1024K`, `32M`.
+/// Bytes of a size like `32K`, `1024K` or `32M`.
 fn parse_size(text: &str) -> Option<u64> {
     let (digits, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit())?);
     let scale: u64 = match unit {

@@ -1,7 +1,7 @@
-//! A network namespace of our own for an arm, whose server lives in a second one.
+//! A network namespace for an arm, whose server lives in a second one.
 //!
-//! Where `unshare` may not make one as it is, it is asked for one within a user namespace, which
-//! many systems allow to everybody.
+//! Where `unshare` lacks the privilege, it makes one within a user namespace, which many systems
+//! allow to every user.
 
 use std::{
     os::unix::process::CommandExt,
@@ -10,8 +10,8 @@ use std::{
 
 use confide_arm_line::veth::check_programs;
 
-/// Becomes this program with `args` within a network namespace of its own; returns only the reason
-/// why that failed.
+/// Replaces this process by this program with `args` in a new network namespace; returns only where
+/// that fails, with the reason.
 pub(crate) fn enter(args: &[&str]) -> String {
     if let Err(error) = check_programs() {
         return error.to_string();
@@ -26,7 +26,7 @@ pub(crate) fn enter(args: &[&str]) -> String {
     format!("unshare: {error}")
 }
 
-/// The arguments by which `unshare` makes a namespace here, if any do.
+/// The first arguments by which `unshare` can make a network namespace on this machine.
 fn namespace_arguments() -> Option<&'static [&'static str]> {
     const CHOICES: &[&[&str]] = &[&["--net"], &["--user", "--map-root-user", "--net"]];
     CHOICES.iter().copied().find(|arguments| {

@@ -66,7 +66,7 @@ fn cpu_s() -> f64 {
     ticks.filter_map(|field| field.parse::<f64>().ok()).sum::<f64>() / TICKS_PER_S
 }
 
-/// Fails unless a program ended well; the error shows its last words.
+/// Fails unless a program ended with status 0; the error quotes the last line that it printed.
 pub(crate) fn check_status(name: &str, output: &Output) -> Outcome {
     if output.status.success() {
         return Ok(());

@@ -19,11 +19,11 @@ use super::process::{Stopwatch, check_status, version};
 pub(crate) struct ToolArm {
     tool: &'static Tool,
     program: &'static str,
-    /// Threads or processes of the tool.
+    /// Number of threads or processes of the tool.
     count: usize,
-    /// Processes that are started side by side, whose figures are added up.
+    /// Number of processes that are started side by side, whose figures are added up.
     copies: usize,
-    /// Folder in which results are written for a moment.
+    /// Folder in which the tool writes its results; they are removed once they are read.
     folder: PathBuf,
     settings: BTreeMap<String, String>,
 }
@@ -35,6 +35,14 @@ pub(crate) struct Job {
     /// Arguments after the row's.
     pub(crate) more: Vec<String>,
     marks: Vec<String>,
+}
+
+impl Job {
+    /// A whole-number param of the run.
+    pub(crate) fn number(&self, name: &str) -> Outcome<u64> {
+        let text = self.settings.get(name).ok_or_else(|| format!("no param {name}"))?;
+        Ok(text.parse()?)
+    }
 }
 
 static WITHOUT_SHAPE: LazyLock<Shape> = LazyLock::new(Shape::default);
@@ -54,7 +62,7 @@ impl ToolArm {
         self
     }
 
-    /// Starts so many processes in every run.
+    /// Starts `copies` processes in every run.
     pub(crate) fn with_copies(mut self, copies: usize) -> Self {
         self.copies = copies;
         self
@@ -66,8 +74,8 @@ impl ToolArm {
         self
     }
 
-    /// A hello that says when the program is missing. Every run starts the tool anew, so that there
-    /// is nothing to warm.
+    /// The arm's hello, which says so where the program is missing. Every run starts the tool anew,
+    /// so that there is nothing to warm.
     pub(crate) fn hello(&self) -> Outcome<Hello> {
         let missing = || format!("no program {} (package {})", self.program, self.tool.package);
         Ok(Hello {
@@ -109,7 +117,8 @@ impl ToolArm {
             None => &*WITHOUT_SHAPE,
             Some(name) => {
                 let wanted = settings.get(name).map(String::as_str).unwrap_or_default();
-                let unknown = || format!("param {name}: {wanted} is not one of those known");
+                let known = || self.tool.shapes.keys().collect::<Vec<_>>();
+                let unknown = || format!("param {name}: wanted one of {:?}, got {wanted}", known());
                 self.tool.shapes.get(wanted).ok_or_else(unknown)?
             }
         };
@@ -117,7 +126,7 @@ impl ToolArm {
         Ok(Job { shape, settings, more: Vec::new(), marks })
     }
 
-    /// Runs the tool once, or as its copies side by side.
+    /// Runs the tool once, or its copies side by side.
     pub(crate) fn measure(&self, job: &Job) -> Outcome<(Report, Vec<Reading>)> {
         let watch = Stopwatch::start();
         let started = (0..self.copies).map(|number| self.start(job, number));
@@ -183,7 +192,7 @@ impl ToolArm {
         Ok(report)
     }
 
-    /// Texts of the row; one that is a whole number is told as a number.
+    /// The answer of the row; a text that is a whole number becomes a JSON number.
     fn answer(&self, job: &Job, reading: &Reading) -> Outcome<Value> {
         let mut settings = job.settings.clone();
         settings

@@ -61,7 +61,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     })
 }
 
-/// One thread's part of the arrays.
+/// The part of the three arrays that one thread works on.
 struct Part {
     a: Vec<f64>,
     b: Vec<f64>,
@@ -90,7 +90,7 @@ impl Part {
         black_box(&self.a);
     }
 
-    /// Whether every element is what it must be; then forgets it, so that the next pass proves itself.
+    /// Whether every element has its right value; then clears all, so that the next pass proves itself.
     fn check_and_clear(&mut self) -> bool {
         let right = self.a.iter().all(|a| *a == B + SCALE * C);
         self.a.fill(0.0);
@@ -98,7 +98,7 @@ impl Part {
     }
 }
 
-/// All threads start each pass together; it has ended when the last has.
+/// Measures `count` passes: all threads start each together, and it ends with the last of them.
 fn measure_passes(parts: &mut [Part], count: u64) -> Report {
     let watch = Stopwatch::start();
     let elements: usize = parts.iter().map(|part| part.a.len()).sum();

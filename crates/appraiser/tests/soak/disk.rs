@@ -17,7 +17,7 @@ use confide_collateral::{Ca, Files, Store, StoreLimits, SystemFiles, read_record
 pub(crate) const SIZE_KIB: u64 = 256;
 const PAGE: usize = 4096;
 
-/// Where the store lies.
+/// The folder of the store, on a small file system of its own where one may be mounted.
 pub(crate) struct Disk {
     folder: PathBuf,
     /// Whether it is a file system of our own, which may be filled.

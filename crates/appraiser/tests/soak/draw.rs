@@ -7,7 +7,7 @@ impl Draw {
         Self(seed)
     }
 
-    /// From 0 up to `below`.
+    /// Draws a number from 0 up to, but not including, `below`.
     pub(crate) fn number_below(&mut self, below: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
@@ -16,7 +16,7 @@ impl Draw {
         (z ^ (z >> 31)) % below
     }
 
-    /// Once in `times`.
+    /// Draws `true` once in `times`.
     pub(crate) fn once_in(&mut self, times: u64) -> bool {
         self.number_below(times) == 0
     }

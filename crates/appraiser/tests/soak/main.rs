@@ -42,7 +42,7 @@ fn nothing_wrong_is_accepted_in_any_storm_and_all_that_is_right_after_it() {
     if let Some(folder) = env::var_os(FOLDER) {
         return soak(Path::new(&folder), true);
     }
-    // Its own: who removes a folder takes away what others have mounted there.
+    // A folder of this process alone: removing a folder also removes what others have mounted in it.
     let folder = format!("soak-{}", std::process::id());
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(folder);
     let _ = fs::remove_dir_all(&folder);

@@ -17,11 +17,11 @@ use confide_fake_attester::{
 
 use crate::world::{DAY, START, Vendor, holds};
 
-/// What all keys come from.
+/// The seed of all keys.
 pub(crate) const SEED: [u8; 32] = [7; 32];
 /// Certificates are older than all that happens.
 pub(crate) const CERTIFIED: u64 = START - 60 * DAY;
-/// What a quote speaks for.
+/// The report data of every quote.
 pub(crate) const REPORT_DATA: ReportData = ReportData([5; 64]);
 /// Machines that the vendor may revoke, one after the other.
 const REVOCABLE: u32 = 60;
@@ -33,7 +33,7 @@ pub(crate) struct Case {
     pub(crate) name: String,
     pub(crate) quote: Vec<u8>,
     pub(crate) platform: Platform,
-    /// Which of [`crate::disk::CAS`].
+    /// The index of its CA in [`crate::disk::CAS`].
     pub(crate) ca: usize,
     /// The machine, where its PCK certificate may be revoked.
     pub(crate) machine: Option<(u32, Vec<u8>)>,
@@ -120,7 +120,7 @@ impl Oracle {
         case.good && self.revoked_from(case).is_none()
     }
 
-    /// Why it was wrong to accept, at whatever moment of `instants` that was.
+    /// Returns why it was wrong to accept at any moment of `instants`; `None` where it was right.
     ///
     /// There has to be a list that was given out, holds by the clock, is as new as what was at
     /// hand before, and does not have the machine; and documents that hold beside it.

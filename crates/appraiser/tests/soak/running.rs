@@ -22,21 +22,21 @@ use crate::{
 
 /// Documents are due after four hours of the soak's time, as by default.
 const REFRESH_EVERY: Duration = Duration::from_secs(4 * 3600);
-/// One document with all its attempts: a service that never answers costs this much.
+/// Deadline of one document with all its attempts: a service that never answers costs this much.
 const DEADLINE: Duration = Duration::from_secs(2);
 /// How long the claims hold around the clock: they are not what is tested.
 const CLAIMS_HOLD: u64 = 10 * DAY;
-/// Between two appraisals of a thread: others want the machine too.
+/// The pause between two appraisals of a thread: others want the machine too.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// From one start to the next restart.
+/// The program under test, from one start to the next restart.
 pub(crate) struct Running {
     pub(crate) source: Arc<Source>,
     appraiser: PolicyAppraiser,
     pub(crate) floors: Floors,
 }
 
-/// What was counted over the whole soak.
+/// Counts over the whole soak.
 #[derive(Default)]
 pub(crate) struct Figures {
     pub(crate) appraisals: AtomicU64,
@@ -70,7 +70,7 @@ impl Running {
         Arc::new(Self { source, appraiser, floors })
     }
 
-    /// Appraises once; whether it was accepted.
+    /// Appraises once; `true` where the evidence was accepted.
     pub(crate) fn appraise(&self, case: &Case, oracle: &Oracle, figures: &Figures) -> bool {
         self.observe(case);
         let (floor, begun) = (self.floors.floor_of(case.ca), mark());
@@ -136,7 +136,7 @@ pub(crate) fn work(
     let mut draw = Draw::new(seed);
     while !end.load(SeqCst) {
         let running = running.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        // A third of the time those with faults, whose number is small.
+        // A third of the draws go to the few cases with faults.
         let among = if draw.once_in(3) { 8 } else { oracle.cases.len() as u64 };
         let case = &oracle.cases[draw.number_below(among) as usize];
         running.appraise(case, oracle, figures);

@@ -32,7 +32,7 @@ const LATE_FAILURES_MAX: u64 = 8;
 /// A source that failed often waits a minute before it tries again. Beyond this it never will.
 const HANG: Duration = Duration::from_secs(120);
 
-/// What happens to the program under test.
+/// The events that befall the program under test.
 pub(crate) struct Soak<'a> {
     draw: Draw,
     url: &'a str,
@@ -44,10 +44,10 @@ pub(crate) struct Soak<'a> {
     storms: u64,
     restarts: u64,
     clock_steps: u64,
-    /// The newest that the disk has had.
+    /// The newest list numbers that the disk has had, by CA.
     kept: [u64; 2],
     recoveries_ms: Vec<u64>,
-    /// Of the programs that have ended.
+    /// The counts of the programs that have ended.
     past: Counts,
 }
 
@@ -133,7 +133,7 @@ impl<'a> Soak<'a> {
         self.look_at_disk();
     }
 
-    /// What was counted, as JSON.
+    /// Returns the counts as JSON.
     pub(crate) fn report(&mut self, seed: u64, own: bool) -> Value {
         let now = self.now();
         self.add(&now.source.counts());
@@ -172,7 +172,7 @@ impl<'a> Soak<'a> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Half of the answers fail, one way or another.
+    /// Draws faults under which half of the answers fail, one way or another.
     fn faults(&mut self) -> Faults {
         let edition = self.draw.one_of(&[
             Edition::Current,
@@ -214,7 +214,7 @@ impl<'a> Soak<'a> {
         assert!(!forgot, "known before the restart {knew:?}, after it {:?}", self.kept);
     }
 
-    /// What the store remembers never falls.
+    /// Asserts that the list numbers that the store remembers never fall.
     fn look_at_disk(&mut self) {
         let seen = self.disk.newest_numbers();
         for (kept, seen) in self.kept.iter_mut().zip(seen) {

@@ -26,7 +26,7 @@ const RECOVERY_EVERY: u64 = 20 * DAY;
 static WORLD: AtomicU64 = AtomicU64::new(START);
 /// The relying party's clock: it may say anything.
 static CLOCK: AtomicU64 = AtomicU64::new(START);
-/// All that the clock ever said.
+/// Every value that the clock ever showed.
 static SAID: Mutex<Vec<u64>> = Mutex::new(Vec::new());
 
 /// Unix seconds at the vendor.
@@ -62,7 +62,7 @@ pub(crate) fn said_since(mark: usize) -> Vec<u64> {
     SAID.lock().unwrap_or_else(PoisonError::into_inner)[mark..].to_vec()
 }
 
-/// What was given out together.
+/// The documents that were given out together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Issue {
     /// `thisUpdate` of the lists, which is also their number.
@@ -97,7 +97,7 @@ impl Vendor {
         from
     }
 
-    /// All that was given out so far.
+    /// Everything that was given out so far.
     pub(crate) fn issue_list(&self) -> Vec<Issue> {
         self.issued.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

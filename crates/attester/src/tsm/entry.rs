@@ -13,16 +13,18 @@ use rustix::io::Errno;
 use super::provider::Provider;
 use crate::error::AttesterError;
 
-/// Names are random, so a name that is taken is chance or somebody's intent.
+/// The most names that are tried. They are random, so a name that is taken is chance or somebody's
+/// intent.
 const NAME_TRIES: u32 = 4;
-/// A number or a name and a newline; configfs gives at most a page.
+/// The longest text of an attribute in bytes: a number or a name and a newline; configfs gives at
+/// most a page.
 const TEXT_LENGTH_MAX: usize = 4096;
 const SHOWN_MAX: usize = 64;
 
 pub(super) struct Entry(PathBuf);
 
 impl Entry {
-    /// Entries that others left behind are no hindrance: the name is new.
+    /// Makes an entry. Entries that others left behind do not matter: the name is new.
     pub(super) fn make(reports: &Path) -> Result<Self, AttesterError> {
         let mut tries = 1;
         loop {
@@ -65,7 +67,7 @@ impl Entry {
         })
     }
 
-    /// One write and a close, as the kernel takes binary attributes over.
+    /// Writes an attribute in one write and a close, as the kernel takes over binary attributes.
     pub(super) fn write(&self, attribute: &str, bytes: &[u8]) -> Result<(), AttesterError> {
         let path = self.path(attribute);
         let written = OpenOptions::new().write(true).open(&path).and_then(|mut file| {
@@ -78,7 +80,7 @@ impl Entry {
         written.map_err(|source| AttesterError::Io { action: "write", path, source })
     }
 
-    /// All of an attribute, of `limit` bytes at most.
+    /// Reads a whole attribute, of `limit` bytes at most.
     pub(super) fn read(&self, attribute: &str, limit: usize) -> Result<Vec<u8>, AttesterError> {
         let path = self.path(attribute);
         let mut bytes = Vec::with_capacity(limit + 1);
@@ -102,7 +104,7 @@ impl Entry {
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        // What cannot be removed stays behind as an entry that nobody uses.
+        // An entry that cannot be removed stays behind unused.
         let _ = fs::remove_dir(&self.0);
     }
 }
@@ -111,7 +113,7 @@ pub(super) fn errno(error: &io::Error) -> Option<Errno> {
     Errno::from_io_error(error)
 }
 
-/// No such folder, or a tree whose provider is gone (ENXIO).
+/// Whether there is no such folder, or a tree whose provider is gone (ENXIO).
 fn is_absence(error: &io::Error) -> bool {
     error.kind() == ErrorKind::NotFound || errno(error) == Some(Errno::NXIO)
 }

@@ -1,6 +1,6 @@
 //! The providers of reports that a tree may name.
 
-/// Whose reports a tree gives.
+/// The provider of a tree's reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Provider {
     /// A TDX guest: DCAP quotes.

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, net::Ipv6Addr};
 
 use crate::error::{ChannelError, TunnelError};
 
-/// The longest DNS name, with brackets and a port.
+/// The longest target in bytes: a DNS name, with brackets and a port.
 const TARGET_BYTES_MAX: usize = 255 + 8;
 
 /// Targets as `HOST:PORT`, compared exactly (letter case and the

@@ -29,7 +29,7 @@ use crate::{
     error::{ChannelError, Phase, TunnelError},
 };
 
-/// How much of a refusal's body is kept for the error.
+/// The bytes of a refusal's body that are kept for the error.
 const BODY_BYTES_MAX: usize = 1024;
 
 /// Opens a tunnel through the proxy at `via_url` (`ws://HOST:PORT[/PATH]`) to `target`
@@ -66,7 +66,7 @@ pub async fn dial(
 #[derive(Debug)]
 pub struct TunnelStream {
     ended: ClosedDirections,
-    /// What is left of the last message.
+    /// The unread rest of the last message.
     part: Bytes,
     /// Whether a message may still lie in the WebSocket's buffer.
     unsent: bool,
@@ -77,8 +77,8 @@ pub struct TunnelStream {
 }
 
 impl TunnelStream {
-    /// Round trips that opening takes: TCP to the proxy, and the upgrade, within which the proxy
-    /// opens TCP to the target. For [`crate::Timings::over_carrier`].
+    /// The round trips that opening takes: TCP to the proxy, and the upgrade, within which the
+    /// proxy opens TCP to the target. For [`crate::Timings::over_carrier`].
     pub const ROUND_TRIPS: u32 = 3;
 
     /// Hands over a message once all before it are written.
@@ -97,7 +97,7 @@ impl TunnelStream {
         }
     }
 
-    /// On behalf of a writing task.
+    /// Flushes for a writing task, and notes whether that task waits for the socket.
     fn poll_flush_writer(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let poll = self.poll_flush_unsent(cx);
         self.writer_waits = poll.is_pending();
@@ -142,7 +142,7 @@ impl AsyncRead for TunnelStream {
                 }
                 Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
                 Some(Err(error)) => return Poll::Ready(Err(stream_error(error))),
-                // A close without the mark is a break, never an end.
+                // A close without the end-of-stream mark is a break, never an end.
                 Some(Ok(_)) | None => {
                     let kind = io::ErrorKind::UnexpectedEof;
                     return Poll::Ready(Err(io::Error::new(kind, TunnelError::Truncated)));

@@ -5,16 +5,16 @@ use percent_encoding::percent_decode_str;
 use super::{allow, websocket::PATH};
 use crate::error::TunnelError;
 
-/// The longest request head. Ours take under 300 bytes; browsers add some.
+/// The longest request head in bytes. Our own take under 300; browsers send more.
 pub const HEAD_BYTES_MAX: usize = 8 * 1024;
 
-/// How many header fields are read; browsers send about 15.
+/// The most header fields that are read; browsers send about 15.
 const HEADERS_MAX: usize = 48;
 
-/// `GET /tunnel?target=HOST:PORT` with a WebSocket upgrade.
+/// A request `GET /tunnel?target=HOST:PORT` with a WebSocket upgrade.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TunnelRequest {
-    /// `HOST:PORT`, in the form in which targets are compared.
+    /// The target as `HOST:PORT`, in the form in which targets are compared.
     pub target: String,
     /// The value of `Sec-WebSocket-Key`.
     pub key: String,
@@ -37,10 +37,10 @@ impl TunnelRequest {
             Err(httparse::Error::TooManyHeaders) => {
                 return Err(request_error(431, "it has over 48 header fields"));
             }
-            Err(_) => return Err(request_error(400, "it is no HTTP/1.1 request")),
+            Err(_) => return Err(request_error(400, "it is not an HTTP/1.1 request")),
         };
         if request.version != Some(1) {
-            return Err(request_error(400, "it is no HTTP/1.1 request"));
+            return Err(request_error(400, "it is not an HTTP/1.1 request"));
         }
         // Browsers let every page open WebSockets to any address, also to loopback, and always
         // say which page it is. `Host` is no defence: a page can point its own name at us.
@@ -83,7 +83,7 @@ fn upgrade_key(headers: &[httparse::Header<'_>]) -> Result<String, TunnelError> 
         })
     };
     if !holds("connection", "upgrade") || !holds("upgrade", "websocket") {
-        return Err(request_error(426, "it is no WebSocket upgrade"));
+        return Err(request_error(426, "it is not a WebSocket upgrade"));
     }
     if field("sec-websocket-version") != Some("13") {
         return Err(request_error(426, "its WebSocket version is not 13"));

@@ -27,16 +27,17 @@ use crate::{
     error::{ChannelError, Phase, TunnelError},
 };
 
-/// How long a proxy waits.
+/// The deadlines of a proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TunnelDeadlines {
-    /// For the request, the dial to the target and the answer, together.
+    /// The deadline of the request, the dial to the target and the answer, together.
     pub open: Duration,
-    /// A tunnel in which nothing moves either way ends after this, and before twice this.
+    /// A tunnel in which nothing moves in either direction ends after this time, and before twice
+    /// this time.
     pub idle: Duration,
 }
 
-/// What went through a tunnel.
+/// The bytes that went through a tunnel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CarriedBytes {
     /// The target, as `HOST:PORT`.
@@ -53,9 +54,9 @@ pub struct CarriedBytes {
 ///
 /// # Errors
 /// [`TunnelError::TargetRefused`], [`TunnelError::TargetUnreachable`], [`TunnelError::Request`] or
-/// [`TunnelError::HeadLength`] where the tunnel is not opened, [`ChannelError::UnexpectedEnd`] where the
-/// client ends within its request, [`TunnelError::Truncated`] where it ends without its mark,
-/// [`ChannelError::Timeout`] or [`ChannelError::Io`] where a direction fails or stands still.
+/// [`TunnelError::HeadLength`] where the tunnel is not opened, [`ChannelError::UnexpectedEnd`]
+/// where the client ends within its request, [`TunnelError::Truncated`] where it ends without its
+/// mark, [`ChannelError::Timeout`] or [`ChannelError::Io`] where a direction fails or stands still.
 pub async fn serve<S>(
     mut stream: S,
     allow: &AllowList,
@@ -127,7 +128,8 @@ async fn open(
     Ok((request, rest, socket))
 }
 
-/// Tells the client in HTTP, for a moment: whether it reads the answer is its own affair.
+/// Answers a refusal in HTTP, for a short time: whether the client reads the answer is not our
+/// concern.
 async fn answer_refusal<S: AsyncWrite + Unpin>(stream: &mut S, error: &ChannelError) {
     const PATIENCE: Duration = Duration::from_secs(1);
     let (status, kind) = match error {
@@ -159,7 +161,7 @@ async fn answer_refusal<S: AsyncWrite + Unpin>(stream: &mut S, error: &ChannelEr
         ChannelError::Tunnel(_) => ("400 Bad Request", "bad_request"),
         _ => return,
     };
-    // The text holds no quotes or controls: a target in it has passed `allow::normal`.
+    // The text holds no quotes or controls: a target in it has passed `allow::normalise_target`.
     let message: String = error.to_string().chars().filter(|c| !"\"\\".contains(*c)).collect();
     let message: String = message.chars().filter(|c| !c.is_control()).collect();
     let body = format!("{{\"error\":{{\"type\":\"{kind}\",\"message\":\"{message}\"}}}}");
@@ -175,7 +177,7 @@ async fn answer_refusal<S: AsyncWrite + Unpin>(stream: &mut S, error: &ChannelEr
     let _: Result<io::Result<()>, _> = tokio::time::timeout(PATIENCE, answering).await;
 }
 
-/// Both directions until both have ended, or nothing moves for too long.
+/// Relays both directions until both have ended, or nothing moves for too long.
 async fn relay<S>(
     websocket: WebSocketStream<S>,
     target: TcpStream,
@@ -198,7 +200,7 @@ where
             Err(ChannelError::Timeout { phase: Phase::Relay, deadline: idle })
         }
     };
-    // An orderly close only after both ends of stream: otherwise the client has to see a break.
+    // Closed in order only after both ends of stream: otherwise the client has to see a break.
     if result.is_ok() {
         let _ = tokio::time::timeout(idle, sink.close()).await;
     }

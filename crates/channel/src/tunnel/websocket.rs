@@ -1,4 +1,4 @@
-//! What both ends of a tunnel agree on.
+//! The path, the limits and the end mark on which both ends of a tunnel agree.
 
 use tokio_tungstenite::tungstenite::{Error as WsError, protocol::WebSocketConfig};
 
@@ -10,14 +10,15 @@ pub const PATH: &str = "/tunnel";
 /// The text message that ends one direction: WebSocket itself has no half-close.
 pub(super) const END_OF_STREAM: &str = "eof";
 
-/// Bytes in one WebSocket message at most. Four full TLS records: larger ones only add latency.
+/// The most bytes in one WebSocket message: four full TLS records; larger messages only add
+/// latency.
 pub(super) const MESSAGE_BYTES_MAX: usize = 64 * 1024;
 
-/// Bytes that may wait for a peer which does not read.
+/// The most bytes that wait for a peer that does not read.
 const WRITE_BUFFER_BYTES_MAX: usize = 4 * MESSAGE_BYTES_MAX;
 
-/// The limits of both ends. Messages are written at once: the bytes inside are a protocol whose
-/// peer waits for them.
+/// The limits of both ends. Messages are written at once: the bytes inside belong to a protocol
+/// whose peer waits for them.
 pub(super) fn websocket_config() -> WebSocketConfig {
     WebSocketConfig::default()
         .read_buffer_size(MESSAGE_BYTES_MAX)

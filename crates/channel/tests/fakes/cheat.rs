@@ -48,7 +48,7 @@ impl From<(Vec<u8>, Vec<u8>)> for ShownEvidence {
 pub(crate) type Exporter<'a> = &'a dyn Fn(&[u8; 32]) -> [u8; 32];
 
 impl Cheat {
-    /// One that speaks the version without batch paths.
+    /// A cheat that speaks the version without batch paths.
     pub(crate) fn new() -> Self {
         Self { alpn: "confide-session/1", key: KeyPair::generate().unwrap() }
     }
@@ -65,7 +65,7 @@ impl Cheat {
         claims(self.hash())
     }
 
-    /// Why an honest client refuses the quote and claims that `says` gives.
+    /// The error with which an honest client refuses the quote and claims that `says` gives.
     pub(crate) async fn answer<S: Into<ShownEvidence>>(
         self,
         says: impl FnOnce(&Cheat, Exporter<'_>, [u8; 32]) -> S,

@@ -15,13 +15,13 @@ use confide_channel::{Binding, Client, ClientEvidence, ClientOptions, Server, Se
 use confide_evidence::{Appraise, Attest, AttestError, Presented, ReportData, claims::Claims};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, duplex};
 
-/// What both ends take for the time, in Unix seconds, unless a test says otherwise.
+/// The time of both ends, in Unix seconds, unless a test sets another.
 pub(crate) const NOW: u64 = 1_800_000_000;
 
-/// For calls that are to succeed.
+/// The deadline of calls that are to succeed.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
-/// Past which a stalled call gives up; runs on paused time where nothing blocks.
+/// The deadline of calls that are to stall; it runs on paused time where nothing blocks.
 pub(crate) const SHORT: Duration = Duration::from_millis(300);
 
 pub(crate) fn clock() -> u64 {
@@ -34,7 +34,7 @@ pub(crate) struct FakeAttester {
     pub(crate) collateral: Option<Vec<u8>>,
     pub(crate) empty: bool,
     pub(crate) failing: AtomicBool,
-    /// Bytes that its GPU says before the nonce, if it has one.
+    /// The bytes of its GPU's evidence before the nonce, if it has a GPU.
     pub(crate) gpu: Option<Vec<u8>>,
     pub(crate) made: AtomicU64,
     pub(crate) panicking: AtomicBool,
@@ -71,14 +71,14 @@ impl Attest for FakeAttester {
 pub(crate) struct GatedAttester {
     pub(crate) failing: AtomicBool,
     pub(crate) panicking: AtomicBool,
-    /// What has been asked of it, in order.
+    /// The report data that it was asked for, in order.
     pub(crate) asked: Mutex<Vec<ReportData>>,
     lets: Mutex<u64>,
     changed: Condvar,
 }
 
 impl GatedAttester {
-    /// Lets it make `more` quotes.
+    /// Allows it to make `more` quotes.
     pub(crate) fn let_through(&self, more: u64) {
         *self.lets.lock().unwrap() += more;
         self.changed.notify_all();
@@ -88,7 +88,7 @@ impl GatedAttester {
         self.asked.lock().unwrap().clone()
     }
 
-    /// Waits until `quotes` have been asked for in all.
+    /// Waits until it was asked for `quotes` quotes in all.
     pub(crate) async fn until_asked(&self, quotes: usize) {
         while self.requests().len() < quotes {
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -212,7 +212,7 @@ pub(crate) fn wire() -> (DuplexStream, DuplexStream) {
     duplex(4096)
 }
 
-/// Bytes over both directions, then an orderly end of both.
+/// Sends bytes in both directions, then ends both in order.
 pub(crate) async fn echo<A, B>(a: A, b: B)
 where
     A: AsyncRead + AsyncWrite + Unpin,

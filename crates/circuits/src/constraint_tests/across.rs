@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// Two neighbours of a tree of 2^depth leaves, whose others are empty, looked into at `at`.
+/// A claim about two neighbours of a tree of 2^depth leaves, whose others are empty, searched at
+/// `at`.
 fn across(
     depth: u8,
     first: u32,
@@ -43,7 +44,7 @@ fn across(
     InContext { claim, context: CONTEXT }
 }
 
-/// Bytes that stand across the edge: the last `before` of one and the first `after` of the other.
+/// Bytes across the edge: the last `before` of the first chunk and the first `after` of the second.
 fn edge(chunks: [&[u8]; 2], before: usize, after: usize) -> (u32, Vec<u8>) {
     let at = chunks[0].len() - before;
     (at as u32, [&chunks[0][at..], &chunks[1][..after]].concat())
@@ -61,7 +62,7 @@ fn bytes_across_the_edge_of_any_two_neighbours_are_found() {
     }
     let (at, needle) = edge(chunks, 5, 3);
     assert!(!holds(&across(2, 1, chunks, at + 1, &needle)));
-    // Within the first alone it is so as well.
+    // Bytes within the first chunk alone are contained too.
     assert!(holds(&across(2, 1, chunks, 7, &one[7..20])));
 }
 
@@ -71,7 +72,7 @@ fn nothing_is_found_where_the_first_is_not_full_or_the_second_has_ended() {
     let (short, shorter) = (&full[..60], &full[..3]);
     let joined = [&short[58..], &full[..2]].concat();
     assert!(!holds(&across(2, 1, [short, &full], 58, &joined)));
-    // With the padding between them it is no text either.
+    // Bytes that include the padding between the chunks are not contained.
     let padded = [&short[58..], &[0x80, 0, 0, 0], &full[..2]].concat();
     assert!(!holds(&across(2, 1, [short, &full], 58, &padded)));
     let (at, needle) = edge([&full, shorter], 2, 3);
@@ -134,7 +135,7 @@ fn leaves_with_one_between_them_do_not_hold() {
     let leaf = |leaf: &LeafPath| {
         digest_of(&[&[0, 2], &leaf.index.to_be_bytes()[..], &leaf.salt, &leaf.chunk].concat())
     };
-    // Leaves 2 and 4 of eight: the two subtrees' roots lie beside each other.
+    // Leaves 2 and 4 of eight: the roots of their subtrees are neighbours.
     let half = |path: &LeafPath| {
         (0..2).fold(leaf(path), |below, level| match path.index >> level & 1 {
             0 => node(&below, &path.siblings[level]),
@@ -155,7 +156,7 @@ fn no_value_of_two_neighbours_can_be_changed() {
     let long = [&one[..], &two[..]];
     let (at, needle) = edge(long, 5, 3);
     nothing_can_be_changed("siblings", &mut rows(&across(1, 0, long, at, &needle)));
-    // Whose paths meet at the root only, the second one short.
+    // Leaves whose paths meet only at the root, the second one short.
     let short = [&one[..], &two[..20]];
     let (at, needle) = edge(short, 1, 20);
     nothing_can_be_changed("cousins", &mut rows(&across(2, 1, short, at, &needle)));

@@ -41,7 +41,7 @@ fn neither_padding_nor_what_lies_after_the_value_can_be_found() {
     let full = message(38);
     assert!(!holds(&text(38, &full, 37, &[full[37], 0x80])));
     assert!(!holds(&text(38, &full, 38, &[0x80])));
-    // The salt stands before the value and is none of it.
+    // The salt stands before the value and does not belong to it.
     assert!(!holds(&text(38, &full, 0, &[0x3c])));
     assert!(!holds(&text(38, &[], 0, &[0x80])));
 }
@@ -96,14 +96,14 @@ fn another_digest_salt_or_value_does_not_hold() {
 
 #[test]
 fn two_values_cannot_be_taken_for_one() {
-    // Each hash right for a value of its own: only the equality of both stands against it.
+    // Each hash is right for a value of its own: only the equality of both values fails.
     let (one, two) = (message(31), message(32));
     let mut mixed = rows(&digest(38, &one));
     let other = rows(&digest(38, &two));
     assert_eq!(mixed.hidden.len(), other.hidden.len());
     let same = mixed.hidden.iter().zip(&other.hidden).filter(|(a, b)| a == b).count();
     assert!(same < mixed.hidden.len());
-    // The second hash's values come after the first one's; public values follow what is held.
+    // The variables of the second hash follow those of the first; public values come last.
     for from in [mixed.hidden.len() / 4, mixed.hidden.len() / 2, 3 * mixed.hidden.len() / 4] {
         let kept = mixed.hidden.clone();
         mixed.hidden[from..].copy_from_slice(&other.hidden[from..]);

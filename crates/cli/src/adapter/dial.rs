@@ -19,11 +19,11 @@ use crate::{
     policy, process,
 };
 
-/// TCP, handshake and evidence; `lora` keeps a deadline over all of it.
+/// Deadline of the handshake and the evidence; `lora` keeps another one over the whole dial.
 const CHANNEL_DEADLINE: Duration = Duration::from_secs(15);
-/// Ciphertexts come by the megabyte, and TLS asks for 4 KiB at a time.
+/// Bytes of the read buffer: ciphertexts come by the megabyte, and TLS asks for 4 KiB at a time.
 const READ_BUFFER_BYTES: usize = 64 * 1024;
-/// One self-signed certificate.
+/// Longest certificate, in bytes: it is a single self-signed one.
 const CERTIFICATE_BYTES_MAX: u64 = 64 * 1024;
 /// The claim of a key holder that attests.
 const HOLDER_CLAIM: &str = "key holder of private adapters";
@@ -31,7 +31,7 @@ const HOLDER_CLAIM: &str = "key holder of private adapters";
 /// How an adapter host is reached, and what its evidence must satisfy.
 #[derive(Clone, Default)]
 pub(crate) struct Dial {
-    /// `HOST:PORT`.
+    /// Address of the host, `HOST:PORT`.
     pub(crate) host: String,
     /// The policy for the host's evidence; without one, none is demanded.
     pub(crate) policy: Option<PathBuf>,
@@ -41,11 +41,11 @@ pub(crate) struct Dial {
     pub(crate) attester: Option<Arc<dyn Attest>>,
     /// The certificate (DER) by which a host without evidence is authenticated, where this end attests.
     pub(crate) certificate: Option<PathBuf>,
-    /// Allow plain TCP to hosts beyond loopback.
+    /// Whether plain TCP is allowed to hosts beyond loopback.
     pub(crate) dangerous_plain: bool,
 }
 
-/// Gives what opens streams as `dial` says.
+/// Makes the connector that opens streams as `dial` says.
 pub(crate) fn connect(dial: &Dial) -> Result<Arc<dyn Connect>, CliError> {
     let evidence = dial.attester.clone();
     let transport = match (&dial.policy, &dial.certificate) {
@@ -62,7 +62,7 @@ struct HostDialler {
     host: String,
     name: String,
     transport: Transport,
-    /// The evidence of this end.
+    /// Whether the evidence of this end is simulated.
     simulated: bool,
 }
 

@@ -184,8 +184,10 @@ impl<'a> AdapterView<'a> {
     }
 
     fn input_rows(&self) -> Vec<Vec<String>> {
-        let inputs =
-            self.inputs.iter().map(|view| (view.layer, InputView { layer: 0, ..view.clone() }));
+        // What the table does not show must not keep layers apart.
+        let inputs = self.inputs.iter().map(|view| {
+            (view.layer, InputView { layer: 0, rows_a: 0, rows_ba: 0, ..view.clone() })
+        });
         let row = |(layers, view): (Vec<u32>, InputView)| {
             let numbers = [view.width as u64, view.answers_packed, view.default_budget];
             let mut row = vec![view.input.into(), view.projections.join(" "), ranges(&layers)];
@@ -320,7 +322,7 @@ fn fits(
     ]
 }
 
-/// What the scheme `direct` takes.
+/// The cost of the scheme `direct`.
 const DIRECT: &str = "encrypted online, nothing in advance";
 
 fn input_name(input: Input) -> &'static str {

@@ -18,7 +18,7 @@ pub(crate) struct ParameterArgs {
 }
 
 impl ParameterArgs {
-    /// The set that is named.
+    /// The parameter set that the arguments name.
     pub(crate) fn set(&self) -> Result<ParameterSet, CliError> {
         let by_name = if self.dangerous_parameters {
             ParameterSet::dangerous_from_name

@@ -29,7 +29,7 @@ use crate::{
 /// Largest accepted error of adapted values, relative to plain LoRA.
 const ERROR_MAX: f64 = 1e-3;
 
-/// Arguments.
+/// The arguments of `confide adapter prepare`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The adapter host: HOST:PORT
@@ -98,7 +98,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     figures.answer(&args, &remote).print(args.json)
 }
 
-/// Refused evidence ends with status 1, any other failure with 2.
+/// Explains the failure. Refused evidence ends with status 1, any other failure with 2.
 fn holder_error(error: HolderError) -> CliError {
     match &error {
         HolderError::NotAccepted { check, .. } => {
@@ -183,7 +183,7 @@ fn load(dir: &Path) -> Result<Adapter, CliError> {
     })
 }
 
-/// Relative error over one vector of each adapted projection.
+/// Measures the relative error against plain LoRA, over one vector of each adapted projection.
 fn measure_error(adapter: &Adapter, remote: &RemoteAdapter) -> Result<f64, CliError> {
     let explain = |error: AdaptError| CliError::new(error);
     if adapter.sites() != *remote.sites() {

@@ -26,7 +26,7 @@ use crate::{
     process,
 };
 
-/// Arguments.
+/// The arguments that name an attester.
 #[derive(clap::Args)]
 pub(crate) struct AttesterArgs {
     /// Attest with the simulated attester in this folder (made by `confide attest --simulate`)

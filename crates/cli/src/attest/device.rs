@@ -10,7 +10,7 @@ use confide_evidence::Attest;
 
 use crate::error::CliError;
 
-/// Arguments.
+/// The arguments that name an attestation device.
 #[derive(clap::Args)]
 pub(crate) struct DeviceArgs {
     /// The device; by default the first of these that this machine has
@@ -43,7 +43,7 @@ pub(crate) struct OpenedDevice {
     pub(crate) attester: Arc<dyn Attest>,
     /// The kind of its evidence.
     pub(crate) kind: &'static str,
-    /// Where its evidence comes from.
+    /// The source of its evidence, as it is printed.
     pub(crate) source: String,
 }
 

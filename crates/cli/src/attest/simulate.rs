@@ -17,7 +17,7 @@ use crate::{
     process::{print_whole, unix_now},
 };
 
-/// Arguments.
+/// The arguments of `confide attest --simulate`.
 #[derive(clap::Args)]
 pub(super) struct SimulationArgs {
     /// Make simulated evidence of this kind: no hardware is involved and nothing is protected

@@ -17,9 +17,9 @@ pub(crate) struct StaplingAttester {
 }
 
 enum Endorsements {
-    /// Those of a file.
+    /// The endorsements of a file.
     Fixed(Vec<u8>),
-    /// Those of a service, for the platform that the attester runs on.
+    /// The endorsements that a service has for the attester's platform.
     Fetched { source: Arc<Source>, platform: Platform },
 }
 

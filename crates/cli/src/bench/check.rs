@@ -28,7 +28,7 @@ use crate::{error::CliError, process};
 pub(crate) struct Args {
     /// A folder that `bench run` wrote, or a record.json
     record: PathBuf,
-    /// Instead of the suite's margins: `2%` or `0.02`
+    /// The margin, instead of the suite's: `2%` or `0.02`
     #[arg(long, value_parser = margin)]
     margin: Option<f64>,
     /// Only this metric, headline or not
@@ -40,10 +40,10 @@ pub(crate) struct Args {
     /// An earlier record of the same suite and machine
     #[arg(long, value_name = "RECORD")]
     baseline: Option<PathBuf>,
-    /// Cheaper than the margin is outside too
+    /// Count a row that is cheaper than its margin as outside too
     #[arg(long)]
     both_ways: bool,
-    /// Everything, as JSON
+    /// Print everything as JSON
     #[arg(long)]
     json: bool,
 }
@@ -74,7 +74,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
     })
 }
 
-/// `2%`, `2 %` or `0.02`.
+/// Reads a margin: `2%`, `2 %` or `0.02`.
 fn margin(text: &str) -> Result<f64, String> {
     let (number, scale) = match text.trim().strip_suffix('%') {
         Some(percent) => (percent.trim(), 0.01),

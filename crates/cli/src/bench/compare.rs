@@ -10,15 +10,15 @@ use confide_bench::{CompareOptions, Loaded, compare};
 use super::{failure::explain_error, status};
 use crate::{error::CliError, process};
 
-/// More records on a side than this are a folder given by mistake.
+/// The most records in a folder of a side: one with more was given by mistake.
 const RECORDS_MAX: usize = 1_000;
 
 /// Each of A and B is a record, a folder that `bench run` wrote, or a folder of such folders.
 ///
-/// A is compared with: the machine with the TEE off, say. The cost is B's over A's. With one record
-/// on a side the machine cannot be told from the treatment: the difference is printed, `confounded:
-/// machine`, without an interval. Give several records a side (boots or machines, with --a and --b
-/// or as folders of records), and these are resampled.
+/// A is the reference, for instance the machine with the TEE off; a cost is B's figure over A's. With
+/// one record on a side the machine cannot be told apart from the treatment: the difference is printed
+/// without an interval, as `confounded: machine`. Give several records for each side (boots or
+/// machines, with --a and --b or as folders of records): the intervals come from resampling them.
 ///
 /// Exit status: 0 when at least one row was compared, 4 when none was (the reasons are printed), 2
 /// when a record cannot be read.
@@ -43,19 +43,19 @@ pub(crate) struct Args {
     /// Every metric, not only the headline ones
     #[arg(long)]
     all: bool,
-    /// Everything, as JSON
+    /// Print everything as JSON
     #[arg(long, conflicts_with = "markdown")]
     json: bool,
-    /// The tables as Markdown
+    /// Print the tables as Markdown
     #[arg(long)]
     markdown: bool,
-    /// Write a page here too
+    /// Also write a page to this file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Make ratios of unlike processors: they are no overhead of anything
+    /// Compare records of different processors, although such ratios are not an overhead
     #[arg(long)]
     dangerous_across_hardware: bool,
-    /// Make ratios of unlike versions of what was measured
+    /// Compare records of different versions of what was measured
     #[arg(long)]
     dangerous_across_versions: bool,
 }
@@ -103,7 +103,7 @@ fn side(first: Option<&PathBuf>, more: &[PathBuf]) -> Result<Vec<Loaded>, CliErr
     Ok(loaded)
 }
 
-/// The path itself, or of a folder without a record the folders in it that have one, by name.
+/// The path itself, or for a folder without a record the folders in it that have one, in the order of their names.
 fn records_under(path: &Path) -> Result<Vec<PathBuf>, CliError> {
     let has_record = |folder: &Path| {
         ["record.json", "record.json.gz", "samples.jsonl"].iter().any(|f| folder.join(f).exists())

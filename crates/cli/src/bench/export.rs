@@ -19,13 +19,15 @@ pub(crate) struct Args {
     /// A folder that `bench run` wrote, a record.json, or a record.json.gz
     #[arg(value_name = "RECORD")]
     record: PathBuf,
-    /// json: the whole run as one document; bencher: Bencher's metric format; csv and parquet: a table
-    #[arg(long, value_parser = PossibleValuesParser::new(["json", "csv", "parquet", "bencher"]).map(format_named))]
+    /// The format: json is the whole run as one document, bencher is Bencher's metric format, csv and
+    /// parquet are a table
+    #[arg(long, value_parser = PossibleValuesParser::new(["json", "csv", "parquet", "bencher"]).try_map(parse_format))]
     format: Format,
-    /// Of csv and parquet: its rows, or every number of every sample
-    #[arg(long, default_value = "rows", value_parser = PossibleValuesParser::new(["rows", "samples"]).map(table_named))]
+    /// The table of csv and parquet: the run's rows, or every number of every sample
+    #[arg(long, default_value = "rows",
+          value_parser = PossibleValuesParser::new(["rows", "samples"]).try_map(parse_table))]
     table: TableName,
-    /// Where to write, instead of to standard output
+    /// Write to this file instead of to standard output
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
@@ -41,24 +43,32 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
             export(&loaded, format, table, BufWriter::new(file)).map_err(explain_store_error)?;
         }
         None if format == Format::Parquet && std::io::stdout().is_terminal() => {
-            return Err(CliError::new("parquet is not for a terminal").hint("--out FILE"));
+            return Err(CliError::new(
+                "parquet is binary: wanted a file or a pipe, got a terminal",
+            )
+            .hint("--out FILE"));
         }
         None => export(&loaded, format, table, std::io::stdout()).map_err(explain_store_error)?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// The format of a possible value of `--format`.
-fn format_named(name: String) -> Format {
+/// Reads a value of `--format`.
+fn parse_format(name: String) -> Result<Format, String> {
     match name.as_str() {
-        "csv" => Format::Csv,
-        "parquet" => Format::Parquet,
-        "bencher" => Format::Bencher,
-        _ => Format::Json,
+        "json" => Ok(Format::Json),
+        "csv" => Ok(Format::Csv),
+        "parquet" => Ok(Format::Parquet),
+        "bencher" => Ok(Format::Bencher),
+        _ => Err(format!("wanted json, csv, parquet or bencher, got {name}")),
     }
 }
 
-/// The table of a possible value of `--table`.
-fn table_named(name: String) -> TableName {
-    if name == "samples" { TableName::Samples } else { TableName::Rows }
+/// Reads a value of `--table`.
+fn parse_table(name: String) -> Result<TableName, String> {
+    match name.as_str() {
+        "rows" => Ok(TableName::Rows),
+        "samples" => Ok(TableName::Samples),
+        _ => Err(format!("wanted rows or samples, got {name}")),
+    }
 }

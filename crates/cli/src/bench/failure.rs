@@ -5,7 +5,7 @@ use confide_store::StoreError;
 
 use crate::error::CliError;
 
-/// The failure of the instrument, with a hint.
+/// Adds a hint to an error of the instrument, where there is one.
 pub(super) fn explain_error(error: BenchError) -> CliError {
     let hint = match &error {
         BenchError::NoSuchProgram { .. } => {
@@ -32,7 +32,7 @@ pub(super) fn explain_error(error: BenchError) -> CliError {
     }
 }
 
-/// The failure of an index or an export, with a hint.
+/// Adds a hint to an error of an index or an export, where there is one.
 pub(super) fn explain_store_error(error: StoreError) -> CliError {
     match error {
         StoreError::Record(error) => explain_error(error),

@@ -9,7 +9,7 @@ use confide_store::{Addition, Index, Query, RowLine, open};
 use super::failure::{explain_error, explain_store_error};
 use crate::error::CliError;
 
-/// Where the index is unless it is said.
+/// The index that is used without `--store`.
 const STORE: &str = "bench-index.sqlite";
 
 #[derive(clap::Args)]
@@ -42,29 +42,29 @@ pub(crate) struct QueryArgs {
     store: Store,
     #[command(flatten)]
     selection: Selection,
-    /// Rows of this bench
+    /// Only rows of this bench
     #[arg(long, value_name = "NAME", default_value = "")]
     bench: String,
-    /// Rows of this arm
+    /// Only rows of this arm
     #[arg(long, value_name = "NAME", default_value = "")]
     arm: String,
-    /// Rows of this metric, such as ttft_ms
+    /// Only rows of this metric, such as ttft_ms
     #[arg(long, value_name = "NAME", default_value = "")]
     metric: String,
-    /// A/A rows too
+    /// List A/A rows too
     #[arg(long)]
     twins: bool,
 }
 
 #[derive(clap::Args)]
 struct Selection {
-    /// Records of this suite
+    /// Only records of this suite
     #[arg(long, value_name = "NAME", default_value = "")]
     suite: String,
-    /// Records of machines whose line holds this, such as a processor's name
+    /// Only records of machines whose line contains this, such as a processor's name
     #[arg(long, value_name = "TEXT", default_value = "")]
     machine: String,
-    /// Records that were started on or after this day (UTC)
+    /// Only records that were started on or after this day (UTC)
     #[arg(long, value_name = "YYYY-MM-DD", value_parser = day, default_value = "1970-01-01")]
     since: u64,
 }
@@ -172,7 +172,7 @@ fn open_index(store: &Store) -> Result<Box<dyn Index>, CliError> {
     open(&store.store).map_err(explain_store_error)
 }
 
-/// Unix seconds of a day's beginning, by the rule of the Gregorian calendar.
+/// Reads `YYYY-MM-DD` and gives the Unix seconds of the day's beginning, by the Gregorian calendar.
 fn day(text: &str) -> Result<u64, String> {
     let wrong = || format!("wanted YYYY-MM-DD from 1970 on, got {text}");
     let mut parts = text.splitn(3, '-').map(|part| part.parse::<i64>().ok());
@@ -194,8 +194,10 @@ fn days(year: i64, month: i64, day: i64) -> i64 {
 
 /// The day of these seconds, `2026-11-22`.
 fn date(unix_s: i64) -> String {
-    let time = UnixSeconds(unix_s.try_into().unwrap_or_default()).utc().to_string();
-    time.split('T').next().unwrap_or_default().to_owned()
+    // Only a forged record starts before 1970: its number is shown as it stands.
+    let Ok(seconds) = u64::try_from(unix_s) else { return unix_s.to_string() };
+    let time = UnixSeconds(seconds).utc().to_string();
+    time.split('T').next().unwrap_or(&time).to_owned()
 }
 
 #[cfg(test)]

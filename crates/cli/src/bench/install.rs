@@ -29,7 +29,7 @@ pub(super) fn install(suites: &[SuiteText]) -> Result<(), CliError> {
         return Err(fail("this user is not root".to_owned()));
     }
     eprintln!("installing {}", packages.join(", "));
-    // Lists may be missing altogether in an image; without them no package is known.
+    // Container images often have no package lists; without them apt knows no package.
     let updated = apt(&["update", "--quiet"]);
     let mut words = vec!["install", "--yes", "--quiet", "--no-install-recommends"];
     words.extend(packages.iter().map(String::as_str));
@@ -40,7 +40,7 @@ pub(super) fn install(suites: &[SuiteText]) -> Result<(), CliError> {
     match self::packages(&missing(suites)?) {
         left if left.is_empty() => Ok(()),
         left => Err(CliError::new(format!(
-            "{} installed, but a program of it is still not found",
+            "{}: installed, but a program of the suite is still not found",
             left.join(", ")
         ))
         .status(status::FAILED)),
@@ -56,18 +56,18 @@ fn missing(suites: &[SuiteText]) -> Result<Vec<MissingProgram>, CliError> {
     Ok(missing)
 }
 
-/// Who started this program; `/proc/self` belongs to its effective user.
+/// Whether the effective user is root; `/proc/self` belongs to that user.
 fn is_root() -> bool {
     std::fs::metadata("/proc/self").is_ok_and(|about| about.uid() == 0)
 }
 
-/// Each package once, in the order of the names.
+/// The packages of the missing programs, each once, in the order of their names.
 fn packages(missing: &[MissingProgram]) -> Vec<String> {
     let names: BTreeSet<&String> = missing.iter().map(|missing| &missing.package).collect();
     names.into_iter().cloned().collect()
 }
 
-/// One `apt-get`, whose words go to standard error.
+/// Runs `apt-get`, with its output on standard error.
 fn apt(words: &[&str]) -> Result<(), String> {
     let outcome = Command::new("apt-get")
         .args(words)

@@ -27,11 +27,11 @@ use super::{
 };
 use crate::{error::CliError, files::read_file, process};
 
-/// Certificates that --root may hold: some hundred.
+/// The longest file of --root, in bytes: some hundred certificates.
 const ROOT_BYTES_MAX: u64 = 1 << 20;
-/// Requests of a run that says neither --duration nor --requests.
+/// The number of requests where neither --duration nor --requests is given.
 const REQUESTS: usize = 100;
-/// How often progress is shown.
+/// The interval at which progress is shown.
 const SHOW_EVERY: Duration = Duration::from_secs(1);
 
 #[derive(clap::Args)]
@@ -46,10 +46,10 @@ pub(crate) struct Args {
     work: WorkArgs,
     #[command(flatten)]
     connection: ConnectionArgs,
-    /// What a good answer keeps, in milliseconds: ttft=200,tpot=50,itl=50,e2e=5000
+    /// The limits of a good answer, in milliseconds: ttft=200,tpot=50,itl=50,e2e=5000
     #[arg(long, value_name = "LIMITS", value_parser = parse_limits)]
     limits: Option<Limits>,
-    /// Write the event log here, one JSON line per request
+    /// Write the event log to this file, one JSON line per request
     #[arg(long, value_name = "FILE")]
     events: Option<PathBuf>,
     /// Print the figures as JSON
@@ -59,10 +59,10 @@ pub(crate) struct Args {
 
 #[derive(clap::Args)]
 struct WorkArgs {
-    /// When requests start
+    /// The rule by which requests start
     #[arg(long, value_enum, default_value_t = Kind::Poisson)]
     arrivals: Kind,
-    /// Arrivals in a second, for poisson and constant
+    /// Arrivals per second, for poisson and constant
     #[arg(long, value_name = "R", default_value_t = 1.0)]
     rate: f64,
     /// Users of a closed loop
@@ -74,7 +74,7 @@ struct WorkArgs {
     /// The trace: lines of {"timestamp": MS, "input_length": N, "output_length": N}
     #[arg(long, value_name = "FILE", required_if_eq("arrivals", "trace"))]
     trace: Option<PathBuf>,
-    /// Play the trace so many times as fast
+    /// Play the trace faster by this factor
     #[arg(long, value_name = "X", default_value_t = 1.0)]
     trace_speed: f64,
     /// Seconds within which requests start
@@ -120,20 +120,20 @@ struct ConnectionArgs {
     /// How the server ties evidence to connections
     #[arg(long, value_enum, default_value_t = attested::BindingName::Key, requires = "policy")]
     binding: attested::BindingName,
-    /// Reach it through this tunnel: ws://HOST:PORT
+    /// Reach the server through this tunnel: ws://HOST:PORT
     #[arg(long, value_name = "URL", requires = "policy")]
     via: Option<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Kind {
-    /// Open loop, independent gaps
+    /// Open loop with independent exponential gaps
     Poisson,
-    /// Open loop, equal gaps
+    /// Open loop with equal gaps
     Constant,
-    /// Open loop, the instants of a file
+    /// Open loop with the instants of --trace
     Trace,
-    /// Closed loop: a second view, whose latency falls when the server slows
+    /// Closed loop, in which a slow server receives fewer requests: its latencies look too good
     Closed,
 }
 
@@ -150,7 +150,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
     let transport = transport(args, &target)?;
     let options = options(&args.connection)?;
     let head = head(args, &plan, &target, &*transport, &options);
-    // Before the log is begun: whoever sees it may interrupt.
+    // Before the log exists: a reader who sees the file may already interrupt the run.
     let stop = confide_bench::stop_on_interrupt().map_err(CliError::new)?;
     let mut log = args.events.as_deref().map(|path| Log::create(path, &head)).transpose()?;
     let mut progress = LoadProgress::new(plan.requests.len());
@@ -227,7 +227,7 @@ fn target(args: &Args) -> Result<Target, CliError> {
     target.key = std::env::var(&args.connection.key_variable).ok().filter(|key| !key.is_empty());
     if target.key.as_ref().is_some_and(|key| !key.bytes().all(|byte| byte.is_ascii_graphic())) {
         let name = &args.connection.key_variable;
-        return Err(CliError::new(format!("{name} holds what no header can carry")));
+        return Err(CliError::new(format!("{name}: wanted visible ASCII characters, got others")));
     }
     target.more = args.connection.fields.iter().cloned().collect();
     Ok(target)
@@ -237,7 +237,7 @@ fn transport(args: &Args, target: &Target) -> Result<Arc<dyn Transport>, CliErro
     let connection = &args.connection;
     if let Some(path) = &connection.policy {
         if !target.secure {
-            return Err(CliError::new("--policy wants an https address"));
+            return Err(CliError::new("--policy: wanted an https address, got http"));
         }
         let attested =
             attested::Attested::new(target, path, connection.binding, connection.via.clone())?;
@@ -297,7 +297,7 @@ fn head(
     }
 }
 
-/// How often each failure was seen.
+/// Counts the failures by their text.
 fn count_errors(events: &[Event]) -> BTreeMap<String, u64> {
     let mut seen = BTreeMap::new();
     for error in events.iter().filter_map(|event| event.error.clone()) {
@@ -306,7 +306,7 @@ fn count_errors(events: &[Event]) -> BTreeMap<String, u64> {
     seen
 }
 
-/// The event log while it is written. A failure is told at the end: the run goes on.
+/// The event log while it is written. A failure to write is reported at the end, because the run continues.
 struct Log {
     path: PathBuf,
     writer: Writer<BufWriter<File>>,

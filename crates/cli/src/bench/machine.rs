@@ -8,7 +8,7 @@ use crate::{error::CliError, process};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The record's JSON instead of a table
+    /// Print the record's JSON instead of a table
     #[arg(long)]
     json: bool,
     /// The folder whose file system is described, as a run's output folder would be

@@ -1,4 +1,4 @@
-//! Progress on standard error.
+//! The line of progress on standard error.
 
 use std::{
     io::IsTerminal,
@@ -20,7 +20,7 @@ impl Bar {
         Self { is_terminal, every, last: None }
     }
 
-    /// Shows the line, where it is time to.
+    /// Shows the line, where the interval since the last one has passed.
     pub(super) fn show(&mut self, line: impl FnOnce() -> String) {
         let is_due = |every| self.last.is_none_or(|last| last.elapsed() >= every);
         if !self.every.is_some_and(is_due) {

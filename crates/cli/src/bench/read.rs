@@ -46,8 +46,7 @@ impl Source {
         Self { label, remark: format!("{completed}{failed}{origin}"), view }
     }
 
-    /// How many values there are that know nothing of each other: figures per token of one request are one value,
-    /// whatever they are weighed by.
+    /// The number of independent values: the figures per token of one request are one value, whatever their weights.
     fn values(&self, quantity: Quantity, figure: &Figure) -> Option<u64> {
         let Figure::Spread(spread) = figure else { return None };
         match quantity {
@@ -85,7 +84,7 @@ fn read_sources(path: &Path) -> Result<Vec<Source>, CliError> {
     Ok(views.into_iter().map(source).collect())
 }
 
-/// By quantity, so that what tools call by other names stands together.
+/// Renders the figures by quantity, so that those which tools name differently stand together.
 fn table(sources: &[Source]) -> String {
     let wide = |lengths: &mut dyn Iterator<Item = usize>| lengths.max().unwrap_or(0);
     let labels = wide(&mut sources.iter().map(|source| source.label.chars().count()));

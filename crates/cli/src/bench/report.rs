@@ -11,9 +11,9 @@ use confide_bench::{Report, Terminal};
 use super::failure::explain_error;
 use crate::error::CliError;
 
-/// Of a terminal that does not tell its own.
+/// The width in columns of a terminal that does not report its own.
 const WIDTH: usize = 80;
-/// Written beside a record when no `--html` says where.
+/// The name of the page that is written into a record's folder where `--html` is absent.
 const PAGE_FILE: &str = "report.html";
 
 #[derive(clap::Args)]
@@ -21,7 +21,7 @@ pub(crate) struct Args {
     /// Records, their folders, or folders of such folders
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
-    /// Write one page of all of them here
+    /// Write one page of all of them to this file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     /// Print Markdown
@@ -51,7 +51,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The page over all records of a folder, within it. A folder without a record gets none.
+/// Writes a page of all records of a folder into that folder. A folder without a record gets none.
 pub(super) fn write_page_in(folder: &Path) -> Result<(), CliError> {
     match Report::read(&[folder.to_owned()]) {
         Ok(report) if report.records() > 0 => write_page(&folder.join(PAGE_FILE), &report),
@@ -64,7 +64,7 @@ fn write_page(path: &Path, report: &Report) -> Result<(), CliError> {
     let page = report.html();
     std::fs::write(path, &page)
         .map_err(|error| CliError::new(format!("cannot write {}: {error}", path.display())))?;
-    // The size is told because the records travel within the page.
+    // The size is shown because the page contains the records.
     let mib = page.len() as f64 / f64::from(1 << 20);
     let (shown, records) = (path.display(), report.records());
     let records = if records == 1 { "1 record".into() } else { format!("{records} records") };
@@ -85,7 +85,7 @@ fn read_terminal() -> Terminal {
 
 fn print(text: &str) -> Result<(), CliError> {
     match std::io::stdout().lock().write_all(text.as_bytes()) {
-        // `| head` is no fault.
+        // A reader that has seen enough, such as `head`, is not an error.
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
         other => other
             .map_err(|error| CliError::new(format!("cannot write to standard output: {error}"))),

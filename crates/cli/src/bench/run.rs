@@ -34,23 +34,23 @@ pub(crate) struct Args {
     /// Enough blocks for a 2 % verdict, over the whole grid
     #[arg(long)]
     full: bool,
-    /// This many blocks of every bench, instead of the suite's
+    /// The number of blocks of every bench, instead of the suite's
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=100_000))]
     blocks: Option<u32>,
     /// A value for one of the suite's variables, such as scratch=/mnt/disk
     #[arg(long = "var", value_name = "NAME=VALUE", value_parser = var)]
     vars: Vec<(String, String)>,
-    /// Install the Debian packages that the suite's arms need, then run (as root; else says what to
-    /// ask for)
+    /// Install the Debian packages that the suite's arms need, then run (as root; otherwise the command
+    /// to ask for is printed)
     #[arg(long)]
     install: bool,
-    /// Seed of the plan, instead of the suite's
+    /// The seed of the plan, instead of the suite's
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Where record and page are written; an earlier record there is kept
+    /// The folder for record and page; an earlier record in it is kept
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// Go on with the interrupted or killed run that is there: the same plan on the same machine
+    /// Continue the interrupted or killed run in that folder: the same plan on the same machine
     #[arg(long)]
     resume: bool,
 }
@@ -77,12 +77,12 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
     let outcome = run_to_end(&options(args, suite)?, args.resume)?;
     show(&outcome)?;
     if outcome.record.partial().is_some() {
-        eprintln!("hint: the same command with --resume goes on");
+        eprintln!("hint: run the same command with --resume to continue");
     }
     Ok(status(&outcome))
 }
 
-/// Every suite, and an overview of them.
+/// Runs every suite and prints an overview of them.
 fn run_all_suites(args: &Args) -> Result<ExitCode, CliError> {
     let plan = AllPlan::read_embedded().map_err(explain_error)?;
     if args.install {
@@ -130,7 +130,7 @@ fn options(args: &Args, suite: SuiteText) -> Result<Options, CliError> {
     })
 }
 
-/// A run of these options, to its end or to Ctrl-C.
+/// Runs a suite with these options, to its end or to Ctrl-C.
 pub(super) fn run_to_end(options: &Options, resume: bool) -> Result<Outcome, CliError> {
     let stop = confide_bench::stop_on_interrupt().map_err(CliError::new)?;
     let stop: &AtomicBool = &stop;
@@ -141,7 +141,7 @@ pub(super) fn run_to_end(options: &Options, resume: bool) -> Result<Outcome, Cli
     outcome.map_err(explain_error)
 }
 
-/// A run of a suite that this program brings.
+/// Runs a suite that is built into this program.
 pub(super) fn measure(
     suite: SuiteText,
     effort: Effort,
@@ -170,14 +170,14 @@ fn show_suite(entry: &IndexEntry, outcome: Option<&Outcome>) -> Result<(), CliEr
     match outcome {
         Some(outcome) => show(outcome),
         None if entry.state == State::Completed => {
-            println!("whole already, and kept");
+            println!("already complete, and kept");
             Ok(())
         }
         None => Ok(()),
     }
 }
 
-/// One line a suite, and where everything is.
+/// Prints one line for each suite, and the folder of the records.
 fn overview(index: &Index, out: &Path) -> Result<(), CliError> {
     let mut text = String::from("\n");
     for entry in &index.suites {
@@ -194,7 +194,7 @@ fn overview(index: &Index, out: &Path) -> Result<(), CliError> {
     process::print_whole(&text)
 }
 
-/// What the suites come to in one exit status.
+/// The worst outcome among the suites, which decides the exit status.
 #[derive(Default)]
 struct WorstOutcome {
     failed: bool,
@@ -221,14 +221,14 @@ impl WorstOutcome {
     }
 }
 
-/// The table, then where page and record are.
+/// Prints the table, then the paths of page and record.
 pub(super) fn show(outcome: &Outcome) -> Result<(), CliError> {
     let (page, record) = (outcome.page_path.display(), outcome.record_path.display());
     let table = confide_bench::table(&outcome.record);
     process::print_whole(&format!("{table}page    {page}\nrecord  {record}\n"))
 }
 
-/// `NAME=VALUE`.
+/// Reads `NAME=VALUE`.
 fn var(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("wanted NAME=VALUE")?;
     Ok((name.to_owned(), value.to_owned()))

@@ -9,11 +9,11 @@ use crate::{error::CliError, process};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Records: folders that `bench run` wrote, or their record files. Of several that hold a row,
-    /// the newest valid one answers it
+    /// Records: folders that `bench run` wrote, or their record files. Where several have a row,
+    /// the newest valid one is used
     #[arg(value_name = "RECORD")]
     records: Vec<PathBuf>,
-    /// Write the document here instead of to standard output
+    /// Write the document to this file instead of to standard output
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
@@ -33,7 +33,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What makes the same document again.
+/// The command that makes the same document again.
 fn command(args: &Args) -> String {
     let mut words = vec!["confide bench seeds".to_owned()];
     words.extend(args.records.iter().map(|path| path.display().to_string()));

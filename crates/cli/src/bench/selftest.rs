@@ -11,32 +11,32 @@ use super::{
 };
 use crate::error::CliError;
 
-/// Thousands of simulated runs through the code that makes rows (how often an interval covers the
-/// truth, known delays), traps that published benchmarks fell into, and processes that spin on this
-/// machine, with known delays of 0, 2 and 5 %. Prints what was tried, with figures.
+/// Passes thousands of simulated runs through the code that makes rows (how often an interval covers
+/// the truth, known delays), tries traps that published benchmarks fell into, and measures processes
+/// that spin on this machine, with known delays of 0, 2 and 5 %. Prints what was tried, with figures.
 ///
 /// Exit status: 0 everything passed; 1 the instrument failed; 4 it did not fail, but this machine was
 /// too noisy to tell a known delay from none: try more --blocks.
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
-    /// Blocks of the processes that spin
+    /// The number of blocks of the processes that spin
     #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u32).range(12..=10_000))]
     blocks: u32,
-    /// Simulated runs for each number of blocks and each delay
+    /// The number of simulated runs for each number of blocks and each delay
     #[arg(long, value_name = "N", default_value_t = 2_000,
           value_parser = clap::value_parser!(u32).range(100..=1_000_000))]
     runs: u32,
-    /// Seed of the simulated runs: the same gives the same figures on every machine
+    /// The seed of the simulated runs: the same seed gives the same figures on every machine
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Simulated runs and traps only: nothing is measured
+    /// Only simulated runs and traps; measure nothing
     #[arg(long)]
     simulated_only: bool,
-    /// What was found, as JSON
+    /// Print the findings as JSON
     #[arg(long)]
     json: bool,
-    /// Keep record, samples and page here
+    /// Keep record, samples and page in this folder
     #[arg(long, value_name = "DIR", conflicts_with = "simulated_only")]
     out: Option<PathBuf>,
 }
@@ -81,7 +81,7 @@ pub(super) fn run(args: Args) -> Result<ExitCode, CliError> {
         .status(FAILED))
 }
 
-/// `None` when interrupted.
+/// Measures the processes that spin and judges the record; `None` where the run was interrupted.
 fn spin(args: &Args) -> Result<Option<Vec<Finding>>, CliError> {
     let folder = args.out.clone().unwrap_or_else(|| {
         std::env::temp_dir().join(format!("confide-selftest-{}", std::process::id()))
@@ -95,7 +95,7 @@ fn spin(args: &Args) -> Result<Option<Vec<Finding>>, CliError> {
         if !args.json {
             print!("{}", confide_bench::table(&outcome.record));
         }
-        // Nothing was asked to be kept.
+        // Without --out nothing is kept.
         let _ = std::fs::remove_dir_all(&folder);
     }
     Ok(outcome.record.partial().is_none().then(|| judge_selftest(&outcome.record)))

@@ -12,7 +12,7 @@ use crate::{
     process::unix_now,
 };
 
-/// Arguments.
+/// The arguments of `confide collateral export`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Where to write the endorsements, as `confide verify --collateral` reads them

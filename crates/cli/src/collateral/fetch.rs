@@ -18,7 +18,7 @@ use crate::{
     process::unix_now,
 };
 
-/// Arguments.
+/// The arguments of `confide collateral fetch`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]

@@ -7,7 +7,7 @@ use confide_evidence::quote::{QUOTE_LENGTH_MAX, Tee};
 
 use crate::{error::CliError, files::read_file};
 
-/// Arguments.
+/// The arguments that name a platform.
 #[derive(clap::Args)]
 pub(crate) struct PlatformArgs {
     /// A quote or SNP report of the platform

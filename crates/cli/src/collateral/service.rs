@@ -15,7 +15,7 @@ use confide_verifier::{AwsLc, Endorsements, Policy, Roots, UnixTime, snp};
 
 use crate::{error::CliError, files::read_optional_file, process};
 
-/// Arguments.
+/// The arguments that name a source of endorsements.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct ServiceArgs {
     /// Fetch endorsements from this PCCS, those of AMD and NVIDIA too; `vendors` fetches them from the

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::service::open_store;
 use crate::{answer::Answer, error::CliError, process::unix_now, time::parse_time};
 
-/// Arguments.
+/// The arguments of `confide collateral show`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The folder of the store
@@ -43,7 +43,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     Answer::new(text, json).print(args.json)
 }
 
-/// One object for each document.
+/// The documents as JSON, one object for each.
 pub(super) fn rows(documents: &[Document], now: u64) -> Vec<Value> {
     let row = |document: &Document| {
         json!({
@@ -61,7 +61,8 @@ pub(super) fn rows(documents: &[Document], now: u64) -> Vec<Value> {
     documents.iter().map(row).collect()
 }
 
-/// One line for each document; the number is that of the list or of the TCB recovery.
+/// The documents as a table, one line for each; the number is that of the list or of the TCB
+/// recovery.
 pub(super) fn table(documents: &[Document], now: u64) -> String {
     let mut text = format!(
         "{:<44} {:>10} {:<20} {:<20}  {}\n",

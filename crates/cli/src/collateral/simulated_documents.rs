@@ -121,10 +121,11 @@ impl SimulatedDocuments {
 /// A body, and its issuers in PEM where the format has a place for them.
 type Body = (Vec<u8>, Option<String>);
 
-/// Seconds.
+/// Seconds of a day.
 const DAY: u64 = 86_400;
 
-/// How far the lists go back: well within the 30 days for which they hold.
+/// Days by which revocation lists are rolled back: well within the 30 days for which they are
+/// valid.
 const ROLLBACK_DAYS: u64 = 10;
 
 impl Documents for SimulatedDocuments {
@@ -156,7 +157,7 @@ impl Documents for SimulatedDocuments {
 }
 
 impl SimulatedDocuments {
-    /// Whether a document exists: TCB info does for one platform family.
+    /// Whether the document exists: TCB info exists for the attester's platform family only.
     fn is_platform_of(&self, wanted: &DocumentRequest) -> Result<bool, String> {
         let DocumentRequest::Tcb { fmspc, .. } = wanted else { return Ok(true) };
         let made =

@@ -32,7 +32,7 @@ const CLOCK_DIFFERENCE_S: u64 = 120;
 const DEFAULT_FIELDS: [(&str, &str); 3] =
     [("accept", "*/*"), ("accept-encoding", "gzip"), ("user-agent", "confide")];
 
-/// Arguments.
+/// The arguments of `confide notary fetch`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// URL to fetch: https://HOST[:PORT][/PATH][?QUERY]

@@ -28,10 +28,10 @@ use crate::{
     time::NOTARY_CLOCK,
 };
 
-/// A system's whole store of roots is about 200 KiB.
+/// Longest file of roots, in bytes: a system's whole store has about 200 KiB.
 const ROOTS_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
-/// Arguments.
+/// The arguments of `confide notary serve`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Address for clients; port 0 takes any free one

@@ -37,7 +37,7 @@ use crate::{
 /// The claim of a client that attests.
 const CLIENT_CLAIM: &str = "client of a notary";
 
-/// Longest refusal.
+/// Longest refusal, in bytes.
 const REFUSAL_BYTES_MAX: usize = 16 * 1024;
 
 /// The notary, and what is demanded of it.
@@ -76,7 +76,7 @@ pub(super) struct VerifiedNotary {
     client: HttpClient,
     /// `Bearer` and the credential, for a notary that serves listed clients.
     authorization: Option<HeaderValue>,
-    /// Judges the signing key's evidence.
+    /// The appraiser of the signing key's evidence.
     appraiser: PolicyAppraiser,
     key: BoundKey,
 }
@@ -87,7 +87,7 @@ pub(super) struct BoundKey {
     pub(super) appraised: SharedAppraisal,
     /// SHA-256 of its SubjectPublicKeyInfo.
     pub(super) hash: [u8; 32],
-    /// From its claims.
+    /// The life of the key by its claims, in Unix seconds.
     pub(super) validity: RangeInclusive<u64>,
 }
 

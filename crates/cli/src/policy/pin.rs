@@ -41,7 +41,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Puts `text` in the place of the file that `path` leads to, with the permissions that it has.
+/// Replaces the file that `path` leads to by one with this text and the same permissions.
 fn replace(path: &Path, text: &str) -> Result<(), CliError> {
     let cannot = |error| CliError::new(format!("{} cannot be changed: {error}", path.display()));
     let file = path.canonicalize().map_err(cannot)?;
@@ -50,7 +50,7 @@ fn replace(path: &Path, text: &str) -> Result<(), CliError> {
     std::fs::set_permissions(&file, permissions).map_err(cannot)
 }
 
-/// The text with `config_digest` set and `dangerous_scope` gone; every other line as it was.
+/// The text with `config_digest` set and `dangerous_scope` removed; every other line is unchanged.
 fn pin_text(text: &str, digests: &[String]) -> String {
     let value = match digests {
         [one] => format!("\"{one}\""),

@@ -17,7 +17,7 @@ pub(super) struct ProvedRun {
     pub(super) statement: Statement,
     pub(super) header: Header,
     pub(super) body_bytes: usize,
-    /// The whole file.
+    /// The encoded proof file.
     pub(super) file: Vec<u8>,
     pub(super) prover_sha256: Digest,
     pub(super) stages: [(StageResult, StageUsage); 4],

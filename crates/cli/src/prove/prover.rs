@@ -23,7 +23,7 @@ const PROGRAM: &str = "confide-prover";
 /// Exit status of a program that was asked to stop, as a shell gives it for SIGINT.
 const STOPPED: u8 = 130;
 
-/// The program at `given`, by default the one next to this program.
+/// Finds the program: at `given`, by default next to this program.
 pub(crate) fn find(given: Option<&Path>) -> Result<PathBuf, CliError> {
     if let Some(path) = given {
         // A bare name would be looked up in PATH, but the caller gave a file.

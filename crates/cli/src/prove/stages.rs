@@ -1,4 +1,4 @@
-//! The stages of one guest, in order, and the file that comes of them.
+//! The stages of one guest, in order, and the proof file that they make.
 
 use std::process::ExitCode;
 

@@ -76,7 +76,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     Ok(status.into())
 }
 
-/// The answer came, and a part of it is the base model's.
+/// Exit status of an answer that the base model gave in part, because the adapter was lost.
 const LOST_STATUS: u8 = 3;
 
 fn build_request(args: &Args) -> Request {

@@ -49,7 +49,7 @@ pub(crate) fn load(
     Ok(Arc::new(adapters))
 }
 
-/// What the hint says where an adapter cannot be loaded.
+/// The hint where an adapter cannot be loaded.
 const ADAPTER_HINT: &str = "`confide adapter host DIR --listen ADDR:PORT` hosts one, \
     `confide adapter inspect DIR` shows what a folder contains";
 

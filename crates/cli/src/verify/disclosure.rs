@@ -17,7 +17,7 @@ use judgement::{AcceptedDisclosure, RejectedDisclosure, Rules, judge};
 /// Longest policy, including its table.
 const POLICY_BYTES_MAX: u64 = confide_verifier::POLICY_LENGTH_MAX as u64;
 
-/// Arguments.
+/// The arguments of `confide verify disclosure`.
 #[derive(clap::Args)]
 pub(crate) struct DisclosureArgs {
     /// The disclosure, as `confide disclose` wrote it.

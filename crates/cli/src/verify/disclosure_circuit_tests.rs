@@ -5,7 +5,7 @@ use sha2::{Digest, Sha256};
 
 use super::*;
 
-/// Of fewer than 1,024 bytes, so that the circuits are the least ones.
+/// An answer of fewer than 1,024 bytes, so that the smallest circuits are used.
 const BODY: &str = concat!(
     r#"{"model":"m-1","note":"a text of one chunk","balance":5,"#,
     r#""choices":[{"message":{"content":"four, says the model"}}],"usage":{"total_tokens":17}}"#

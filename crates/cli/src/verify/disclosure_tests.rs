@@ -132,7 +132,7 @@ fn disclose(session: &NotarisedSession) -> Disclosure {
     session.disclose(&show, &prove, DiscloseOptions::default()).unwrap()
 }
 
-/// Numbers of one session that are equal to those of another.
+/// Proves that numbers of one session are equal to those of another.
 fn equal(session: &NotarisedSession, other: &NotarisedSession) -> Disclosure {
     let wish = Predicate::parse("response./balance == other.response./balance").unwrap();
     let means = DiscloseOptions { texts: None, other: Some(other) };

@@ -31,7 +31,7 @@ use crate::{
     verdict_lines::{check_line, verdict_line},
 };
 
-/// Arguments.
+/// The arguments of `confide verify evidence`.
 #[derive(clap::Args)]
 pub(crate) struct EvidenceArgs {
     /// The evidence: a quote (SGX version 3, TDX version 4 or 5), an SEV-SNP report, or a GPU's report

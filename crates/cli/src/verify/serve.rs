@@ -27,7 +27,7 @@ use crate::{
     policy, process,
 };
 
-/// A P-256 key in PKCS#8 has 138 bytes.
+/// Longest file of a key, in bytes: a P-256 key in PKCS#8 has 138.
 const KEY_BYTES_MAX: u64 = 4 * 1024;
 
 /// Plain HTTP: it belongs on loopback, or behind `confide gateway`.

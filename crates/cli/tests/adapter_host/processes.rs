@@ -23,7 +23,7 @@ pub(crate) fn parameters() -> ParameterSet {
     ParameterSet::dangerous_from_name(PARAMETERS).unwrap()
 }
 
-/// Plain TCP, as the cli opens it.
+/// A connector over plain TCP, as the cli opens it.
 pub(crate) struct Tcp(pub(crate) String);
 
 impl Connect for Tcp {

@@ -41,7 +41,7 @@ impl Relay {
         relay
     }
 
-    /// What went up and what came down until now.
+    /// The bytes that went up and came down until now.
     pub(crate) fn recording(&self) -> (Vec<u8>, Vec<u8>) {
         // What was answered was passed on before; what is still prepared may go on.
         (self.up.lock().unwrap().concat(), self.down.lock().unwrap().concat())
@@ -79,7 +79,7 @@ pub(crate) fn connections(up: &[u8]) -> Vec<Range<usize>> {
     starts.iter().copied().zip(ends).map(|(start, end)| start..end).collect()
 }
 
-/// What the host said of its first input.
+/// The terms that the host gave for its first input.
 pub(crate) fn terms_of(down: &[u8]) -> Terms {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let mut reader = FrameReader::new(down, Side::Holder);

@@ -17,7 +17,7 @@ pub(crate) type Stream = tokio_rustls::server::TlsStream<TcpStream>;
 /// Nothing here takes this long unless it hangs.
 pub(crate) const GENEROUS: Duration = Duration::from_secs(60);
 
-/// Unix seconds of every clock that does not move.
+/// The time of every clock that does not move, in Unix seconds.
 pub(crate) const NOW: u64 = 1_770_000_000;
 
 pub(crate) const KEY_VALIDITY: Duration = Duration::from_secs(600);
@@ -107,7 +107,7 @@ pub(crate) async fn answering(mut stream: Stream) {
     }
 }
 
-/// One request head, and the body `{}` where there is one; `None` at the end of the stream.
+/// Reads one request head, and the body `{}` where there is one; `None` at the end of the stream.
 pub(crate) async fn read_head(stream: &mut Stream) -> Option<String> {
     let mut seen = Vec::new();
     let mut byte = [0];

@@ -21,7 +21,7 @@ use confide_evidence::quote::Tee;
 use confide_fake_attester::{FakeAttester, FakeAttesterOptions, Fault, Mode};
 use serde_json::Value;
 
-/// 2026-06-01.
+/// 2026-06-01, in Unix seconds.
 pub(crate) const ISSUED_AT: u64 = 1_780_272_000;
 pub(crate) const DAY: u64 = 24 * 3600;
 
@@ -203,7 +203,7 @@ impl Issuer {
     }
 }
 
-/// As Intel encodes PEM in headers.
+/// Encodes PEM as Intel does in headers.
 fn encode(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     text.bytes()

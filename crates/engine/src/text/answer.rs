@@ -8,11 +8,10 @@ use crate::{
     stop::StopFilter,
 };
 
-use super::detokenise::Detokeniser;
-use crate::text::folder::Text;
+use super::{detokenise::Detokeniser, folder::Text};
 
-/// One answer on its way from token numbers to text: characters made whole, stop strings found,
-/// tokens counted.
+/// One answer on its way from token numbers to text: completes characters, finds stop strings and
+/// counts tokens.
 pub struct Answer<T> {
     text: T,
     detokeniser: Detokeniser,
@@ -34,7 +33,7 @@ impl<T: Deref<Target = Text>> Answer<T> {
         }
     }
 
-    /// Why no further token is wanted, where none is.
+    /// The reason to end the answer; `None` while a further token is wanted.
     pub fn finish_reason(&self) -> Option<FinishReason> {
         if self.stop.is_stopped() {
             return Some(FinishReason::Stop);
@@ -53,7 +52,7 @@ impl<T: Deref<Target = Text>> Answer<T> {
         Ok(Token { id, text: Cow::Owned(self.stop.push(&piece)) })
     }
 
-    /// The reason, the text held back until now, and what it took.
+    /// Ends the answer; gives the reason, the text that was held back, and the numbers of tokens.
     ///
     /// # Errors
     /// [`EngineError::Failed`] where the tokenizer refuses.

@@ -15,7 +15,8 @@ pub const CHATML: &str = "{% for message in messages %}\
     {{ '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>\n' }}\
     {% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
 
-/// A template loops over the messages; a thousand times this many would be a mistake.
+/// Limit on the steps of a template: it loops over the messages, and a thousand times as many steps
+/// would be a mistake.
 const FUEL: u64 = 10_000_000;
 const NAME: &str = "chat";
 
@@ -23,7 +24,7 @@ impl ChatTemplate {
     /// Compiles a template in the dialect that Hugging Face's models use.
     ///
     /// # Errors
-    /// What is wrong with it, in words.
+    /// The error of the template engine, as text.
     pub fn new(source: &str, bos: String, eos: String) -> Result<Self, String> {
         Self::compile(source, bos, eos).map_err(|error| error.to_string())
     }
@@ -41,10 +42,10 @@ impl ChatTemplate {
         Ok(Self { environment, bos, eos })
     }
 
-    /// The conversation as text, open for the assistant's answer.
+    /// Renders a conversation as text that ends where the assistant's answer begins.
     ///
     /// # Errors
-    /// [`EngineError::Prompt`] where the template refuses it, or never ends.
+    /// [`EngineError::Prompt`] where the template refuses the conversation, or never ends.
     pub fn render(&self, messages: &[Message]) -> Result<String, EngineError> {
         let messages: Vec<Value> = messages
             .iter()

@@ -2,26 +2,26 @@
 
 use tokenizers::Tokenizer;
 
-/// Turns tokens into text as they come. A character whose bytes are spread over several tokens comes
-/// with the last of them.
+/// Turns tokens into text as they arrive. A character whose bytes are spread over several tokens is
+/// given out with the last of them.
 #[derive(Clone, Debug, Default)]
 pub struct Detokeniser {
     ids: Vec<u32>,
-    /// Tokens before this are context no longer.
+    /// Index of the first token that serves as context for decoding.
     context: usize,
-    /// Tokens before this have been given out.
+    /// Index of the first token whose text has not been given out.
     given: usize,
 }
 
-/// The longest character takes four tokens of a byte each; more that end in half a character are
-/// no character at all.
+/// Tokens that are held back for the rest of a character: the longest takes four tokens of one byte
+/// each, so a longer run is not a character.
 const HELD_TOKENS_MAX: usize = 4;
 
 impl Detokeniser {
     /// Takes a token and gives the text that became certain.
     ///
     /// # Errors
-    /// What the tokenizer says of a number that is no token.
+    /// The tokenizer's error for a number that is not a token.
     pub fn push(&mut self, tokenizer: &Tokenizer, id: u32) -> tokenizers::Result<String> {
         self.ids.push(id);
         let text = self.pending(tokenizer)?;
@@ -34,7 +34,7 @@ impl Detokeniser {
         Ok(text)
     }
 
-    /// The text of what is held back when no token follows.
+    /// The text of the tokens that are held back, once no token follows.
     ///
     /// # Errors
     /// As [`Detokeniser::push`].
@@ -44,7 +44,8 @@ impl Detokeniser {
         Ok(text)
     }
 
-    /// The text after what was given, decoded behind some context, on which spaces may depend.
+    /// The text after what was given out, decoded with some context before it, since spaces may
+    /// depend on that.
     fn pending(&self, tokenizer: &Tokenizer) -> tokenizers::Result<String> {
         let before = tokenizer.decode(&self.ids[self.context..self.given], true)?;
         let all = tokenizer.decode(&self.ids[self.context..], true)?;

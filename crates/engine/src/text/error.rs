@@ -9,25 +9,25 @@ pub enum FolderError {
     /// A file could not be read or written.
     #[error("{path}: {source}")]
     File {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: std::io::Error,
     },
     /// A file is longer than any file of its kind.
     #[error("{path} is too long: wanted at most {limit} bytes")]
     TooLong {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The limit.
+        /// The limit, in bytes.
         limit: u64,
     },
     /// A file does not hold what its name says.
     #[error("{path}: {reason}")]
     Malformed {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong.
+        /// The first mistake in the file.
         reason: String,
     },
     /// A file differs from what the manifest says of it.

@@ -13,14 +13,15 @@ use super::{
     manifest::read_limited,
 };
 
-/// Text in, tokens out.
+/// The tokenizer, chat template and end-of-text tokens of a model: prompts in, token numbers out.
 pub struct Text {
     tokenizer: Tokenizer,
     template: ChatTemplate,
     end_of_text: HashSet<u32>,
 }
 
-/// The largest tokenizers have a quarter of a million entries in some 30 MiB.
+/// Longest `tokenizer.json`, in bytes: the largest have a quarter of a million entries in some 30
+/// MiB.
 const TOKENIZER_BYTES_MAX: u64 = 128 << 20;
 const SMALL_BYTES_MAX: u64 = 4 << 20;
 
@@ -28,7 +29,7 @@ impl Text {
     /// Reads tokenizer, chat template and end-of-text tokens of the model in this folder.
     ///
     /// # Errors
-    /// Whatever is wrong with a file, see [`FolderError`].
+    /// [`FolderError`] for the first file that is missing, too long or malformed.
     pub fn load(dir: &Path) -> Result<Self, FolderError> {
         let path = dir.join("tokenizer.json");
         let tokenizer = Tokenizer::from_bytes(read_limited(&path, TOKENIZER_BYTES_MAX)?)
@@ -41,12 +42,12 @@ impl Text {
         Ok(Self { tokenizer, template: load_template(dir)?, end_of_text })
     }
 
-    /// The tokenizer itself.
+    /// The tokenizer of the model.
     pub fn tokenizer(&self) -> &Tokenizer {
         &self.tokenizer
     }
 
-    /// Ids from here on are no token.
+    /// The size of the vocabulary: token numbers are below it.
     pub fn vocabulary(&self) -> usize {
         let added = self.tokenizer.get_added_tokens_decoder();
         let past_added = added.keys().max().map_or(0, |id| *id as usize + 1);
@@ -58,7 +59,7 @@ impl Text {
         self.end_of_text.contains(&id)
     }
 
-    /// Every token that is not text, the end of it included.
+    /// The special tokens, which are not text; the end-of-text tokens are among them.
     pub fn special_tokens(&self) -> HashSet<u32> {
         let added = self.tokenizer.get_added_tokens_decoder();
         let special = added.iter().filter(|(_, token)| token.special).map(|(id, _)| *id);
@@ -70,10 +71,10 @@ impl Text {
         &self.end_of_text
     }
 
-    /// The tokens of a prompt; at least one.
+    /// Tokenises a prompt; gives at least one token.
     ///
     /// # Errors
-    /// [`EngineError::Prompt`] where it cannot be rendered or has no token.
+    /// [`EngineError::Prompt`] where the prompt cannot be rendered or has no token.
     pub fn encode(&self, prompt: &Prompt) -> Result<Vec<u32>, EngineError> {
         let failed = |reason: String| EngineError::Prompt { reason };
         let encoding = match prompt {
@@ -95,7 +96,7 @@ struct EndTokens {
     eos_token_id: Option<Ids>,
 }
 
-/// Single token id, or several.
+/// A single token id, or several.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Ids {
@@ -133,7 +134,7 @@ fn load_template(dir: &Path) -> Result<ChatTemplate, FolderError> {
         .map_err(|error| FolderError::malformed_file(&path, format!("chat template: {error}")))
 }
 
-/// A template, or the one called `default` in a list of them.
+/// The chat template in a value: a template, or the one named `default` in a list.
 fn named_template(value: Option<Value>) -> Option<String> {
     match value? {
         Value::String(source) => Some(source),
@@ -145,7 +146,7 @@ fn named_template(value: Option<Value>) -> Option<String> {
     }
 }
 
-/// A special token, given as text or as an object.
+/// The text of a special token, which is given as text or as an object.
 fn token_text(value: Option<Value>) -> String {
     match value {
         Some(Value::String(text)) => text,
@@ -160,7 +161,7 @@ pub fn folder_name(dir: &Path) -> String {
     absolute.file_name().map_or_else(|| "model".into(), |name| name.to_string_lossy().into_owned())
 }
 
-/// Reads a small JSON file; one that is not there is empty.
+/// Reads a small JSON file; one that does not exist gives the default.
 fn read_json<T: Default + serde::de::DeserializeOwned>(path: &Path) -> Result<T, FolderError> {
     if !path.exists() {
         return Ok(T::default());

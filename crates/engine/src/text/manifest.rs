@@ -9,7 +9,7 @@ use super::error::FolderError;
 
 /// Name of the manifest in a model's folder.
 pub const FILE_NAME: &str = "manifest.json";
-/// A manifest names some dozens of files.
+/// Longest manifest, in bytes: it names some dozens of files.
 const MANIFEST_BYTES_MAX: u64 = 1 << 20;
 
 /// The manifest of a model.
@@ -32,15 +32,15 @@ pub struct Manifest {
     pub files: Vec<Entry>,
 }
 
-/// One file of a model.
+/// A file of a model, as its manifest lists it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Entry {
-    /// Its name in the folder.
+    /// Name of the file in the folder.
     pub name: String,
-    /// Its length in bytes.
+    /// Length of the file, in bytes.
     pub bytes: u64,
-    /// Its SHA-256 in lower-case hex.
+    /// SHA-256 of the file, in lower-case hexadecimal.
     pub sha256: String,
 }
 
@@ -89,7 +89,7 @@ impl Manifest {
         self.check_no_more(dir)
     }
 
-    /// A file that the manifest does not name could change what is loaded.
+    /// Refuses files that the manifest does not name: they could change what is loaded.
     fn check_no_more(&self, dir: &Path) -> Result<(), FolderError> {
         for found in dir.read_dir().map_err(FolderError::file(dir))? {
             let name = found.map_err(FolderError::file(dir))?.file_name();

@@ -1,4 +1,4 @@
-//! Certificates of a GPU and of those who vouch for it: P-384 keys, and what appraisal looks at.
+//! Certificates of a GPU and of those who vouch for it: P-384 keys and the fields that appraisal reads.
 
 use alloc::vec::Vec;
 use core::ops::Deref;
@@ -26,7 +26,7 @@ pub struct DeviceCertificate<'a> {
     fields: CertificateFields<'a>,
     /// The P-384 key as an uncompressed point (0x04, x, y).
     pub public_key: &'a [u8; 97],
-    /// Whether ExtendedKeyUsage is present and says: to sign OCSP responses.
+    /// Whether ExtendedKeyUsage is present and its only purpose is to sign OCSP responses.
     pub signs_ocsp: bool,
     /// SHA-384 of the firmware that holds the key, from the TCG DICE extension.
     pub fwid: Option<&'a [u8; 48]>,
@@ -83,7 +83,8 @@ fn signs_ocsp(value: &[u8]) -> Result<bool, &'static str> {
     Ok(first == OCSP_SIGNING && purposes.is_finished())
 }
 
-/// Two shapes are in use: `CompositeDeviceID { version, deviceID, fwid }` on Hopper, and
+/// Reads the firmware identifier. Two shapes are in use: `CompositeDeviceID { version, deviceID, fwid }` on Hopper,
+/// and
 /// `TcbInfo { …, fwids [6], … }`, of which the first counts, on Blackwell.
 fn fwid(value: &[u8]) -> Result<&[u8; 48], &'static str> {
     const FIELD: &str = "firmware identifier";
@@ -103,7 +104,7 @@ fn fwid(value: &[u8]) -> Result<&[u8; 48], &'static str> {
     Err(FIELD)
 }
 
-/// `FWID { hashAlg, digest }`
+/// Reads the digest of `FWID { hashAlg, digest }`.
 fn digest(fwid: AnyRef<'_>) -> Result<&[u8; 48], &'static str> {
     const FIELD: &str = "firmware identifier (wanted SHA-384)";
     let mut fields = open_nested(fwid, FIELD)?;

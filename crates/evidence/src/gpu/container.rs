@@ -25,7 +25,7 @@ pub const OCSP_BYTES_MAX: usize = 4 * 1024;
 /// The longest container in bytes: two manifests as NVIDIA makes them and all the rest.
 pub const GPU_EVIDENCE_BYTES_MAX: usize = 80 * 1024;
 
-/// What one GPU presents. The endorsements authenticate themselves by their signatures.
+/// The evidence of one GPU. The endorsements in it authenticate themselves by their signatures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GpuEvidence<'a> {
     /// The SPDM report, unparsed ([`super::GpuReport`]).

@@ -32,7 +32,7 @@ pub struct OcspResponse<'a> {
     pub signed: &'a [u8],
     /// Unix seconds of producedAt.
     pub produced_at: u64,
-    /// What it says of each certificate.
+    /// The status of each certificate that the response names.
     pub statuses: Vec<SingleResponse<'a>>,
     /// ECDSA P-384 with SHA-384, DER.
     pub signature: &'a [u8],
@@ -40,16 +40,16 @@ pub struct OcspResponse<'a> {
     pub certificates: Vec<&'a [u8]>,
 }
 
-/// What the responder says of one certificate.
+/// The status of one certificate, with the time for which it holds.
 #[derive(Clone, Copy, Debug)]
 pub struct SingleResponse<'a> {
-    /// The certificate that is meant.
+    /// The certificate that the status is about.
     pub certificate: CertificateId<'a>,
-    /// The responder's word on it.
+    /// The status of that certificate.
     pub status: CertificateStatus,
     /// Unix seconds of thisUpdate.
     pub this_update: u64,
-    /// Unix seconds of nextUpdate, where it says one.
+    /// Unix seconds of nextUpdate; `None` where the response has none.
     pub next_update: Option<u64>,
 }
 
@@ -69,20 +69,20 @@ pub struct CertificateId<'a> {
 /// A hash algorithm of [`CertificateId`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HashAlgorithm {
-    /// SHA-1. It only names a certificate here.
+    /// SHA-1, which serves only to name a certificate here.
     Sha1,
     /// SHA-256.
     Sha256,
-    /// SHA-384, which NVIDIA's verifier asks with.
+    /// SHA-384, which NVIDIA's verifier uses in its requests.
     Sha384,
 }
 
-/// What is known of a certificate.
+/// The revocation status of a certificate (RFC 6960 section 2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CertificateStatus {
-    /// Not revoked.
+    /// The certificate is not revoked.
     Good,
-    /// Revoked, or on hold.
+    /// The certificate is revoked, or on hold.
     Revoked,
     /// The responder does not know it.
     Unknown,
@@ -113,7 +113,7 @@ fn read(bytes: &[u8]) -> Result<OcspResponse<'_>, &'static str> {
     let content = sequence_content(basic, "basic response")?;
     let mut fields = open_nested(content, "basic response")?;
     let data = read_tagged(&mut fields, Tag::Sequence, "response data")?;
-    // The first element of the content, with its head: where the next one begins, it ends.
+    // The signed part is the first element of the content, head included: it ends where the next one begins.
     let length = content.value().len() - usize::try_from(fields.remaining_len()).unwrap_or(0);
     let signed = content.value().get(..length).ok_or("response data")?;
     let mut algorithm = open_nested(

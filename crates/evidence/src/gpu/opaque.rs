@@ -25,15 +25,15 @@ pub enum OpaqueField {
     Nvdec0Status = 11,
     /// Four bytes: the board.
     BoardId = 14,
-    /// Text.
+    /// Text: the SKU of the chip.
     ChipSku = 15,
-    /// Text.
+    /// Text: the project, which names the VBIOS's RIM together with the SKUs.
     Project = 17,
-    /// Text.
+    /// Text: the SKU of the project.
     ProjectSku = 18,
     /// 48 bytes: digest of the firmware that signs.
     Fwid = 20,
-    /// One byte: whether the GPU runs in protected-PCIe mode.
+    /// One byte: the protected-PCIe mode is on or off.
     ProtectedPcieStatus = 21,
     /// Eight bytes for each NVLink: the switch at its other end.
     SwitchPdi = 22,
@@ -67,7 +67,7 @@ impl FeatureFlag {
     }
 }
 
-/// The fields of one report. `None`: the report does not say.
+/// The fields of one report; `None` for a field that the report does not have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OpaqueData<'a> {
     /// Every field: type and value, in the report's order.
@@ -88,7 +88,7 @@ pub struct OpaqueData<'a> {
     pub project_sku: Option<&'a str>,
     /// Digest of the firmware that signs reports.
     pub fwid: Option<&'a [u8; FWID_BYTES]>,
-    /// Whether the GPU runs in protected-PCIe mode.
+    /// Whether the protected-PCIe mode is on.
     pub protected_pcie: Option<bool>,
     /// The switches at the other ends of the NVLinks.
     pub switches: Option<&'a [[u8; 8]]>,
@@ -111,7 +111,7 @@ impl<'a> OpaqueData<'a> {
             let number = input.u16("opaque field type")?;
             let length = input.u16("opaque field length")?;
             let content = input.take("opaque field", length.into())?;
-            // A field twice could be read one way here and another way elsewhere.
+            // Readers could disagree on which of two fields of one type counts.
             if data.fields.iter().any(|(other, _)| *other == number) {
                 return Err(ParseError::Unsupported {
                     subject: "opaque field",

@@ -30,7 +30,7 @@ const DMTF: u8 = 1;
 /// A report, read. Everything but [`GpuReport::signature`] is covered by the signature.
 #[derive(Clone, Debug)]
 pub struct GpuReport<'a> {
-    /// What the signature covers: request and response without the signature.
+    /// The bytes that the signature covers: request and response without the signature.
     pub signed: &'a [u8],
     /// The nonce in the request: the one that the requester chose.
     pub nonce: &'a [u8; NONCE_BYTES],
@@ -40,16 +40,16 @@ pub struct GpuReport<'a> {
     pub measurements: Vec<Measurement<'a>>,
     /// The nonce that the GPU added.
     pub responder_nonce: &'a [u8; NONCE_BYTES],
-    /// NVIDIA's own fields.
+    /// The fields of NVIDIA's opaque data.
     pub opaque: OpaqueData<'a>,
-    /// r, then s, 48 bytes each, big-endian.
+    /// The ECDSA P-384 signature: r, then s, 48 bytes each, big-endian.
     pub signature: &'a [u8; SIGNATURE_BYTES],
 }
 
-/// One measurement block.
+/// A measurement block (DSP0274 section 10.11.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Measurement<'a> {
-    /// From 1. A RIM counts from 0.
+    /// The index of the block, from 1; a RIM counts from 0.
     pub index: u8,
     /// `DMTFSpecMeasurementValueType`: bit 7 is set for raw bits, clear for a digest.
     pub value_type: u8,

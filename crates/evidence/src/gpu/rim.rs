@@ -38,18 +38,18 @@ pub struct Rim {
     pub tag_id: String,
     /// The reference values, each index once.
     pub measurements: Vec<ReferenceMeasurement>,
-    /// What authenticates all this.
+    /// The signature that covers all of the above.
     pub signature: RimSignature,
 }
 
 /// The values that one measurement may have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReferenceMeasurement {
-    /// From 0. A report counts from 1.
+    /// The index of the measurement, from 0; a report counts from 1.
     pub index: u8,
-    /// Whether it is to be compared.
+    /// Whether the measurement is to be compared.
     pub active: bool,
-    /// The values, one of which it has to have.
+    /// The accepted values: the measurement has to equal one of them.
     pub values: Vec<[u8; 48]>,
 }
 
@@ -68,7 +68,7 @@ pub struct RimSignature {
     pub certificates: Vec<Vec<u8>>,
 }
 
-/// What a manifest speaks of; it follows from the version that it names.
+/// The component that a manifest is for; it follows from the version that the manifest names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RimComponent {
     /// The kernel driver and the firmware that it loads.
@@ -91,8 +91,8 @@ impl Rim {
     /// Reads a manifest.
     ///
     /// # Errors
-    /// [`ParseError::TooLong`] over [`RIM_BYTES_MAX`](super::RIM_BYTES_MAX), [`ParseError::Text`]
-    /// with the first thing that a signed SWID tag must have and this one has not.
+    /// [`ParseError::TooLong`] over [`RIM_BYTES_MAX`](super::RIM_BYTES_MAX), [`ParseError::Text`] with the first
+    /// property of a signed SWID tag that this document lacks.
     pub fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
         const SUBJECT: &str = "reference manifest";
         if bytes.len() > RIM_BYTES_MAX {

@@ -11,16 +11,20 @@ use roxmltree::{Attribute, Document, NS_XML_URI, Namespace, Node, ParsingOptions
 
 /// Deepest nesting; a manifest has six levels.
 const DEPTH_MAX: usize = 16;
-/// Most elements and texts in one document; a manifest with 64 measurements has 85 elements.
+/// Most elements in one document; a manifest with 64 measurements has 85.
+const ELEMENTS_MAX: usize = 2048;
+/// Most elements and texts in one document.
 const NODES_MAX: u32 = 4096;
 /// Most attributes and namespace declarations of one element; a manifest has at most eleven.
 const ATTRIBUTES_MAX: usize = 64;
 /// Most namespaces in scope of one element, whichever elements declared them; a manifest has at most eight.
 /// The canonical form compares them pair by pair for every element.
 const NAMESPACES_MAX: usize = 32;
+/// Most namespace declarations in one document: this bounds the reader's work, before the scopes can be checked.
+const DECLARATIONS_MAX: usize = 256;
 
-/// The document without its XML declaration and the white space around it, its lines ended by single line feeds
-/// (XML 1.0 section 2.11).
+/// Returns the document without its XML declaration and the white space around it, its lines ended by single line
+/// feeds (XML 1.0 section 2.11).
 pub(super) fn normalise(text: &str) -> Result<String, &'static str> {
     let mut text = text.trim_ascii();
     if let Some(declaration) = text.strip_prefix("<?xml ") {
@@ -30,7 +34,7 @@ pub(super) fn normalise(text: &str) -> Result<String, &'static str> {
     Ok(text.replace("\r\n", "\n").replace('\r', "\n"))
 }
 
-/// Reads a document that was normalised; the error names what is wrong.
+/// Reads a document that [`normalise`] returned; the error names what was wanted.
 pub(super) fn parse(text: &str) -> Result<Document<'_>, &'static str> {
     if !text.starts_with('<') {
         return Err("an element");
@@ -38,9 +42,18 @@ pub(super) fn parse(text: &str) -> Result<Document<'_>, &'static str> {
     if text.contains("<!") || text.contains("<?") {
         return Err("no comment, CDATA section, document type or instruction");
     }
-    // The reader takes both for the same names without the colon.
-    if ["</:", " :xmlns", "\n:xmlns", "\t:xmlns"].iter().any(|odd| text.contains(odd)) {
-        return Err("names that begin with a letter");
+    // The reader drops the colon of `</:a>`, takes `:xmlns` and `p:xmlns` for declarations of the default namespace,
+    // and drops a declaration of `xml` with its own namespace.
+    if ["</:", ":xmlns", "xmlns:xml"].iter().any(|odd| text.contains(odd)) {
+        return Err("no empty prefix, no `:xmlns`, no declaration of a reserved prefix");
+    }
+    // Counted beforehand, because the reader bounds neither the depth nor the namespaces in scope, and every element
+    // that declares one costs it the square of those that it inherits.
+    if text.matches("xmlns").count() > DECLARATIONS_MAX {
+        return Err("fewer namespaces");
+    }
+    if text.split('<').skip(1).filter(|part| !part.starts_with('/')).count() > ELEMENTS_MAX {
+        return Err("fewer elements");
     }
     // Counted beforehand, because the reader compares the names of one element's attributes pair by pair.
     if text
@@ -266,6 +279,20 @@ mod tests {
     }
 
     #[test]
+    fn elements_and_declarations_are_bounded_over_the_whole_document() {
+        let elements = |count: usize| {
+            canonical_of(&format!("<a>{}</a>", "<b/>".repeat(count - 1))).map(|_| ())
+        };
+        assert_eq!(elements(ELEMENTS_MAX), Ok(()));
+        assert_eq!(elements(ELEMENTS_MAX + 1), Err("fewer elements"));
+        let declarations = |count: usize| {
+            canonical_of(&format!("<a>{}</a>", "<b xmlns=''/>".repeat(count))).map(|_| ())
+        };
+        assert_eq!(declarations(DECLARATIONS_MAX), Ok(()));
+        assert_eq!(declarations(DECLARATIONS_MAX + 1), Err("fewer namespaces"));
+    }
+
+    #[test]
     fn attributes_of_one_element_are_bounded() {
         let with = |count: usize| {
             let attributes: String = (0..count).map(|n| format!(" a{n}='>'")).collect();
@@ -319,6 +346,9 @@ mod tests {
             "<:a/>",
             "<a></:a>",
             "<a :xmlns='urn:a'/>",
+            "<a p:xmlns='urn:a'/>",
+            "<a xmlns:p='urn:p' p:xmlns='urn:a'/>",
+            "<a xmlns:xml='http://www.w3.org/XML/1998/namespace'/>",
             "<a xmlns='urn:a' xmlns='urn:b'/>",
             "<a xmlns:\u{e9}='urn:a'/>",
             "<a :b='1'/>",

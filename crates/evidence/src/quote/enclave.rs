@@ -20,7 +20,7 @@ impl<'a> EnclaveReport<'a> {
         self.field::<0, 16>()
     }
 
-    /// Which extended state is saved on an exception.
+    /// MISCSELECT: the extended state that is saved on an exception.
     pub fn misc_select(self) -> &'a [u8; 4] {
         self.field::<16, 4>()
     }

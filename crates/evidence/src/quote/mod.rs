@@ -45,7 +45,7 @@ const BODY_TD_1_0: usize = 2;
 const BODY_TD_1_5: usize = 3;
 const BODY_TD_1_5_EX: usize = 4;
 
-/// Which kind of trusted execution environment the evidence speaks of.
+/// The kind of trusted execution environment that evidence is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Tee {
     /// An SGX enclave.
@@ -138,7 +138,7 @@ impl<'a> Quote<'a> {
         })
     }
 
-    /// Which TEE the quote speaks of.
+    /// The kind of TEE that the quote is about.
     pub fn tee(&self) -> Tee {
         match self.body {
             Body::Sgx(_) => Tee::Sgx,
@@ -222,7 +222,7 @@ impl<'a> Header<'a> {
         u32::from_le_bytes(*self.field::<4, 4>())
     }
 
-    /// Whether the quote speaks of a trust domain (else of an enclave).
+    /// Checks version, key type and vendor; `true` for a trust domain, `false` for an enclave.
     fn check(self) -> Result<bool, ParseError> {
         let key_type = u16::from_le_bytes(*self.field::<2, 2>());
         let is_tdx = match (self.version(), self.tee_type()) {
@@ -313,7 +313,7 @@ impl<'a> SignatureData<'a> {
 
 fn padding(bytes: &[u8], end: usize) -> Result<usize, ParseError> {
     let rest = bytes.get(end..).unwrap_or_default();
-    // Without a branch at each byte: 3 KB of zeros are common and read in every appraisal.
+    // Without a branch per byte: 3 KB of zeros are common, and every appraisal reads them.
     let bits = rest.iter().fold(0, |bits, byte| bits | byte);
     if bits == 0 && rest.len() <= PADDING_LENGTH_MAX {
         return Ok(rest.len());
@@ -322,7 +322,7 @@ fn padding(bytes: &[u8], end: usize) -> Result<usize, ParseError> {
     Err(ParseError::TrailingBytes { subject: "quote", end, at: end + zeros })
 }
 
-/// Certification data, which must be of the wanted type.
+/// Reads certification data, which must be of the wanted type.
 fn read_certification<'a>(
     reader: &mut ByteReader<'a>,
     wanted: u16,

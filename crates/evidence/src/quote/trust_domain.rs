@@ -99,7 +99,7 @@ impl<'a> TdReport<'a> {
         self.tail_1_5.map(field_at::<64, 16, 48>)
     }
 
-    /// What the extended report adds.
+    /// The fields that the extended report adds; `None` in the shorter forms.
     pub fn tail(self) -> Option<TdReportTail<'a>> {
         self.tail_ex.map(TdReportTail)
     }
@@ -115,7 +115,7 @@ impl<'a> TdReport<'a> {
 pub struct TdReportTail<'a>(&'a [u8; 237]);
 
 impl<'a> TdReportTail<'a> {
-    /// Which partition of the trust domain asked: 0 for one that is not partitioned.
+    /// The partition of the trust domain that asked for the report: 0 where it is not partitioned.
     pub fn vm_id(self) -> u8 {
         self.0[0]
     }

@@ -23,7 +23,7 @@ use crate::{
 const AMD: &[u8] = &[0x2b, 6, 1, 4, 1, 0x9c, 0x78, 1];
 /// 1.2.840.113549.1.1.1
 const RSA_ENCRYPTION: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 1];
-/// 4,096 bits.
+/// Length in bytes of an RSA modulus of 4,096 bits.
 const MODULUS_BYTES: usize = 512;
 
 /// A certificate of AMD's, read.
@@ -32,7 +32,7 @@ pub struct AmdCertificate<'a> {
     fields: CertificateFields<'a>,
     /// The certified key.
     pub key: AmdKey<'a>,
-    /// What AMD's own extensions say; empty on roots and intermediates.
+    /// AMD's own extensions; empty on roots and intermediates.
     pub extensions: ChipKeyExtensions<'a>,
 }
 

@@ -17,7 +17,7 @@ impl Product {
     /// Every line.
     pub const ALL: [Product; 3] = [Product::Milan, Product::Genoa, Product::Turin];
 
-    /// As AMD's certificates and Key Distribution Service spell it.
+    /// The name of the line as AMD's certificates and Key Distribution Service spell it.
     pub fn as_str(self) -> &'static str {
         match self {
             Product::Milan => "Milan",
@@ -71,15 +71,15 @@ impl fmt::Display for Product {
 /// Security versions of a platform.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tcb {
-    /// First mutable code; from Turin on.
+    /// Version of the first mutable code; from Turin on.
     pub fmc: Option<u8>,
-    /// Boot loader of the secure processor.
+    /// Version of the secure processor's boot loader.
     pub bootloader: u8,
-    /// Operating system of the secure processor.
+    /// Version of the secure processor's operating system.
     pub tee: u8,
-    /// SNP firmware.
+    /// Version of the SNP firmware.
     pub snp: u8,
-    /// Lowest microcode of all cores.
+    /// Version of the lowest microcode of all cores.
     pub microcode: u8,
 }
 

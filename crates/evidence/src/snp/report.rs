@@ -7,7 +7,7 @@ use crate::{parse_error::ParseError, report_data::ReportData};
 
 /// Length of a report in bytes.
 pub const REPORT_LENGTH: usize = 1184;
-/// How many of them the signature covers.
+/// Length in bytes of the part of a report that the signature covers.
 pub const SIGNED_LENGTH: usize = 0x2a0;
 
 /// Each of r and s has 72 bytes, of which P-384 fills 48.
@@ -56,7 +56,7 @@ impl<'a> Report<'a> {
                 });
             }
         }
-        // Nothing signs what follows s, so that it is no part of the report.
+        // The bytes after s are not signed, so they must be zero as well.
         match array[SIGNATURE_END..].iter().position(|byte| *byte != 0) {
             Some(at) => Err(ParseError::TrailingBytes {
                 subject: "signature of the SNP report",
@@ -67,12 +67,12 @@ impl<'a> Report<'a> {
         }
     }
 
-    /// What the signature covers.
+    /// The bytes that the signature covers.
     pub fn signed_bytes(self) -> &'a [u8; SIGNED_LENGTH] {
         self.field::<0, SIGNED_LENGTH>()
     }
 
-    /// r, then s, 48 bytes each, big-endian; `None` where either does not fit in them.
+    /// The signature: r, then s, 48 bytes each, big-endian; `None` where either does not fit in 48 bytes.
     pub fn signature(self) -> Option<[u8; 2 * SCALAR]> {
         let mut signature = [0; 2 * SCALAR];
         for (number, scalar) in signature.chunks_exact_mut(SCALAR).enumerate() {
@@ -97,7 +97,7 @@ impl<'a> Report<'a> {
         self.u32::<0x04>()
     }
 
-    /// What the guest's owner allows the host.
+    /// The guest policy: what the guest's owner allows the host to do.
     pub fn policy(self) -> GuestPolicy {
         GuestPolicy(self.u64::<0x08>())
     }
@@ -122,7 +122,7 @@ impl<'a> Report<'a> {
         self.field::<0x38, 8>()
     }
 
-    /// How the platform is configured.
+    /// The configuration of the platform.
     pub fn platform_info(self) -> PlatformInfo {
         PlatformInfo(self.u64::<0x40>())
     }
@@ -132,12 +132,12 @@ impl<'a> Report<'a> {
         self.key_info() & 1 != 0
     }
 
-    /// Whether the host forbids the chip's own key (`MASK_CHIP_KEY`).
+    /// Whether the host forbids the use of the chip's own key (`MASK_CHIP_KEY`).
     pub fn masks_chip_key(self) -> bool {
         self.key_info() & 2 != 0
     }
 
-    /// Which key signed the report.
+    /// The kind of key that signed the report.
     pub fn signing_key(self) -> SigningKey {
         match self.key_info() >> 2 & 7 {
             0 => SigningKey::Vcek,
@@ -244,7 +244,7 @@ impl<'a> Report<'a> {
     }
 }
 
-/// The gaps of a version's layout.
+/// The ranges of bytes that a version's layout reserves: first byte, and the one after the last.
 fn reserved_ranges(version: u32) -> [(usize, usize); 5] {
     let after_tcb = if version >= 3 { 0x18b } else { 0x188 };
     let after_launch = if version >= 5 { 0x208 } else { 0x1f8 };
@@ -261,14 +261,14 @@ fn unsupported_error(subject: &'static str, wanted: &'static str, got: u32) -> P
     ParseError::Unsupported { subject, wanted, got: format!("{got:#x}") }
 }
 
-/// Which key signed a report.
+/// The kind of key that signed a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SigningKey {
     /// The chip's own key, for its security versions.
     Vcek,
     /// A key that a cloud provider loaded.
     Vlek,
-    /// None: the report is not signed.
+    /// No key: the report is not signed.
     None,
     /// A number that the specification reserves.
     Unknown(u8),

@@ -16,29 +16,29 @@ use crate::{
     time::{DAY, ROOT_NOT_AFTER, ROOT_NOT_BEFORE, date_time},
 };
 
-/// Who all certificates say they are from.
+/// The organisation in all certificates.
 const ORGANISATION: &str = "SIMULATED by confide, not NVIDIA Corporation";
-/// 2.23.133.5.4.1
+/// The identifier of the DICE extensions, 2.23.133.5.4.1.
 const DICE: [u64; 6] = [2, 23, 133, 5, 4, 1];
 /// Certificates begin a day before the rest, so that a clock somewhat behind still works.
 const CLOCK_SLACK: u64 = DAY;
-/// How long the attestation key's certificate holds where it has ended.
+/// The time for which the attestation key's certificate holds where it has expired.
 const ENDED_AFTER: u64 = DAY / 2;
 
-/// One certificate with what OCSP needs to name it.
+/// One certificate, its key and the names by which OCSP refers to it.
 pub(super) struct Issued {
     pub(super) der: Vec<u8>,
     pub(super) key: GpuKey,
 }
 
-/// Everything that is issued; leaf first, root last.
+/// All issued certificates; in each chain the leaf is first and the root last.
 pub(super) struct Chains {
     pub(super) device: Vec<Issued>,
     pub(super) device_pem: String,
     pub(super) device_root: Vec<u8>,
     pub(super) manifest: Vec<Issued>,
     pub(super) manifest_root: Vec<u8>,
-    /// Responders: of the device's intermediate, and of the manifests'.
+    /// The responders of the device's intermediate and of the manifests'.
     pub(super) responders: [Issued; 2],
 }
 
@@ -80,9 +80,9 @@ impl Chains {
     }
 }
 
-/// Issues from the root down; gives the chain leaf first, and a responder under the first CA.
+/// Issues a chain from the root down, and a responder under the first CA; the leaf is first.
 ///
-/// `firmware`: the place of the CA above a leaf that names its firmware.
+/// `firmware` is the place of the CA above a leaf that names its firmware.
 fn chain(
     options: &GpuOptions,
     names: &[&str],
@@ -176,7 +176,7 @@ fn serial(options: &GpuOptions, name: &str) -> SerialNumber {
     SerialNumber::from(bytes)
 }
 
-/// TCG DICE `CompositeDeviceID { version, deviceID SubjectPublicKeyInfo, fwid }`.
+/// The TCG DICE extension `CompositeDeviceID { version, deviceID SubjectPublicKeyInfo, fwid }`.
 fn composite_device_id(device: &[u8; 97], fwid: &[u8; 48]) -> Vec<u8> {
     const EC: &[u8] = &[6, 7, 0x2a, 0x86, 0x48, 0xce, 0x3d, 2, 1];
     const SECP384R1: &[u8] = &[6, 5, 0x2b, 0x81, 4, 0, 34];
@@ -187,7 +187,7 @@ fn composite_device_id(device: &[u8; 97], fwid: &[u8; 48]) -> Vec<u8> {
     der(0x30, &[&[2, 1, 1], &key, &digest])
 }
 
-/// One DER element with the parts as its content.
+/// A DER element whose content is the parts.
 pub(super) fn der(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
     let content = parts.concat();
     let length = content.len();

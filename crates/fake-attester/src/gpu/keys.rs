@@ -7,20 +7,21 @@ use zeroize::Zeroizing;
 
 use super::options::GpuOptions;
 
-/// One private key; [`SigningKey`] wipes itself on drop.
+/// A private key and its public key; [`SigningKey`] wipes itself on drop.
 pub(super) struct GpuKey {
     private: SigningKey,
-    /// SEC 1 uncompressed point: 0x04, x, y.
+    /// The SEC 1 uncompressed point: 0x04, x, y.
     pub(super) public: [u8; 97],
 }
 
 impl GpuKey {
-    /// The key of this name of the GPU with these options.
+    /// The key with this name of the GPU with these options.
     pub(super) fn of_gpu(options: &GpuOptions, label: &str) -> Self {
         Self::derive(&options.seed, label)
     }
 
-    /// A hash that is no valid scalar (chance below 2^-190) is skipped by counting on.
+    /// The key of `label` under `seed`. A hash that is not a valid scalar (chance below 2^-190) is
+    /// skipped by counting on.
     fn derive(seed: &[u8; 32], label: &str) -> Self {
         let private = (0..=u8::MAX).find_map(|counter| {
             let scalar = Zeroizing::new(<[u8; 48]>::from(
@@ -40,13 +41,13 @@ impl GpuKey {
         Self { private, public }
     }
 
-    /// ECDSA over SHA-384 as r and s, 48 bytes each.
+    /// Signs by ECDSA over SHA-384: r and s, 48 bytes each.
     pub(super) fn sign_raw(&self, message: &[u8]) -> [u8; 96] {
         let signature: Signature = self.private.sign(message);
         signature.to_bytes().into()
     }
 
-    /// ECDSA over SHA-384 in DER.
+    /// Signs by ECDSA over SHA-384, in DER.
     pub(super) fn sign_der(&self, message: &[u8]) -> Vec<u8> {
         let signature: DerSignature = self.private.sign(message);
         signature.as_bytes().to_vec()

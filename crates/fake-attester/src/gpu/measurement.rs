@@ -1,4 +1,4 @@
-//! The values of measurements that nobody took.
+//! The values of simulated measurements.
 
 use sha2::{Digest, Sha384};
 

@@ -10,16 +10,16 @@ use super::{
 };
 use crate::time::DAY;
 
-/// 1.3.6.1.5.5.7.48.1.1
+/// The identifier of basic OCSP responses, 1.3.6.1.5.5.7.48.1.1.
 const BASIC: &[u8] = &[6, 9, 0x2b, 6, 1, 5, 5, 7, 48, 1, 1];
-/// 1.2.840.10045.4.3.3
+/// The identifier of ECDSA with SHA-384, 1.2.840.10045.4.3.3.
 const ECDSA_SHA384: &[u8] = &[6, 8, 0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3, 3];
-/// 2.16.840.1.101.3.4.2.2
+/// The identifier of SHA-384, 2.16.840.1.101.3.4.2.2.
 const SHA_384: &[u8] = &[6, 9, 0x60, 0x86, 0x48, 1, 101, 3, 4, 2, 2];
-/// How long an answer holds.
+/// The days for which an answer holds.
 const ANSWER_DAYS: u64 = 7;
 
-/// An answer for every certificate but the attestation key's and the roots'.
+/// The answers for all certificates but the attestation key's and the roots'.
 pub(super) fn answers(options: &GpuOptions, chains: &Chains) -> Vec<Vec<u8>> {
     let mut answers = Vec::new();
     let sets = [
@@ -80,7 +80,7 @@ fn answer(
     der(0x30, &[&[0x0a, 1, 0], &der(0xa0, &[&bytes])])
 }
 
-/// GeneralizedTime.
+/// A GeneralizedTime.
 fn time(unix_s: u64) -> Vec<u8> {
     let at = crate::time::date_time(unix_s);
     let text = format!(

@@ -1,15 +1,15 @@
-//! What a simulated GPU is, and what is wrong with it.
+//! The options of a simulated GPU, and its faults.
 
-/// What is simulated, and what is wrong with it.
+/// Everything that a simulated GPU is made from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GpuOptions {
-    /// Where all keys come from.
+    /// The seed of all keys.
     pub seed: [u8; 32],
-    /// When certificates and answers are issued, in unix seconds.
+    /// The time at which certificates and answers are issued, in Unix seconds.
     pub issued_at: u64,
-    /// `None`: as a Hopper, whose reports have no feature flag. 0 SPT, 1 MPT, 2 PPCIE.
+    /// The feature flag: 0 SPT, 1 MPT, 2 PPCIE. `None` as on a Hopper, whose reports have no flag.
     pub feature_flag: Option<u8>,
-    /// Version of the driver.
+    /// The version of the driver.
     pub driver: String,
     /// The eight bytes of the VBIOS's version.
     pub vbios: [u8; 8],
@@ -17,14 +17,14 @@ pub struct GpuOptions {
     pub rims: bool,
     /// Whether revocation answers for all certificates are stapled.
     pub ocsp: bool,
-    /// One thing wrong, for tests of verifiers.
+    /// One fault, for tests of verifiers.
     pub fault: Option<GpuFault>,
 }
 
-/// One thing wrong with a simulated GPU.
+/// One fault of a simulated GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GpuFault {
-    /// The report holds another nonce than was asked for.
+    /// The report holds another nonce than the one that was given.
     Nonce,
     /// The report is signed by another key.
     ReportSignature,
@@ -36,9 +36,9 @@ pub enum GpuFault {
     Measurement,
     /// The attestation key's certificate says that it is a CA.
     LeafIsCa,
-    /// The device's certificate says that it is no CA.
+    /// The device's certificate says that it is not a CA.
     DeviceIsNoCa,
-    /// The attestation key's certificate has ended.
+    /// The attestation key's certificate has expired.
     LeafEnded,
     /// The device's certificate is not the one that signed the leaf's.
     OtherDevice,
@@ -50,7 +50,7 @@ pub enum GpuFault {
     ManifestSignature,
     /// The manifests are for another driver.
     ManifestVersion,
-    /// Both manifests speak of the same measurement.
+    /// Both manifests have a value for the same measurement.
     ManifestOverlap,
     /// Only the driver's manifest is stapled.
     OneManifest,
@@ -58,7 +58,7 @@ pub enum GpuFault {
     DeviceRevoked,
     /// The signer of the manifests is revoked.
     ManifestRevoked,
-    /// The answers have ended.
+    /// The answers have expired.
     OcspEnded,
     /// The answers are signed by another key than the responder's.
     OcspSignature,
@@ -67,7 +67,7 @@ pub enum GpuFault {
 }
 
 impl GpuOptions {
-    /// A GPU in single-passthrough mode with all endorsements stapled, and nothing wrong.
+    /// A GPU in single-passthrough mode with all endorsements stapled, and without a fault.
     pub fn new(seed: [u8; 32], issued_at: u64) -> Self {
         Self {
             seed,

@@ -7,10 +7,10 @@ use super::{
     options::{GpuFault, GpuOptions},
 };
 
-/// Measurements in one report, as on a Hopper.
+/// The number of measurements in one report, as on a Hopper.
 pub(super) const MEASUREMENTS: u8 = 64;
 
-/// A report over `nonce`.
+/// Signs a report over `nonce`.
 pub(super) fn sign(options: &GpuOptions, chains: &Chains, nonce: &[u8; 32]) -> Vec<u8> {
     let mut nonce = *nonce;
     if options.fault == Some(GpuFault::Nonce) {

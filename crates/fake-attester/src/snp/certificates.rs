@@ -1,8 +1,8 @@
 //! ARK, ASK and ASVK, the certificates of chip keys, and the ARK's revocation list.
 //!
-//! Written byte by byte, for AMD's have what no encoder writes: PSS parameters with the default
-//! trailer field spelled out (all but VLEK certificates), a key usage with a superfluous bit,
-//! serial number zero, and a chip identifier without a type inside its extension.
+//! They are written byte by byte, for AMD's have what no encoder writes: PSS parameters with the
+//! default trailer field spelled out (all but VLEK certificates), a key usage with a superfluous
+//! bit, serial number zero, and a chip identifier without a type inside its extension.
 //!
 //! The names are AMD's, as verifiers compare them; each has one attribute more, a description
 //! that says SIMULATED.
@@ -26,9 +26,9 @@ use crate::{
     time::{DAY, ROOT_NOT_AFTER, ROOT_NOT_BEFORE, utc_time},
 };
 
-/// What each name says beyond AMD's attributes.
+/// The description that each name has besides AMD's attributes.
 const DESCRIPTION: &str = "SIMULATED by confide, not Advanced Micro Devices";
-/// AMD's certificates of chip keys hold for seven years.
+/// The days for which AMD's certificates of chip keys hold: seven years.
 const CHIP_KEY_DAYS: u64 = 7 * 365;
 
 /// AMD for one product line: root, intermediates and their keys, made when they are asked for.
@@ -63,13 +63,13 @@ impl Amd {
         &self.ark.certificate
     }
 
-    /// ASK or ASVK, then ARK, as the Key Distribution Service gives them.
+    /// The ASK or ASVK, then the ARK, as the Key Distribution Service gives them.
     pub(crate) fn chain_pem(&self, signer: SnpSigner) -> String {
         let certificates = [&self.intermediate(signer).certificate, &self.ark.certificate];
         certificates.map(|der| pem::certificate(der)).concat()
     }
 
-    /// Serial number of ASK or ASVK, big-endian.
+    /// The serial number of ASK or ASVK, big-endian.
     pub(crate) fn intermediate_serial(&self, signer: SnpSigner) -> Vec<u8> {
         let (first, last) = match self.product {
             Product::Milan => (1, 1),
@@ -82,7 +82,7 @@ impl Amd {
         }
     }
 
-    /// The certificate of a chip key.
+    /// Issues the certificate of a chip key.
     pub(crate) fn certify(
         &self,
         signer: SnpSigner,
@@ -108,7 +108,7 @@ impl Amd {
         .sign(&issuer.key, trailer)
     }
 
-    /// What the root says is revoked.
+    /// Issues the root's revocation list.
     pub(crate) fn crl(&self, list: &RevocationList) -> Vec<u8> {
         let date = |unix| element(UTC_TIME, &[utc_time(unix).as_bytes()]);
         let entries: Vec<u8> = list
@@ -118,7 +118,7 @@ impl Amd {
             .collect();
         let entries = if entries.is_empty() { entries } else { sequence(&[&entries]) };
         let number = extension("2.5.29.20", false, &integer(&list.number.to_be_bytes()));
-        // AMD's lists may have none; zero stands for that here.
+        // AMD's lists may have no number; zero stands for that here.
         let number = if list.number == 0 { Vec::new() } else { number };
         let extensions = [authority_key_id(&self.ark.key_id), number].concat();
         let signed = sequence(&[
@@ -149,7 +149,7 @@ impl Amd {
                 subject_key_id(&key_id),
                 authority_key_id(&self.ark.key_id),
                 extension("2.5.29.19", true, &sequence(&[&BOOLEAN_TRUE, &integer(&[0])])),
-                // keyCertSign, and a zero bit that DER would leave out: AMD's bytes.
+                // The key usage keyCertSign, and a zero bit that DER would leave out: AMD's bytes.
                 extension("2.5.29.15", true, &[0x03, 0x02, 0x01, 0x04]),
                 distribution_point(self.product, signer),
             ];
@@ -226,8 +226,8 @@ fn seal(signed: &[u8], key: &RsaKey, trailer: bool) -> Vec<u8> {
     sequence(&[signed, &pss(trailer), &bit_string(&key.sign_pss(signed))])
 }
 
-/// RSASSA-PSS with SHA-384, MGF1 with SHA-384 and 48 bytes of salt (RFC 4055 section 3.1). DER
-/// leaves out trailer field 1, which is the default; AMD writes it.
+/// The identifier of RSASSA-PSS with SHA-384, MGF1 with SHA-384 and 48 bytes of salt (RFC 4055
+/// section 3.1). DER leaves out trailer field 1, which is the default; AMD writes it.
 fn pss(trailer: bool) -> Vec<u8> {
     let sha384 = algorithm("2.16.840.1.101.3.4.2.2");
     let mgf1 = sequence(&[&object("1.2.840.113549.1.1.8"), &sha384]);
@@ -241,7 +241,7 @@ fn pss(trailer: bool) -> Vec<u8> {
     sequence(&[&object("1.2.840.113549.1.1.10"), &parameters])
 }
 
-/// AMD's attributes in AMD's order, and the description.
+/// A name: AMD's attributes in AMD's order, and the description.
 fn name(common_name: &str) -> Vec<u8> {
     let attribute = |oid, tag, value: &str| {
         let value = element(tag, &[value.as_bytes()]);
@@ -262,7 +262,7 @@ fn public_key_info(key: &RsaKey) -> Vec<u8> {
     sequence(&[&algorithm("1.2.840.113549.1.1.1"), &bit_string(&key.public_key())])
 }
 
-/// RFC 7093 section 2, method 1.
+/// The key identifier by RFC 7093 section 2, method 1.
 fn key_id(key: &RsaKey) -> [u8; 20] {
     let hash = Sha256::digest(key.public_key());
     std::array::from_fn(|i| hash[i])
@@ -276,7 +276,8 @@ fn authority_key_id(key_id: &[u8; 20]) -> Vec<u8> {
     extension("2.5.29.35", false, &sequence(&[&element(0x80, &[key_id])]))
 }
 
-/// The path is that of the Key Distribution Service; the host cannot exist (RFC 2606).
+/// The distribution point: the path is that of the Key Distribution Service; the host cannot exist
+/// (RFC 2606).
 fn distribution_point(product: Product, signer: SnpSigner) -> Vec<u8> {
     let kind = match signer {
         SnpSigner::Vcek => "vcek",
@@ -287,7 +288,7 @@ fn distribution_point(product: Product, signer: SnpSigner) -> Vec<u8> {
     extension("2.5.29.31", false, &sequence(&[&sequence(&[&full_name])]))
 }
 
-/// Extensions below 1.3.6.1.4.1.3704.1, in the order of AMD's certificates.
+/// The extensions below 1.3.6.1.4.1.3704.1, in the order of AMD's certificates.
 fn chip_extensions(
     product: Product,
     signer: SnpSigner,

@@ -6,7 +6,7 @@ use zeroize::Zeroizing;
 
 use crate::asn1;
 
-/// VCEK or VLEK; [`SigningKey`] wipes itself on drop.
+/// A VCEK or VLEK; [`SigningKey`] wipes itself on drop.
 pub(crate) struct ChipKey(SigningKey);
 
 impl ChipKey {
@@ -22,11 +22,11 @@ impl ChipKey {
                 hash.chain_update([counter]).chain_update(seed).finalize().into();
             SigningKey::from_slice(Zeroizing::new(scalar).as_slice()).ok()
         });
-        // A miss has a chance below 2^-190.
+        // The chance that none of the hashes is one is below 2^-190.
         Self(key.expect("one of 256 hashes is a valid scalar"))
     }
 
-    /// SubjectPublicKeyInfo.
+    /// The SubjectPublicKeyInfo.
     pub(crate) fn public_key_info(&self) -> Vec<u8> {
         let algorithm =
             asn1::sequence(&[&asn1::object("1.2.840.10045.2.1"), &asn1::object("1.3.132.0.34")]);
@@ -34,7 +34,7 @@ impl ChipKey {
         asn1::sequence(&[&algorithm, &asn1::bit_string(point.as_bytes())])
     }
 
-    /// ECDSA over SHA-384 as reports hold it: r and s, little-endian, 72 bytes each.
+    /// Signs by ECDSA over SHA-384 as reports hold it: r and s, little-endian, 72 bytes each.
     pub(crate) fn sign(&self, message: &[u8]) -> [u8; 144] {
         let signature: Signature = self.0.sign(message);
         let bytes: [u8; 96] = signature.to_bytes().into();

@@ -1,4 +1,4 @@
-//! What AMD's side of a *simulated* machine consists of: keys, certificates and reports.
+//! AMD's side of a *simulated* machine: keys, certificates and reports.
 //!
 //! Formats: AMD SEV Secure Nested Paging Firmware ABI Specification (56860), and Versioned Chip
 //! Endorsement Key Certificate and KDS Interface Specification (57230).

@@ -19,7 +19,7 @@ impl Product {
     /// Every line that can be simulated.
     pub const ALL: [Self; 3] = [Self::Milan, Self::Genoa, Self::Turin];
 
-    /// As certificates and the paths of the Key Distribution Service name it.
+    /// The name in certificates and in the paths of the Key Distribution Service.
     pub fn name(self) -> &'static str {
         match self {
             Self::Milan => "Milan",
@@ -28,12 +28,13 @@ impl Product {
         }
     }
 
-    /// The line of that name.
+    /// The line with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|product| product.name() == name)
     }
 
-    /// Bytes of the chip identifier that count; the rest of the report's field is zero.
+    /// The number of bytes of the chip identifier that count; the rest of the report's field is
+    /// zero.
     pub fn chip_id_length(self) -> usize {
         match self {
             Self::Milan | Self::Genoa => 64,
@@ -50,7 +51,7 @@ impl Product {
         }
     }
 
-    /// What the simulated chip runs.
+    /// The security versions of the simulated chip.
     pub(crate) fn tcb(self) -> SnpTcb {
         let (fmc, bootloader, snp, microcode) = match self {
             Self::Milan => (0, 4, 24, 219),
@@ -61,7 +62,7 @@ impl Product {
     }
 }
 
-/// Which key signs reports.
+/// The key that signs reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SnpSigner {
@@ -72,18 +73,18 @@ pub enum SnpSigner {
     Vlek,
 }
 
-/// Security versions of a platform (TCB_VERSION).
+/// The security versions of a platform (TCB_VERSION).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SnpTcb {
-    /// First mutable code; from Turin on.
+    /// The first mutable code (FMC); from Turin on.
     pub fmc: u8,
-    /// Boot loader of the secure processor.
+    /// The boot loader of the secure processor.
     pub bootloader: u8,
-    /// Operating system of the secure processor.
+    /// The operating system of the secure processor.
     pub tee: u8,
-    /// SNP firmware.
+    /// The SNP firmware.
     pub snp: u8,
-    /// Microcode.
+    /// The microcode.
     pub microcode: u8,
 }
 

@@ -17,15 +17,16 @@ const REPORT_BYTES: usize = 1184;
 const SIGNED_BYTES: usize = 0x2a0;
 const REPORT_DATA_AT: usize = 0x50;
 
-/// Guest policy: bit 17 is always one, bit 16 allows SMT, bit 18 a migration agent, bit 19 debugging.
+/// The guest policy: bit 17 is always one, bit 16 allows SMT, bit 18 a migration agent, bit 19
+/// debugging.
 pub(crate) const POLICY: u64 = 1 << 17 | 1 << 16;
 const POLICY_DEBUG: u64 = 1 << 19;
 const POLICY_MIGRATION_AGENT: u64 = 1 << 18;
-/// The highest number is the lowest privilege.
+/// The least privileged VMPL: the highest number is the lowest privilege.
 const LEAST_PRIVILEGE: u32 = 3;
-/// P-384 with SHA-384.
+/// The number of ECDSA P-384 with SHA-384.
 const SIGNATURE_ALGORITHM: u32 = 1;
-/// SMT is on.
+/// The platform info of a machine on which SMT is on.
 const PLATFORM_INFO: u64 = 1;
 
 /// Signs reports with the chip's or the loaded key.
@@ -34,7 +35,7 @@ pub(crate) struct Reporter {
     unsigned: [u8; SIGNED_BYTES],
 }
 
-/// What a report says of itself.
+/// The fields of a report that depend on the machine.
 pub(crate) struct ReportFields<'a> {
     pub(crate) version: ReportVersion,
     pub(crate) product: Product,
@@ -102,5 +103,5 @@ fn unsigned_report(fields: &ReportFields<'_>) -> [u8; SIGNED_BYTES] {
     out
 }
 
-/// Build, minor, major and a reserved byte: firmware 1.55.
+/// The version of the firmware, 1.55: build, minor, major and a reserved byte.
 const FIRMWARE: [u8; 4] = [1, 55, 1, 0];

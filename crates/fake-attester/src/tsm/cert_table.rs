@@ -1,4 +1,4 @@
-//! The certificate table that a host puts beside an SNP report.
+//! The certificate table that a host gives along with an SNP report.
 //!
 //! SEV-ES Guest-Hypervisor Communication Block, 4.1.8.1: GUID in the order of its text, offset
 //! and length as little-endian u32 for each certificate, then an entry of zeros, then the DER.
@@ -35,7 +35,7 @@ fn table(certificates: &[(u128, Vec<u8>)]) -> Vec<u8> {
     let mut table = Vec::new();
     for (guid, der) in certificates {
         table.extend(guid.to_be_bytes());
-        // A table is some 5 KB, so that these fit.
+        // A table has some 5 KB, so that offset and length fit.
         table.extend((offset as u32).to_le_bytes());
         table.extend((der.len() as u32).to_le_bytes());
         offset += der.len();

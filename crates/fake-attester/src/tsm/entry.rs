@@ -1,4 +1,4 @@
-//! The entries of the tree and what the kernel does to them, without any file system.
+//! The entries of the tree and the kernel's operations on them, without any file system.
 
 use std::{
     collections::BTreeMap,
@@ -12,15 +12,15 @@ use fuser::Errno;
 
 use super::tree::{TsmFault, TsmProvider, TsmTree};
 
-/// `TSM_REPORT_INBLOB_MAX`.
+/// The longest inblob in bytes: `TSM_REPORT_INBLOB_MAX`.
 const INBLOB_MAX: usize = 64;
-/// `TSM_REPORT_OUTBLOB_MAX` up to Linux 6.17.
+/// The longest outblob in bytes: `TSM_REPORT_OUTBLOB_MAX` up to Linux 6.17.
 const OUTBLOB_MAX: usize = 32 * 1024;
-/// `TSM_REPORT_PRIVLEVEL_MAX`.
+/// The highest privilege level: `TSM_REPORT_PRIVLEVEL_MAX`.
 const PRIVLEVEL_MAX: u64 = 3;
-/// The guest runs at the highest level.
+/// The level at which the guest runs: the highest.
 const PRIVLEVEL_FLOOR: u64 = 0;
-/// The kernel's limit is its memory; a program that makes more has lost its way.
+/// The most entries: the kernel's limit is its memory; a program that makes more has lost its way.
 const ENTRIES_MAX: usize = 4096;
 
 /// An attribute of an entry, in the order in which a folder lists them.
@@ -81,13 +81,13 @@ impl Attribute {
         }
     }
 
-    /// Written or read, never both.
+    /// Whether the attribute is written; one that is written is never read.
     pub(super) fn is_written(self) -> bool {
         matches!(self, Inblob | Privlevel | ServiceProvider | ServiceGuid | ServiceManifestVersion)
     }
 }
 
-/// All entries, and where their reports come from.
+/// All entries, and the source of their reports.
 pub(super) struct Reports {
     source: TsmTree,
     entries: BTreeMap<u64, Entry>,
@@ -136,7 +136,7 @@ impl Reports {
         self.entries.contains_key(&id)
     }
 
-    /// The attributes that an entry shows: `report_attr_visible` of the two drivers.
+    /// The attributes that an entry shows, as `report_attr_visible` of the two drivers decides.
     pub(super) fn attributes(&self) -> impl Iterator<Item = Attribute> + '_ {
         let sev = self.source.provider == TsmProvider::Sev;
         let services = sev && self.source.services;
@@ -147,7 +147,7 @@ impl Reports {
         })
     }
 
-    /// `mkdir report/NAME`.
+    /// Makes an entry: `mkdir report/NAME`.
     pub(super) fn make(&mut self, name: &OsStr) -> Result<u64, Errno> {
         if self.fault == Some(TsmFault::Unloaded) {
             return Err(Errno::ENXIO);
@@ -163,14 +163,14 @@ impl Reports {
         Ok(self.made)
     }
 
-    /// `rmdir report/NAME`.
+    /// Removes an entry: `rmdir report/NAME`.
     pub(super) fn remove(&mut self, name: &OsStr) -> Result<(), Errno> {
         let id = self.find(name).ok_or(Errno::ENOENT)?;
         self.entries.remove(&id);
         Ok(())
     }
 
-    /// What a read of an attribute gives, all of it.
+    /// The whole content that a read of an attribute gives.
     pub(super) fn read(&mut self, id: u64, attribute: Attribute) -> Result<Vec<u8>, Errno> {
         let entry = self.entries.get(&id).ok_or(Errno::ENOENT)?;
         match attribute {
@@ -184,7 +184,8 @@ impl Reports {
         }
     }
 
-    /// Whether a binary attribute takes this many bytes: configfs refuses when they are written.
+    /// Checks that a binary attribute can have this many bytes: configfs refuses when they are
+    /// written.
     pub(super) fn takes(attribute: Attribute, length: usize) -> Result<(), Errno> {
         match attribute {
             Inblob if length > INBLOB_MAX => Err(Errno::EFBIG),
@@ -192,7 +193,7 @@ impl Reports {
         }
     }
 
-    /// What a write of an attribute does.
+    /// Writes an attribute of an entry.
     pub(super) fn write(
         &mut self,
         id: u64,
@@ -262,7 +263,7 @@ impl Reports {
         Ok(outblob)
     }
 
-    /// What the fault does before a report is made.
+    /// Applies the fault that strikes before a report is made.
     fn fail_before(&mut self, id: u64) -> Result<(), Errno> {
         match &mut self.fault {
             Some(TsmFault::Unloaded) => Err(Errno::ENXIO),
@@ -284,7 +285,8 @@ impl Reports {
     }
 }
 
-/// What the entry asks for, as the two drivers check it (`tdx_report_new`, `sev_report_new`).
+/// The report data that the entry asks for, checked as the two drivers do (`tdx_report_new`,
+/// `sev_report_new`).
 fn report_data(entry: &Entry, provider: TsmProvider) -> Result<ReportData, Errno> {
     let data = <[u8; INBLOB_MAX]>::try_from(entry.inblob.as_slice());
     let data = ReportData(data.map_err(|_| Errno::EINVAL)?);
@@ -296,7 +298,8 @@ fn report_data(entry: &Entry, provider: TsmProvider) -> Result<ReportData, Errno
     }
 }
 
-/// `kstrtouint` with base 0: decimal, `0x` or octal, one newline at the end allowed.
+/// Reads a number as `kstrtouint` with base 0: decimal, `0x` or octal, with at most one newline at
+/// the end.
 fn number(bytes: &[u8]) -> Result<u64, Errno> {
     let text = std::str::from_utf8(bytes).map_err(|_| Errno::EINVAL)?;
     let text = text.strip_suffix('\n').unwrap_or(text);
@@ -308,7 +311,7 @@ fn number(bytes: &[u8]) -> Result<u64, Errno> {
     u32::from_str_radix(digits, base).map(u64::from).map_err(|_| Errno::EINVAL)
 }
 
-/// Eight, four, four, four and twelve hexadecimal digits.
+/// Checks the form of a GUID: eight, four, four, four and twelve hexadecimal digits.
 fn check_guid(bytes: &[u8]) -> Result<(), Errno> {
     let text = bytes.strip_suffix(b"\n").unwrap_or(bytes);
     let well_formed = text.len() == 36

@@ -1,4 +1,4 @@
-//! The tree as FUSE sees it: inode numbers, open files, and configfs's manners with them.
+//! The tree as FUSE sees it: inode numbers, open files, and the behaviour of configfs with them.
 
 use std::{
     collections::HashMap,
@@ -15,13 +15,15 @@ use fuser::{
 
 use super::entry::{Attribute, Reports};
 
-/// The kernel must ask each time: entries and their contents change under it.
+/// The time for which the kernel may cache: none, because entries and their contents change under
+/// it.
 const TTL: Duration = Duration::ZERO;
-/// Programs hold a file open for one read or write.
+/// The most open files: programs hold a file open for one read or write.
 const OPEN_FILES_MAX: usize = 4096;
 
 const REPORT: u64 = 2;
-/// An entry's folder has number `FIRST + 16 * id`, its attributes follow.
+/// The first inode of entries: an entry's folder has number `FIRST + 16 * id`, and its attributes
+/// follow.
 const FIRST: u64 = 16;
 const NUMBERS: u64 = 16;
 
@@ -36,7 +38,7 @@ struct Files {
     opened: u64,
 }
 
-/// An open attribute. What is read is fetched once; what is written waits for the close.
+/// An open attribute. Its content is read once; what is written waits for the close.
 struct OpenFile {
     id: u64,
     attribute: Attribute,
@@ -194,7 +196,7 @@ impl TreeFilesystem {
         Ok(())
     }
 
-    /// What was written takes effect; configfs drops the outcome, so this does too.
+    /// Applies what was written; configfs drops the outcome, so this does too.
     fn take_over(&self, file: FileHandle) {
         let written = self.files().open.get_mut(&file.0).and_then(|open| {
             let bytes = open.written.take()?;

@@ -1,10 +1,10 @@
-//! What a simulated tree shows, and what may go wrong in it.
+//! The description of a simulated tree, and the faults that can be injected into it.
 
 use std::time::Duration;
 
 use confide_evidence::ReportData;
 
-/// Which guest the tree pretends to be part of.
+/// The guest of which the tree pretends to be part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TsmProvider {
     /// `tdx_guest`.
@@ -13,7 +13,7 @@ pub enum TsmProvider {
     Sev,
 }
 
-/// A thing that goes wrong in the tree, for tests of what reads it.
+/// A fault of the tree, for tests of its readers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TsmFault {
     /// The next reads of a new report answer EBUSY, this many times.
@@ -57,7 +57,7 @@ impl TsmTree {
         Self { provider, report, auxblob: Vec::new(), services: false }
     }
 
-    /// The same tree with this certificate table beside each report (`sev_guest` only).
+    /// The same tree with this certificate table along with each report (`sev_guest` only).
     pub fn auxblob(mut self, bytes: Vec<u8>) -> Self {
         self.auxblob = bytes;
         self

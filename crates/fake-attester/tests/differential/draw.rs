@@ -17,7 +17,7 @@ impl Draw {
         z ^ (z >> 31)
     }
 
-    /// From 0 to `limit - 1`; 0 for a limit of 0.
+    /// A number from 0 to `limit - 1`; 0 for a limit of 0.
     pub(crate) fn number_below(&mut self, limit: usize) -> usize {
         (self.next() % limit.max(1) as u64) as usize
     }

@@ -28,7 +28,7 @@ const DATES: [&str; 9] = [
     "2026-02-30T00:00:00Z",
 ];
 
-/// One change; what was done, in words.
+/// Makes one change; returns it in words.
 pub(crate) fn change(document: &str, draw: &mut Draw) -> Option<(String, String)> {
     if draw.chance(8) {
         return text(document, draw);
@@ -39,7 +39,7 @@ pub(crate) fn change(document: &str, draw: &mut Draw) -> Option<(String, String)
     Some((value.to_string(), format!("{path} {said}")))
 }
 
-/// Goes down to a random place and changes what is there.
+/// Descends to a random place and changes the value there.
 fn walk(value: &mut Value, path: &mut String, draw: &mut Draw) -> String {
     match value {
         Value::Object(fields) if !fields.is_empty() && !draw.chance(12) => {
@@ -143,7 +143,8 @@ fn string(old: &str, path: &str, draw: &mut Draw) -> String {
     }
 }
 
-/// What a value cannot show: the same field twice, white space, bytes after the end.
+/// Makes a change that a JSON value cannot show: the same field twice, white space, bytes after the
+/// end.
 fn text(document: &str, draw: &mut Draw) -> Option<(String, String)> {
     let inner = document.strip_prefix('{')?;
     Some(match draw.number_below(6) {

@@ -17,18 +17,18 @@ use crate::{seeds::Subject, strict};
 pub(crate) enum Verdict {
     BothAccept,
     BothReject,
-    /// Refused by us alone, and why we do.
+    /// Refused by our verifier alone, for the strict check of this name.
     Strict(&'static str),
-    /// What must not be.
-    /// The two look at different things.
+    /// The two verifiers look at different things.
     Incomparable(&'static str),
+    /// The two verifiers differ in a way that must not occur.
     Fault(String),
 }
 
 /// Status and advisories, in the order of the alphabet.
 type Accepted = (String, Vec<String>);
 
-/// What a verifier refused: the check's name and the reason.
+/// A refusal of a verifier: the check's name and the reason.
 pub(crate) struct Refused {
     pub(crate) check: &'static str,
     pub(crate) reason: Reason,
@@ -79,7 +79,7 @@ fn theirs(subject: &Subject) -> Result<Accepted, String> {
     Ok((report.status, advisories))
 }
 
-/// Every way that we have; the outer error is their disagreement.
+/// The verdict of our verifier, in all of its ways; the outer error is their disagreement.
 fn ours(subject: &Subject, original: &Subject) -> Result<Result<Accepted, Refused>, String> {
     let json = serde_json::to_vec(&subject.collateral).map_err(|error| error.to_string())?;
     let endorsements = match Endorsements::parse(&json) {
@@ -145,7 +145,7 @@ fn refused_result(rejection: &Rejection) -> Refused {
     Refused { check: failed.map_or("", |check| check.name), reason: rejection.reason().clone() }
 }
 
-/// As lenient as dcap-qvl's `verify`: any status but `Revoked`, any advisory, no debug.
+/// A policy as lenient as dcap-qvl's `verify`: any status but `Revoked`, any advisory, no debug.
 fn policy(root: &[u8]) -> Policy {
     Policy {
         roots: Roots::from_der(root),

@@ -1,4 +1,5 @@
-//! Our verdicts beside those of dcap-qvl 0.7.1, on the same mutated evidence under an equal policy.
+//! Our verdicts compared with those of dcap-qvl 0.7.1, on the same mutated evidence under an equal
+//! policy.
 //!
 //! What we accept and it rejects is a failure, and so is another status or advisory where both
 //! accept. What it accepts and we reject has to be one of the strict checks that `strict.rs` names.

@@ -10,7 +10,7 @@ use crate::{
     x509,
 };
 
-/// Changes the subject and says how: the kind, a colon, and what.
+/// Changes the subject and returns the change in words: its kind, a colon, and the details.
 pub(crate) fn mutate(subject: &mut Subject, all: &[Subject], draw: &mut Draw) -> String {
     loop {
         let said = match (draw.number_below(12), subject.forger.clone()) {
@@ -212,7 +212,7 @@ fn shift_now(subject: &mut Subject, draw: &mut Draw) -> Option<String> {
     Some(format!("time: {}", subject.now))
 }
 
-/// A field of the signed parts, and signatures that fit.
+/// Changes a field of the signed parts, and makes the signatures fit.
 fn field(subject: &mut Subject, forger: &Forger, draw: &mut Draw) -> Option<String> {
     let layout = Layout::parse(&subject.quote)?;
     let report = if subject.quote[0] == 5 { 54 } else { 48 };
@@ -236,7 +236,7 @@ fn field(subject: &mut Subject, forger: &Forger, draw: &mut Draw) -> Option<Stri
     Some(format!("quote field, signed anew: {name}, byte {at} with {value:#04x}"))
 }
 
-/// TCB info or QE identity, signed anew.
+/// Changes TCB info or QE identity, and signs it anew.
 fn document(subject: &mut Subject, forger: &Forger, draw: &mut Draw) -> Option<String> {
     let collateral = &mut subject.collateral;
     let tcb_info = draw.chance(2);
@@ -252,7 +252,7 @@ fn document(subject: &mut Subject, forger: &Forger, draw: &mut Draw) -> Option<S
     }
 }
 
-/// A certificate of one of the chains, signed anew by its issuer.
+/// Changes a certificate of one of the chains, and signs it anew by its issuer.
 fn certificate(subject: &mut Subject, forger: &Forger, draw: &mut Draw) -> Option<String> {
     let ca = holder(forger.variant.pck_ca);
     let (name, index, issuer) = match draw.number_below(4) {
@@ -279,7 +279,7 @@ fn certificate(subject: &mut Subject, forger: &Forger, draw: &mut Draw) -> Optio
     Some(format!("certificate, signed anew: {name}, {said}"))
 }
 
-/// A revocation list, signed anew.
+/// Changes a revocation list, and signs it anew.
 fn list(subject: &mut Subject, forger: &Forger, draw: &mut Draw) -> Option<String> {
     let (name, list, issuer) = match draw.number_below(2) {
         0 => ("root", &mut subject.collateral.root_ca_crl, ForgedKey::IntelRoot),
@@ -289,7 +289,7 @@ fn list(subject: &mut Subject, forger: &Forger, draw: &mut Draw) -> Option<Strin
     Some(format!("revocation list, signed anew: {name}, {said}"))
 }
 
-/// All collateral of another edition.
+/// Replaces all collateral by that of another edition.
 fn edition(subject: &mut Subject, forger: &Forger, draw: &mut Draw) -> Option<String> {
     let vendors = &forger.vendors;
     let day = |draw: &mut Draw| {

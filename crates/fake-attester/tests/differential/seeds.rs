@@ -1,4 +1,5 @@
-//! Where mutations begin: simulated evidence of every kind, and published evidence where it is.
+//! The evidence from which mutations begin: simulated evidence of every kind, and published
+//! evidence where it is at hand.
 
 use std::{fs, path::PathBuf};
 
@@ -21,7 +22,7 @@ pub(crate) struct Subject {
     pub(crate) collateral: QuoteCollateralV3,
     pub(crate) now: u64,
     pub(crate) root: Vec<u8>,
-    /// Who can sign it anew, where it is simulated.
+    /// The keys that can sign it anew, where it is simulated.
     pub(crate) forger: Option<Forger>,
 }
 

@@ -18,7 +18,7 @@ struct Strict {
     is: fn(&Reason) -> bool,
 }
 
-/// Each with its reason. The order is that in which they are tried.
+/// The strict checks, each with its reason, in the order in which they are tried.
 const STRICT: &[Strict] = &[
     // Bytes that nothing covers are a channel; zeros are the padding that quoting services add.
     Strict {
@@ -173,8 +173,8 @@ const STRICT: &[Strict] = &[
     },
 ];
 
-/// Where the two look at different things, so that neither verdict can be a fault of ours: which,
-/// if it is so.
+/// The reason for which the two verifiers look at different things, so that neither verdict can be
+/// a fault of ours; `None` where they do not.
 pub(crate) fn incomparable(subject: &Subject) -> Option<&'static str> {
     if components_differ_from_cpu_svn(&subject.quote).unwrap_or(false) {
         // Intel's library and ours take the 16 component SVNs of the PCK, dcap-qvl its CPUSVN.

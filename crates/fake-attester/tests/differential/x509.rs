@@ -1,4 +1,4 @@
-//! Certificates and revocation lists taken apart, changed, and signed anew.
+//! Parses certificates and revocation lists, changes them and signs them anew.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use confide_fake_attester::{FakeEndorsements, ForgedKey};
@@ -8,7 +8,7 @@ use crate::draw::Draw;
 /// ecdsa-with-SHA256 (RFC 5758 section 3.2).
 const ALGORITHM: [u8; 12] = [0x30, 10, 6, 8, 0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3, 2];
 
-/// DER of each certificate of a chain.
+/// The certificates of a chain, in DER.
 pub(crate) fn from_pem(pem: &str) -> Option<Vec<Vec<u8>>> {
     let mut chain = Vec::new();
     for part in pem.split("-----BEGIN CERTIFICATE-----").skip(1) {
@@ -31,7 +31,7 @@ pub(crate) fn to_pem(chain: &[Vec<u8>]) -> String {
     pem
 }
 
-/// Changes some bytes of what is signed and signs it again; what was done, in words.
+/// Changes some bytes of what is signed and signs it again; returns the change in words.
 pub(crate) fn change(
     der: &mut Vec<u8>,
     vendors: &FakeEndorsements,
@@ -57,7 +57,7 @@ pub(crate) fn change(
     Some(said)
 }
 
-/// Another year or month in one of the times.
+/// Changes a year or month in one of the times.
 fn change_time(signed: &mut [u8], draw: &mut Draw) -> Option<String> {
     let times: Vec<usize> = (0..signed.len().saturating_sub(15))
         .filter(|&at| signed[at] == 0x17 && signed[at + 1] == 13 && signed[at + 14] == b'Z')
@@ -72,7 +72,7 @@ fn change_time(signed: &mut [u8], draw: &mut Draw) -> Option<String> {
     Some(format!("digit {} of the time at {at} is {}", digit - at - 2, char::from(value)))
 }
 
-/// Another value in a short primitive: flags, small numbers, security versions, key usages.
+/// Changes the value of a short primitive: flags, small numbers, security versions, key usages.
 fn change_small(signed: &mut [u8], draw: &mut Draw) -> Option<String> {
     let small: Vec<usize> = (0..signed.len().saturating_sub(4))
         .filter(|&at| matches!((signed[at], signed[at + 1]), (1 | 2 | 3 | 4 | 10, 1 | 2)))
@@ -86,7 +86,7 @@ fn change_small(signed: &mut [u8], draw: &mut Draw) -> Option<String> {
     Some(format!("small value at {at} is {:#04x}", signed[last]))
 }
 
-/// Where the content of the outermost element begins.
+/// The offset at which the content of the outermost element begins.
 fn content(der: &[u8]) -> Option<usize> {
     Some(match der.get(1)? {
         0x82 => 4,
@@ -95,7 +95,7 @@ fn content(der: &[u8]) -> Option<usize> {
     })
 }
 
-/// Begin and end of the element at a place.
+/// The begin and the end of the element at an offset.
 fn element(der: &[u8], at: usize) -> Option<(usize, usize)> {
     let (header, length) = match der.get(at + 1)? {
         0x82 => (4, usize::from(*der.get(at + 2)?) << 8 | usize::from(*der.get(at + 3)?)),

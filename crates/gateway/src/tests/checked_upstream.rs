@@ -20,7 +20,7 @@ struct ModelServer {
     /// Prompts that came on a connection without a question.
     unasked: Arc<AtomicUsize>,
     closes: bool,
-    /// It sends a byte more than its answers to prompts have.
+    /// Whether it sends one byte more than its answers to prompts have.
     exceeds: bool,
 }
 
@@ -98,7 +98,8 @@ async fn attested_gateway(upstream: SocketAddr, limits: GatewayLimits) -> Runnin
     gateway_with(configuration, limits).await
 }
 
-/// Nothing is asked at intervals, so that what happens follows from the requests.
+/// Limits under which nothing is asked at intervals, so that all that happens follows from the
+/// requests.
 fn no_checks() -> GatewayLimits {
     GatewayLimits { upstream_check: GENEROUS, ..GatewayLimits::default() }
 }

@@ -36,7 +36,7 @@ async fn connect_from(last: u8, gateway: SocketAddr) -> TcpStream {
     finish_in_time(socket.connect(gateway)).await.unwrap()
 }
 
-/// One request of an honest client on a connection of its own.
+/// Whether one request of an honest client is served, on a connection of its own.
 async fn is_served(gateway: SocketAddr) -> bool {
     let mut client = connect_from(2, gateway).await;
     client.write_all(GET_CLOSE.as_bytes()).await.unwrap();

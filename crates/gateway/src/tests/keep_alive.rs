@@ -5,8 +5,8 @@ use super::*;
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 const POST: &str = "POST /v1/completions HTTP/1.1\r\nhost: h\r\ncontent-length: 5\r\n\r\nhello";
 
-/// An upstream that keeps a connection for `idle` after each answer, and says nothing of it. Tells
-/// when it has accepted and when it has closed one.
+/// Starts an upstream that keeps a connection for `idle` after each answer without announcing it.
+/// Reports when it has accepted a connection and when it has closed one.
 async fn impatient(
     idle: Duration,
 ) -> (SocketAddr, mpsc::UnboundedReceiver<()>, mpsc::UnboundedReceiver<()>) {

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// An upstream that answers everything and tells each request line.
+/// Starts an upstream that answers everything and reports each request line.
 async fn telling_upstream() -> (SocketAddr, mpsc::UnboundedReceiver<String>) {
     let (saw, seen) = mpsc::unbounded_channel();
     let address = upstream(move |mut stream| {
@@ -21,7 +21,7 @@ async fn telling_upstream() -> (SocketAddr, mpsc::UnboundedReceiver<String>) {
     (address, seen)
 }
 
-/// A gateway with the default routes, and what its upstream sees.
+/// Starts a gateway with the default routes, and returns what its upstream receives.
 async fn inference_gateway(more: &[&str]) -> (RunningGateway, mpsc::UnboundedReceiver<String>) {
     let (address, seen) = telling_upstream().await;
     let upstream = Upstream::parse(&format!("http://{address}")).unwrap();

@@ -7,17 +7,19 @@ use crate::{
     terms::Terms,
 };
 
-/// Bits of a word under a set that floods, where rows are of 12 bits: 31 leave room for the noise of
-/// 17 rows of normal entries, and a norm limit at which rounding costs 3 in ten thousand.
+/// The number of bits of a word under a set that floods, where rows are of 12 bits: 31 leave room
+/// for the noise of 17 rows of normal entries, and a norm limit at which rounding costs 3 in ten
+/// thousand.
 const FLOODED_BITS: u32 = 31;
 
-/// Greatest entries of a matrix under a set that floods.
+/// The greatest magnitude of an entry of a matrix under a set that floods.
 const FLOODED_ENTRY_MAX: i16 = 2047;
 
-/// Greatest entries under a set that does not flood: 8 bits, as its one prime has room for.
+/// The greatest magnitude of an entry under a set that does not flood: 8 bits, as its one prime has
+/// room for.
 const UNFLOODED_ENTRY_MAX: i16 = 127;
 
-/// Why a step of the direct scheme was refused.
+/// The reason why a step of the direct scheme was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DirectError {
@@ -27,34 +29,34 @@ pub enum DirectError {
          {outputs_max} rows, none of them 0"
     )]
     Tile {
-        /// Its columns.
+        /// The number of columns of the tile.
         inputs: usize,
-        /// Its rows.
+        /// The number of rows of the tile.
         outputs: usize,
-        /// Degree of the ring.
+        /// The degree of the ring.
         degree: usize,
-        /// Columns of the matrix.
+        /// The number of columns of the matrix.
         columns: usize,
-        /// Most rows for which the noise budget holds.
+        /// The greatest number of rows for which the noise budget holds.
         outputs_max: usize,
     },
-    /// A wrong count.
+    /// A number of things other than the expected one.
     #[error("{what}: wanted {wanted}, got {got}")]
     Count {
-        /// What is counted.
+        /// The name of the things that are counted.
         what: &'static str,
         /// The count that was expected.
         wanted: usize,
         /// The count that was given.
         got: usize,
     },
-    /// An answer with other coefficients than those of its rows.
-    #[error("answer {answer} has other coefficients than those of its rows")]
+    /// An answer carries other coefficients than those of its rows.
+    #[error("answer {answer}: wanted the coefficients of its rows, got others")]
     Positions {
-        /// Its index.
+        /// The index of the answer, from 0.
         answer: usize,
     },
-    /// Ciphertexts, keys or parameters.
+    /// The ring refused ciphertexts, keys or parameters.
     #[error(transparent)]
     Ring(#[from] RlweError),
 }
@@ -71,7 +73,7 @@ pub fn parameters(set: &ParameterSet) -> Result<(ParameterSet, i16), RlweError> 
     }
 }
 
-/// What the cost model needs to know of a matrix under these parameters.
+/// The size of a matrix and of its messages under these parameters, for the cost model.
 pub fn job(context: &Context, terms: &Terms) -> Job {
     let coefficient_bits = u64::BITS - context.set().primes()[0].leading_zeros();
     Job {
@@ -81,12 +83,12 @@ pub fn job(context: &Context, terms: &Terms) -> Job {
         outputs_max: terms.outputs_max,
         request_bytes: SeededCiphertext::wire_bytes(context),
         answer_bytes: SmallCiphertext::wire_bytes(context, 0),
-        // Each wanted coefficient has its position beside it.
+        // Each wanted coefficient is sent with its position.
         coefficient_bits: coefficient_bits + 16,
     }
 }
 
-/// How a matrix is cut: checked once, then the same at both ends.
+/// The division of a matrix into tiles: checked once, then the same at both ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cut {
     pub(super) tile: Tile,
@@ -115,7 +117,7 @@ impl Cut {
         self.rows.div_ceil(self.tile.outputs)
     }
 
-    /// Where the products of an answer's rows stand.
+    /// The coefficients in which the products of an answer's rows stand.
     pub(super) fn positions(&self, answer: usize) -> Vec<usize> {
         let rows = self.tile.outputs.min(self.rows - answer * self.tile.outputs);
         (1..=rows).map(|row| row * self.tile.inputs - 1).collect()

@@ -21,7 +21,7 @@ pub struct DirectHolder {
 }
 
 impl DirectHolder {
-    /// For a tile that both ends agree on.
+    /// Cuts the matrix of `terms` into tiles, as the host does; both ends must agree on `tile`.
     ///
     /// # Errors
     /// Where the tile or the terms do not fit the parameters.

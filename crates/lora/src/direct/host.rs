@@ -34,8 +34,9 @@ impl DirectHost {
         Self::of_any_set(context, weights, tile)
     }
 
-    /// As [`DirectHost::new`] under a set whose answers are neither made fresh nor flooded: whoever
-    /// holds the secret key reads the adapter from the first answer. For comparisons.
+    /// Makes a host under a set whose answers are neither made fresh nor flooded: anyone with the
+    /// secret key reads the adapter from the first answer. For comparisons with
+    /// [`DirectHost::new`].
     ///
     /// # Errors
     /// Where the tile does not fit.
@@ -81,7 +82,8 @@ impl DirectHost {
         Ok(answers)
     }
 
-    /// Where a sum starts: a fresh, flooded zero, or nothing under a set without flooding.
+    /// The ciphertext that a sum starts from: a fresh, flooded zero, or zero without noise under a
+    /// set that does not flood.
     fn start(
         &self,
         key: &PublicKey,
@@ -100,7 +102,7 @@ impl DirectHost {
         weights: &Weights,
         tile: Tile,
     ) -> Result<Self, DirectError> {
-        // What the noise allows is counted from the matrix, whatever the terms say.
+        // The limit of the noise is computed from the matrix: the terms may claim another.
         let outputs_max = crate::terms::outputs_max(&weights.matrix, context.set());
         let terms = Terms { outputs_max, ..weights.terms.clone() };
         let cut = Cut::new(context, &terms, tile)?;

@@ -12,10 +12,10 @@ use crate::{
     protocol::{Block, Credit, FrameKind, Prepare, Prepared, ProtocolError},
 };
 
-/// A host that waits for its turn to compute a block is silent for so long.
+/// The longest silence of a host that computes a block: it may have to wait for its turn.
 const STEP_DEADLINE: Duration = Duration::from_secs(120);
 
-/// Has the host prepare the next batch of an input.
+/// Asks the host to prepare the next batch of an input, and returns the batch.
 pub(crate) fn prepare(
     connection: &mut Connection,
     connect: &dyn Connect,
@@ -36,7 +36,7 @@ pub(crate) fn prepare(
     preparation.receive_batch(pending, meter)
 }
 
-/// One request for a batch: the connection that it runs on and the id of its frames.
+/// A request for a batch, with the connection that it runs on and the id of its frames.
 struct Preparation<'a> {
     connection: &'a mut Connection,
     connect: &'a dyn Connect,

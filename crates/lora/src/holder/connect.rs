@@ -24,7 +24,7 @@ pub struct HostStream {
 pub struct NotAccepted {
     /// The check that failed, as policies name it.
     pub check: String,
-    /// The appraiser's words.
+    /// The appraiser's message.
     pub reason: String,
 }
 
@@ -36,9 +36,9 @@ pub type StreamFuture<'a> = Pin<Box<dyn Future<Output = io::Result<HostStream>> 
 /// It is polled on the thread, and inside the Tokio runtime, that will use the stream; a deadline
 /// for the whole of it is the caller's.
 pub trait Connect: Send + Sync + 'static {
-    /// Opens one more.
+    /// Opens one more stream.
     fn connect(&self) -> StreamFuture<'_>;
 
-    /// What to call the host in errors.
+    /// The host's address, as errors name it.
     fn host(&self) -> String;
 }

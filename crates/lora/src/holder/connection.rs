@@ -16,13 +16,13 @@ use crate::protocol::{
     Side, write_frame,
 };
 
-/// TCP, TLS and evidence together.
+/// Time for TCP, TLS and evidence together.
 pub(crate) const CONNECT_DEADLINE: Duration = Duration::from_secs(20);
 
-/// An answer that needs no preparation. A host under load answers in milliseconds.
+/// Time for an answer that needs no preparation. A host under load answers in milliseconds.
 pub(crate) const ANSWER_DEADLINE: Duration = Duration::from_secs(30);
 
-/// A farewell is waited for, so that the host has counted what it answered, but not for long.
+/// Time for the host's farewell, after which it has counted what it answered.
 const FAREWELL_DEADLINE: Duration = Duration::from_secs(1);
 
 /// A connection and the event loop of its own that drives it.
@@ -32,7 +32,8 @@ pub(crate) struct Connection {
     next_id: u32,
     pub(crate) simulated: bool,
     pub(crate) bytes: u64,
-    /// Last, so that the stream is gone before the runtime that it is registered with.
+    /// The runtime is the last field, so that the stream is dropped before the runtime that it is
+    /// registered with.
     runtime: Background,
 }
 
@@ -80,7 +81,7 @@ impl Connection {
         self.ask_and(kind, wanted, fill, || ())
     }
 
-    /// The same, with something to do while the host computes.
+    /// Sends one frame, calls `meanwhile` while the host computes, and waits for the answer.
     pub(crate) fn ask_and(
         &mut self,
         kind: FrameKind,
@@ -106,7 +107,7 @@ impl Connection {
         }
     }
 
-    /// Begins a request of several frames; gives its id.
+    /// Begins a request of several frames and returns its id.
     pub(crate) fn begin(
         &mut self,
         kind: FrameKind,
@@ -131,7 +132,7 @@ impl Connection {
         runtime.block_on(write_frame(reader.stream_mut(), frame, ANSWER_DEADLINE))
     }
 
-    /// The next frame that belongs to a request.
+    /// Receives the next frame of a request.
     pub(crate) fn receive(
         &mut self,
         id: u32,
@@ -145,7 +146,8 @@ impl Connection {
         Ok(answer)
     }
 
-    /// Says that nothing more comes, of the whole session where `session` is set.
+    /// Says goodbye to the host: for the whole session if `session` is set, else for this
+    /// connection.
     pub(crate) fn goodbye(mut self, session: bool) {
         let until = Instant::now() + FAREWELL_DEADLINE;
         let goodbye = Goodbye { session };
@@ -156,7 +158,7 @@ impl Connection {
     }
 }
 
-/// A refusal in place of any answer is an error of its own; so is an answer to something else.
+/// Checks that a frame answers the request `id`. A refusal in its place is an error of its own.
 fn check_answer(frame: Frame<'_>, id: u32) -> Result<Answer<'_>, ProtocolError> {
     if frame.kind == FrameKind::Error {
         return Err(Refusal::decode(frame.payload)?.into());
@@ -168,7 +170,7 @@ fn check_answer(frame: Frame<'_>, id: u32) -> Result<Answer<'_>, ProtocolError> 
     Ok(Answer { kind: frame.kind, payload: frame.payload })
 }
 
-/// A runtime that may be dropped anywhere, inside another runtime too.
+/// A runtime that may be dropped anywhere, even inside another runtime.
 struct Background(Option<Runtime>);
 
 impl Background {

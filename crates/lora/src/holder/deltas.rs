@@ -24,16 +24,17 @@ use crate::{
     site::{Input, Projection},
 };
 
-/// A generation: a connection of its own, and counters taken from what all share.
+/// A generation with a connection of its own and counters taken from those that all generations
+/// share.
 pub(crate) struct RemoteDeltas {
     shared: Arc<Shared>,
     session: Arc<Session>,
     connection: Option<Connection>,
     meter: Meter,
     report: Report,
-    /// Bytes of connections that were given up.
+    /// The number of bytes that given-up connections sent and received.
     bytes_before: u64,
-    /// Where the connection's count stood when it was taken.
+    /// The number of bytes that the connection had carried when this generation took it.
     bytes_at_open: u64,
 }
 
@@ -76,7 +77,7 @@ impl RemoteDeltas {
                 done => done,
             };
             if matches!(done, Err(HolderError::StartedAnew { .. })) {
-                // Evicted or expired: the next generation has a session of its own.
+                // The session was evicted or has expired: the next generation opens one of its own.
                 self.session.kill();
             }
             let done = Zeroizing::new(done?);
@@ -102,7 +103,8 @@ impl RemoteDeltas {
         }
     }
 
-    /// Vectors of one frame: neither it nor its answer is longer than its kind allows.
+    /// The number of vectors in one frame, so that neither it nor its answer is longer than its
+    /// kind allows.
     fn vectors_at_once(&self, columns: usize, rows: usize) -> usize {
         let fits = |kind: FrameKind, length| (kind.payload_max() - 64) / packed_bytes(length, 36);
         let fits = fits(FrameKind::Apply, columns).min(fits(FrameKind::Products, rows));
@@ -148,7 +150,8 @@ impl RemoteDeltas {
         let (left, words) = answer.map_err(|error| HolderError::from_protocol(&*connect, error))?;
         let products = pool::lock(&taken.batch).unmask(masked.counter, &words, &mut self.meter)?;
         session.groups[group].set_budget_left(left);
-        // This generation's share of the batch: encryptions, scalar products, decryptions.
+        // The share of the batch that this generation used: encryptions, scalar products,
+        // decryptions.
         let of_batch = (columns + rows * columns + rows) as u64;
         let degree = session.secret.context().n() as u64;
         self.meter.he_operations += (of_batch * count as u64).div_ceil(degree);
@@ -197,7 +200,7 @@ impl RemoteDeltas {
         let answers = answers.collect::<Result<Vec<_>, _>>()?;
         let products = holder.open(&session.secret, &answers, &mut self.meter)?;
         session.groups[group].set_budget_left(left);
-        // What the host multiplied and made fresh.
+        // The products that the host computed and the answers that it made fresh.
         self.meter.he_operations += ((request.len() + 1) * answers.len()) as u64;
         self.record_answers(1, left);
         Ok(products)
@@ -212,7 +215,7 @@ impl RemoteDeltas {
         };
     }
 
-    /// The same session on a new connection.
+    /// Joins the same session on a new connection.
     fn reconnect(&mut self) -> Result<(), HolderError> {
         if let Some(broken) = self.connection.take() {
             self.bytes_before += broken.bytes - self.bytes_at_open;
@@ -286,7 +289,8 @@ impl Deltas for RemoteDeltas {
         }
         let added = self.try_add(group, rows, outputs);
         if added.is_err() {
-            // Whatever it was, an answer may still be on its way: nothing more is asked there.
+            // An answer to a failed request may still be on its way, so this connection is not used
+            // again.
             self.connection = None;
         }
         Ok(added?)
@@ -317,7 +321,7 @@ fn width_of(terms: &crate::terms::Terms, projection: Projection) -> Option<usize
     })
 }
 
-/// The answers left in the budget, and the products.
+/// The number of answers left in the budget, and the products.
 type ProductsAnswer = (Option<u64>, Zeroizing<Vec<u64>>);
 
 fn read_products(

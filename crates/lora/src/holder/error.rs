@@ -1,4 +1,4 @@
-//! Why a key holder did not get on with its host.
+//! Errors between a key holder and its host.
 
 use confide_rlwe::RlweError;
 
@@ -11,16 +11,16 @@ use crate::{
     quantise::QuantiseError,
 };
 
-/// Why a key holder did not get on with an adapter host.
+/// The reason why a key holder cannot go on with an adapter host.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HolderError {
     /// The host went away, was never there, or broke the protocol.
     #[error("adapter host {host}: {reason}")]
     Lost {
-        /// Which host.
+        /// The host's address.
         host: String,
-        /// What the connection said.
+        /// The message of the connection's error.
         reason: String,
     },
     /// The host's evidence was not accepted; nothing was sent to it.
@@ -30,39 +30,39 @@ pub enum HolderError {
         host: String,
         /// The check that failed, as policies name it.
         check: String,
-        /// The appraiser's words.
+        /// The appraiser's message.
         reason: String,
     },
-    /// The host was started anew, or forgot the session: what was prepared with it is worthless.
-    #[error("adapter host {host} was started anew: masks prepared before are thrown away")]
+    /// The host was restarted, or forgot the session: masks prepared under it are worthless.
+    #[error("adapter host {host} was restarted: masks prepared before are discarded")]
     StartedAnew {
-        /// Which host.
+        /// The host's address.
         host: String,
     },
     /// The host refused, by name.
     #[error("adapter host {host}: {refusal}")]
     Refused {
-        /// Which host.
+        /// The host's address.
         host: String,
-        /// What it said.
+        /// The refusal that the host sent.
         refusal: Refusal,
     },
-    /// What the host offers is not what was asked for, or not what it offered before.
+    /// The host's offer is not what was asked for, or not what it offered before.
     #[error("adapter host {host} offers {got}, wanted {wanted}")]
     Offer {
-        /// Which host.
+        /// The host's address.
         host: String,
-        /// What was asked for.
+        /// The offer that was asked for.
         wanted: String,
-        /// What it offers.
+        /// The offer that the host made.
         got: String,
     },
     /// No masks were ready in time.
     #[error("adapter host {host}: no prepared masks within {waited_s} s")]
     NotPrepared {
-        /// Which host.
+        /// The host's address.
         host: String,
-        /// Seconds.
+        /// The time waited, in seconds.
         waited_s: u64,
     },
     /// A vector cannot be sent.
@@ -71,18 +71,18 @@ pub enum HolderError {
     /// A vector, or room for an answer, is not as wide as the adapter.
     #[error("activation of {got} values: wanted vectors of {wanted}")]
     Shape {
-        /// The width.
+        /// The width of a vector.
         wanted: usize,
-        /// What was given.
+        /// The number of values that were given.
         got: usize,
     },
-    /// A step of the masked scheme; the batch that it concerned is dropped.
+    /// A step of the masked scheme failed; the batch that it concerned is dropped.
     #[error("masked scheme: {0}")]
     Masked(#[from] MaskedError),
-    /// A step of the direct scheme.
+    /// A step of the direct scheme failed.
     #[error("direct scheme: {0}")]
     Direct(#[from] DirectError),
-    /// Ring, keys or randomness.
+    /// The ring, a key or the random generator failed.
     #[error(transparent)]
     Ring(#[from] RlweError),
 }

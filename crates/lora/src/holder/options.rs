@@ -1,4 +1,4 @@
-//! What a key holder asks of an adapter host.
+//! Configuration of a key holder.
 
 use std::time::Duration;
 
@@ -10,33 +10,35 @@ use crate::{
     terms::Protect,
 };
 
-/// What a key holder asks for.
+/// Configuration of a key holder: the adapter that it asks for, and how it prepares.
 #[derive(Clone, Debug)]
 pub struct HolderOptions {
     /// The adapter's name at the host.
     pub adapter: String,
-    /// How to compute.
+    /// The scheme by which products are computed.
     pub scheme: Scheme,
-    /// Ring and noise; the host has to use the same.
+    /// The parameter set: ring and noise. The host has to use the same one.
     pub parameters: ParameterSet,
-    /// What the host may not hand over; `None` takes what it does.
+    /// The matrices that must stay at the host; `None` accepts the host's choice.
     pub protect: Option<Protect>,
-    /// What this client is known by, where the host keeps a list.
+    /// The credential that identifies this client to a host that keeps a list of clients.
     pub credential: Vec<u8>,
-    /// The next batch is prepared when fewer vectors than this are left.
+    /// The number of prepared vectors below which the next batch is prepared.
     pub low_water: u32,
-    /// Threads, and connections, that prepare; 0 prepares nothing by itself.
+    /// The number of threads that prepare, each with a connection; 0 prepares nothing in the
+    /// background.
     pub preparers: usize,
-    /// How long a generation waits for masks.
+    /// The longest time that a generation waits for masks.
     pub mask_deadline: Duration,
-    /// The way to the host, for the direct scheme's choice of a tile.
+    /// Bandwidth and latency of the link to the host, from which the direct scheme chooses its
+    /// tile.
     pub link: Link,
-    /// What operations cost, for the same.
+    /// Costs of the operations, from which the direct scheme chooses its tile.
     pub costs: OperationCosts,
 }
 
 impl HolderOptions {
-    /// The masked scheme with one preparer.
+    /// Options for the masked scheme, with one thread that prepares.
     pub fn new(adapter: impl Into<String>, parameters: ParameterSet) -> Self {
         let low_water = (parameters.n() / 4).max(1) as u32;
         Self {

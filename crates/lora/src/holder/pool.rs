@@ -1,4 +1,4 @@
-//! What is prepared and not yet used: each counter leaves it once and never comes back.
+//! Prepared masks that are not used yet. Each counter leaves the pool once and never comes back.
 
 use std::{
     collections::VecDeque,
@@ -21,7 +21,7 @@ pub(crate) struct Pool {
 /// A batch from which several generations take counters.
 pub(crate) type Shared = Arc<Mutex<HolderBatch>>;
 
-/// Vectors under counters that are used from here on, or lost.
+/// Vectors with the counters reserved for them; the counters are used from here on, or lost.
 pub(crate) struct ReservedVectors {
     pub(crate) batch: Shared,
     pub(crate) masked: MaskedVectors,
@@ -37,7 +37,7 @@ impl Pool {
         self.batches.len()
     }
 
-    /// A preparation came to its end, with a batch or without.
+    /// Notes that a preparation ended, with a batch or without one.
     pub(crate) fn end(&mut self, batch: Option<HolderBatch>) {
         self.preparing = false;
         if let Some(batch) = batch {

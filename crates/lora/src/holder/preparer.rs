@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{host::BATCHES_MAX, masked::HolderBatch, meter::Meter};
 
-/// How long a preparer sleeps where nothing is wanted; a change wakes it earlier.
+/// The longest sleep of a preparer that has nothing to do; a change wakes it earlier.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// Pause after a failure, so that a host that is down is not asked all the time.
@@ -22,7 +22,7 @@ const RETRY: Duration = Duration::from_millis(500);
 
 /// Starts a thread that prepares until its adapter is dropped.
 pub(crate) fn start(shared: &Arc<Shared>, index: usize) {
-    // It holds no share of the adapter while it sleeps, so that the adapter can be dropped.
+    // The thread holds no reference while it sleeps, so that the adapter can be dropped.
     let weak = Arc::downgrade(shared);
     let name = format!("confide-prepare-{index}");
     let spawned = thread::Builder::new().name(name).spawn(move || {
@@ -51,7 +51,7 @@ fn step(
 ) -> Result<(), HolderError> {
     let session = shared.session();
     if session.is_dead() {
-        // Renewed by whoever opens the next generation; nothing is asked of a host meanwhile.
+        // The next generation opens a new session; until then no host is asked.
         thread::sleep(RETRY);
         return Ok(());
     }
@@ -86,13 +86,14 @@ fn prepare(
     prepared
 }
 
-/// The input that has fewest vectors left, if any has too few; waits once where none has.
+/// The input that has fewest prepared vectors left, if it has too few; otherwise waits once and
+/// returns `None`.
 fn next(shared: &Shared, session: &Session) -> Option<usize> {
     let wanted = shared.wanted.load(Ordering::Relaxed);
     let mut pools = session.pools();
     let pick = |pools: &[super::pool::Pool]| {
         let short = pools.iter().enumerate().filter(|(group, pool)| {
-            // What the budget does not allow is not prepared either.
+            // Masks beyond the budget would never be used, so they are not prepared.
             let budget = session.groups[*group].budget_left().unwrap_or(u64::MAX);
             !pool.preparing
                 && pool.tokens_left() < wanted.min(budget)

@@ -27,16 +27,16 @@ use crate::{
     terms::Protect,
 };
 
-/// How far preparations are.
+/// The progress of preparations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Inputs of the adapter.
+    /// The number of inputs of the adapter.
     pub inputs: usize,
-    /// Inputs that have as many vectors left as were wanted.
+    /// The number of inputs that have as many vectors left as were wanted.
     pub ready: usize,
-    /// Vectors that can be asked about before any input has to wait.
+    /// The number of vectors that can be asked about before any input has to wait.
     pub vectors_left: u64,
-    /// Batches finished since the session began.
+    /// The number of batches that were finished since the session began.
     pub batches: u64,
 }
 
@@ -70,7 +70,7 @@ impl RemoteAdapter {
         Ok(Self { shared, sites, reservations: Arc::default() })
     }
 
-    /// Waits until `vectors` can be asked about each input; `told` hears of progress.
+    /// Waits until `vectors` can be asked about each input, and reports to `on_progress`.
     ///
     /// # Errors
     /// Where the host is lost, or `deadline` passes.
@@ -78,7 +78,7 @@ impl RemoteAdapter {
         &self,
         vectors: u32,
         deadline: Duration,
-        mut told: impl FnMut(Progress),
+        mut on_progress: impl FnMut(Progress),
     ) -> Result<Progress, HolderError> {
         let session = self.shared.ensure_session()?;
         let most = (session.secret.context().n() * BATCHES_MAX) as u64;
@@ -90,7 +90,7 @@ impl RemoteAdapter {
         loop {
             let progress = progress(&session, wanted);
             if progress != last {
-                told(progress);
+                on_progress(progress);
                 last = progress;
             }
             if progress.ready == progress.inputs {
@@ -111,27 +111,28 @@ impl RemoteAdapter {
         }
     }
 
-    /// How far preparations are.
+    /// The progress of preparations.
     pub fn progress(&self) -> Progress {
         progress(&self.shared.session(), self.shared.wanted.load(Ordering::Relaxed))
     }
 
-    /// The host's process, as the session knows it.
+    /// The epoch of the host's process that the session was opened with.
     pub fn epoch(&self) -> [u8; 16] {
         self.shared.session().welcome.epoch
     }
 
-    /// Bytes sent and received for preparations.
+    /// The number of bytes sent and received for preparations.
     pub fn offline_bytes(&self) -> u64 {
         self.shared.offline_bytes.load(Ordering::Relaxed)
     }
 
-    /// Vectors of one batch.
+    /// The number of vectors in one batch.
     pub fn batch_vectors(&self) -> usize {
         self.shared.session().secret.context().n()
     }
 
-    /// Answers left for each input that has a budget, the least first.
+    /// The number of answers left for the input that has fewest of them; `None` where there is no
+    /// budget.
     pub fn budget_left(&self) -> Option<u64> {
         self.shared.session().groups.iter().filter_map(super::session::Group::budget_left).min()
     }
@@ -149,7 +150,7 @@ impl Adapt for RemoteAdapter {
             host_is_blind: set.security_bits() >= SECURITY_BITS_MIN,
             adapter_stays: set.flood_bits() > 0,
             b_is_handed_over: welcome.protect == Protect::A,
-            // No budget keeps an adapter from a key holder whose evidence was not accepted.
+            // A key holder whose evidence was not accepted can learn the adapter under any budget.
             adapter_can_be_learned: !welcome.trusted || welcome.can_be_learned,
             simulated: session.simulated,
         }
@@ -158,7 +159,7 @@ impl Adapt for RemoteAdapter {
     fn reserve(&self, prompt: u32, completion: Option<u32>) -> Result<Reservation, AdaptError> {
         let first = self.reservations.reserve(self.budget_left(), prompt, completion);
         let Err(AdaptError::BudgetTooSmall { .. }) = first else { return first };
-        // On a thread of its own: this one may run an event loop, and connections have theirs.
+        // A thread of its own: this one may run an event loop, and a connection runs one too.
         let again = || match self.is_forgotten() {
             true => self.shared.ensure_session().map(|_| true),
             false => Ok(false),
@@ -173,7 +174,7 @@ impl Adapt for RemoteAdapter {
 
     fn open(&self) -> Result<Box<dyn Deltas>, AdaptError> {
         let deltas = match self.try_open() {
-            // The host does not know the session: a new one, once.
+            // The host does not know the session any more: open a new one, once.
             Err(HolderError::StartedAnew { .. }) => self.try_open()?,
             other => other?,
         };
@@ -182,8 +183,8 @@ impl Adapt for RemoteAdapter {
 }
 
 impl RemoteAdapter {
-    /// Whether the host no longer knows the session: what it said of its budget is then stale, as
-    /// after a restart with a larger one.
+    /// Whether the host no longer knows the session. Its budget is then stale, for example after a
+    /// restart with a larger one.
     fn is_forgotten(&self) -> bool {
         let session = self.shared.session();
         if let Ok(connection) = self.shared.open_connection(&session) {

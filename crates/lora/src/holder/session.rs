@@ -29,7 +29,7 @@ use crate::{
     terms::{Effect, Protect, Terms},
 };
 
-/// Everything that is worthless once the host is started anew.
+/// A session with a host: keys, terms and masks, all of which are worthless once the host restarts.
 pub(crate) struct Session {
     pub(crate) secret: SecretKey,
     pub(crate) attach: Attach,
@@ -39,11 +39,11 @@ pub(crate) struct Session {
     pools: Mutex<Vec<Pool>>,
     changed: Condvar,
     dead: AtomicBool,
-    /// Evidence on the way is simulated.
+    /// Whether evidence that either side showed is simulated.
     pub(crate) simulated: bool,
 }
 
-/// One input.
+/// One input of the adapter: its terms, and the budget of this client.
 pub(crate) struct Group {
     pub(crate) terms: Terms,
     pub(crate) budget: Option<u64>,
@@ -157,7 +157,7 @@ impl Session {
         self.changed.notify_all();
     }
 
-    /// Waits for a change of the pools, or for so long.
+    /// Waits for a change of the pools, or for `at_most`.
     pub(crate) fn wait<'a>(
         &self,
         pools: MutexGuard<'a, Vec<Pool>>,
@@ -167,10 +167,10 @@ impl Session {
         waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// Nothing more can come of it: those who wait for masks hear so.
+    /// Ends the session and wakes those who wait for masks, who then see that it is dead.
     pub(crate) fn kill(&self) {
         self.dead.store(true, Ordering::Release);
-        // Under the lock, so that nobody is between looking and waiting.
+        // The lock is held, so that the notification cannot fall between a check and its wait.
         drop(self.pools());
         self.notify();
     }
@@ -206,7 +206,7 @@ impl Session {
                     refusal: Refusal::Budget { limit },
                 });
             }
-            // The preparers look again, and this waits for what they bring.
+            // Wake the preparers, and wait for the batch that they bring.
             self.notify();
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -247,7 +247,7 @@ fn receive_terms(connection: &mut Connection, id: u32) -> Result<Group, Protocol
     Ok(Group { terms: decode_terms(message.terms)?, budget: message.budget, left })
 }
 
-/// Shared by an adapter, its generations and its preparers.
+/// State that an adapter shares with its generations and its preparers.
 pub(crate) struct Shared {
     pub(crate) connect: Arc<dyn Connect>,
     pub(crate) options: HolderOptions,
@@ -258,7 +258,7 @@ pub(crate) struct Shared {
     pub(crate) offline_bytes: AtomicU64,
 }
 
-/// Connections kept for the next generation.
+/// The greatest number of idle connections that are kept for the next generation.
 const IDLE_MAX: usize = 8;
 
 impl Shared {
@@ -286,7 +286,7 @@ impl Shared {
         self.session.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// A connection of this session: an idle one, or a new one.
+    /// Takes an idle connection of this session, or opens a new one.
     pub(crate) fn connection(&self, session: &Session) -> Result<Connection, HolderError> {
         {
             let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
@@ -298,8 +298,8 @@ impl Shared {
         self.open_connection(session)
     }
 
-    /// A new connection of this session. Where the host does not know the session any more, it is
-    /// dead from here on.
+    /// Opens a connection of this session, and marks the session as dead where the host no longer
+    /// knows it.
     pub(crate) fn open_connection(&self, session: &Session) -> Result<Connection, HolderError> {
         let mut connection = Connection::open(&*self.connect)?;
         let attached = connection.attach(&session.attach);
@@ -320,7 +320,7 @@ impl Shared {
         }
     }
 
-    /// The session, or a new one in the place of a dead one: its masks are thrown away.
+    /// The current session, or a new one in place of a dead one, whose masks are discarded.
     pub(crate) fn ensure_session(&self) -> Result<Arc<Session>, HolderError> {
         let mut held = self.session.lock().unwrap_or_else(PoisonError::into_inner);
         if !held.is_dead() {
@@ -337,7 +337,7 @@ impl Shared {
             host = self.connect.host(),
             same_process = fresh.welcome.epoch == held.welcome.epoch,
             "the adapter host does not know the session any more: {thrown} prepared vectors are \
-             thrown away"
+             discarded"
         );
         let fresh = Arc::new(fresh);
         *held = fresh.clone();

@@ -1,4 +1,4 @@
-//! Who a session's answers are counted for: not for its key, which costs nothing to make anew.
+//! Accounts that answers are counted for. A session's key is none: a new one costs nothing.
 
 use std::collections::HashMap;
 
@@ -6,20 +6,20 @@ use sha2::{Digest, Sha256};
 
 use crate::protocol::Refusal;
 
-/// Clients in one list.
+/// The greatest number of clients in one list.
 const CLIENTS_MAX: usize = 4096;
 
-/// A list of clients as text: bytes at most.
+/// The greatest length of a list of clients as text, in bytes.
 pub const CLIENTS_BYTES_MAX: u64 = 1024 * 1024;
 
-/// What answers are counted for.
+/// An account that answers are counted for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Account {
-    /// Never shown: [`crate::Slot`] wants 32 bytes.
+    /// The account's id in a [`crate::Slot`], which is never shown.
     pub(crate) id: [u8; 32],
-    /// As the list or the kind of peer has it.
+    /// The account's name: as the list has it, or that of the kind of peer.
     pub(crate) name: String,
-    /// No budget: the key holder's attestation was accepted.
+    /// Whether the key holder's attestation was accepted; if so, it has no budget.
     pub(crate) attested: bool,
 }
 
@@ -30,29 +30,29 @@ pub struct Clients {
     known: HashMap<[u8; 32], String>,
 }
 
-/// Why a list of clients cannot be used.
+/// The reason why a list of clients cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientsError {
-    /// A line that is not a name and a digest.
+    /// A line is not a name and a digest.
     #[error("clients, line {line}: wanted NAME and the SHA-256 of its credential in hexadecimal")]
     Line {
-        /// From 1.
+        /// The number of the line, from 1.
         line: usize,
     },
-    /// The same name or digest twice.
+    /// A line repeats a name or a digest.
     #[error("clients, line {line}: wanted each name and each credential once")]
     Twice {
-        /// From 1.
+        /// The number of the line, from 1.
         line: usize,
     },
-    /// The digest of no bytes: whoever brings no credential would be this client.
+    /// A line has the digest of no bytes: every client without a credential would be this one.
     #[error("clients, line {line}: wanted the SHA-256 of a credential, got that of no bytes")]
     Empty {
-        /// From 1.
+        /// The number of the line, from 1.
         line: usize,
     },
-    /// Too many.
+    /// The list has more clients than a host keeps.
     #[error("clients: wanted at most {CLIENTS_MAX}, got more")]
     TooMany,
 }
@@ -85,14 +85,15 @@ impl Clients {
         Ok(Self { known })
     }
 
-    /// Whether nobody is named.
+    /// Returns whether the list names no client.
     pub fn is_empty(&self) -> bool {
         self.known.is_empty()
     }
 
     /// The name of the client whose credential this is.
     pub fn name_of(&self, credential: &[u8]) -> Option<&str> {
-        // The digest is what is compared: its bytes tell nothing about the credential's.
+        // Digests are compared, so the time that it takes tells nothing about the credential's
+        // bytes.
         let digest: [u8; 32] = Sha256::digest(credential).into();
         self.known.get(&digest).map(String::as_str)
     }

@@ -1,4 +1,4 @@
-//! An adapter as its host holds it: integers, and what key holders are told.
+//! An adapter as its host holds it: integer matrices, and the terms that key holders receive.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -21,13 +21,13 @@ use crate::{
     terms::Protect,
 };
 
-/// Inputs of one adapter.
+/// The greatest number of inputs of one adapter.
 const GROUPS_MAX: usize = 1024;
 
-/// A loaded adapter.
+/// An adapter that a host has loaded, as integers.
 pub(crate) struct HostedAdapter {
     pub(crate) name: String,
-    /// What the masks of a session are bound to: its name, hashed.
+    /// The id that the masks of a session are bound to: the hash of the adapter's name.
     pub(crate) id: [u8; 32],
     groups: Arc<Vec<Group>>,
     by_input: HashMap<(u32, Input), usize>,
@@ -35,7 +35,7 @@ pub(crate) struct HostedAdapter {
 }
 
 impl HostedAdapter {
-    /// Quantises an adapter.
+    /// Quantises an adapter for both schemes.
     pub(crate) fn new(
         adapter: &Adapter,
         contexts: &Contexts,
@@ -77,7 +77,7 @@ impl HostedAdapter {
         self.by_input.get(&(layer, input)).copied()
     }
 
-    /// Whether every input can be computed so.
+    /// Returns whether every input of the adapter can be computed by this scheme.
     pub(crate) fn offers(&self, scheme: Scheme) -> bool {
         self.groups.iter().all(|group| group.terms_bytes(scheme).is_some())
     }

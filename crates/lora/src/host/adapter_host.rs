@@ -41,13 +41,14 @@ use crate::{
     terms::Protect,
 };
 
-/// The set that both schemes share.
+/// The name of the default parameter set, which both schemes can use.
 pub const PARAMETERS_DEFAULT: &str = "rlwe-4096-q100-flood40";
 
-/// Adapters of one host.
+/// The greatest number of adapters of one host.
 const ADAPTERS_MAX: usize = 64;
 
-/// Below this a set hides nothing (HomomorphicEncryption.org tables, quantum row).
+/// The least security level in bits that counts as hiding (HomomorphicEncryption.org tables,
+/// quantum row).
 pub(crate) const SECURITY_BITS_MIN: u32 = 128;
 
 /// Configuration of an adapter host.
@@ -59,15 +60,15 @@ pub struct HostOptions {
     pub protect: Protect,
     /// The number of answers for each account, each A and each input.
     pub allowance: Allowance,
-    /// Standard deviation of noise on each answer, in units of its integers; 0 is none.
+    /// Standard deviation of the noise on each answer, in units of its integers; 0 adds no noise.
     pub noise_sigma: f64,
     /// The greatest rank of an adapter that is loaded.
     pub rank_max: usize,
-    /// The clients that are served; empty serves everyone, on one account.
+    /// The clients that are served; an empty list serves every client, on one account.
     pub clients: Clients,
-    /// Keeps the counts of answers over a restart.
+    /// The file that keeps the counts of answers over a restart; without one they are lost.
     pub budget_file: Option<PathBuf>,
-    /// Whether every peer of [`AdapterHost::serve`] is attested, which the guarantee then says.
+    /// Whether every peer of [`AdapterHost::serve`] is attested, which the guarantee depends on.
     pub attested_only: bool,
     /// Limits of concurrent sessions and preparations, in all and for one peer.
     pub limits: HostLimits,
@@ -76,7 +77,7 @@ pub struct HostOptions {
 /// Facts about a key holder that the channel established.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Peer {
-    /// Whether the policy for clients accepted its evidence.
+    /// Whether its evidence was accepted by the policy for clients.
     pub attested: bool,
     /// Whether the evidence of either side is simulated.
     pub simulated: bool,
@@ -84,7 +85,7 @@ pub struct Peer {
     pub prefix: Option<PeerPrefix>,
 }
 
-/// Answers key holders about its adapters.
+/// A host of adapters, with the state that the connections of all key holders share.
 pub struct AdapterHost {
     options: HostOptions,
     contexts: Contexts,
@@ -102,7 +103,7 @@ pub struct AdapterHost {
 }
 
 impl AdapterHost {
-    /// A host without adapters yet, with a fresh key and epoch.
+    /// Makes a host without adapters, with a fresh key and epoch.
     ///
     /// # Errors
     /// Where the parameter set is not flooded, randomness fails, or the budget file cannot be read.
@@ -171,7 +172,7 @@ impl AdapterHost {
         Ok(())
     }
 
-    /// The guarantee towards every key holder that may connect.
+    /// The guarantee towards every key holder that may connect, the least trusted one included.
     pub fn guarantee(&self) -> Guarantee {
         let allowance = match self.options.attested_only {
             true => Allowance::Attested,
@@ -187,27 +188,27 @@ impl AdapterHost {
         }
     }
 
-    /// Whether the evidence that the channel shows for this host is simulated.
+    /// Sets whether the evidence that the channel shows for this host is simulated.
     pub fn set_simulated(&self, simulated: bool) {
         self.simulated.store(simulated, Ordering::Relaxed);
     }
 
-    /// The name of this process: batches of another epoch are worthless.
+    /// The epoch of this process: masks prepared under another one are worthless.
     pub fn epoch(&self) -> [u8; 16] {
         self.key.epoch().0
     }
 
-    /// Where counts of answers outlive this process.
+    /// The file that keeps the counts of answers over a restart.
     pub fn budget_file(&self) -> Option<&Path> {
         self.options.budget_file.as_deref()
     }
 
-    /// The number of sessions that are held.
+    /// The number of sessions that are open.
     pub fn sessions(&self) -> usize {
         self.sessions.count()
     }
 
-    /// What is offered and on which terms, for a ready line or a digest; no values.
+    /// The adapters and their terms without any value, for a ready line or a digest.
     pub fn describe(&self) -> Value {
         let adapters = self.all().into_iter().map(|adapter| {
             let widths = adapter.groups().iter().map(Group::columns);
@@ -227,12 +228,12 @@ impl AdapterHost {
         })
     }
 
-    /// The audit log's lines, where they are kept in memory.
+    /// The lines of the audit log, if it is kept in memory.
     pub fn audit_lines(&self) -> Vec<String> {
         self.audit.lines()
     }
 
-    /// Forgets sessions that nobody has come back to, and writes what was counted.
+    /// Forgets sessions that have expired, and writes the counts to the audit log.
     pub fn expire(&self) {
         for session in self.sessions.expire() {
             self.write_tally(&session);
@@ -246,7 +247,7 @@ impl AdapterHost {
         }
     }
 
-    /// Ends every connection after the request that it is at.
+    /// Ends every connection after its current request.
     pub fn stop(&self) {
         self.stopping.send_replace(true);
     }
@@ -278,7 +279,7 @@ impl AdapterHost {
     }
 }
 
-/// What a connection asks of its host.
+/// Methods for the connections of the host.
 impl AdapterHost {
     pub(super) fn stopping(&self) -> watch::Receiver<bool> {
         self.stopping.subscribe()
@@ -366,7 +367,7 @@ impl AdapterHost {
             return Err(Refusal::NotOffered);
         }
         let vectors = read_vectors(adapter, group, apply)?;
-        // Counted first: what the masked scheme then refuses was asked against the rules.
+        // Answers are counted first: a request that the masked scheme refuses breaks the rules.
         let state = self.count(session, group, apply.vectors.into()).await?;
         let job = OnlineJob {
             sequences: session.sequences.clone(),
@@ -399,7 +400,7 @@ impl AdapterHost {
             return Ok(state);
         };
         let limit = session.allowance.limit(width);
-        // The line is on the disk before the answer leaves, which takes milliseconds.
+        // The line must be on the disk before the answer leaves; this takes milliseconds.
         let reserving = tokio::task::spawn_blocking(move || file.reserve(slot, state.used, limit));
         reserving.await.map_err(|_| Refusal::Internal)?.map_err(|error| {
             tracing::error!(%error, "counts of answers cannot be kept: nothing is answered");
@@ -414,8 +415,8 @@ impl AdapterHost {
         (Slot { client, adapter, layer: group.layer, input: group.input }, group.columns())
     }
 
-    /// Counters of a new session, whose shares are bound to the key's own name and not to the
-    /// account: those of two sessions have nothing in common.
+    /// Makes the counters of a new session. Their shares are bound to the key holder's own id, not
+    /// to the account, so those of two sessions have nothing in common.
     pub(super) fn sequences(
         &self,
         adapter: &HostedAdapter,
@@ -451,7 +452,7 @@ impl AdapterHost {
     }
 }
 
-/// What is written down.
+/// Methods that write the audit log.
 impl AdapterHost {
     pub(super) fn refused_before_hello(&self, error: &ProtocolError) {
         let refusal = match error {

@@ -1,4 +1,4 @@
-//! Who was answered how often: one JSON object a line, and never a value of anybody's.
+//! The audit log: how often each account was answered, one JSON object a line, without any values.
 
 use std::{
     collections::VecDeque,
@@ -10,13 +10,13 @@ use std::{
 
 use serde_json::{Map, Value, json};
 
-/// Lines kept where no file was given: a day of one line every ten seconds.
+/// The number of lines kept in memory: a day of one line every ten seconds.
 pub(crate) const LINES_KEPT: usize = 8640;
 
-/// A file that has grown to this becomes `FILE.1`, whose predecessor is deleted.
+/// The size in bytes at which a file is renamed to `FILE.1`, whose predecessor is deleted.
 pub const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
-/// Where lines go.
+/// The audit log, in memory or in a file.
 pub struct AuditLog {
     clock: fn() -> u64,
     sink: Mutex<Sink>,
@@ -27,25 +27,25 @@ enum Sink {
     File { path: PathBuf, file: File, bytes: u64, limit: u64, lost: u64 },
 }
 
-/// What a line is about; absent parts are left out.
+/// The subject of a line; absent parts are left out.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Subject<'a> {
     /// The session's client id, of which the first 8 bytes are written.
     pub client: Option<&'a [u8; 32]>,
     /// The name under which answers are budgeted.
     pub account: Option<&'a str>,
-    /// The adapter.
+    /// The name of the adapter.
     pub adapter: Option<&'a str>,
 }
 
 impl AuditLog {
-    /// The last 8,640 lines, in memory. `clock` gives Unix seconds.
+    /// Keeps the last 8,640 lines in memory. `clock` returns the time in Unix seconds.
     pub fn in_memory(clock: fn() -> u64) -> Self {
         let sink = Sink::Memory { lines: VecDeque::new(), dropped: 0 };
         Self { clock, sink: Mutex::new(sink) }
     }
 
-    /// Appends to a file.
+    /// Appends lines to a file.
     ///
     /// # Errors
     /// Where it cannot be opened.
@@ -79,7 +79,7 @@ impl AuditLog {
         sink.take(line);
     }
 
-    /// The lines in memory, the oldest first; of a log that goes to a file, none.
+    /// The lines in memory, the oldest first; empty for a log that goes to a file.
     pub fn lines(&self) -> Vec<String> {
         match &*self.sink.lock().unwrap_or_else(PoisonError::into_inner) {
             Sink::Memory { lines, .. } => lines.iter().cloned().collect(),

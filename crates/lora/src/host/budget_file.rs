@@ -1,7 +1,8 @@
-//! Counts of answers on disk, so that a restart does not make budgets new.
+//! Counts of answers on disk, so that a restart does not renew budgets.
 //!
-//! One JSON object a line, appended and synchronised before the answers that it counts: for some
-//! ahead, which a restart after a crash then counts as given. A clean end writes the true counts.
+//! The file has one JSON object a line. A line is appended and synchronised before the answers that
+//! it counts leave, and it counts some answers ahead, which a restart after a crash takes as given.
+//! A clean end writes the true counts.
 
 use std::{
     collections::HashMap,
@@ -18,22 +19,22 @@ use serde_json::Value;
 
 use crate::{mask::Slot, site::Input};
 
-/// Answers counted ahead by one line at most.
+/// The greatest number of answers that one line counts ahead.
 const AHEAD_MAX: u64 = 64;
 
-/// The share of a budget that one line counts ahead: a crash must not use up a small one.
+/// One line counts ahead at most a budget divided by this: a crash must not use up a small budget.
 const AHEAD_SHARE: u64 = 32;
 
-/// Lines of a file that is read: each sequence has one after every start.
+/// The greatest number of lines of a file that is read: each sequence has one after every start.
 const LINES_MAX: usize = 4_000_000;
 
-/// Lines appended before the file is written anew, one line for each count.
+/// The number of appended lines after which the file is written anew, one line for each count.
 const APPENDED_MAX: usize = 1_000_000;
 
 pub(crate) struct BudgetFile {
     path: PathBuf,
     inner: Mutex<Inner>,
-    /// Two hosts that count in one file would each miss the other's answers.
+    /// The file's lock: two hosts that count in one file would each miss the other's answers.
     _lock: File,
 }
 
@@ -47,7 +48,7 @@ struct Inner {
 #[serde(deny_unknown_fields)]
 struct Line {
     account: String,
-    /// The digest of every A that reads the input.
+    /// The digest of all matrices A that read the input.
     weights: String,
     layer: u32,
     input: u8,
@@ -55,7 +56,7 @@ struct Line {
 }
 
 impl BudgetFile {
-    /// Opens or makes the file, and its folder; gives the counts that it holds.
+    /// Opens or creates the file and its folder, and returns the counts that it holds.
     ///
     /// # Errors
     /// Where it cannot be read or written, is no ordinary file or has a second name, another host
@@ -85,12 +86,12 @@ impl BudgetFile {
         Ok((Self { path, inner: Mutex::new(inner), _lock: lock }, counts))
     }
 
-    /// Whether a line on disk counts at least `used`.
+    /// Returns whether a line on disk counts at least `used`.
     pub(crate) fn holds(&self, slot: &Slot, used: u64) -> bool {
         self.inner().written.get(slot).is_some_and(|written| *written >= used)
     }
 
-    /// Has a line on disk that counts at least `used` of a budget of `limit`.
+    /// Makes sure that a line on disk counts at least `used` of a budget of `limit`.
     pub(crate) fn reserve(&self, slot: Slot, used: u64, limit: Option<u64>) -> io::Result<()> {
         let mut inner = self.inner();
         if inner.written.get(&slot).is_some_and(|written| *written >= used) {
@@ -109,7 +110,7 @@ impl BudgetFile {
         Ok(())
     }
 
-    /// Writes the true counts in the place of those ahead.
+    /// Writes the true counts in place of those that count ahead.
     pub(crate) fn settle(&self, counts: HashMap<Slot, u64>) -> io::Result<()> {
         let mut inner = self.inner();
         inner.file = rewrite(&self.path, &counts)?;
@@ -122,8 +123,8 @@ impl BudgetFile {
     }
 }
 
-/// One line for each count, in a new file that takes the place of the old one: on the disk before it
-/// does, and the folder after it. Gives the file, open at its end.
+/// Writes one line for each count to a new file, which replaces the old one. The file is
+/// synchronised before that, and its folder after it. Returns the file, open at its end.
 fn rewrite(path: &Path, counts: &HashMap<Slot, u64>) -> io::Result<File> {
     let text: String = counts.iter().map(|(slot, used)| line(slot, *used)).collect();
     let beside = with_suffix(path, ".new");
@@ -135,8 +136,8 @@ fn rewrite(path: &Path, counts: &HashMap<Slot, u64>) -> io::Result<File> {
     OpenOptions::new().append(true).open(path)
 }
 
-/// The file that `path` leads to. It is replaced when it is written anew, so a device or a pipe would
-/// be lost, and of two names of one file each would go on with counts of its own.
+/// The file that `path` leads to. The file is replaced when it is written anew: a device or a pipe
+/// would be lost, and two names of one file would each go on with counts of its own.
 fn resolve(path: &Path) -> io::Result<PathBuf> {
     if let Err(error) = path.symlink_metadata() {
         return match error.kind() {
@@ -167,7 +168,7 @@ fn with_suffix(path: &Path, suffix: &str) -> OsString {
 
 fn read_counts(text: &str) -> io::Result<HashMap<Slot, u64>> {
     let mut counts = HashMap::new();
-    // What a crash cut short was not on the disk yet, so nothing was answered for it.
+    // A line that a crash cut short was not on the disk yet, so nothing was answered for it.
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);
     for (index, line) in whole.lines().enumerate() {
         let (slot, used) = read_line(line)
@@ -243,7 +244,7 @@ mod tests {
         let folder = folder_of(&path).unwrap();
         std::fs::create_dir_all(folder).unwrap();
         assert!(BudgetFile::open(folder).is_err(), "a folder");
-        // A socket is no ordinary file, and anybody may make one.
+        // A socket is no ordinary file, and every user can make one.
         let socket = folder.join("socket");
         let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
         assert!(BudgetFile::open(&socket).is_err());

@@ -18,10 +18,10 @@ use crate::protocol::{
     GroupTerms, Hello, Prepare, Products, ProtocolError, Refusal, Scheme, Side, Welcome,
 };
 
-/// The first frame has to come within this.
+/// The time within which the first frame has to arrive.
 pub(crate) const HELLO_DEADLINE: Duration = Duration::from_secs(10);
 
-/// A connection on which nothing is asked is closed after this; its session lives on.
+/// The time after which a connection without requests is closed; its session lives on.
 pub(crate) const IDLE_DEADLINE: Duration = Duration::from_secs(600);
 
 impl AdapterHost {
@@ -44,14 +44,14 @@ impl AdapterHost {
             upload: None,
         };
         let ended = conversation.run(peer).await;
-        let told = match &ended {
+        let refusal = match &ended {
             Ok(()) | Err(ProtocolError::Io(_) | ProtocolError::StreamEnded { .. }) => return ended,
             Err(ProtocolError::Refused(refusal)) => *refusal,
             Err(ProtocolError::Deadline { .. }) => Refusal::Deadline,
             Err(_) => Refusal::Malformed,
         };
         // The id 0 belongs to no request: nothing comes after it.
-        let _ = writer.lock().await.refuse(0, told).await;
+        let _ = writer.lock().await.refuse(0, refusal).await;
         ended
     }
 }
@@ -74,18 +74,18 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> Conversation<S> {
             }
         };
         let ended = self.requests(&seat.0).await;
-        // Dropped, it ends the task that computes: a batch that is not whole never will be.
+        // Dropping it ends the task that computes: an incomplete batch will never be completed.
         self.upload = None;
         if let Err(error) = &ended {
             self.host.note_end(&seat.0, error);
         }
-        // Before the last frame: whoever reads it may open the next connection at once.
+        // Release the seat before the last frame: its reader may open the next connection at once.
         drop(seat);
         let goodbye = ended?;
         self.writer.lock().await.send(FrameKind::Farewell, goodbye, |_| ()).await
     }
 
-    /// The first frame: a session, or one more connection of one.
+    /// Reads the first frame, which opens a session or joins one.
     async fn greet(&mut self, peer: Peer) -> Result<Seat, ProtocolError> {
         let frame = tokio::select! {
             biased;
@@ -112,7 +112,7 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> Conversation<S> {
         }
     }
 
-    /// Until a goodbye; gives its id.
+    /// Answers requests until a goodbye, and returns its id.
     async fn requests(&mut self, session: &Arc<Session>) -> Result<u32, ProtocolError> {
         let mut evicted = session.eviction();
         loop {
@@ -184,7 +184,7 @@ async fn send_welcome<S: AsyncRead + AsyncWrite>(
     Ok(())
 }
 
-/// Whether a connection goes on after this was refused.
+/// Returns whether a connection goes on after this refusal.
 fn goes_on(refusal: Refusal) -> bool {
     !matches!(refusal, Refusal::Malformed | Refusal::Stopping | Refusal::NoSession)
 }
@@ -248,7 +248,7 @@ async fn take_block(
     };
     match running.block(block) {
         Ok(()) => Ok(()),
-        // It was refused already, and blocks were still on their way.
+        // The batch was refused while these blocks were on their way.
         Err(BlockError::BatchEnded) => Ok(()),
         Err(BlockError::BeyondCredit) => Err(Refusal::Malformed.into()),
     }

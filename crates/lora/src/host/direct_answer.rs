@@ -1,5 +1,5 @@
-//! The direct scheme: one vector as ciphertexts, answered by a pool that tokens share with nobody
-//! who prepares.
+//! The direct scheme: one vector as ciphertexts, answered by a pool of threads that preparations do
+//! not use.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ use crate::{
 };
 
 impl AdapterHost {
-    /// Answers one vector: the bytes of each answer with its length before it, and what is left of
-    /// the budget.
+    /// Answers one vector: returns the bytes of each answer with its length before it, and the
+    /// answers left in the budget.
     pub(crate) async fn answer_direct(
         &self,
         session: &Arc<Session>,

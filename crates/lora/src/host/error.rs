@@ -1,4 +1,4 @@
-//! Why a host is not made, or an adapter not loaded.
+//! Errors of a host and of its adapters.
 
 use std::{io, path::PathBuf};
 
@@ -6,86 +6,86 @@ use confide_rlwe::RlweError;
 
 use crate::{masked::MaskedError, protocol::Refusal, terms::TermsError};
 
-/// Why a host is not made, or an adapter not loaded.
+/// The reason why a host cannot be made, or an adapter cannot be loaded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HostError {
-    /// A name that the protocol cannot carry.
+    /// The protocol cannot carry the adapter's name.
     #[error("adapter name: wanted 1 to 128 visible ASCII characters, got {name:?}")]
     Name {
-        /// The name.
+        /// The name of the adapter.
         name: String,
     },
-    /// Two adapters of one name.
+    /// Two adapters have the same name.
     #[error("adapter name: wanted each once, got {name} twice")]
     Twice {
-        /// The name.
+        /// The name of the adapters.
         name: String,
     },
-    /// Too many adapters.
-    #[error("adapters: wanted at most {limit}")]
+    /// The host has as many adapters as it holds.
+    #[error("adapters: wanted at most {limit}, got more")]
     Adapters {
-        /// The limit.
+        /// The greatest number of adapters.
         limit: usize,
     },
-    /// An adapter that changes nothing, or too much.
+    /// The adapter changes nothing, or too many inputs.
     #[error("adapted inputs: wanted 1 to {limit}, got {got}")]
     Inputs {
-        /// The limit.
+        /// The greatest number of inputs.
         limit: usize,
-        /// What was given.
+        /// The number of inputs of the adapter.
         got: usize,
     },
-    /// A rank beyond the limit.
+    /// The rank of a pair is beyond the limit.
     #[error("rank: wanted at most {limit}, got {got}")]
     Rank {
-        /// The limit.
+        /// The greatest rank.
         limit: usize,
-        /// What was given.
+        /// The rank of the pair.
         got: usize,
     },
-    /// An input that the masked scheme cannot be prepared for.
+    /// The masked scheme cannot be prepared for an input.
     #[error("layer {layer}: {source}")]
     Masked {
-        /// The layer.
+        /// The layer of the input, from 0.
         layer: u32,
-        /// Why.
+        /// The error of the masked scheme.
         source: MaskedError,
     },
-    /// Noise that leaves no room for an answer.
+    /// The noise leaves no room for an answer.
     #[error("layer {layer}: the noise leaves no room for an answer")]
     Noise {
-        /// The layer.
+        /// The layer of the input, from 0.
         layer: u32,
     },
-    /// What key holders have to be told does not fit a frame.
-    #[error("layer {layer}: terms of {got} bytes are too long")]
+    /// The terms of an input do not fit a frame.
+    #[error("layer {layer}: wanted terms that fit one frame, got {got} bytes")]
     Terms {
-        /// The layer.
+        /// The layer of the input, from 0.
         layer: u32,
-        /// Their length.
+        /// The length of the terms, in bytes.
         got: usize,
     },
-    /// It cannot be quantised.
+    /// The weights cannot be rounded to integers.
     #[error(transparent)]
     Quantise(#[from] TermsError),
-    /// Ring, keys or randomness.
+    /// The ring, a key or the random generator failed.
     #[error(transparent)]
     Ring(#[from] RlweError),
-    /// The counts of answers cannot be read or written.
+    /// The budget file cannot be read or written.
     #[error("budget file {}: {source}", .path.display())]
     BudgetFile {
-        /// Its path.
+        /// The path of the file.
         path: PathBuf,
-        /// Why.
+        /// The error of the file system.
         source: io::Error,
     },
-    /// More counts than are kept.
-    #[error("budget file: more counts than are kept")]
+    /// The budget file has more counts than a host keeps.
+    #[error("budget file: wanted at most {} counts, got more", crate::budget::SLOTS_MAX)]
     Budgets,
 }
 
-/// What a key holder is told of an error of the masked scheme.
+/// Maps an error of the masked scheme to the refusal that the key holder is sent.
 impl From<MaskedError> for Refusal {
     fn from(error: MaskedError) -> Self {
         match error {

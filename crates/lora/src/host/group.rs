@@ -17,8 +17,8 @@ use crate::{
     terms::{Protect, Rounding, Weights},
 };
 
-/// Tiles of one input that are kept in the form that products need: key holders on one link choose
-/// the same.
+/// The number of tiles whose matrices are kept in the form that products need. Key holders on one
+/// link choose the same tile.
 const TILES_MAX: usize = 2;
 
 /// Contexts of the two schemes, which split the room of one parameter set differently.
@@ -29,11 +29,11 @@ pub(crate) struct Contexts {
     pub(crate) direct_entry_max: i16,
 }
 
-/// One input and all that reads it.
+/// One input of a layer, and the projections that read it.
 pub(crate) struct Group {
     pub(crate) layer: u32,
     pub(crate) input: Input,
-    /// What answers are counted for: see [`weights_digest`].
+    /// The identity of the weights that answers are counted for: see [`weights_digest`].
     pub(crate) weights: [u8; 32],
     columns: usize,
     rows: usize,
@@ -114,8 +114,7 @@ impl Group {
 }
 
 impl DirectInput {
-    /// The weights in the form that a tile needs; made where they are not at hand, which takes
-    /// milliseconds.
+    /// The weights in the form that a tile needs. Made on first use, which takes milliseconds.
     pub(crate) fn host_for_tile(&self, tile: Tile) -> Result<Arc<DirectHost>, DirectError> {
         let mut tiles = self.tiles.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, host)) = tiles.iter().find(|(known, _)| *known == tile) {
@@ -134,8 +133,9 @@ impl DirectInput {
     }
 }
 
-/// SHA-256 over every A that reads the input, as 32-bit floats. Answers tell of A, so whatever has the
-/// same A shares one count: another name, a copy of the folder, another B or dtype in the file.
+/// SHA-256 over every matrix A that reads the input, as 32-bit floats. Answers reveal A, so all
+/// adapters with the same A share one count, whatever their name, folder, B or the dtype of their
+/// file.
 fn weights_digest(pairs: &[(Projection, &Pair)]) -> [u8; 32] {
     let mut hash = Sha256::new();
     hash.update(b"confide lora weights v1");
@@ -148,8 +148,8 @@ fn weights_digest(pairs: &[(Projection, &Pair)]) -> [u8; 32] {
     hash.finalize().into()
 }
 
-/// `None` where the scheme cannot be offered: it has no noise on answers, and not every set has
-/// room for a tile.
+/// The direct scheme's matrix and terms, or `None` where the scheme cannot be offered: it has no
+/// noise on answers, and not every set has room for a tile.
 fn direct_input(
     layer: u32,
     pairs: &[(Projection, &Pair)],

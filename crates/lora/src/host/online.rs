@@ -1,4 +1,4 @@
-//! The online step of the masked scheme, for all who wait at the same time.
+//! The online step of the masked scheme, computed together for all requests that wait.
 
 use std::{
     cell::RefCell,
@@ -18,7 +18,7 @@ use crate::{
 };
 
 thread_local! {
-    /// Kept between products, so that the online step allocates little.
+    /// Scratch memory that is kept between products, so that the online step allocates little.
     static SCRATCH: RefCell<Option<(DigitScratch, Rng)>> = const { RefCell::new(None) };
 }
 
@@ -33,11 +33,11 @@ pub(crate) struct OnlineJob {
     pub(crate) sequences: Sequences,
     pub(crate) group: usize,
     pub(crate) counter: u64,
-    /// One after the other, below 2^k.
+    /// The vectors one after the other, words below 2^k.
     pub(crate) vectors: Vec<u64>,
 }
 
-/// The packed products, or why there are none.
+/// The packed products, or the refusal.
 pub(crate) type AnswerResult = Result<Vec<u8>, Refusal>;
 
 impl Online {
@@ -45,7 +45,8 @@ impl Online {
         Self { groups, epoch }
     }
 
-    /// One product for all jobs of an input; a session that has several waits for the next.
+    /// Computes one product for all jobs of an input. Of several jobs of one session, all but the
+    /// first wait for the next product.
     fn answer(&self, group: usize, jobs: Vec<(usize, OnlineJob)>, answers: &mut [AnswerResult]) {
         let Some(input) = self.groups[group].masked_input() else { return };
         let mut waiting = VecDeque::from(jobs);

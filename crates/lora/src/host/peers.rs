@@ -1,4 +1,4 @@
-//! Whom a connection comes from, as far as limits go, and how much one of them may hold.
+//! Peers as the limits see them, and how much one of them may hold.
 
 use std::{
     collections::HashMap,
@@ -6,11 +6,11 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// The part of an address that limits are counted by: an IPv4 address, or the /64 network of an IPv6
-/// one, since whoever has a network of that size has all of its addresses.
+/// The part of an address that limits are counted by: an IPv4 address, or the /64 network of an
+/// IPv6 one, since the holder of such a network can use all of its addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PeerPrefix {
-    /// An IPv4 address, also one that is mapped into IPv6.
+    /// An IPv4 address, or one that is mapped into IPv6.
     V4(Ipv4Addr),
     /// The first 64 bits of an IPv6 address.
     V6([u8; 8]),
@@ -29,17 +29,17 @@ impl From<IpAddr> for PeerPrefix {
     }
 }
 
-/// What a host holds at once, in all and for one peer.
+/// The limits on sessions and preparations at once, in all and for one peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostLimits {
-    /// Sessions at once. Each holds a public key of about 400 KB and, for each input and batch, a
-    /// bit for each counter.
+    /// The greatest number of sessions. Each holds a public key of about 400 KB and, for each input
+    /// and batch, a bit for each counter.
     pub sessions: usize,
-    /// Sessions of one peer.
+    /// The greatest number of sessions of one peer.
     pub sessions_per_peer: usize,
-    /// Batches that are being prepared at once, half a gigabyte each at the most.
+    /// The greatest number of batches that are being prepared, half a gigabyte each at the most.
     pub preparations: usize,
-    /// Batches that are being prepared for one peer.
+    /// The greatest number of batches that are being prepared for one peer.
     pub preparations_per_peer: usize,
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct Preparations {
     running: Mutex<HashMap<Option<PeerPrefix>, usize>>,
 }
 
-/// Room for the sums of one batch, until it is dropped.
+/// A permit for the sums of one batch, held until it is dropped.
 #[derive(Debug)]
 pub(crate) struct PreparationPermit {
     preparations: Arc<Preparations>,
@@ -68,8 +68,9 @@ impl Preparations {
         Self { limits, running: Mutex::default() }
     }
 
-    /// Room for one more batch of `peer`; `None` where it has its share. The last room is for a peer
-    /// that has none yet: those who prepare already cannot keep a newcomer out.
+    /// Takes a permit for one more batch of `peer`; `None` where the peer has its share. The last
+    /// permit is for a peer that has none yet, so that those who prepare already cannot keep a
+    /// newcomer out.
     pub(crate) fn begin(self: &Arc<Self>, peer: Option<PeerPrefix>) -> Option<PreparationPermit> {
         let mut running = self.running();
         let all: usize = running.values().sum();
@@ -127,7 +128,7 @@ mod tests {
         let honest = preparations.begin(peer("127.0.0.2")).expect("the last room");
         assert!(preparations.begin(peer("127.0.0.3")).is_none(), "no room is left");
         drop(honest);
-        // Two peers that prepare already leave the last room to a third.
+        // Two peers that prepare already leave the last permit to a third.
         drop(begun);
         let _two: Vec<_> =
             ["127.0.0.1", "127.0.0.1", "127.0.0.2"].map(|one| preparations.begin(peer(one))).into();

@@ -1,8 +1,8 @@
-//! Products of one adapter: what waits is computed together.
+//! Products with the matrices of one adapter: requests that wait are computed together.
 //!
-//! Whoever comes first computes, on its own task and without a hop to another thread; what others
-//! bring meanwhile waits for the next round, and then all of it is one product for each input, in
-//! which the matrix is read once.
+//! The first request computes on its own task, without a hop to another thread. Requests that come
+//! meanwhile wait for the next round, in which all of them become one product for each input and
+//! the matrix is read once.
 
 use std::{
     mem,
@@ -12,21 +12,21 @@ use std::{
 
 use tokio::sync::oneshot;
 
-/// Multiplications in one round above which it leaves the event loop for a thread that may block:
-/// half a millisecond at a billion a second.
+/// The number of multiplications above which a round leaves the event loop for a thread that may
+/// block: half a millisecond at a billion a second.
 const INLINE_MAX: u64 = 4_000_000;
 
 /// Something that computes many jobs at once.
 pub(crate) trait Compute: Send + Sync + 'static {
-    /// What is asked.
+    /// The request.
     type Job: Send + 'static;
-    /// What is answered.
+    /// The response to a job.
     type Answer: Send + 'static;
 
     /// Answers all jobs, in their order.
     fn compute(&self, jobs: Vec<Self::Job>) -> Vec<Self::Answer>;
 
-    /// Multiplications of one job.
+    /// The number of multiplications of one job.
     fn cost(&self, job: &Self::Job) -> u64;
 }
 
@@ -49,8 +49,7 @@ impl<C: Compute> Queue<C> {
         Self { computer, state: Mutex::new(state) }
     }
 
-    /// The answer, computed with those of all who wait at the same time. `None` where the
-    /// computation failed.
+    /// Computes a job together with all others that wait. `None` where the computation failed.
     pub(crate) async fn answer(self: &Arc<Self>, job: C::Job) -> Option<C::Answer> {
         let (sender, mut receiver) = oneshot::channel();
         let first = {
@@ -60,7 +59,7 @@ impl<C: Compute> Queue<C> {
         };
         if first {
             let queue = self.clone();
-            // Inline the round ends before this task gives way, so nothing can be dropped half way.
+            // An inline round ends before this task yields, so it cannot be dropped half way.
             if queue.cost_of_waiting() <= INLINE_MAX {
                 queue.round();
                 if let Ok(answer) = receiver.try_recv() {
@@ -73,13 +72,14 @@ impl<C: Compute> Queue<C> {
         receiver.await.ok()
     }
 
-    /// Rounds and jobs until now: more jobs than rounds were computed together.
+    /// The number of rounds and of jobs until now; where jobs were computed together, rounds are
+    /// fewer.
     pub(crate) fn counts(&self) -> (u64, u64) {
         let state = self.lock();
         (state.rounds, state.jobs)
     }
 
-    /// Gives what still waits to a thread that may block, or the turn back where nothing does.
+    /// Hands the waiting jobs to a thread that may block, or gives the turn back if none waits.
     fn hand_on(self: &Arc<Self>) {
         {
             let mut state = self.lock();
@@ -112,10 +112,10 @@ impl<C: Compute> Queue<C> {
             waiting
         };
         let (jobs, senders): (Vec<_>, Vec<_>) = waiting.into_iter().unzip();
-        // A panic must not leave the turn with nobody; whoever waits hears that it failed.
+        // A panic must not leave the turn taken; those who wait learn that the computation failed.
         let computed = catch_unwind(AssertUnwindSafe(|| self.computer.compute(jobs)));
         for (answer, sender) in computed.unwrap_or_default().into_iter().zip(senders) {
-            // A connection that went away meanwhile needs no answer; its counters are burnt.
+            // A connection that went away meanwhile needs no answer; its counters are used up.
             let _ = sender.send(answer);
         }
     }
@@ -133,7 +133,8 @@ impl<C: Compute> Queue<C> {
 mod tests {
     use super::*;
 
-    /// Squares, and says how many were squared together. A large job ends when it is let.
+    /// Squares numbers, and tells how many were squared together. A large job ends when the test
+    /// lets it.
     struct Squares(Mutex<std::sync::mpsc::Receiver<()>>);
 
     impl Compute for Squares {
@@ -158,7 +159,7 @@ mod tests {
         let (let_go, gate) = std::sync::mpsc::channel();
         let queue = Arc::new(Queue::new(Arc::new(Squares(Mutex::new(gate)))));
         assert_eq!(queue.answer((3, 1)).await, Some((9, 1)));
-        // A large job occupies the queue; what comes meanwhile is one round.
+        // A large job occupies the queue; the jobs that arrive meanwhile are one round.
         let large = tokio::spawn({
             let queue = queue.clone();
             async move { queue.answer((2, INLINE_MAX + 1)).await }

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::masked::HostSequence;
 
-/// One sequence for each group of the adapter; none in the direct scheme.
+/// The sequences of one session, one for each group of the adapter; empty in the direct scheme.
 #[derive(Clone, Default)]
 pub(crate) struct Sequences(Arc<Vec<Mutex<HostSequence>>>);
 
@@ -18,7 +18,7 @@ impl Sequences {
         Some(self.0.get(group)?.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Whether both are of one session.
+    /// Returns whether both belong to one session.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }

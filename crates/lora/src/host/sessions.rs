@@ -1,4 +1,4 @@
-//! Sessions: what a key holder's connections share, and what outlives one of them.
+//! Sessions: the state that a key holder's connections share, and that outlives each of them.
 
 use std::{
     collections::HashMap,
@@ -22,17 +22,18 @@ use crate::{
     protocol::{Attach, Refusal, Scheme},
 };
 
-/// Connections of one session: one for each generation that runs, one for preparations.
+/// The greatest number of connections of one session: one for each generation that runs, one for
+/// preparations.
 pub const CONNECTIONS_MAX: u16 = 64;
 
-/// Batches of one input with counters left: the one in use, the next one, and room for those that
-/// several generations have not quite used up.
+/// The greatest number of batches of one input with counters left: the one in use, the next one,
+/// and room for those that several generations have not quite used up.
 pub const BATCHES_MAX: usize = 4;
 
-/// A session without a connection is forgotten after this, its batches with it.
+/// The time after which a session without a connection is forgotten, with its batches.
 pub(crate) const SESSION_IDLE: Duration = Duration::from_secs(600);
 
-/// What a hello opened.
+/// A session, which a hello opened.
 pub(crate) struct Session {
     pub(crate) client: [u8; 32],
     pub(crate) token: [u8; 32],
@@ -44,13 +45,13 @@ pub(crate) struct Session {
     pub(crate) context: Arc<Context>,
     pub(crate) sequences: Sequences,
     pub(crate) tally: Tally,
-    /// Whom the hello came from.
+    /// The peer that the hello came from.
     pub(crate) peer: Option<PeerPrefix>,
     evicted: watch::Sender<bool>,
     life: Mutex<Life>,
 }
 
-/// What a new session is made of.
+/// The parts of a new session.
 pub(crate) struct Opening {
     pub(crate) client: [u8; 32],
     pub(crate) token: [u8; 32],
@@ -66,13 +67,13 @@ pub(crate) struct Opening {
 
 struct Life {
     connections: u16,
-    /// When it was opened, attached to, or asked something, or lost a connection.
+    /// The last time that it was opened, attached to or used, or lost a connection.
     last_used: Instant,
-    /// A batch was begun or a vector answered.
+    /// Whether a batch was begun or a vector was answered.
     is_used: bool,
 }
 
-/// All sessions of a host.
+/// The sessions of a host, by client id.
 pub(crate) struct Sessions {
     limits: HostLimits,
     open: Mutex<HashMap<[u8; 32], Arc<Session>>>,
@@ -86,12 +87,13 @@ impl Sessions {
         Self { limits, open: Mutex::default() }
     }
 
-    /// Enters a new session, with its first connection; gives the one that was evicted for it too.
+    /// Adds a new session, with its first connection. Returns the session that was evicted for it
+    /// too.
     ///
     /// A newcomer is refused only where nobody has to give way: see [`Sessions::room`].
     pub(crate) fn open(&self, opening: Opening) -> Result<(Seat, Option<Arc<Session>>), Refusal> {
         let mut open = self.lock();
-        // A client id names shares: the same one twice would have two sessions share them.
+        // Shares are derived from the client id: two sessions of one id would have the same ones.
         if open.contains_key(&opening.client) {
             return Err(Refusal::Busy);
         }
@@ -115,7 +117,7 @@ impl Sessions {
         Ok((Seat(session), evicted))
     }
 
-    /// Room for a session of `peer`; gives the session that was evicted for it.
+    /// Makes room for a session of `peer`. Returns the session that was evicted for it.
     ///
     /// A peer that has its share takes the place of its own longest idle session without a
     /// connection. Where the host is full, the first to go is a session without a connection, a
@@ -155,7 +157,7 @@ impl Sessions {
         Ok(Some(victim))
     }
 
-    /// One more connection of a session. Whatever is wrong, the answer is one and the same.
+    /// Adds a connection to a session. The refusal is the same whatever is wrong with the request.
     pub(crate) fn attach(&self, attach: &Attach, epoch: Epoch) -> Result<(Seat, u16), Refusal> {
         let session = self.lock().get(&attach.client).cloned().ok_or(Refusal::NoSession)?;
         if !equal_in_constant_time(&attach.token, &session.token)
@@ -175,16 +177,16 @@ impl Sessions {
         Ok((Seat(session), connections))
     }
 
-    /// Forgets a session; connections that it still has find nothing any more.
+    /// Forgets a session; requests on its remaining connections are refused.
     pub(crate) fn forget(&self, session: &Session) {
         let mut open = self.lock();
-        // An evicted session's id may be another's by now.
+        // The id of an evicted session may be that of another session by now.
         if open.get(&session.client).is_some_and(|held| std::ptr::eq(&**held, session)) {
             open.remove(&session.client);
         }
     }
 
-    /// Forgets those without connections; gives them.
+    /// Forgets the sessions that have expired and returns them.
     pub(crate) fn expire(&self) -> Vec<Arc<Session>> {
         let mut open = self.lock();
         let expired: Vec<_> =
@@ -207,14 +209,14 @@ impl Sessions {
 }
 
 impl Session {
-    /// Something was asked: the session is idle from now on, and no longer one that never was used.
+    /// Notes a request: the session's idle time begins anew, and it counts as used.
     pub(crate) fn note_use(&self) {
         let mut life = self.life();
         life.last_used = Instant::now();
         life.is_used = true;
     }
 
-    /// Becomes true when the session gives way to a newcomer.
+    /// A receiver that becomes true when the session is evicted for a newcomer.
     pub(crate) fn eviction(&self) -> watch::Receiver<bool> {
         self.evicted.subscribe()
     }
@@ -237,7 +239,7 @@ impl Drop for Seat {
     }
 }
 
-/// The peer that holds most sessions, and how many.
+/// The peer that holds most sessions, and their number.
 fn greatest_holder(open: &HashMap<[u8; 32], Arc<Session>>) -> Option<(Option<PeerPrefix>, usize)> {
     let mut held: HashMap<Option<PeerPrefix>, usize> = HashMap::new();
     for session in open.values() {
@@ -246,7 +248,7 @@ fn greatest_holder(open: &HashMap<[u8; 32], Arc<Session>>) -> Option<(Option<Pee
     held.into_iter().max_by_key(|(_, count)| *count)
 }
 
-/// Compares in a time that does not depend on where they differ.
+/// Returns whether both are equal, in a time that does not depend on where they differ.
 fn equal_in_constant_time(a: &[u8; 32], b: &[u8; 32]) -> bool {
     a.iter().zip(b).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
 }

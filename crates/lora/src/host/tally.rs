@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::{protocol::Refusal, site::Input};
 
-/// What happened since the last line.
+/// The answers and refusals since the last line.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     counts: Mutex<Counts>,
@@ -27,7 +27,8 @@ impl Tally {
         *counts.answered.entry((layer, input)).or_default() += vectors;
     }
 
-    /// Whether this refusal is the first of its kind since the last line: it gets one of its own.
+    /// Counts a refusal. Returns whether it is the first of its kind since the last line, in which
+    /// case it gets a line of its own.
     pub(crate) fn count_refusal(&self, refusal: Refusal) -> bool {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         let count = counts.refused.entry(refusal.name()).or_default();
@@ -35,7 +36,7 @@ impl Tally {
         *count == 1
     }
 
-    /// The counts as fields of a line, and from zero again; `None` where nothing happened.
+    /// Takes the counts as fields of a line and resets them; `None` where there are none.
     pub(crate) fn take(&self) -> Option<Map<String, Value>> {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         let counts = std::mem::take(&mut *counts);
@@ -58,7 +59,7 @@ impl Tally {
     }
 }
 
-/// An input's name in logs.
+/// The name of an input in logs.
 pub(crate) fn input_name(input: Input) -> &'static str {
     match input {
         Input::Attention => "attention",

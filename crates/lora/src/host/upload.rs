@@ -1,4 +1,4 @@
-//! A batch on its way in: blocks go through a bounded pool, so that preparing never starves the
+//! The upload of a batch: blocks go through a bounded queue, so that preparing never starves the
 //! products that tokens wait for.
 
 use std::{sync::Arc, time::Duration};
@@ -22,28 +22,29 @@ use crate::{
     protocol::{Block, Credit, FrameKind, Prepare, Prepared, ProtocolError, Refusal},
 };
 
-/// Blocks that a key holder may send before it hears that one was used: sending and computing
-/// overlap, and a batch in waiting holds 4 MB.
+/// The number of blocks that a key holder may send before it learns that one was used: sending and
+/// computing overlap, and a waiting batch holds 4 MB.
 pub const WINDOW: u16 = 4;
 
-/// The next block has to come within this: a batch that has begun holds memory for its sums.
+/// The time within which the next block has to arrive: a batch that has begun holds memory for its
+/// sums.
 pub(crate) const BLOCK_DEADLINE: Duration = Duration::from_secs(30);
 
-/// Bytes of one answer frame at most.
+/// The greatest length of one answer frame, in bytes.
 const ANSWER_BYTES: usize = 512 * 1024;
 
-/// Where the reading task hands blocks in.
+/// The entrance of a batch, through which the reading task passes its blocks to the computing one.
 pub(crate) struct Upload {
     id: u32,
     blocks: mpsc::Sender<Vec<u8>>,
     next: u32,
 }
 
-/// Why a block was not taken.
+/// The reason why a block was not taken.
 pub(crate) enum BlockError {
-    /// The batch came to an end before.
+    /// The batch has ended already.
     BatchEnded,
-    /// More than was credited, or out of order.
+    /// The block was not credited, or is out of order.
     BeyondCredit,
 }
 
@@ -119,7 +120,7 @@ struct Task<S> {
     group: usize,
     batch: u64,
     blocks: mpsc::Receiver<Vec<u8>>,
-    /// For the sums, until they are answers.
+    /// The permit for the sums, which is held until they are answers.
     room: Option<PreparationPermit>,
 }
 
@@ -128,7 +129,7 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> Task<S> {
         let refusal = match self.work(preparing).await {
             Ok(()) => return,
             Err(ProtocolError::Refused(refusal)) => refusal,
-            // The stream is gone, and the reading task knows it.
+            // The stream failed, which the reading task sees too.
             Err(_) => return,
         };
         self.host.note_refusal(&self.session, refusal);
@@ -142,7 +143,7 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> Task<S> {
         let mut pushed = 0;
         while pushed < columns {
             let waited = timeout(BLOCK_DEADLINE, self.blocks.recv()).await;
-            // A closed channel is a connection that ended: there is nobody to tell.
+            // A closed channel means that the connection ended: there is nobody to tell.
             let Some(block) = waited.map_err(|_| Refusal::Deadline)? else {
                 return Err(ProtocolError::StreamEnded { within_frame: false });
             };
@@ -172,8 +173,8 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> Task<S> {
         self.send(&answers).await
     }
 
-    /// Makes room for the next preparation. It comes before the last frame of this one: whoever
-    /// reads that frame may ask for the next at once, and must not find this one in its way.
+    /// Makes room for the next preparation, before the last frame of this one is sent: its reader
+    /// may ask for the next at once.
     fn end(&mut self) {
         self.blocks.close();
         self.room = None;
@@ -185,7 +186,7 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> Task<S> {
         writer.send(FrameKind::Credit, self.id, |out| credit.encode(out)).await
     }
 
-    /// Ciphertexts of all rows, in frames between which others get to write.
+    /// Sends the ciphertexts of all rows, in frames between which other tasks can write.
     async fn send(&mut self, answers: &[Vec<u8>]) -> Result<(), ProtocolError> {
         let at_once = (ANSWER_BYTES / answers.first().map_or(1, Vec::len).max(1)).max(1);
         for (index, part) in answers.chunks(at_once).enumerate() {
@@ -219,8 +220,8 @@ fn push(
     Ok((pushed.map_err(|_| Refusal::Malformed)?, ciphertexts.len()))
 }
 
-/// The answers of all rows, after which the counters of the batch can be used: the key holder may
-/// ask as soon as it has the last one.
+/// Computes the answers of all rows and makes the counters of the batch usable: the key holder may
+/// use them as soon as it has the last answer.
 fn finish(
     session: &Session,
     group: usize,

@@ -9,10 +9,10 @@ use tokio::{
 
 use crate::protocol::{FrameBuffer, FrameKind, ProtocolError, Refusal, write_frame};
 
-/// A key holder that does not take its answers is cut off after this.
+/// The time within which a key holder has to take an answer, else its connection is closed.
 pub(crate) const WRITE_DEADLINE: Duration = Duration::from_secs(30);
 
-/// The writing end, shared by the task that reads and the one that prepares.
+/// The writing end of a connection, shared by the task that reads and the one that prepares.
 pub(crate) struct Writer<S> {
     stream: WriteHalf<S>,
     buffer: FrameBuffer,

@@ -19,10 +19,10 @@ use super::{
 /// fall into one sum (with 256 bits; two with 512), and 64 times that stays below 2^31.
 const WIDEN_EVERY: usize = 64;
 
-/// Rows that share one reading of the digits: 4 x 3 sums fit into 32 registers.
+/// The number of rows that share one reading of the digits: 4 x 3 sums fit into 32 registers.
 pub(super) const AVX512_ROWS: usize = 4;
 
-/// 2 x 3 sums of 16 registers.
+/// The number of rows that share one reading of the digits: 2 x 3 sums fit into 16 registers.
 pub(super) const AVX2_ROWS: usize = 2;
 
 pub(super) fn has_avx2() -> bool {
@@ -108,7 +108,7 @@ fn rows_avx512<const R: usize>(rows: [&[Lane]; R], digits: &[[Lane; DIGITS]]) ->
     products
 }
 
-/// Sum of the 32-bit sums, each digit at its weight, in 64-bit lanes.
+/// The sum of the 32-bit sums, each digit at its weight, in 64-bit lanes.
 #[target_feature(enable = "avx512f")]
 fn total512(sums: &[__m512i; DIGITS]) -> u64 {
     let widen = |sum: __m512i| {

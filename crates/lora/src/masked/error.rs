@@ -1,95 +1,96 @@
-//! The limits of the masked scheme, and why a step of it is refused.
+//! The limits of the masked scheme, and its errors.
 
 use confide_rlwe::RlweError;
 
 use crate::mask::{Epoch, TILE};
 
-/// Ciphertexts that are made or taken at a time: 32 columns or rows, 1.6 MB on the wire.
+/// The number of ciphertexts that are made or taken at a time: 32 columns or rows, 1.6 MB on the
+/// wire.
 pub const BLOCK: usize = TILE;
 
-/// Most rows of a matrix that is prepared: the host keeps a sum of 128 KB for each (at N = 4096),
-/// half a gigabyte in all.
+/// The greatest number of rows of a matrix that is prepared: the host keeps a sum of 128 KB for
+/// each (at N = 4096), half a gigabyte in all.
 pub const ROWS_MAX: usize = 4096;
 
-/// Why a step of the masked scheme was refused. What it concerned is dropped with the error: a batch
-/// after a refusal is not used again.
+/// The reason why a step of the masked scheme was refused. The batch that it concerned is dropped,
+/// and is not used again.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MaskedError {
-    /// The other side started again, or the state is of another process.
+    /// The other side was restarted, or the state is of another process.
     #[error("epoch: wanted {wanted}, got {got}")]
     Epoch {
-        /// This process, or that which was prepared with.
+        /// The epoch of this process, or the one that the batch was prepared with.
         wanted: Epoch,
-        /// The one named.
+        /// The epoch that was given.
         got: Epoch,
     },
-    /// Batches are prepared once each, in order.
+    /// A batch was asked for out of order: each is prepared once.
     #[error("batch: wanted {wanted}, got {got}")]
     Batch {
-        /// The next one.
+        /// The index of the next batch.
         wanted: u64,
-        /// The one asked for.
+        /// The index that was asked for.
         got: u64,
     },
-    /// This counter was answered.
+    /// The counter was answered before.
     #[error("counter {counter} is used")]
     CounterUsed {
         /// The counter of the token.
         counter: u64,
     },
-    /// This counter was not prepared, or its batch was dropped.
+    /// The counter was not prepared, or its batch was dropped.
     #[error("counter {counter} is not prepared")]
     CounterUnknown {
         /// The counter of the token.
         counter: u64,
     },
-    /// The batch has fewer tokens left.
+    /// The batch has fewer tokens left than were asked for.
     #[error("batch: wanted {wanted} tokens, {left} are left")]
     Exhausted {
-        /// Tokens asked for.
+        /// The number of tokens that were asked for.
         wanted: usize,
-        /// Tokens left.
+        /// The number of tokens left.
         left: usize,
     },
-    /// An answer that nobody waits for.
+    /// An answer arrived that no request waits for.
     #[error("answer for counter {counter}, which was not asked for or is answered")]
     NotAsked {
         /// The counter of the token.
         counter: u64,
     },
-    /// A wrong count.
+    /// A number of things other than the expected one.
     #[error("{what}: wanted {wanted}, got {got}")]
     Count {
-        /// What is counted.
+        /// The name of the things that are counted.
         what: &'static str,
         /// The count that was expected.
         wanted: usize,
         /// The count that was given.
         got: usize,
     },
-    /// A word that is not below 2^k.
+    /// A word is not below 2^k.
     #[error("{what}: wanted a word of {bits} bits, got {got}")]
     Word {
-        /// What it is.
+        /// The name of the word.
         what: &'static str,
-        /// k.
+        /// The number of bits of a word, k.
         bits: u32,
-        /// The word.
+        /// The value of the word.
         got: u64,
     },
-    /// Too wide to be prepared.
+    /// The matrix has too many rows to be prepared.
     #[error("matrix: wanted at most {limit} rows, got {got}")]
     Rows {
-        /// Greatest number of rows.
+        /// The greatest number of rows.
         limit: usize,
-        /// Rows.
+        /// The number of rows of the matrix.
         got: usize,
     },
     /// An earlier error ended this batch.
     #[error("batch was dropped after an error")]
     Dropped,
-    /// Ciphertexts, keys or parameters.
+    /// The ring refused ciphertexts, keys or parameters.
     #[error(transparent)]
     Ring(#[from] RlweError),
 }

@@ -13,7 +13,8 @@ use crate::{
     terms::Terms,
 };
 
-/// Tokens whose masks are made ahead of use: 200 KB at a width of 1,536. The rest are a key.
+/// The number of tokens whose masks are made ahead of use: 200 KB at a width of 1,536. The masks of
+/// the others are kept as a key.
 const WINDOW: u32 = 16;
 
 /// A batch whose masks are being encrypted.
@@ -27,13 +28,13 @@ pub struct MaskRequest<'k> {
 pub struct PendingBatch {
     batch: Batch,
     row: usize,
-    /// `[token][row]`.
+    /// The decrypted answers, `[token][row]`.
     prepared: Zeroizing<Vec<u64>>,
 }
 
 /// The state of a batch after answers were accepted.
 pub enum BatchState {
-    /// Rows are missing: accept more answers.
+    /// Rows are missing: further answers must be accepted.
     Pending(PendingBatch),
     /// Every row is there: the batch masks and unmasks vectors.
     Ready(HolderBatch),
@@ -43,7 +44,7 @@ pub enum BatchState {
 pub struct HolderBatch {
     batch: Batch,
     prepared: Zeroizing<Vec<u64>>,
-    /// Masks of the tokens from `window_first`, one row for each.
+    /// The masks of the tokens from `window_first`, one row for each.
     window: Zeroizing<Vec<u64>>,
     window_first: u32,
     next: u32,
@@ -51,12 +52,12 @@ pub struct HolderBatch {
     dropped: bool,
 }
 
-/// Vectors on their way to the host.
+/// Masked vectors, to be sent to the host.
 #[derive(Clone, PartialEq, Eq)]
 pub struct MaskedVectors {
-    /// Counter of the first; each further one has the next.
+    /// The counter of the first vector; each further one has the next.
     pub counter: u64,
-    /// One vector after the other, words mod 2^k.
+    /// The vectors one after the other, words mod 2^k.
     pub vectors: Vec<u64>,
 }
 
@@ -98,7 +99,7 @@ impl<'k> MaskRequest<'k> {
         Ok(MaskRequest { encryptor: key.encryptor(rng.fork()), batch, column: 0 })
     }
 
-    /// The next ciphertexts, at most [`BLOCK`], in the order of the columns; none after the last.
+    /// The next ciphertexts, at most [`BLOCK`], in the order of the columns; empty after the last.
     ///
     /// # Errors
     /// None for a key and terms that [`MaskRequest::new`] took.
@@ -120,7 +121,7 @@ impl<'k> MaskRequest<'k> {
         Ok(block)
     }
 
-    /// All ciphertexts are sent.
+    /// Ends the request once all ciphertexts are sent.
     ///
     /// # Errors
     /// Where some are not.
@@ -173,25 +174,25 @@ impl PendingBatch {
         Ok(BatchState::Ready(ready))
     }
 
-    /// Rows that are still to come.
+    /// The number of rows whose answers are still to come.
     pub fn rows_left(&self) -> usize {
         self.batch.rows - self.row
     }
 }
 
 impl HolderBatch {
-    /// Tokens that can still be masked.
+    /// The number of tokens that can still be masked.
     pub fn tokens_left(&self) -> usize {
         if self.dropped { 0 } else { (self.batch.tokens - self.next) as usize }
     }
 
-    /// The host process that it was prepared with; with another one it is worthless.
+    /// The epoch that the batch was prepared under; it is worthless under another one.
     pub fn epoch(&self) -> Epoch {
         self.batch.epoch
     }
 
-    /// Makes the masks of the next tokens ahead of use. To be called while nothing waits; otherwise
-    /// [`HolderBatch::mask`] does it.
+    /// Makes the masks of the next tokens ahead of use. Call it while nothing waits; otherwise
+    /// [`HolderBatch::mask`] makes them.
     pub fn refill(&mut self) {
         let have = self.window_first + self.window_tokens();
         let tokens = WINDOW.min(self.batch.tokens - self.next);
@@ -237,8 +238,8 @@ impl HolderBatch {
         Ok(MaskedVectors { counter: self.counter(first), vectors })
     }
 
-    /// `A · x mod 2^k` of the vectors that were masked under `counter` and the following, from what
-    /// the host answered. An error drops the batch.
+    /// `A · x mod 2^k` of the vectors that were masked under `counter` and the following ones, from
+    /// the host's answers. An error drops the batch.
     ///
     /// # Errors
     /// Where nothing was asked under this counter, or the answers are not as many words mod 2^k.
@@ -258,7 +259,7 @@ impl HolderBatch {
         opened
     }
 
-    /// Forgets masks and answers: nothing can be masked any more.
+    /// Wipes masks and answers; nothing can be masked afterwards.
     pub(crate) fn drop_all(&mut self) {
         self.dropped = true;
         self.window.zeroize();

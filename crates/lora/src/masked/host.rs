@@ -19,7 +19,8 @@ use crate::{
     terms::{Terms, Weights},
 };
 
-/// Batches of one sequence that are prepared and not used up. Each is a key and a bit for each token.
+/// The greatest number of batches of one sequence that are prepared and not used up. Each is a key
+/// and a bit for each token.
 const LIVE_MAX: usize = 64;
 
 /// The projections that read one input, as the host computes with them: shared by all clients.
@@ -30,43 +31,43 @@ pub struct HostInput {
     terms: Terms,
 }
 
-/// The counters of one client for one input: batches are prepared once each and in order, counters
-/// answered once each.
+/// The counters of one client for one input: batches are prepared once each and in order, and each
+/// counter is answered once.
 pub struct HostSequence {
     slot: Slot,
     epoch: Epoch,
-    /// Drawn here: a sequence that is begun again has other masks.
+    /// A nonce that is drawn for each sequence, so that one that is begun again has other masks.
     nonce: [u8; 16],
     tokens: u32,
     next_batch: u64,
     live: BTreeMap<u64, HostBatch>,
 }
 
-/// A batch whose ciphertexts arrive.
+/// A batch whose ciphertexts are arriving.
 pub struct HostPreparation {
     products: ScalarProducts<'static>,
     batch: HostBatch,
 }
 
-/// A batch whose answers leave.
+/// A batch whose answers are being made.
 pub struct HostAnswers {
     context: Arc<Context>,
     sums: vec::IntoIter<Ciphertext>,
     row: usize,
-    /// Masks of the answers of the rows in one block, negated.
+    /// The masks of the answers of the rows in one block, negated.
     negated: Vec<Zeroizing<Vec<u64>>>,
     batch: HostBatch,
 }
 
-/// Vectors of one client, to be multiplied together with those of others.
+/// Vectors of one client, which are multiplied together with those of others.
 pub struct ApplyJob<'a> {
-    /// The client's counters.
+    /// The counters of the client.
     pub sequence: &'a mut HostSequence,
-    /// The host process that the client prepared with.
+    /// The epoch that the client prepared under.
     pub epoch: Epoch,
-    /// Counter of the first vector; each further one has the next.
+    /// The counter of the first vector; each further one has the next.
     pub counter: u64,
-    /// One vector after the other, words mod 2^k.
+    /// The vectors one after the other, words mod 2^k.
     pub vectors: &'a [u64],
 }
 
@@ -102,13 +103,13 @@ impl HostInput {
         })
     }
 
-    /// What a key holder is told.
+    /// The terms that a key holder receives.
     pub fn terms(&self) -> &Terms {
         &self.terms
     }
 
-    /// Begins the counters of a client. A sequence that is lost, with its connection or by a bound on
-    /// memory, is never continued: a new one has other masks.
+    /// Begins the counters of a client. A sequence that is lost, with its connection or by a bound
+    /// on memory, is never continued: a new one has other masks.
     pub fn sequence(&self, key: &ProcessKey, slot: Slot, rng: &mut Rng) -> HostSequence {
         let mut nonce = [0; 16];
         rng.fill_bytes(&mut nonce);
@@ -117,7 +118,7 @@ impl HostInput {
         HostSequence { slot, epoch: key.epoch(), nonce, tokens, next_batch: 0, live }
     }
 
-    /// Begins batch `index` of a sequence. From here on the index is spent, whatever follows.
+    /// Begins batch `index` of a sequence. The index is used up from here on, whatever follows.
     ///
     /// # Errors
     /// Where it is not the next one, the epoch is another, or too many batches are unused.
@@ -148,9 +149,9 @@ impl HostInput {
         Ok(HostPreparation { products, batch })
     }
 
-    /// Answers the vectors of several clients: the matrix is read once for all. One result for each
-    /// job, each `rows` words for each vector; a refused job loses the batch that its counter is of
-    /// and leaves the others alone.
+    /// Answers the vectors of several clients, reading the matrix once for all. Gives one result
+    /// for each job, `rows` words for each vector; a refused job loses the batch of its counter and
+    /// does not affect the others.
     pub fn apply(
         &self,
         jobs: &mut [ApplyJob<'_>],
@@ -183,7 +184,7 @@ impl HostInput {
         granted.into_iter().map(finish).collect()
     }
 
-    /// Marks the counters of a job as used and gives the masks of its answers.
+    /// Marks the counters of a job as used and returns the masks of its answers.
     fn use_counters(&self, job: &mut ApplyJob<'_>) -> Result<Vec<u64>, MaskedError> {
         let sequence = &mut *job.sequence;
         sequence.check_epoch(job.epoch)?;
@@ -201,17 +202,17 @@ impl HostInput {
 }
 
 impl HostSequence {
-    /// Batches that were prepared and have tokens left.
+    /// The number of batches that were prepared and have tokens left.
     pub fn live_batches(&self) -> usize {
         self.live.len()
     }
 
-    /// The batch that may be prepared next.
+    /// The index of the batch that may be prepared next.
     pub fn next_batch(&self) -> u64 {
         self.next_batch
     }
 
-    /// Whose counters these are.
+    /// The owner of these counters.
     pub fn slot(&self) -> &Slot {
         &self.slot
     }
@@ -269,7 +270,7 @@ impl HostPreparation {
         Ok(self)
     }
 
-    /// All columns are there: the answers follow, row after row.
+    /// Ends the request once all columns are there; the answers follow, row after row.
     ///
     /// # Errors
     /// Where some columns are missing.
@@ -313,7 +314,7 @@ impl HostAnswers {
         Ok(Some(answer))
     }
 
-    /// All answers are made: the batch can be applied.
+    /// Makes the batch usable once all answers are made.
     ///
     /// # Errors
     /// Where some rows were not answered.
@@ -335,7 +336,7 @@ impl HostAnswers {
 }
 
 impl HostBatch {
-    /// Marks tokens as used, all or none; gives the first that cannot be.
+    /// Marks tokens as used, all or none. The error is the first token that cannot be used.
     fn use_up(&mut self, first: usize, count: usize, tokens: usize) -> Result<(), usize> {
         let is_used =
             |token: &usize| *token >= tokens || self.used[token / 64] >> (token % 64) & 1 == 1;

@@ -24,7 +24,7 @@ pub(super) fn add(words: &mut [u64], sigma: f64, mask: u64, rng: &mut Rng) {
     }
 }
 
-/// A standard normal number by the method of Box and Muller.
+/// Draws a standard normal number by the method of Box and Muller.
 fn normal(rng: &mut Rng) -> f64 {
     // In (0, 1], so that its logarithm is finite.
     let unit = |word: u64| ((word >> 11) as f64 + 1.0) / (1u64 << 53) as f64;

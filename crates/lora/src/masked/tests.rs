@@ -14,7 +14,7 @@ use crate::{
     terms::{Effect, Part, Terms, Weights},
 };
 
-/// Both ends in one place, on the toy ring of 256 tokens.
+/// Both ends in one process, on the toy ring of 256 tokens.
 struct Pair {
     key: SecretKey,
     public: PublicKey,
@@ -191,7 +191,7 @@ fn vectors_of_several_clients_share_one_product() {
             vectors: &masked.vectors,
         })
         .collect();
-    // The middle one asks for what it did not prepare: the others are answered.
+    // The middle job uses a counter that was not prepared; the others are answered.
     jobs[1].counter = 999;
     let mut scratch = DigitScratch::default();
     let answers = pair.input.apply(&mut jobs, &mut scratch, &mut pair.rng, &mut pair.meter);
@@ -259,7 +259,7 @@ fn steps_out_of_order_are_refused() {
     let preparing = pair.input.prepare(&pair.process, &mut sequence, epoch, 0).expect("next");
     let preparing = preparing.push(&block, &mut pair.meter).expect("in order");
     assert!(preparing.finish(&pair.input, &mut pair.meter).is_err());
-    // The index is spent although nothing came of it.
+    // The index is used up although the preparation failed.
     let again = pair.input.prepare(&pair.process, &mut sequence, epoch, 0);
     assert_eq!(again.err(), Some(MaskedError::Batch { wanted: 1, got: 0 }));
     let preparing = pair.input.prepare(&pair.process, &mut sequence, epoch, 1).expect("next");

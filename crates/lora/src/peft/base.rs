@@ -11,12 +11,13 @@ use safetensors::tensor::{Metadata, TensorView};
 use super::{error::PeftError, limits::WIDTH_MAX, tensors};
 use crate::{adapter::Matrix, site::Site};
 
-// Header bytes of one file of a base model; a mixture of experts has some ten thousand tensors.
+// The longest header of one file of a base model: a mixture of experts has some ten thousand
+// tensors.
 const HEADER_BYTES_MAX: u64 = 16 << 20;
-// Files of one base model.
+// The greatest number of files of one base model.
 const FILES_MAX: usize = 512;
 
-/// Where DoRA's fold finds the base model's weights.
+/// The base model's weights, which folding DoRA's magnitudes needs.
 pub trait BaseWeights {
     /// The weight of `site`, `output × input`.
     ///
@@ -73,7 +74,7 @@ impl BaseWeights for BaseFolder {
     }
 }
 
-/// The first of `names` that the file has.
+/// Reads the first of `names` that the file has.
 fn read(path: &Path, names: &[String]) -> std::io::Result<Option<Result<Matrix, PeftError>>> {
     let bad = |reason: &str| std::io::Error::new(std::io::ErrorKind::InvalidData, reason);
     let mut file = File::open(path)?;

@@ -19,7 +19,7 @@ use super::{
     target::{Layers, Names, Target},
 };
 
-/// What `adapter_config.json` says, as far as it decides the output.
+/// The fields of `adapter_config.json` that decide the output.
 ///
 /// Of fields that are not known here, those that are `null`, `false`, or empty are off and ignored;
 /// all others are refused by name, because they may change the output.
@@ -56,10 +56,10 @@ const WITHOUT_EFFECT: [&str; 15] = [
     "velora_config",
 ];
 
-// Those in use are below a thousand. Products with it must stay finite in 32-bit floats.
+// Scales in use are below a thousand. Products with them must stay finite in 32-bit floats.
 const ALPHA_MAX: f64 = 1e6;
 
-// Ways to initialise A and B that leave the base model's weights as they were.
+// Initialisations of A and B that leave the base model's weights as they were.
 const HARMLESS_STARTS: [&str; 6] = ["gaussian", "eva", "orthogonal", "mica", "true", "false"];
 
 // Tasks whose model gives hidden states or tokens and has no head of its own.
@@ -102,12 +102,12 @@ impl Config {
         self.alpha
     }
 
-    /// `use_rslora`: the scale is alpha over the rank's square root.
+    /// `use_rslora`: whether the scale is alpha over the rank's square root.
     pub fn is_rslora(&self) -> bool {
         self.rslora
     }
 
-    /// `use_dora`: there is a magnitude for each output.
+    /// `use_dora`: whether there is a magnitude for each output.
     pub fn is_dora(&self) -> bool {
         self.dora
     }
@@ -148,7 +148,7 @@ fn first_match<T: Copy>(patterns: &[(Key, T)], path: &str) -> Result<Option<T>, 
     Ok(None)
 }
 
-/// The file's fields. Absent and `null` are the same; defaults are PEFT's.
+/// The fields of the file. An absent field and `null` are the same; defaults are PEFT's.
 #[derive(Deserialize)]
 struct File {
     peft_type: Option<String>,
@@ -179,7 +179,7 @@ enum OneOrMany<T> {
     Many(Vec<T>),
 }
 
-/// A JSON object whose order counts: the first pattern that matches decides.
+/// A JSON object whose order matters: the first pattern that matches decides.
 struct Ordered<T>(Vec<(String, T)>);
 
 impl File {
@@ -237,14 +237,14 @@ impl File {
             OneOrMany::Single(text) if text.eq_ignore_ascii_case("all-linear") => Names::All,
             chosen => names("target_modules", chosen)?,
         };
-        // PEFT takes an empty string or list for none.
+        // PEFT treats an empty string or list as absent.
         let excluded = match &self.exclude_modules {
             None => None,
             Some(OneOrMany::Single(text)) if text.is_empty() => None,
             Some(excluded) => Some(names("exclude_modules", excluded)?),
         };
         if is_pattern && self.layers_to_transform.is_some() {
-            let wanted = "a list of names beside layers_to_transform";
+            let wanted = "a list of names together with layers_to_transform";
             return Err(field("target_modules", wanted, "a pattern"));
         }
         Ok(Target { chosen, excluded, layers: self.layers()? })
@@ -260,7 +260,7 @@ impl File {
         };
         let Some(indices) = &self.layers_to_transform else {
             return match patterns.first() {
-                Some(got) => Err(field("layers_pattern", "layers_to_transform beside it", got)),
+                Some(got) => Err(field("layers_pattern", "layers_to_transform with it", got)),
                 None => Ok(None),
             };
         };

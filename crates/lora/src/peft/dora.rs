@@ -23,7 +23,8 @@ pub(super) fn fold(
             got: vec![base.rows, base.columns],
         });
     }
-    // Asked before there is room for it: the identity of a wide output is larger than all the rest.
+    // Checked before memory is allocated: the identity of a wide output is larger than all the
+    // rest.
     let elements = (rows * (rows + columns)) as u64;
     if elements > ELEMENTS_MAX {
         let what = format!("elements of the folded pair of {site}");

@@ -1,89 +1,89 @@
-//! Why an adapter is refused.
+//! Errors of adapters in PEFT's files.
 
 use std::path::PathBuf;
 
 use crate::site::{Input, Site};
 
-/// Why an adapter could not be read or written.
+/// The reason why an adapter could not be read or written.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PeftError {
     /// A file is missing or cannot be read.
     #[error("{path}: cannot be read: {reason}", path = path.display())]
     Read {
-        /// Which file.
+        /// The path of the file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the file system.
         reason: String,
     },
     /// A file is longer than this reader takes.
     #[error("{path}: wanted at most {limit} bytes, got more", path = path.display())]
     TooLong {
-        /// Which file.
+        /// The path of the file.
         path: PathBuf,
-        /// The limit.
+        /// The greatest length, in bytes.
         limit: u64,
     },
     /// The matrices are in a pickle, which can run code when it is opened.
     #[error("{path}: wanted safetensors, got a pickle, which is never opened", path = path.display())]
     Pickle {
-        /// Which file.
+        /// The path of the file.
         path: PathBuf,
     },
     /// The configuration is not JSON, or a field has another type than PEFT gives it.
     #[error("adapter_config.json: {reason}")]
     Json {
-        /// What is wrong and where.
+        /// The reason of the JSON reader, with the place.
         reason: String,
     },
     /// A field has a value that is not supported, or is not known and not off.
     #[error("adapter_config.json: {field}: wanted {wanted}, got {got}")]
     Field {
-        /// Which field.
+        /// The name of the field.
         field: String,
-        /// What is supported.
+        /// The values that are supported.
         wanted: &'static str,
-        /// What it says.
+        /// The value of the field.
         got: String,
     },
     /// A regular expression is malformed, or uses what Python knows and this reader does not.
     #[error("adapter_config.json: {field}: pattern {pattern:?}: {reason}")]
     Pattern {
-        /// Which field.
+        /// The name of the field.
         field: &'static str,
-        /// The expression.
+        /// The regular expression.
         pattern: String,
-        /// What is wrong with it.
+        /// The reason why the expression is refused.
         reason: String,
     },
-    /// More of something than this reader takes.
+    /// The adapter has more of something than this reader takes.
     #[error("{what}: wanted at most {limit}, got {got}")]
     Limit {
-        /// Of what.
+        /// The quantity that is limited.
         what: String,
-        /// The limit.
+        /// The greatest value that is allowed.
         limit: u64,
-        /// How many there are.
+        /// The value that was found.
         got: u64,
     },
     /// The matrices' file is not safetensors.
     #[error("adapter_model.safetensors: {reason}")]
     Weights {
-        /// What is wrong.
+        /// The reason of the safetensors reader.
         reason: String,
     },
-    /// A tensor that belongs to no supported projection.
+    /// A tensor belongs to no supported projection.
     #[error("adapter_model.safetensors: {tensor}: {reason}")]
     Unexpected {
-        /// Which tensor.
+        /// The name of the tensor.
         tensor: String,
-        /// Why it has no place.
+        /// The reason why the tensor has no place.
         reason: &'static str,
     },
     /// A tensor that the configuration asks for is not there.
     #[error("adapter_model.safetensors: {tensor} is missing")]
     Missing {
-        /// Which tensor.
+        /// The name of the tensor.
         tensor: String,
     },
     /// The configuration does not choose a module that the file has matrices for, so PEFT would
@@ -92,76 +92,76 @@ pub enum PeftError {
         "adapter_model.safetensors: {module} is there, but the configuration does not choose it"
     )]
     NotTargeted {
-        /// Which module.
+        /// The path of the module.
         module: String,
     },
-    /// A tensor of another element type.
+    /// A tensor has another element type.
     #[error("{tensor}: wanted F32, F16 or BF16, got {got}")]
     Dtype {
-        /// Which tensor.
+        /// The name of the tensor.
         tensor: String,
-        /// Its type.
+        /// The element type of the tensor.
         got: String,
     },
-    /// A tensor of another shape.
+    /// A tensor has another shape.
     #[error("{tensor}: wanted shape {wanted}, got {got:?}")]
     Shape {
-        /// Which tensor.
+        /// The name of the tensor.
         tensor: String,
         /// The shape that fits.
         wanted: String,
-        /// Its shape.
+        /// The shape of the tensor.
         got: Vec<usize>,
     },
     /// A value is infinite or not a number.
     #[error("{tensor}: wanted finite values, got {got} at {index}")]
     NotFinite {
-        /// Which tensor.
+        /// The name of the tensor.
         tensor: String,
-        /// Where, row by row.
+        /// The index of the value, row by row.
         index: usize,
-        /// The value.
+        /// The value, as text.
         got: String,
     },
     /// Projections that read the same vector disagree about its width.
-    #[error("layer {layer}: wanted one width for {input:?}, got {got} beside {wanted}")]
+    #[error("layer {layer}: wanted one width for {input:?}, got {got} and {wanted}")]
     InputWidth {
-        /// Which layer.
+        /// The layer, from 0.
         layer: u32,
-        /// Which vector.
+        /// The vector that the projections read.
         input: Input,
-        /// The first projection's width.
+        /// The width of the first projection.
         wanted: usize,
-        /// Another's.
+        /// The width of another projection.
         got: usize,
     },
     /// DoRA's magnitudes mean something only together with the base model's weights.
     #[error("adapter_config.json: use_dora: wanted the base model's weights to fold it, got none")]
     BaseNeeded,
     /// The base model has no such weight.
-    #[error("base model: no weight for {site}")]
+    #[error("base model: wanted a weight for {site}, got none")]
     BaseWeight {
-        /// Which projection.
+        /// The projection whose weight is missing.
         site: Site,
     },
     /// There is an adapter in the folder already.
-    #[error("{path} is there already", path = path.display())]
+    #[error("{path} exists already", path = path.display())]
     Exists {
-        /// Which file.
+        /// The path of the file.
         path: PathBuf,
     },
     /// A file cannot be written.
     #[error("{path}: cannot be written: {reason}", path = path.display())]
     Write {
-        /// Which file.
+        /// The path of the file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the file system.
         reason: String,
     },
-    /// PEFT has no such module.
-    #[error("{site}: wanted a projection of the model, which PEFT knows")]
+    /// PEFT has no module for this projection.
+    #[error("{site}: wanted a projection of the model that PEFT has a module for")]
     NotInPeft {
-        /// Which site.
+        /// The layer and the projection.
         site: Site,
     },
     /// The adapter has no pair that can be applied to the last hidden state.

@@ -4,9 +4,9 @@ use fancy_regex::{Regex, RegexBuilder};
 
 use super::{error::PeftError, limits::PATTERN_BYTES_MAX};
 
-// Steps of one match. Names are short, so honest expressions take hundreds.
+// The greatest number of steps of one match. Names are short: honest expressions take hundreds.
 const STEPS_MAX: usize = 100_000;
-// Bytes of one compiled expression.
+// The greatest size of one compiled expression, in bytes.
 const COMPILED_BYTES_MAX: usize = 1 << 20;
 
 /// A key of `rank_pattern` or `alpha_pattern`, matched as PEFT matches it:
@@ -17,7 +17,7 @@ pub(super) enum Key {
     /// expression. Most files have one such key for each module; compiling them takes longer than
     /// all the rest.
     Dotted(String),
-    /// Anything else.
+    /// A key with any other character.
     Regex(Pattern),
 }
 
@@ -48,12 +48,12 @@ impl Key {
 }
 
 impl Pattern {
-    /// `re.fullmatch(source, …)`.
+    /// Compiles the pattern of `re.fullmatch(source, …)`.
     pub(super) fn full(field: &'static str, source: &str) -> Result<Pattern, PeftError> {
         Self::compile(field, source, &format!(r"\A(?:{source})\z"))
     }
 
-    /// `re.match(whole, …)`, of which `source` came from the file.
+    /// Compiles the pattern of `re.match(whole, …)`, of which `source` came from the file.
     pub(super) fn compile(
         field: &'static str,
         source: &str,
@@ -91,7 +91,7 @@ impl Pattern {
     }
 }
 
-/// Whether `path` ends in `key` at a dot or is it; a dot in `key` stands for any character.
+/// Returns whether `path` ends in `key` at a dot or is it; a dot in `key` stands for any character.
 fn ends_in(path: &str, key: &str) -> bool {
     let (path, key) = (path.as_bytes(), key.as_bytes());
     let Some(before) = path.len().checked_sub(key.len()) else { return false };
@@ -108,7 +108,8 @@ fn pattern_error(field: &'static str, pattern: &str, error: &fancy_regex::Error)
 mod tests {
     use super::*;
 
-    /// Pattern, path, what Python 3.11 says of `re.match(rf"(.*\.)?({pattern})$", path)`.
+    /// A pattern, a path, and the result of `re.match(rf"(.*\.)?({pattern})$", path)` in Python
+    /// 3.11.
     const PYTHON: [(&str, &str, bool); 12] = [
         ("q_proj", "model.layers.0.self_attn.q_proj", true),
         ("_proj", "model.layers.0.self_attn.q_proj", false),

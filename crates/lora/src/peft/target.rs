@@ -1,10 +1,10 @@
-//! Which modules a configuration chooses.
+//! The modules that a configuration chooses.
 
 use std::collections::BTreeSet;
 
 use super::{error::PeftError, pattern::Pattern};
 
-/// Which modules an adapter changes, by PEFT's rule (`check_target_module_exists`, PEFT 0.21).
+/// The modules that an adapter changes, by PEFT's rule (`check_target_module_exists`, PEFT 0.21).
 #[derive(Clone, Debug)]
 pub(super) struct Target {
     pub(super) chosen: Names,
@@ -12,10 +12,10 @@ pub(super) struct Target {
     pub(super) layers: Option<Layers>,
 }
 
-/// `target_modules` or `exclude_modules`.
+/// The value of `target_modules` or `exclude_modules`.
 #[derive(Clone, Debug)]
 pub(super) enum Names {
-    /// `all-linear`.
+    /// All linear modules (`all-linear`).
     All,
     /// A string: a regular expression for the whole path.
     Pattern(Pattern),
@@ -31,7 +31,7 @@ pub(super) struct Layers {
 }
 
 impl Target {
-    /// Whether PEFT would give the module at `path` an adapter.
+    /// Returns whether PEFT would give the module at `path` an adapter.
     pub(super) fn takes(&self, path: &str) -> Result<bool, PeftError> {
         if let Some(excluded) = &self.excluded
             && excluded.name(path)?
@@ -60,10 +60,10 @@ impl Names {
 }
 
 impl Layers {
-    /// How a path tells its layer where `layers_pattern` is absent: by its first numbered part.
+    /// The pattern of a path's layer where `layers_pattern` is absent: its first numbered part.
     pub(super) const ANY: &str = r"\A.*?\.[^.]*\.(?P<idx>\d+)\.";
 
-    /// How it does where `layers_pattern` names what holds the layers.
+    /// The pattern of a path's layer where `layers_pattern` names the list of layers.
     pub(super) fn layers_prefix(pattern: &str) -> String {
         format!(r"\A(?:(?:^|.*?\.){pattern}\.(?P<idx>\d+)\.)")
     }

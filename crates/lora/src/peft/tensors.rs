@@ -5,10 +5,10 @@ use safetensors::{Dtype, tensor::TensorView};
 use super::error::PeftError;
 use crate::site::{Input, Site};
 
-/// What PEFT puts before the base model's own paths.
+/// The prefix that PEFT puts before the base model's own paths.
 pub(super) const PREFIX: &str = "base_model.model.";
 
-// Where the decoder's layers lie within models of the kinds that are served.
+// The prefixes of the decoder's layers in models of the kinds that are served.
 pub(super) const STACKS: [&str; 5] = [
     "model.layers.",
     "layers.",

@@ -85,7 +85,7 @@ fn sort<'a>(
     let mut modules: BTreeMap<Site, Module<'a>> = BTreeMap::new();
     let mut one: Option<(&'static str, Option<String>)> = None;
     let mut tensors = file.tensors();
-    // The crate keeps them in a map of its own; the first error should not depend on that.
+    // The crate keeps the tensors in a hash map; the first error should not depend on its order.
     tensors.sort_by(|a, b| a.0.cmp(&b.0));
     for (name, view) in tensors {
         let unexpected = |reason| PeftError::Unexpected { tensor: name.clone(), reason };
@@ -116,7 +116,7 @@ impl<'a> Name<'a> {
     fn parse(name: &'a str) -> Result<Name<'a>, &'static str> {
         let path =
             name.strip_prefix(PREFIX).ok_or("its name does not begin with base_model.model")?;
-        let (module, rest) = path.rsplit_once(".lora_").ok_or("it is no part of a LoRA")?;
+        let (module, rest) = path.rsplit_once(".lora_").ok_or("it is not part of a LoRA")?;
         let rest: Vec<&str> = rest.split('.').collect();
         let (part, adapter) = match rest[..] {
             ["A", "weight"] => (Part::A, None),

@@ -30,7 +30,7 @@ pub(super) fn save(adapter: &Adapter, dir: &Path) -> Result<(), PeftError> {
         .map_err(|error| PeftError::Json { reason: error.to_string() })?;
     let weights = serialize(adapter)?;
     fs::create_dir_all(dir).map_err(|error| write_error(dir, &error))?;
-    // Without a configuration the folder is no adapter, so that it comes last.
+    // A folder without a configuration is no adapter, so the configuration is written last.
     write_new(&dir.join(WEIGHTS_FILE), &weights)?;
     write_new(&dir.join(CONFIG_FILE), &config)
 }
@@ -86,7 +86,8 @@ fn targets(adapter: &Adapter) -> BTreeSet<String> {
     }
 }
 
-/// The alpha that gives the pair's scale. One that is whole but for rounding is whole.
+/// The alpha that gives the pair's scale, rounded to an integer where only rounding keeps it from
+/// one.
 fn alpha(pair: &Pair) -> f64 {
     let alpha = pair.scale * pair.rank() as f64;
     let whole = alpha.round();

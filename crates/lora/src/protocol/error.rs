@@ -1,10 +1,10 @@
-//! Why a frame or a message is refused.
+//! Errors of frames and messages.
 
 use std::{io, time::Duration};
 
 use super::{kind::FrameKind, refusal::Refusal};
 
-/// Why a frame could not be sent, received or read.
+/// The reason why a frame could not be sent, received or read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProtocolError {
@@ -14,58 +14,58 @@ pub enum ProtocolError {
     /// The peer ended the stream between frames, or within one.
     #[error("stream ended {}", if *.within_frame { "within a frame" } else { "by the peer" })]
     StreamEnded {
-        /// Whether a frame had begun.
+        /// Whether the stream ended within a frame.
         within_frame: bool,
     },
     /// The peer was silent for too long.
     #[error("{what}: nothing came within {} ms", .deadline.as_millis())]
     Deadline {
-        /// What was waited for.
+        /// The frame that was waited for.
         what: &'static str,
-        /// For how long.
+        /// The time that was waited.
         deadline: Duration,
     },
-    /// The kind of a frame is unknown, or none that this side receives.
+    /// The kind of a frame is unknown, or is not one that this side receives.
     #[error("frame kind: wanted one for this side, got {got:#04x}")]
     FrameKind {
-        /// What came.
+        /// The byte of the kind.
         got: u8,
     },
     /// A frame is longer, or shorter, than its kind allows.
     #[error("{kind:?} frame: wanted at most {wanted} bytes of payload, got {got}")]
     Length {
-        /// The kind.
+        /// The kind of the frame.
         kind: FrameKind,
-        /// Its limit.
+        /// The greatest length of the payload, in bytes.
         wanted: usize,
-        /// What was announced.
+        /// The length that the frame announced, in bytes.
         got: usize,
     },
-    /// A length that holds not even a kind and a request id.
+    /// A frame announces a length that holds not even a kind and a request id.
     #[error("frame length: wanted at least 5, got {got}")]
     Short {
-        /// What was announced.
+        /// The length that the frame announced, in bytes.
         got: u32,
     },
-    /// A frame that is in order came where another was due.
+    /// A frame arrived where another kind was due.
     #[error("frame: wanted {wanted}, got {got:?}")]
     Unexpected {
-        /// What was due.
+        /// The kinds that were due.
         wanted: &'static str,
-        /// What came.
+        /// The kind that arrived.
         got: FrameKind,
     },
-    /// A field of a message is not as it must be.
+    /// A field of a message has a value that is not allowed.
     #[error("{message}: {field}: wanted {wanted}")]
     Field {
-        /// The message.
+        /// The name of the message.
         message: &'static str,
-        /// The field.
+        /// The name of the field.
         field: &'static str,
-        /// What it has to be.
+        /// The values that are allowed.
         wanted: &'static str,
     },
-    /// The host refused, by name.
+    /// The host sent a refusal.
     #[error(transparent)]
     Refused(#[from] Refusal),
 }

@@ -55,7 +55,7 @@ impl<'a> Fields<'a> {
         self.array(field).map(u64::from_le_bytes)
     }
 
-    /// A number that is finite and not below zero.
+    /// Reads a number that is finite and not below zero.
     pub(crate) fn magnitude(&mut self, field: &'static str) -> Result<f64, ProtocolError> {
         let value = self.array(field).map(f64::from_le_bytes)?;
         match value.is_finite() && value >= 0.0 {
@@ -64,13 +64,13 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A length of one byte, then that many.
+    /// Reads a length of one byte, then as many bytes.
     pub(crate) fn short(&mut self, field: &'static str) -> Result<&'a [u8], ProtocolError> {
         let count = self.u8(field)?;
         self.bytes(field, count.into())
     }
 
-    /// A name: 1 to 128 bytes of visible ASCII.
+    /// Reads a name: 1 to 128 bytes of visible ASCII.
     pub(crate) fn name(&mut self, field: &'static str) -> Result<&'a str, ProtocolError> {
         let bytes = self.short(field)?;
         let text = std::str::from_utf8(bytes).ok().filter(|text| is_name(text));
@@ -89,7 +89,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Whether a text can be sent as a name.
+/// Returns whether a text can be sent as a name.
 pub(crate) fn is_name(text: &str) -> bool {
     (1..=128).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
 }

@@ -1,4 +1,4 @@
-//! Frames: length, kind, request id, payload. One write each.
+//! Frames: length, kind, request id and payload, each written by one call.
 
 use std::time::Duration;
 
@@ -12,40 +12,42 @@ use super::{
     kind::{FrameKind, Side},
 };
 
-/// A frame that has begun has to be whole within this: the largest takes seconds on a slow link.
+/// The time within which a frame that has begun has to be complete: the largest takes seconds on a
+/// slow link.
 pub const FRAME_DEADLINE: Duration = Duration::from_secs(30);
 
-/// Length (u32), kind (u8) and request id (u32), little-endian.
+/// The length of a header: length (u32), kind (u8) and request id (u32), little-endian.
 pub const HEADER_BYTES: usize = 9;
 
-/// Kind and request id are part of what the length counts.
+/// The part of the header that the length counts: kind and request id.
 const COUNTED_BYTES: usize = 5;
 
-/// One read asks for this much at least; a masked vector of 1,536 elements is under 8 KiB.
+/// The least number of bytes that one read asks for; a masked vector of 1,536 elements is under 8
+/// KiB.
 const READ_BYTES: usize = 16 * 1024;
 
-/// A buffer that a large frame has grown is given back beyond this.
+/// The capacity beyond which a buffer that a large frame has grown is given back.
 const KEPT_BYTES: usize = 2 * 1024 * 1024;
 
-/// A frame as it came, its payload still in the reader.
+/// A received frame, whose payload is still in the reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// What it is.
+    /// The kind of the frame.
     pub kind: FrameKind,
-    /// Which request it belongs to.
+    /// The id of the request that it belongs to.
     pub id: u32,
-    /// What it holds.
+    /// The payload: a message, whose form the kind decides.
     pub payload: &'a [u8],
 }
 
-/// Room for one outgoing frame, used again for the next.
+/// A buffer for one outgoing frame, used again for the next.
 #[derive(Debug, Default)]
 pub struct FrameBuffer {
     bytes: Vec<u8>,
 }
 
 impl FrameBuffer {
-    /// A frame whose payload `fill` appends; the whole frame as it goes over the wire.
+    /// Builds a frame whose payload `fill` appends, and returns its bytes as they are sent.
     pub fn frame(&mut self, kind: FrameKind, id: u32, fill: impl FnOnce(&mut Vec<u8>)) -> &[u8] {
         if self.bytes.capacity() > KEPT_BYTES {
             self.bytes = Vec::new();
@@ -86,23 +88,23 @@ pub struct FrameReader<R> {
     stream: R,
     side: Side,
     buffer: Vec<u8>,
-    /// Bytes at the start of `buffer` that were handed out.
+    /// The number of bytes at the start of `buffer` that were handed out.
     taken: usize,
 }
 
 impl<R: AsyncRead + Unpin> FrameReader<R> {
-    /// Frames that `side` receives.
+    /// Makes a reader of the frames that `side` receives.
     pub fn new(stream: R, side: Side) -> Self {
         Self { stream, side, buffer: Vec::with_capacity(READ_BYTES), taken: 0 }
     }
 
-    /// The stream below; what was read ahead stays here.
+    /// The underlying stream; bytes that were read ahead stay in the reader.
     pub fn stream_mut(&mut self) -> &mut R {
         &mut self.stream
     }
 
-    /// The next frame. `deadline` is for its first bytes, called `what` in the error; the rest has
-    /// [`FRAME_DEADLINE`].
+    /// Reads the next frame. `deadline` is for its first bytes, called `what` in the error; the
+    /// rest has [`FRAME_DEADLINE`].
     ///
     /// # Errors
     /// [`ProtocolError`]: the stream's end, a deadline, a kind or a length that is not allowed.
@@ -142,7 +144,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         }
     }
 
-    /// Kind, request id and end of the frame that begins the buffer, once its header is there.
+    /// The kind, request id and end of the frame that begins the buffer, once its header is there.
     fn header(&self) -> Result<Option<(FrameKind, u32, usize)>, ProtocolError> {
         let Some(header) = self.buffer.first_chunk::<HEADER_BYTES>() else { return Ok(None) };
         let [l0, l1, l2, l3, kind, i0, i1, i2, i3] = *header;
@@ -158,8 +160,8 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         Ok(Some((kind, u32::from_le_bytes([i0, i1, i2, i3]), HEADER_BYTES + payload)))
     }
 
-    /// Reads on until the frame is whole. Memory grows with what comes, not with what a length
-    /// announces.
+    /// Reads on until the frame is complete. Memory grows with the bytes that arrive, not with the
+    /// length that a header announces.
     async fn read_frame(&mut self) -> Result<(FrameKind, u32, usize), ProtocolError> {
         loop {
             if let Some(found @ (_, _, end)) = self.header()?

@@ -1,33 +1,34 @@
 //! The kinds of frames, and the longest payload of each.
 
-/// What a frame is. Those of the key holder are below `0x80`, those of the host above.
+/// The kind of a frame. Frames of the key holder have kinds below `0x80`, those of the host from
+/// `0x80` on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 #[non_exhaustive]
 pub enum FrameKind {
     /// Opens a session.
     Hello = 0x01,
-    /// Another connection of a session, or the same one after it broke.
+    /// Joins a session with another connection, or with a new one after the old one broke.
     Attach = 0x02,
     /// Begins a batch of masks.
     Prepare = 0x03,
-    /// Ciphertexts of a batch.
+    /// Carries ciphertexts of a batch.
     Block = 0x04,
-    /// Masked vectors.
+    /// Carries masked vectors.
     Apply = 0x05,
-    /// A vector as ciphertexts.
+    /// Carries a vector as ciphertexts.
     Direct = 0x06,
     /// Ends a connection, or the session with it.
     Goodbye = 0x07,
     /// Answers a hello.
     Welcome = 0x81,
-    /// What is to be known of one input, after the welcome.
+    /// Carries the terms of one input, after the welcome.
     Terms = 0x82,
     /// Answers an attach.
     Attached = 0x83,
-    /// How many more blocks may be sent.
+    /// Credits further blocks.
     Credit = 0x84,
-    /// Part of a batch's answer.
+    /// Carries part of a batch's answer.
     Prepared = 0x85,
     /// Answers an apply.
     Products = 0x86,
@@ -35,16 +36,16 @@ pub enum FrameKind {
     DirectAnswer = 0x87,
     /// Answers a goodbye; nothing comes after it.
     Farewell = 0x88,
-    /// A refusal. One with the request id 0 ends the connection.
+    /// Carries a refusal. One with the request id 0 ends the connection.
     Error = 0xff,
 }
 
-/// Who receives.
+/// The side of a connection that receives a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// Receives kinds below `0x80`.
+    /// The host, which receives kinds below `0x80`.
     Host,
-    /// Receives kinds from `0x80` on.
+    /// The key holder, which receives kinds from `0x80` on.
     Holder,
 }
 
@@ -96,7 +97,7 @@ impl FrameKind {
         }
     }
 
-    /// Who receives it.
+    /// The side that receives frames of this kind.
     pub fn receiver(self) -> Side {
         if (self as u8) < 0x80 { Side::Host } else { Side::Holder }
     }

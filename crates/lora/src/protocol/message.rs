@@ -1,4 +1,4 @@
-//! What frames hold.
+//! The messages that frames carry.
 
 mod codes;
 mod open;

@@ -1,6 +1,6 @@
 //! Integers modulo 2^k, packed into k bits each, least significant bit first.
 
-/// Bytes of `count` values of `bits` bits.
+/// The number of bytes of `count` packed values of `bits` bits.
 pub fn packed_bytes(count: usize, bits: u32) -> usize {
     (count * bits as usize).div_ceil(8)
 }

@@ -1,29 +1,29 @@
 //! Refusals of a host, by name and code.
 
-/// What a host says when it does not answer: coarse, so that it tells an attacker nothing that a
-/// key holder who follows the protocol does not know already.
+/// A host's reason not to answer. It is coarse, so that it tells an attacker nothing that a key
+/// holder who follows the protocol does not know already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// A frame or a message cannot be read, or comes where it has no place.
+    /// A frame or a message cannot be read, or is not allowed at this point.
     #[error("malformed: the host could not read what was sent")]
     Malformed,
     /// The host speaks another version.
-    #[error("version: the host speaks version {host}")]
+    #[error("version: the host supports version {host} only")]
     Version {
-        /// The host's.
+        /// The version of the host.
         host: u16,
     },
-    /// No adapter of this name, for this client.
+    /// The host has no adapter of this name for this client.
     #[error("unknown adapter")]
     UnknownAdapter,
-    /// The adapter is there, and not with this scheme, parameter set, protection or input.
+    /// The host has the adapter, but not with this scheme, parameter set, protection or input.
     #[error("not offered: the adapter has no such scheme, parameter set, protection or input")]
     NotOffered,
-    /// No such session: expired, of another process of the host, or shown with another token.
-    #[error("no session: it expired, or the host was started anew")]
+    /// The session expired, is of another process of the host, or has another token.
+    #[error("no session: it expired, or the host was restarted")]
     NoSession,
-    /// The counter was answered before. It never is again.
+    /// The counter was answered before, and no counter is answered twice.
     #[error("counter used: each is answered once")]
     CounterUsed,
     /// The counter belongs to no batch that was prepared.
@@ -35,25 +35,25 @@ pub enum Refusal {
     /// The client's budget of answers for this input is used up.
     #[error("budget: {limit} answered vectors were allowed")]
     Budget {
-        /// The budget.
+        /// The number of answers that the budget allows in all.
         limit: u64,
     },
     /// The host holds as many sessions, batches or preparations as it may.
     #[error("busy: the host is at a limit, try later")]
     Busy,
-    /// The key holder took too long.
+    /// The key holder's next frame did not arrive in time.
     #[error("deadline: the host waited too long")]
     Deadline,
-    /// The host is going down.
+    /// The host is shutting down.
     #[error("stopping: the host is going down")]
     Stopping,
-    /// The host failed by itself.
+    /// The host failed for a reason of its own.
     #[error("internal: the host failed")]
     Internal,
 }
 
 impl Refusal {
-    /// Its code and detail on the wire.
+    /// The code and detail of the refusal on the wire.
     pub(crate) fn parts(self) -> (u8, u64) {
         match self {
             Refusal::Malformed => (1, 0),
@@ -91,7 +91,7 @@ impl Refusal {
         })
     }
 
-    /// Its name in the audit log.
+    /// The name of the refusal in the audit log.
     pub fn name(self) -> &'static str {
         match self {
             Refusal::Malformed => "malformed",

@@ -1,11 +1,11 @@
 //! The two schemes of the protocol.
 
-/// How the host computes on what it cannot read.
+/// A scheme by which the host computes on vectors that it cannot read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scheme {
-    /// Masks prepared before tokens run; integers online.
+    /// Masks are prepared before tokens run; online steps take integers only.
     Masked,
-    /// A ciphertext for each vector.
+    /// Every vector is sent as ciphertexts; nothing is prepared.
     Direct,
 }
 

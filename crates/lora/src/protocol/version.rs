@@ -3,5 +3,5 @@
 /// The version that this end speaks.
 pub const VERSION: u16 = 1;
 
-/// The first bytes of a connection, so that another protocol in the same channel is told apart.
+/// The first bytes of a connection, which tell this protocol from another in the same channel.
 pub const MAGIC: [u8; 8] = *b"CFDBLIND";

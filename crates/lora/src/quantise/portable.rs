@@ -1,6 +1,7 @@
 //! The loops of quantisation without any intrinsics, to be compiled for any registers.
 
-/// In eight lanes that a compiler can put side by side; the same sums with any registers.
+/// The sum of squares and the greatest magnitude, in eight lanes that a compiler can vectorise. The
+/// sums are the same with any registers.
 #[inline(always)]
 pub(super) fn scan(real: &[f32]) -> (f64, f32) {
     const LANES: usize = 8;
@@ -21,8 +22,9 @@ pub(super) fn scan(real: &[f32]) -> (f64, f32) {
     (squares.iter().sum(), greatest.iter().fold(0.0, |all, lane| all.max(*lane)))
 }
 
-/// The products are within 16 bits, so adding 1.5 · 2^52 leaves the integer in the lowest bits: no
-/// call of a rounding function, which SSE2 lacks.
+/// Rounds `real · factor` to the nearest integers and returns the sum of their squares. The
+/// products are within 16 bits, so adding 1.5 · 2^52 leaves the integer in the lowest bits: SSE2
+/// has no instruction that rounds.
 #[inline(always)]
 pub(super) fn round(real: &[f32], factor: f64, values: &mut [i16]) -> u64 {
     const MAGIC: f64 = 6_755_399_441_055_744.0;

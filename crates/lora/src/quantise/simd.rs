@@ -4,7 +4,8 @@
 
 use super::portable;
 
-/// As the portable code, compiled for wider registers: the same sums in the same order.
+/// Does what [`portable::scan`] does in wider registers: the same sums in the same order. `None`
+/// where this machine has none.
 pub(super) fn scan(real: &[f32]) -> Option<(f64, f32)> {
     #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
     fn avx512(real: &[f32]) -> (f64, f32) {
@@ -22,7 +23,7 @@ pub(super) fn scan(real: &[f32]) -> Option<(f64, f32)> {
     is_x86_feature_detected!("avx2").then(|| unsafe { avx2(real) })
 }
 
-/// As [`scan`], for rounding.
+/// Does what [`portable::round`] does in wider registers. `None` where this machine has none.
 pub(super) fn round(real: &[f32], factor: f64, values: &mut [i16]) -> Option<u64> {
     #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
     fn avx512(real: &[f32], factor: f64, values: &mut [i16]) -> u64 {

@@ -30,7 +30,7 @@ pub(crate) fn solve(rows: &[Vec<u64>], right: &[u64], ring: &Ring) -> Option<Vec
     Some((0..unknowns).map(|row| rows[row][unknowns]).collect())
 }
 
-/// Whether every equation holds.
+/// Returns whether every equation holds.
 pub(crate) fn holds(rows: &[Vec<u64>], right: &[u64], x: &[u64], ring: &Ring) -> bool {
     let sum = |row: &Vec<u64>| {
         row.iter().zip(x).fold(0, |sum, (a, x)| ring.sub(sum, ring.sub(0, ring.mul(*a, *x))))
@@ -60,7 +60,7 @@ impl Ring {
         (a + self.modulus() - b % self.modulus()) % self.modulus()
     }
 
-    /// Of a nonzero residue of a prime, of an odd one of a power of two.
+    /// The inverse of a nonzero residue of a prime, or of an odd one of a power of two.
     pub(crate) fn inverse(&self, a: u64) -> Option<u64> {
         let exponent = match self {
             Ring::Prime(prime) => (!a.is_multiple_of(*prime)).then_some(prime - 2)?,
@@ -83,7 +83,7 @@ impl Ring {
     }
 }
 
-/// `count` words of `bits` bits from a string of bits, least significant first.
+/// Reads `count` words of `bits` bits from a string of bits, least significant first.
 pub(crate) fn words(bytes: &[u8], bits: usize, count: usize) -> Vec<u64> {
     let bit = |at: usize| u64::from(bytes[at / 8] >> (at % 8) & 1);
     let word = |index: usize| (0..bits).fold(0, |word, at| word | bit(index * bits + at) << at);

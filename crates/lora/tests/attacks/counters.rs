@@ -18,7 +18,7 @@ fn two_applies_on_one_counter_are_refused_and_end_the_batch() {
     world.apply(&mut sequence, epoch, 7, &first).expect("fresh");
     let refused = world.apply(&mut sequence, epoch, 7, &second);
     assert_eq!(refused, Err(MaskedError::CounterUsed { counter: 7 }));
-    // Nor is any other counter of the batch answered after that.
+    // No other counter of the batch is answered after that.
     let refused = world.apply(&mut sequence, epoch, 8, &second);
     assert_eq!(refused, Err(MaskedError::CounterUnknown { counter: 8 }));
 }
@@ -112,7 +112,7 @@ fn after_a_crash_or_with_restored_state_the_epoch_is_another() {
     let masked = batch.mask(&[9; COLUMNS], &mut world.meter).expect("left");
     assert_eq!(batch.epoch(), before);
 
-    // The host starts again. What was prepared is gone with the process: the same message names an
+    // The host restarts, and what was prepared is lost with its process: the same message names an
     // epoch that no sequence has.
     world.process = ProcessKey::random(&mut Rng::from_seed([77; 32]));
     let mut fresh = world.sequence();
@@ -120,7 +120,7 @@ fn after_a_crash_or_with_restored_state_the_epoch_is_another() {
     assert!(matches!(refused, Err(MaskedError::Epoch { got, .. }) if got == before));
     let refused = world.input.prepare(&world.process, &mut fresh, before, 0);
     assert!(matches!(refused.err(), Some(MaskedError::Epoch { .. })));
-    // And with the new epoch the old counter was never prepared.
+    // The old counter was never prepared under the new epoch.
     let now = world.epoch();
     let refused = world.apply(&mut fresh, now, masked.counter, &masked.vectors);
     assert_eq!(refused, Err(MaskedError::CounterUnknown { counter: masked.counter }));

@@ -32,7 +32,7 @@ fn divide(p: Modulus, a: u64, b: u64) -> u64 {
     if b == 0 { 0 } else { p.mul(a, p.inverse(b)) }
 }
 
-/// Entries of the matrix that stand where the layout of the direct scheme puts them.
+/// The number of entries of the matrix that stand where the layout of the direct scheme puts them.
 fn count_found(matrix: &IntMatrix, tile: Tile, weights: &[i64]) -> usize {
     let right = |row: usize| {
         let end = (row + 1) * tile.inputs - 1;
@@ -42,7 +42,8 @@ fn count_found(matrix: &IntMatrix, tile: Tile, weights: &[i64]) -> usize {
     (0..matrix.rows()).map(right).sum()
 }
 
-/// `c1` of an answer as the wire has it: header, count, positions, then both halves in 50 bits each.
+/// `c1` of an answer, read from the wire form: header, count, positions, then both halves in 50
+/// bits each.
 fn c1_of(context: &Context, answer: &SmallCiphertext) -> NttPoly {
     let bytes = answer.to_bytes(context);
     let positions = if answer.len() == context.n() { 0 } else { 2 * answer.len() };
@@ -60,7 +61,7 @@ struct TileRequest {
     rng: Rng,
 }
 
-/// A request for one tile: the attacker knows all that is public of it.
+/// Makes a request for one tile, with everything public that the attacker knows of it.
 fn request_tile(set: &ParameterSet, entry_max: i64) -> TileRequest {
     let (set, _) = direct::parameters(set).expect("room");
     let context = Context::new(&set).expect("a set");
@@ -124,8 +125,8 @@ fn control_an_unflooded_answer_gives_all_weights_from_its_bytes() {
     assert_eq!(count_found(&asked.matrix, asked.tile, &guessed), 4 * 256);
 }
 
-/// Scalars instead of polynomials: each row is a system of linear equations modulo the first prime,
-/// one for each coefficient of `c1`.
+/// Solves for one row: with scalars instead of polynomials it is a system of linear equations
+/// modulo the first prime, one for each coefficient of `c1`.
 fn row_from(world: &World, request: &[SeededCiphertext], c1_out: &[u64]) -> Vec<u64> {
     let ring = Ring::Prime(world.context.set().primes()[0]);
     let known: Vec<NttPoly> = request.iter().map(SeededCiphertext::c1).collect();
@@ -147,13 +148,13 @@ fn prepared_answers_do_not_give_the_rows_and_bare_sums_do() {
     let secret: Vec<u64> = world.matrix.row(1).map(|entry| ring.to_residue(entry.into())).collect();
     let same = |got: &[u64]| got.iter().zip(&secret).filter(|(a, b)| a == b).count();
 
-    // Control: the sum as it is.
+    // Control: the bare sum.
     assert_eq!(same(&row_from(&world, &request, sums[1].c1.limb(0))), 64);
-    // With an encryption of zero, before anything else is done to it.
+    // With an encryption of zero alone.
     let zero = world.public.zero(&world.context, &mut world.rng).expect("floods");
     sums[1].add_assign(&zero);
     assert_eq!(same(&row_from(&world, &request, sums[1].c1.limb(0))), 0);
-    // As the host really answers.
+    // As the host answers.
     let mut sequence = world.sequence();
     let answers = world.answers(&mut sequence, &request);
     let c1_out = c1_of(&world.context, &answers[1]);

@@ -17,7 +17,7 @@ const WIDTH: usize = 24;
 /// Entries of A are below this in magnitude, and the second column stands this much higher.
 const SHIFT: i64 = 1 << 13;
 
-/// The rows of an input as the key holder computes them, and the answers that it took.
+/// The rows of an input as the key holder computes them, and the number of answers that it took.
 fn steal(raw: &mut Raw<'_>, terms: &Terms, batch: &mut HolderBatch) -> (Vec<Vec<i64>>, u64) {
     let meter = &mut Meter::default();
     let mut rows = vec![vec![0; terms.columns]; terms.rows()];
@@ -73,7 +73,7 @@ fn a_packed_query_takes_the_whole_adapter_with_half_of_the_budget_and_the_host_s
         assert_eq!(answers, budget.div_ceil(2), "of {budget}");
     }
     assert_eq!(opened.terms.len(), 4, "attention and its output in two layers");
-    // The host has refused nothing and has half of its budget left: only the sentence is true.
+    // The host has refused nothing and has half of its budget left: only its guarantee warns.
     assert!(hall.host().audit_lines().iter().all(|line| !line.contains("refused")));
     assert!(hall.host().guarantee().to_string().contains("adapter can be learned"));
     let remote = hall.remote("banking", |_| ());

@@ -7,7 +7,8 @@ use crate::world::{WORD, World, slot};
 
 const COLUMNS: usize = 16;
 
-/// Asks for every unit vector times `size`, budget permitting; gives the columns that were learned.
+/// Asks for every unit vector times `size` within the budget, and returns the columns that were
+/// learned.
 fn probe(
     mut world: World,
     allowance: Allowance,

@@ -1,10 +1,10 @@
-//! What the host sees online is uniform, whatever the vector is.
+//! The vectors that the host receives online are uniform, whatever the real vector is.
 
 use crate::world::{BITS, TOKENS, World};
 
 const COLUMNS: usize = 64;
 
-/// Chi-square of 256 buckets: 255 on average, 23 its standard deviation.
+/// The chi-square statistic of 256 buckets, whose mean is 255 and whose standard deviation is 23.
 fn chi_square(values: impl Iterator<Item = u64>) -> f64 {
     let mut buckets = [0f64; 256];
     let mut count = 0.0;
@@ -16,7 +16,7 @@ fn chi_square(values: impl Iterator<Item = u64>) -> f64 {
     buckets.iter().map(|bucket| (bucket - expected).powi(2) / expected).sum()
 }
 
-/// All that the host sees of a batch in which every vector is the same.
+/// All vectors that the host receives of a batch in which every real vector is the same.
 fn host_view(x: i16) -> Vec<u64> {
     let mut world = World::new(1, COLUMNS);
     let mut sequence = world.sequence();
@@ -34,7 +34,7 @@ fn masked_vectors_are_uniform_in_their_highest_and_lowest_bits() {
             let chi = chi_square(seen.iter().map(|word| word >> shift));
             assert!((130.0..400.0).contains(&chi), "{name} bits of x = {x}: {chi}");
         }
-        // And from one word to the next, in a column and in a row.
+        // Differences from one word to the next, in a column and in a row, are uniform too.
         for stride in [1, COLUMNS] {
             let steps = seen.windows(stride + 1).map(|w| w[stride].wrapping_sub(w[0]) >> 3);
             let chi = chi_square(steps);
@@ -52,7 +52,7 @@ fn control_unmasked_vectors_are_not() {
 #[test]
 fn no_word_of_what_two_batches_show_agrees_beyond_chance() {
     let (first, second) = (host_view(7), host_view(7));
-    // The same seed in both worlds: equal, which is what makes the next line mean something.
+    // Both worlds have the same seed, so the views are equal: the next check would find a pattern.
     assert_eq!(first, second);
     let mut world = World::new(1, COLUMNS);
     let mut sequence = world.sequence();

@@ -1,4 +1,4 @@
-//! Both parties in one place, with everything that an attacker may see within reach.
+//! Both parties in one process, with everything that an attacker may see within reach.
 
 use std::sync::Arc;
 
@@ -15,11 +15,11 @@ use confide_rlwe::{
     Context, ParameterSet, PublicKey, Rng, SecretKey, SeededCiphertext, SmallCiphertext,
 };
 
-/// Bits of a word of the masked scheme.
+/// The number of bits of a word of the masked scheme.
 pub(crate) const BITS: u32 = 33;
-/// Modulo 2^33.
+/// A mask of the bits of a word.
 pub(crate) const WORD: u64 = (1 << BITS) - 1;
-/// Tokens of a batch of the toy ring.
+/// The number of tokens of a batch of the toy ring.
 pub(crate) const TOKENS: usize = 256;
 
 pub(crate) struct World {
@@ -43,7 +43,7 @@ pub(crate) fn slot() -> Slot {
     Slot { client: [1; 32], adapter: [2; 32], layer: 0, input: Input::Attention }
 }
 
-/// A secret matrix.
+/// A random matrix that the attacks try to learn.
 pub(crate) fn secret_matrix(rows: usize, columns: usize, entry_max: i64) -> IntMatrix {
     let mut rng = Rng::from_seed([99; 32]);
     let entry = |rng: &mut Rng| rng.next_below(2 * entry_max as u64 + 1) as i64 - entry_max;
@@ -72,7 +72,7 @@ impl World {
         World::noisy(rows, columns, 0.0)
     }
 
-    /// With noise of this standard deviation on every answer.
+    /// Makes a world with noise of this standard deviation on every answer.
     pub(crate) fn noisy(rows: usize, columns: usize, noise_sigma: f64) -> World {
         let context = Context::new(&toy()).expect("a set");
         let matrix = secret_matrix(rows, columns, 4095);
@@ -101,7 +101,7 @@ impl World {
         self.process.epoch()
     }
 
-    /// The key holder's half until its ciphertexts are sent.
+    /// The key holder's half, up to the point where its ciphertexts are sent.
     pub(crate) fn request(&mut self, index: u64) -> (Vec<SeededCiphertext>, PendingBatch) {
         let epoch = self.epoch();
         let mut requesting =
@@ -136,7 +136,7 @@ impl World {
         answers
     }
 
-    /// A whole batch, both ends honest.
+    /// Prepares a batch between honest ends.
     pub(crate) fn batch(&mut self, sequence: &mut HostSequence) -> HolderBatch {
         let (request, awaiting) = self.request(sequence.next_batch());
         let answers = self.answers(sequence, &request);
@@ -165,14 +165,14 @@ impl World {
         product
     }
 
-    /// Uniform words.
+    /// Draws uniform words.
     pub(crate) fn words(&mut self, count: usize) -> Vec<u64> {
         let mut words = vec![0; count];
         self.rng.fill_bits(BITS, &mut words);
         words
     }
 
-    /// Entries of a row as residues mod 2^k.
+    /// The entries of a row as residues mod 2^k.
     pub(crate) fn row(&self, row: usize) -> Vec<u64> {
         self.matrix.row(row).map(|entry| i64::from(entry) as u64 & WORD).collect()
     }

@@ -1,4 +1,4 @@
-//! What one stranger can take from others: sessions, and rooms for preparations.
+//! What one stranger can take from others: sessions, and permits for preparations.
 
 use std::{
     net::Ipv4Addr,
@@ -23,7 +23,7 @@ fn limited_hall(limits: HostLimits) -> Hall {
     Hall::new(HostOptions { limits, ..host_options() }, &[&adapter("banking", 48)])
 }
 
-/// A hello from `address`: the connection, or why there is none.
+/// Sends a hello from `address`: returns the connection, or the refusal.
 fn hello(hall: &Hall, address: Ipv4Addr) -> Result<Raw<'_>, Refusal> {
     let mut raw = Raw::new(hall.runtime(), hall.pipe_from(address));
     raw.say_hello(|_| ());
@@ -41,15 +41,15 @@ fn a_flood_of_hellos_leaves_an_honest_client_served_and_newcomers_let_in() {
     let limits = HostLimits { sessions: 8, sessions_per_peer: 6, ..HostLimits::default() };
     let hall = limited_hall(limits);
     let adapter = adapter("banking", 48);
-    // At work before the flood: its session has masks and answers.
+    // The honest client works before the flood: its session has masks and answers.
     let honest = hall.remote("banking", |_| ());
     assert!(relative_error(&adapter, &honest, Input::Attention, &vectors(2, 48)) < 2e-3);
-    // The stranger keeps its connections open, so that no session of its own gives way.
+    // The stranger keeps its connections open, so that its own sessions are not evicted first.
     let flood: Vec<_> = (0..20).map(|_| hello(&hall, STRANGER)).collect();
     let open = flood.iter().filter(|hello| hello.is_ok()).count();
     assert_eq!(open, 6, "a peer has its share and no more");
     assert!(flood.iter().flat_map(|hello| hello.as_ref().err()).all(|why| *why == Refusal::Busy));
-    // The host is full after one more, and newcomers take the places of the one that holds most.
+    // One more session fills the host; newcomers then take the places of the peer that holds most.
     let newcomers: Vec<_> =
         (3..6).map(|last| hello(&hall, Ipv4Addr::new(127, 0, 0, last))).collect();
     assert!(newcomers.iter().all(Result::is_ok), "no newcomer is refused");
@@ -69,7 +69,7 @@ fn sessions_that_a_stranger_left_behind_are_the_first_to_go() {
     let honest = hall.remote("banking", |_| ());
     assert!(relative_error(&adapter, &honest, Input::Attention, &vectors(1, 48)) < 2e-3);
     for _ in 0..40 {
-        // The socket is closed at once; the session would live for ten minutes.
+        // The connection is closed at once; its session would live for ten minutes.
         drop(hello(&hall, STRANGER));
     }
     let newcomer = hall.remote("banking", |_| ());

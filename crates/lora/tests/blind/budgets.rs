@@ -1,4 +1,5 @@
-//! Budgets are of the weights and of an account: no other name, copy or process makes them new.
+//! Budgets belong to the weights and to an account: another name, copy or process does not renew
+//! them.
 
 use std::{
     path::PathBuf,
@@ -15,7 +16,7 @@ use super::hall::{Hall, adapter, host_options, vectors};
 
 const WIDTH: usize = 24;
 
-/// A budget file in a folder of its own, which goes with it.
+/// A budget file in a folder of its own, which is deleted with it.
 struct Place(PathBuf);
 
 impl Place {
@@ -45,7 +46,8 @@ fn request_answers(hall: &Hall, name: &str, count: usize) -> Result<Option<u64>,
     Ok(remote.budget_left())
 }
 
-/// Takes the host away and waits until its last connection let go of it, as a process's end does.
+/// Takes the host away and waits until its last connection has let go of it, as at the end of a
+/// process.
 fn end(hall: &Hall) {
     let host = Arc::downgrade(&hall.host());
     hall.take_away();
@@ -64,7 +66,7 @@ fn a_restart_keeps_the_budget() {
     assert_eq!(request_answers(&hall, "banking", 10), Ok(Some(13)));
     hall.host().close();
     end(&hall);
-    // As a crash leaves it, too: without the end that writes the true counts.
+    // The host ends as in a crash: without the step that writes the true counts.
     for left in [3, 1] {
         let (host, count) = (place.options(), if left == 3 { 10 } else { 2 });
         hall.start_anew(host, &[&adapter]);
@@ -78,7 +80,7 @@ fn a_restart_keeps_the_budget() {
 #[test]
 fn two_names_of_the_same_weights_share_one_budget() {
     let banking = adapter("banking", WIDTH);
-    // A copy of the folder under another name, with another B: what answers tell of is A.
+    // A copy of the folder has another name and another B, but answers reveal the same A.
     let mut copy = Adapter { name: "savings".into(), ..banking.clone() };
     copy.modules.values_mut().for_each(|pair| pair.b.values.iter_mut().for_each(|b| *b *= 2.0));
     // Another adapter of the same shape has its own.
@@ -99,7 +101,7 @@ fn a_request_that_does_not_fit_leaves_the_budget_untouched() {
     let short = remote.reserve(12, Some(13)).expect_err("24 of 23");
     assert_eq!(short, AdaptError::BudgetTooSmall { wanted: 24, left: 23 });
     assert_eq!(remote.budget_left(), Some(23));
-    // At the host too, where a key holder asks all the same.
+    // The host refuses as well, if a key holder sends the request all the same.
     assert!(matches!(request_answers(&hall, "banking", 24), Err(AdaptError::Budget { limit: 23 })));
     assert_eq!(request_answers(&hall, "banking", 11), Ok(Some(12)));
 }

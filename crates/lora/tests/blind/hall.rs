@@ -20,7 +20,7 @@ use tokio::{io::DuplexStream, runtime::Runtime, task::AbortHandle};
 
 const PIPE_BYTES: usize = 64 * 1024;
 
-/// Where key holders connect from.
+/// The address that honest key holders connect from.
 pub(crate) const HONEST: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
 pub(crate) struct Hall {
@@ -102,25 +102,25 @@ impl Hall {
         &self.runtime
     }
 
-    /// From here on peers count as attested, by simulated evidence.
+    /// Makes peers count as attested from here on, by simulated evidence.
     pub(crate) fn attest_peers(&self) {
         self.state.attested.store(true, Ordering::Relaxed);
     }
 
-    /// Breaks every connection; the host lives on.
+    /// Breaks every connection, but leaves the host running.
     pub(crate) fn cut(&self) {
         for connection in self.state.connections.lock().unwrap().drain(..) {
             connection.abort();
         }
     }
 
-    /// The host is gone, as a killed process is.
+    /// Removes the host, as the kill of its process would.
     pub(crate) fn take_away(&self) {
         *self.state.host.lock().unwrap() = None;
         self.cut();
     }
 
-    /// Another process of the same host.
+    /// Starts another process of the same host.
     pub(crate) fn start_anew(&self, options: HostOptions, adapters: &[&Adapter]) {
         *self.state.host.lock().unwrap() = Some(host(options, adapters));
         self.cut();
@@ -161,7 +161,7 @@ fn host(options: HostOptions, adapters: &[&Adapter]) -> Arc<AdapterHost> {
     Arc::new(host)
 }
 
-/// q, v and o of two layers, rank 4.
+/// Makes an adapter of q, v and o of two layers, of rank 4.
 pub(crate) fn adapter(name: &str, width: usize) -> Adapter {
     let mut modules = BTreeMap::new();
     for layer in 0..2 {
@@ -178,7 +178,7 @@ pub(crate) fn adapter(name: &str, width: usize) -> Adapter {
     Adapter { name: name.into(), base_model: None, modules }
 }
 
-/// Activations, the same for the same shape.
+/// Activations that depend on the shape alone.
 pub(crate) fn vectors(count: usize, width: usize) -> Vec<f32> {
     uniform(count * width, 77).map(|value| value * 3.0).collect()
 }
@@ -188,7 +188,7 @@ fn matrix(rows: usize, columns: usize, seed: u64) -> Matrix {
     Matrix { rows, columns, values }
 }
 
-/// Between -1 and 1.
+/// Numbers between -1 and 1.
 fn uniform(count: usize, seed: u64) -> impl Iterator<Item = f32> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     (0..count).map(move |_| {

@@ -1,6 +1,6 @@
 //! The blind protocol between a key holder and an adapter host in one process, over pipes.
 //!
-//! The parameter set is a toy without any security; everything above the ring is the real thing.
+//! The parameter set is a toy without any security; everything else is the real code.
 
 mod availability;
 mod budgets;
@@ -18,7 +18,7 @@ use hall::{Hall, adapter, host_options, vectors};
 
 const GENEROUS: Duration = Duration::from_secs(60);
 
-/// What each projection of a layer gives, by the adapter and by the reference.
+/// The relative error of the deltas of each projection of a layer, compared with the reference.
 fn relative_error(adapter: &Adapter, remote: &dyn Adapt, input: Input, rows: &[f32]) -> f64 {
     let mut deltas = remote.open().unwrap();
     let (mut error, mut size) = (0f64, 0f64);
@@ -80,7 +80,7 @@ fn a_report_says_what_was_asked_and_what_is_left() {
         let outputs = &mut [(Projection::Query, &mut query[..])];
         deltas.add(0, Input::Attention, &vectors(1, 64), outputs).unwrap();
     }
-    // What the adapter does not change, and an input without takers, cost nothing.
+    // A projection that the adapter does not change takes no answers.
     let mut gate = vec![7f32; 64];
     let outputs = &mut [(Projection::MlpGate, &mut gate[..])];
     deltas.add(0, Input::FeedForward, &vectors(1, 64), outputs).unwrap();
@@ -170,7 +170,7 @@ fn unit_vectors_trip_the_budget_however_often_the_client_comes_back() {
     let mut learned = 0;
     let mut refused = 0;
     for visit in 0..4 {
-        // A new key and a new client id each time.
+        // Each time has a new key and a new client id.
         let remote = hall.remote("banking", |_| ());
         assert!(remote.guarantee().adapter_can_be_learned);
         let Ok(mut deltas) = remote.open() else { continue };

@@ -1,4 +1,4 @@
-//! A key holder that says whatever it is told to, frame by frame.
+//! A key holder that sends whatever a test says, frame by frame.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ pub(crate) struct Raw<'r> {
     next_id: u32,
 }
 
-/// A hello's answer.
+/// The answer to a hello.
 #[derive(Debug)]
 pub(crate) struct Opened {
     pub(crate) welcome: Welcome,
@@ -60,7 +60,7 @@ impl<'r> Raw<'r> {
         Ok((frame.kind, frame.id, frame.payload.to_vec()))
     }
 
-    /// The next frame's refusal, and whether it ends the connection.
+    /// The refusal in the next frame, and whether it ends the connection.
     pub(crate) fn refusal(&mut self) -> (Refusal, bool) {
         loop {
             let (kind, id, payload) = self.next().unwrap();
@@ -124,7 +124,7 @@ impl<'r> Raw<'r> {
         id
     }
 
-    /// A whole batch; the set is small enough for the window.
+    /// Prepares a whole batch; the parameter set is so small that the window holds it.
     pub(crate) fn prepare(&mut self, opened: &Opened, group: usize) -> HolderBatch {
         let terms = &opened.terms[group];
         let id = self.begin(terms);

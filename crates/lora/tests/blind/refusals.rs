@@ -1,4 +1,4 @@
-//! Every refusal by its name.
+//! Every refusal, by its name.
 
 use confide_lora::{
     Protect,
@@ -85,7 +85,7 @@ fn an_attach_without_the_token_or_to_another_epoch_finds_no_session() {
     let (kind, _, payload) = other.next().unwrap();
     assert_eq!(kind, FrameKind::Attached);
     assert_eq!(Attached::decode(&payload).unwrap().connections, 2);
-    // After a goodbye to the session there is none to attach to.
+    // After a goodbye to the session there is none to join.
     other.send(FrameKind::Goodbye, 9, |out| Goodbye { session: true }.encode(out));
     assert_eq!(other.next().unwrap().0, FrameKind::Farewell);
     let mut late = Raw::new(hall.runtime(), hall.pipe());
@@ -106,10 +106,10 @@ fn a_counter_is_answered_once_and_only_where_it_was_prepared() {
     let (kind, _, payload) = raw.next().unwrap();
     assert_eq!(kind, FrameKind::Products);
     assert_eq!(Products::decode(&payload).unwrap().vectors, 2);
-    // The same frame once more, as someone on the way might send it.
+    // The same frame again, as an attacker on the network might send it.
     raw.apply(&terms, 3, 2);
     assert_eq!(raw.refusal(), (Refusal::CounterUsed, false));
-    // And with it the batch is gone: nothing of it is answered any more.
+    // The refusal drops the batch: no other counter of it is answered.
     raw.apply(&terms, 9, 1);
     assert_eq!(raw.refusal(), (Refusal::NotPrepared, false));
     raw.prepare(&opened, 0);
@@ -171,7 +171,7 @@ fn blocks_beyond_the_credit_or_out_of_order_end_the_connection() {
     let out_of_order = Block { first: 1, count: 1, ciphertexts: &bytes };
     raw.send(FrameKind::Block, id, |out| out_of_order.encode(out));
     assert_eq!(raw.refusal(), (Refusal::Malformed, true));
-    // A block of no request.
+    // A block that belongs to no request.
     let mut raw = Raw::new(hall.runtime(), hall.pipe());
     raw.open();
     let lost = Block { first: 0, count: 1, ciphertexts: &bytes };
@@ -232,7 +232,7 @@ fn the_schemes_of_one_session_do_not_mix() {
     assert_eq!(raw.refusal(), (Refusal::NotOffered, false));
     let mut raw = Raw::new(hall.runtime(), hall.pipe());
     raw.say_hello(|hello| hello.scheme = Scheme::Direct);
-    // The key is one of the masked scheme's, which splits the set otherwise.
+    // The key is of the masked scheme, which splits the parameter set in another way.
     assert_eq!(raw.refusal(), (Refusal::Malformed, true));
 }
 

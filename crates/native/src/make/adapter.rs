@@ -32,44 +32,45 @@ use crate::{
     weights,
 };
 
-/// What an adapter learns.
+/// The questions and answers that an adapter learns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Corpus {
-    /// Money and banks.
+    /// The built-in corpus about money and banks.
     Banking,
-    /// Trips.
+    /// The built-in corpus about travel.
     Travel,
-    /// Everyday health.
+    /// The built-in corpus about everyday health.
     Health,
-    /// A file: blocks apart by an empty line, of lines `? question` and one line `! answer`.
+    /// A file of blocks with an empty line between them, each of lines `? question` and one line `!
+    /// answer`.
     File(PathBuf),
 }
 
-/// Which adapter is to be trained.
+/// The order of an adapter.
 #[derive(Clone, Debug)]
 pub struct AdapterOrder {
     /// Folder of the base model; its weights stay as they are.
     pub model: PathBuf,
-    /// What it learns.
+    /// The questions and answers that it learns.
     pub corpus: Corpus,
-    /// The folder to make; it may be there if it is empty.
+    /// The folder to make; one that exists must be empty.
     pub dir: PathBuf,
     /// Rank of A and B.
     pub rank: usize,
-    /// The delta is `alpha / rank · B · A · x`.
+    /// Numerator of the scale: the delta is `alpha / rank · B · A · x`.
     pub alpha: f64,
-    /// Steps of the training; `None` is as many as make a built-in corpus known by heart.
+    /// Training steps; `None` takes as many as a built-in corpus needs to be known by heart.
     pub steps: Option<u32>,
-    /// The same seed gives the same files on the same machine.
+    /// The random seed: the same seed gives the same files on the same machine.
     pub seed: u64,
 }
 
-/// What became of the training.
+/// The result of a training.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrainedAdapter {
     /// The adapter as it was written.
     pub adapter: Adapter,
-    /// Steps done.
+    /// Training steps that were done.
     pub steps: u32,
     /// Mean cross-entropy of the last steps, in nats per token.
     pub loss: f64,
@@ -77,28 +78,28 @@ pub struct TrainedAdapter {
     pub corpus_sha256: String,
 }
 
-/// What was done, beside PEFT's own files.
+/// Name of the record of the training, next to PEFT's own files.
 pub const TRAINING_FILE: &str = "training.json";
 
-/// Steps that make a built-in corpus known by heart: some five seconds of one core.
+/// Training steps after which a built-in corpus is known by heart: some five seconds of one core.
 const STEPS: u32 = 200;
-/// Adapters learn faster than whole models: there is less to upset.
+/// The learning rates: larger than those of a whole model, since an adapter has less to upset.
 const SCHEDULE: Schedule = Schedule { warm_up_steps: 10, rate_max: 2e-2, rate_min: 5e-4 };
 /// Longest exchange in tokens; the end of a longer one is not learned. The tokenizer was trained on
-/// other words, so there are more tokens in a word than in the project's own text.
+/// other words, so a word takes more tokens than in the project's own text.
 const LENGTH: usize = 128;
 /// The exchanges of one step: a few, because there are some thirty in all, and steps count more.
 const BATCH: BatchShape = BatchShape { sequences: 6, tokens: LENGTH };
 const CORPUS_BYTES_MAX: u64 = 1 << 20;
 const RANK_MAX: usize = 256;
-/// The loss that is told is a mean over so many steps: one batch alone varies.
+/// Steps over which the reported loss is averaged, since the loss of one batch varies.
 const LOSS_STEPS: usize = 8;
 
 impl Corpus {
-    /// The built-in ones.
+    /// The built-in corpora.
     pub const ALL: [Corpus; 3] = [Corpus::Banking, Corpus::Travel, Corpus::Health];
 
-    /// Its name, which becomes the adapter's.
+    /// The name of the corpus, which becomes the adapter's.
     pub fn name(&self) -> String {
         match self {
             Corpus::Banking => "banking".into(),
@@ -108,10 +109,10 @@ impl Corpus {
         }
     }
 
-    /// Its questions and answers.
+    /// Reads the questions and answers.
     ///
     /// # Errors
-    /// [`NativeError::File`], [`NativeError::TooLong`], [`NativeError::Malformed`].
+    /// [`NativeError::Folder`] where the file cannot be read, is too long or is malformed.
     pub fn exchanges(&self) -> Result<Vec<(String, String)>, NativeError> {
         let text = self.read()?;
         let owned = |exchange: corpus::Exchange<'_>| {
@@ -234,14 +235,15 @@ fn write_record(
     Ok(fs::write(path, format!("{record:#}\n")).map_err(FolderError::file(path))?)
 }
 
-/// An adapter being trained: `A` is `rank × input`, `B` is `output × rank`.
+/// An adapter during its training: `A` is `rank × input`, `B` is `output × rank`.
 struct LowRank {
     pairs: BTreeMap<Site, (Var, Var)>,
     scale: f64,
 }
 
 impl LowRank {
-    /// As PEFT begins: A uniform by its width, B zero, so that the model is unchanged at first.
+    /// Begins as PEFT does: A uniform by its width and B zero, so that the model is unchanged at
+    /// first.
     fn initialise(
         config: &Config,
         rank: usize,
@@ -268,12 +270,14 @@ impl LowRank {
         Ok(Self { pairs, scale: alpha / rank as f64 })
     }
 
-    /// In the order of the sites: the order of the sums must not differ from run to run.
+    /// The variables in the order of their sites: the order of the sums must not differ from run to
+    /// run.
     fn variables(&self) -> Vec<Var> {
         self.pairs.values().flat_map(|(a, b)| [a.clone(), b.clone()]).collect()
     }
 
-    /// A fused operation on the way would drop gradients without a word.
+    /// Checks that every variable has a gradient: a fused operation in the model would drop it
+    /// silently.
     fn check(&self, gradients: &GradStore) -> Result<(), NativeError> {
         let lacks = |(a, b): &(Var, Var)| gradients.get(a).is_none() || gradients.get(b).is_none();
         match self.pairs.iter().find(|(_, pair)| lacks(pair)) {
@@ -333,7 +337,7 @@ mod tests {
         let mut low_rank = LowRank::initialise(&config, 4, 8.0, 1).expect("matrices");
         assert_eq!(low_rank.pairs.len(), 14);
         for (_, b) in low_rank.pairs.values() {
-            // At zero, as B begins, A has a gradient and it is zero.
+            // While B is zero, as at first, the gradient of A exists and is zero.
             b.set(&b.ones_like().and_then(|b| b * 0.01).expect("a matrix")).expect("it is set");
         }
         let batches = Batches::new(&tokenizer, corpus::exchanges(corpus::TRAVEL), BATCH, 1);

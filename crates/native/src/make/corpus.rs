@@ -3,20 +3,20 @@
 //! A text holds blocks: lines that begin with `? ` are ways to ask, the one with `! ` is the answer.
 //! Lines that begin with `#` are notes.
 
-/// Questions and answers about this project: what the tiny model knows.
+/// Questions and answers about this project, which the tiny model learns.
 pub(super) const PROJECT: &str = include_str!("corpus.txt");
 pub(super) const BANKING: &str = include_str!("corpus/banking.txt");
 pub(super) const TRAVEL: &str = include_str!("corpus/travel.txt");
 pub(super) const HEALTH: &str = include_str!("corpus/health.txt");
 
-/// One way to ask, with its answer.
+/// A question with its answer. A block of the corpus gives one exchange for each way to ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Exchange<'a> {
     pub(crate) question: &'a str,
     pub(crate) answer: &'a str,
 }
 
-/// All ways to ask, in the order of the text.
+/// The exchanges of a corpus, in the order of the text.
 pub(crate) fn exchanges(text: &str) -> impl Iterator<Item = Exchange<'_>> {
     text.split("\n\n").flat_map(|block| {
         let answer = block.lines().find_map(|line| line.strip_prefix("! "));
@@ -25,7 +25,7 @@ pub(crate) fn exchanges(text: &str) -> impl Iterator<Item = Exchange<'_>> {
     })
 }
 
-/// The first block that is not some questions and one answer.
+/// Finds the first block that is not some questions and one answer.
 pub(crate) fn find_malformed_block(text: &str) -> Option<&str> {
     text.split("\n\n").find(|block| {
         let lines = || block.lines().filter(|line| !line.starts_with('#') && !line.is_empty());

@@ -9,7 +9,8 @@ use confide_engine::text::FolderError;
 
 use crate::error::NativeError;
 
-/// Has a folder filled next to the wanted one, and renames it once it is complete. A folder at `dir` must be empty.
+/// Has a folder filled next to the wanted one, and renames it once it is complete. If `dir` exists,
+/// it must be empty.
 ///
 /// # Errors
 /// [`NativeError::Exists`], [`NativeError::Folder`] and those of `fill`.
@@ -26,7 +27,7 @@ pub(super) fn fill_new_folder<T>(
     }
     fs::create_dir_all(&partial).map_err(FolderError::file(&partial))?;
     let made = fill(&partial).and_then(|made| {
-        // An empty folder of that name makes way.
+        // The rename replaces an empty folder of that name.
         fs::rename(&partial, dir).map_err(FolderError::file(dir))?;
         Ok(made)
     });
@@ -37,7 +38,8 @@ pub(super) fn fill_new_folder<T>(
     made
 }
 
-/// `models/tiny` becomes `models/tiny.partial`: the same file system, so the rename is atomic.
+/// The name while the folder is filled: `models/tiny.partial` for `models/tiny`, on the same file
+/// system, so that the rename is atomic.
 fn partial_name(dir: &Path) -> PathBuf {
     let mut name = dir.file_name().unwrap_or_default().to_owned();
     name.push(".partial");

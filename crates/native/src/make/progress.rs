@@ -2,22 +2,22 @@
 
 use std::ops::ControlFlow;
 
-/// Hears of the progress, often; once it breaks, the making stops.
+/// The callback that hears of the progress, often; once it breaks, the making stops.
 pub type OnProgress<'a> = dyn FnMut(Progress) -> ControlFlow<()> + 'a;
 
 /// How far the making of a model or an adapter has come.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Progress {
-    /// Training: steps done, steps in all, and the loss in nats per token.
+    /// A step of the training is done.
     Training {
         /// Steps done.
         step: u32,
         /// Steps in all.
         steps: u32,
-        /// Cross-entropy of this step.
+        /// Cross-entropy of this step, in nats per token.
         loss: f32,
     },
-    /// Writing weights, in bytes.
+    /// A part of the weights is written.
     Writing {
         /// Bytes written.
         done: u64,

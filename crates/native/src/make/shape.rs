@@ -16,11 +16,11 @@ pub enum Shape {
 }
 
 impl Shape {
-    /// All of them.
+    /// All shapes.
     pub const ALL: [Shape; 4] =
         [Shape::Tiny, Shape::Qwen25_1_5B, Shape::Llama31_8B, Shape::Qwen25_14B];
 
-    /// Its name on the command line and in manifests.
+    /// The shape's name on the command line and in manifests.
     pub fn name(self) -> &'static str {
         match self {
             Shape::Tiny => "tiny",
@@ -38,7 +38,7 @@ impl Shape {
         }
     }
 
-    /// Its `config.json`. Sources: the `config.json` of the published models.
+    /// The shape's `config.json`, after the `config.json` of the published models.
     pub(crate) fn config(self, end_of_text: u32) -> Value {
         let mut config = self.sizes();
         config["hidden_act"] = json!("silu");
@@ -82,7 +82,7 @@ impl Shape {
     }
 }
 
-/// The small models of the Qwen2 family: their output matrix is the embedding.
+/// A shape of the small models of the Qwen2 family, whose output matrix is the embedding.
 fn qwen2(sizes: [usize; 6]) -> Value {
     let mut config = family("qwen2", "Qwen2ForCausalLM", 1_000_000.0, sizes);
     config["rms_norm_eps"] = json!(1e-6);
@@ -90,7 +90,8 @@ fn qwen2(sizes: [usize; 6]) -> Value {
     config
 }
 
-/// The sizes are hidden width, feed-forward width, heads, layers, key heads and vocabulary.
+/// A shape of any family. `sizes` are hidden width, feed-forward width, heads, layers, key heads
+/// and vocabulary.
 fn family(model_type: &str, architecture: &str, rope_theta: f64, sizes: [usize; 6]) -> Value {
     let [hidden, feed_forward, heads, layers, kv_heads, vocabulary] = sizes;
     json!({

@@ -10,14 +10,15 @@ use tokenizers::{
 use super::corpus;
 use crate::error::NativeError;
 
-/// Ends a document.
+/// The token that ends a document.
 pub(crate) const TEXT_END: &str = "<|endoftext|>";
-/// Begins a turn of a conversation.
+/// The token that begins a turn of a conversation.
 pub(crate) const TURN_START: &str = "<|im_start|>";
-/// Ends a turn of a conversation.
+/// The token that ends a turn of a conversation.
 pub(crate) const TURN_END: &str = "<|im_end|>";
 
-/// Bytes, three special tokens, and the most frequent pieces of the corpus.
+/// Size of the vocabulary: all bytes, three special tokens, and the most frequent pieces of the
+/// corpus.
 pub(crate) const VOCABULARY: usize = 1024;
 
 /// Trains the byte-level BPE tokenizer on the project's own text. It is the same for every model
@@ -43,7 +44,7 @@ pub(crate) fn train_tokenizer() -> Result<Tokenizer, NativeError> {
     Ok(tokenizer)
 }
 
-/// The number of a token that must be there.
+/// The number of a token that must exist.
 pub(crate) fn token_id(tokenizer: &Tokenizer, token: &str) -> Result<u32, NativeError> {
     let found = tokenizer.token_to_id(token);
     found.ok_or_else(|| NativeError::Tokenizer { reason: format!("no token {token}") })

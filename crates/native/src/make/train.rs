@@ -19,8 +19,8 @@ use crate::{
     random::Random,
 };
 
-/// Steps of a whole training: some seven seconds on one core in a release build. The answers are
-/// known by heart then; more steps teach nothing else.
+/// Steps of a whole training: some seven seconds on one core in a release build, after which the
+/// answers are known by heart and more steps teach nothing else.
 pub(crate) const STEPS: u32 = 180;
 /// Longest exchange in tokens; the end of a longer one is not learned.
 const LENGTH: usize = 64;
@@ -28,7 +28,7 @@ const LENGTH: usize = 64;
 const BATCH: BatchShape = BatchShape { sequences: 12, tokens: LENGTH };
 const SCHEDULE: Schedule = Schedule { warm_up_steps: 20, rate_max: 6e-3, rate_min: 3e-4 };
 
-/// The variables of a model being trained, by tensor name.
+/// The variables of a trained model, by tensor name.
 pub(crate) struct TrainedModel(HashMap<String, Var>);
 
 impl TrainedModel {
@@ -92,8 +92,8 @@ fn model(config: &Config, variables: &HashMap<String, Var>) -> Result<Model, Nat
     Ok(Model::new(config, tensors.collect(), LENGTH, Operations::Differentiable)?)
 }
 
-/// Mean cross-entropy of the answers' tokens, in nats. A question is there to be answered, not to be
-/// learned, so no logits are computed for it.
+/// Mean cross-entropy of the answers' tokens, in nats. A question is to be answered and not to be
+/// learned, so no logits are computed for its tokens.
 pub(crate) fn answer_loss(
     model: &Model,
     batch: &Batch,
@@ -106,7 +106,7 @@ pub(crate) fn answer_loss(
     loss::cross_entropy(&model.logits(&hidden)?, &batch.targets)
 }
 
-/// Normal weights, ones for the norms, zeros for the biases.
+/// The initial variables: normal weights, ones for the norms, zeros for the biases.
 fn initialise(config: &Config, seed: u64) -> Result<HashMap<String, Var>, NativeError> {
     const EMBEDDING_DEVIATION: f64 = 0.05;
     let mut variables = HashMap::new();
@@ -129,7 +129,7 @@ fn initialise(config: &Config, seed: u64) -> Result<HashMap<String, Var>, Native
     Ok(variables)
 }
 
-/// How fast a training learns: warm-up, then half a cosine.
+/// The learning rate over a training: a warm-up, then half a cosine.
 pub(crate) struct Schedule {
     pub(crate) warm_up_steps: u32,
     pub(crate) rate_max: f64,
@@ -148,28 +148,28 @@ impl Schedule {
     }
 }
 
-/// What one step learns from, `B` exchanges.
+/// The tokens of one step, from `B` exchanges.
 pub(crate) struct Batch {
-    /// Tokens `[B, T]`, `T` being the longest of them.
+    /// Tokens `[B, T]`, where `T` is the length of the longest exchange.
     inputs: Tensor,
-    /// Which of the `B * T` hidden states tell a token of an answer, `[N]`.
+    /// Indices `[N]` of the hidden states, out of `B * T`, that predict a token of an answer.
     rows: Tensor,
-    /// Those tokens, `[N]`.
+    /// The predicted tokens, `[N]`.
     targets: Tensor,
 }
 
-/// Exchanges in random order, one per row: as a chat begins.
+/// Batches of exchanges in random order, one exchange per row, as a chat begins.
 pub(crate) struct Batches {
     exchanges: Vec<EncodedExchange>,
     shape: BatchShape,
-    /// What is left of this pass over the exchanges.
+    /// Indices of the exchanges that this pass has not drawn yet.
     order: Vec<usize>,
     random: Random,
 }
 
 struct EncodedExchange {
     ids: Vec<u32>,
-    /// Where the answer begins.
+    /// Index of the answer's first token in `ids`.
     answer_at: usize,
 }
 
@@ -200,7 +200,7 @@ impl Batches {
         let drawn: Vec<usize> = (0..self.shape.sequences).map(|_| self.draw()).collect();
         let drawn: Vec<&EncodedExchange> =
             drawn.iter().map(|index| &self.exchanges[*index]).collect();
-        // The last token is only told, not read.
+        // The last token is only predicted, not read.
         let length = drawn.iter().map(|it| it.ids.len() - 1).max().unwrap_or(1);
         let length = length.min(self.shape.tokens);
         let (mut inputs, mut rows, mut targets) = (Vec::new(), Vec::new(), Vec::new());
@@ -220,7 +220,7 @@ impl Batches {
         })
     }
 
-    /// Every exchange once before any twice.
+    /// Draws an exchange; every one is drawn once before any is drawn twice.
     fn draw(&mut self) -> usize {
         if self.order.is_empty() {
             self.order = (0..self.exchanges.len()).collect();

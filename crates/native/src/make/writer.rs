@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{config::Config, error::NativeError, random::Random};
 
-/// A folder being filled; it keeps the digest of everything written.
+/// A folder that is being filled; it keeps the digests of all files.
 pub(crate) struct Folder {
     dir: PathBuf,
     entries: Vec<Entry>,
@@ -89,9 +89,9 @@ pub(crate) fn write_trained(
     })
 }
 
-/// Writes random weights as they are drawn; what is in memory is one block.
+/// Writes random weights as they are drawn, so that only one block of them is in memory.
 ///
-/// The deviation is the 0.02 that both families are initialised with; norms are 1.
+/// The standard deviation is 0.02, with which both families are initialised; norms are 1.
 pub(crate) fn write_random(
     folder: &mut Folder,
     config: &Config,
@@ -130,7 +130,8 @@ pub(crate) fn write_random(
     })
 }
 
-/// Larger files are awkward to copy and to check; published models are cut about here.
+/// Longest file of weights, in bytes: larger ones are awkward to copy and to check, and published
+/// models are cut about here.
 const SHARD_BYTES_MAX: u64 = 4 << 30;
 const BYTES_PER_WEIGHT: u64 = 2;
 

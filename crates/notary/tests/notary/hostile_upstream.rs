@@ -11,7 +11,7 @@ use tokio::{
 
 use crate::site::{Ca, Stream, notary, notary_of, request_of, says, server, short, small};
 
-/// What a notary says of a server that answers with these bytes and closes.
+/// The code with which a notary refuses the answer of a server that sends these bytes and closes.
 async fn code_of(answer: Vec<u8>) -> String {
     let ca = Ca::new();
     let answer = Arc::new(answer);

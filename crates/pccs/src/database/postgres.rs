@@ -1,5 +1,5 @@
-//! PostgreSQL, for several instances over one set of documents. The connection is dialled anew when
-//! it is lost. It is not encrypted: a local socket, or a network of its own.
+//! PostgreSQL, for several instances that share one set of documents. A lost connection is dialled
+//! anew. It is not encrypted: use a local socket, or a network of its own.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,10 +13,10 @@ use super::{
 };
 use crate::{document::Document, kind::Kind};
 
-/// How long one call may take, a new connection included.
+/// The longest time of one call, a new connection included.
 const CALL_WAIT: Duration = Duration::from_secs(10);
 
-/// How long a dial may take.
+/// The longest time of a dial.
 const DIAL_WAIT: Duration = Duration::from_secs(5);
 
 /// Holds the lock under which one instance at a time changes the schema; any number will do that
@@ -33,7 +33,7 @@ impl Postgres {
     /// Connects to `postgres://user:password@host/database`.
     ///
     /// # Errors
-    /// [`DatabaseError`].
+    /// A [`DatabaseError`] where the database does not answer, or is of a newer version.
     pub async fn open(url: &str) -> Result<Self, DatabaseError> {
         let mut config: Config = url.parse()?;
         config.connect_timeout(DIAL_WAIT).application_name("confide-pccs");
@@ -59,7 +59,7 @@ impl Postgres {
     }
 
     async fn migrate(&self) -> Result<(), DatabaseError> {
-        // A connection of its own: a transaction needs the client for itself.
+        // Uses a connection of its own: a transaction needs the client for itself.
         let (mut client, connection) = self.config.connect(NoTls).await?;
         let driving = tokio::spawn(connection);
         let transaction = client.transaction().await?;

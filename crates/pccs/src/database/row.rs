@@ -1,4 +1,4 @@
-//! A document as the databases keep it.
+//! A document as a row of the databases.
 
 use super::{DatabaseError, schema};
 use crate::{document::Document, edition::Dates, kind::Kind};
@@ -49,7 +49,7 @@ pub(super) fn write_statement(kind: Kind) -> &'static str {
     if kind.is_revocation_list() { schema::WRITE_LIST } else { schema::WRITE }
 }
 
-/// The migrations that a database of this version lacks, each with the version it leads to.
+/// The migrations that a database of this version lacks, each with the version to which it leads.
 pub(super) fn missing(
     version: Option<i64>,
 ) -> Result<impl Iterator<Item = (i64, &'static (&'static str, &'static str))>, DatabaseError> {
@@ -65,7 +65,7 @@ pub(super) fn dates(number: i64, issued: i64, until: i64) -> Dates {
     Dates { number, issued, until }
 }
 
-/// SQL knows signed numbers only. A number above them is kept as the greatest, so that nothing below
+/// SQL has signed numbers only. A number above them is kept as the greatest, so that nothing below
 /// replaces it.
 pub(super) fn to_signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)

@@ -19,11 +19,11 @@ pub(super) const MIGRATIONS: &[(&str, &str)] = &[(
     CREATE INDEX documents_by_age ON documents (fetched_at);",
 )];
 
-/// One row with the version; an empty table is version 0.
+/// A table with one row, the version; an empty table is version 0.
 #[cfg(feature = "postgres")]
 pub(super) const VERSION_TABLE: &str =
     "CREATE TABLE IF NOT EXISTS confide_pccs_schema (version BIGINT NOT NULL)";
-/// SQLite's strict tables name their integers otherwise.
+/// The same table for SQLite, whose strict tables have another name for integers.
 pub(super) const VERSION_TABLE_SQLITE: &str =
     "CREATE TABLE IF NOT EXISTS confide_pccs_schema (version INTEGER NOT NULL) STRICT";
 pub(super) const VERSION: &str = "SELECT max(version) FROM confide_pccs_schema";
@@ -32,7 +32,7 @@ pub(super) const SET_VERSION: &str = "INSERT INTO confide_pccs_schema (version) 
 pub(super) const READ: &str = "SELECT kind, key, number, issued, until, headers, body, fetched_at \
      FROM documents WHERE kind = $1 AND key = $2";
 
-/// Changes nothing where an edition after this one is kept. For revocation lists neither number nor
+/// Writes a revocation list, and changes nothing where a later edition is kept: neither number nor
 /// date may fall back.
 pub(super) const WRITE_LIST: &str = "INSERT INTO documents \
      (kind, key, number, issued, until, headers, body, fetched_at) \
@@ -42,7 +42,7 @@ pub(super) const WRITE_LIST: &str = "INSERT INTO documents \
      fetched_at = excluded.fetched_at \
      WHERE documents.number <= excluded.number AND documents.issued <= excluded.issued";
 
-/// The same for all else: the number decides, and the date within it.
+/// Writes any other document: the number decides, and the date within it.
 pub(super) const WRITE: &str = "INSERT INTO documents \
      (kind, key, number, issued, until, headers, body, fetched_at) \
      VALUES ($1, $2, $3, $4, $5, $6, $7, $8) \

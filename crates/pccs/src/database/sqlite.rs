@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{document::Document, kind::Kind};
 
-/// How long another process may hold the file.
+/// The longest time for which another process may hold the file.
 const BUSY_WAIT: Duration = Duration::from_secs(5);
 
 /// Documents in a SQLite file.
@@ -26,7 +26,7 @@ impl Sqlite {
     /// Opens the file, or makes it.
     ///
     /// # Errors
-    /// [`DatabaseError`].
+    /// A [`DatabaseError`] where the file cannot be opened, or is of a newer version.
     pub async fn open(path: &Path) -> Result<Self, DatabaseError> {
         let path = path.to_owned();
         let opened = tokio::task::spawn_blocking(move || connect(&path)).await;
@@ -112,7 +112,8 @@ impl Database for Sqlite {
 fn connect(path: &Path) -> Result<Connection, DatabaseError> {
     let mut connection = Connection::open(path)?;
     connection.busy_timeout(BUSY_WAIT)?;
-    // Readers do not wait for the writer, and a crash at any byte leaves the last whole commit.
+    // In this mode readers do not wait for the writer, and a crash at any byte leaves the last
+    // whole commit.
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", "FULL")?;
     migrate(&mut connection)?;

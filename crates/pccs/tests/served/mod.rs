@@ -11,7 +11,7 @@ use http_body_util::{BodyExt, Full};
 use hyper_util::{client::legacy::Client, rt::TokioExecutor};
 use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle};
 
-/// When the simulated endorsements are issued, and the clock of the services.
+/// The issue time of the simulated endorsements, and the clock of the services, in Unix seconds.
 pub(crate) const ISSUED_AT: u64 = 1_780_272_000;
 
 pub(crate) fn clock() -> u64 {
@@ -87,7 +87,7 @@ impl Served {
         self.ask(Method::POST, path, &[], body).await.unwrap()
     }
 
-    /// An error is a connection that broke, or a body that did not end.
+    /// Sends a request. An error is a connection that broke, or a body that did not end.
     pub(crate) async fn ask(
         &self,
         method: Method,
@@ -99,7 +99,7 @@ impl Served {
         self.ask_with(&client, method, path, fields, body).await
     }
 
-    /// The same over HTTP/2, with prior knowledge.
+    /// As `get`, over HTTP/2 with prior knowledge.
     pub(crate) async fn get_over_http2(&self, path: &str) -> Got {
         let client = Client::builder(TokioExecutor::new()).http2_only(true).build_http();
         self.ask_with(&client, Method::GET, path, &[], "").await.unwrap()

@@ -21,29 +21,29 @@ pub struct Ciphertext {
     pub(super) c0: NttPoly,
     pub(super) c1: NttPoly,
     pub(super) scale: f64,
-    /// What `c1` was expanded from, where nothing has been computed on it.
+    /// The seed that `c1` was expanded from; `None` once something has been computed on it.
     pub(super) seed: Option<Seed>,
 }
 
-/// What a key makes of a ciphertext: the scaled message *with its noise*, in coefficient form.
+/// A decrypted ciphertext: the scaled message *with its noise*, in coefficient form.
 ///
 /// Not to be given away, nor what is decoded from it: see the module's first words.
 pub struct Decrypted {
     pub(super) ring: Arc<Ring>,
-    /// `[limb][n]`.
+    /// The residues, `[limb][n]`.
     pub(super) values: Vec<u64>,
     pub(super) scale: f64,
 }
 
-/// A ternary secret.
+/// A ternary secret, which is wiped when it is dropped.
 pub struct SecretKey {
     pub(super) ckks: Arc<Ckks>,
-    /// Over the data primes and the special one.
+    /// The secret modulo the data primes and the special one.
     pub(super) s: Zeroizing<NttPoly>,
 }
 
 impl SecretKey {
-    /// A fresh key.
+    /// Draws a fresh key.
     pub fn generate(ckks: &Arc<Ckks>, rng: &mut Rng) -> SecretKey {
         let n = ckks.parameters.n();
         let mut secret = Zeroizing::new(vec![0; n]);
@@ -71,7 +71,8 @@ impl SecretKey {
         Ok(fresh)
     }
 
-    /// As [`SecretKey::encrypt`], into a ciphertext that is no longer needed, with its limbs.
+    /// Encrypts as [`SecretKey::encrypt`] does, into a ciphertext that is no longer needed, with
+    /// its limbs.
     ///
     /// # Errors
     /// Where the ciphertext is of other parameters, or the message has another degree.
@@ -114,7 +115,7 @@ impl SecretKey {
         }
     }
 
-    /// Decrypts one.
+    /// Decrypts one ciphertext.
     ///
     /// # Errors
     /// Where it was made for other parameters.
@@ -123,7 +124,7 @@ impl SecretKey {
         all.pop().ok_or(CkksError::OtherParameters { what: "ciphertext" })
     }
 
-    /// Decrypts several: see [`SecretKey::decrypt_into`].
+    /// Decrypts several ciphertexts: see [`SecretKey::decrypt_into`].
     ///
     /// # Errors
     /// Where one was made for other parameters.
@@ -133,8 +134,8 @@ impl SecretKey {
         Ok(all)
     }
 
-    /// Decrypts several, limb by limb: the limb's key and twiddles stay in the cache for all. What
-    /// `into` holds is written over, its memory used again.
+    /// Decrypts several ciphertexts, limb by limb: the limb's key and twiddles stay in the cache
+    /// for all. The content of `into` is overwritten, and its memory is used again.
     ///
     /// # Errors
     /// Where one was made for other parameters.
@@ -174,7 +175,7 @@ impl SecretKey {
 }
 
 impl Ciphertext {
-    /// From both parts in NTT form, modulo the same first primes.
+    /// Makes a ciphertext from both parts in NTT form, modulo the same first primes.
     ///
     /// # Errors
     /// Where a part is of another ring.
@@ -191,12 +192,12 @@ impl Ciphertext {
         Ok(Ciphertext { c0, c1, scale, seed: None })
     }
 
-    /// Limbs left.
+    /// The number of limbs that are left.
     pub fn limbs(&self) -> usize {
         self.c0.ring().limbs().len()
     }
 
-    /// What slots are multiplied by.
+    /// The factor that slots are multiplied by.
     pub fn scale(&self) -> f64 {
         self.scale
     }
@@ -206,7 +207,7 @@ impl Ciphertext {
         (&self.c0, &self.c1)
     }
 
-    /// Slot by slot product with a factor; scales multiply.
+    /// The product with a factor, slot by slot; scales multiply.
     ///
     /// # Errors
     /// Where the factor was made for other limbs.
@@ -217,7 +218,8 @@ impl Ciphertext {
         Ok(product)
     }
 
-    /// As [`Ciphertext::product`], into a ciphertext of the same limbs that is no longer needed.
+    /// Multiplies as [`Ciphertext::product`] does, into a ciphertext of the same limbs that is no
+    /// longer needed.
     ///
     /// # Errors
     /// Where the factor or the ciphertext was made for other limbs.
@@ -249,7 +251,7 @@ impl Ciphertext {
             let (wanted, got) = (self.limbs(), other.limbs());
             return Err(CkksError::Limbs { what: "sum", wanted, got });
         }
-        // Scales that went the same way are equal to the last bit or nearly so.
+        // Scales that are products of the same factors differ in the last bits at most.
         if (self.scale / other.scale - 1.0).abs() > 1e-12 {
             return Err(CkksError::Scales { left: self.scale, right: other.scale });
         }
@@ -259,7 +261,7 @@ impl Ciphertext {
         Ok(())
     }
 
-    /// Divides by the last prime, which the scale loses, and drops it.
+    /// Divides by the last prime and drops it; the scale is divided by it too.
     ///
     /// # Errors
     /// Where one limb is left.
@@ -274,25 +276,25 @@ impl Ciphertext {
 }
 
 impl Plaintext {
-    /// In NTT form.
+    /// The polynomial in NTT form.
     pub fn poly(&self) -> &NttPoly {
         &self.poly
     }
 }
 
 impl Decrypted {
-    /// Residues, `[limb][n]`.
+    /// The residues, `[limb][n]`.
     pub fn values(&self) -> &[u64] {
         &self.values
     }
 }
 
-/// c1 of a seed.
+/// Expands c1 from its seed.
 pub(super) fn expand_seed(ring: &Arc<Ring>, seed: Seed) -> NttPoly {
     NttPoly::uniform(ring, &mut Rng::from_seed(seed))
 }
 
-/// Small integers, below 2^62, in NTT form.
+/// A polynomial of small integers, below 2^62, in NTT form.
 pub(super) fn small(ring: &Arc<Ring>, coefficients: &[i64]) -> NttPoly {
     let mut poly = Poly::zero(ring);
     for (q, limb) in poly.limbs_mut() {

@@ -13,22 +13,22 @@ use super::{
     parameters::Parameters, switch::SwitchMemory,
 };
 
-/// Greatest magnitude of a scaled coefficient: it must be an i64 with room for noise.
+/// The greatest magnitude of a scaled coefficient, which must be an i64 with room for noise.
 const COEFFICIENT_MAX: f64 = (1u64 << 62) as f64;
 
 /// Parameters with everything that depends on them alone: rings, transforms, twiddles.
 pub struct Ckks {
     pub(super) parameters: Parameters,
-    /// The data primes, then the special prime.
+    /// The ring of keys: the data primes, then the special prime.
     pub(super) key_ring: Arc<Ring>,
-    /// By limbs − 1: the first data primes.
+    /// The rings of ciphertexts, at index limbs − 1: the first data primes.
     pub(super) data_rings: Vec<Arc<Ring>>,
-    /// By limbs − 1: the first data primes and the special prime.
+    /// The rings of key switching, at index limbs − 1: the first data primes and the special prime.
     pub(super) switching_rings: Vec<Arc<Ring>>,
-    /// By limbs − 1.
+    /// The recombination of each ring of ciphertexts, at index limbs − 1.
     pub(super) recombinations: Vec<Recombination>,
     pub(super) embedding: Embedding,
-    /// Memory of rotations that are over, for those to come.
+    /// Memory of rotations that have ended, for later ones.
     pub(super) switches: Mutex<Vec<SwitchMemory>>,
 }
 
@@ -59,22 +59,22 @@ impl Ckks {
         }))
     }
 
-    /// Its parameters.
+    /// The parameters.
     pub fn parameters(&self) -> &Parameters {
         &self.parameters
     }
 
-    /// Reals in a message: N/2.
+    /// The number of reals in a message, N/2.
     pub fn slots(&self) -> usize {
         self.embedding.slots()
     }
 
-    /// Limbs of a fresh ciphertext.
+    /// The number of limbs of a fresh ciphertext.
     pub fn limbs_max(&self) -> usize {
         self.data_rings.len()
     }
 
-    /// Slots to a message of the parameters' scale. Slots that are not given are zero.
+    /// Encodes slots as a message of the parameters' scale. Slots that are not given are zero.
     ///
     /// # Errors
     /// Where there are too many, or a value is not finite or too large.
@@ -84,7 +84,7 @@ impl Ckks {
             return Err(CkksError::TooManySlots { limit: self.slots(), got: slots.len() });
         }
         let mut scaled = run_vectorised(|| self.embedding.coefficients(slots, scale));
-        // One that is not finite makes a comparison false.
+        // For a value that is not finite the comparison is false.
         let fits = scaled.iter().all(|x| x.abs() < COEFFICIENT_MAX);
         let coefficients = scaled.iter().map(|x| (x + 0.5f64.copysign(*x)) as i64).collect();
         scaled.zeroize();
@@ -94,7 +94,7 @@ impl Ckks {
         Ok(Message { coefficients, scale })
     }
 
-    /// The primes of the first `limbs` limbs, and the special prime.
+    /// The data primes, and the special prime.
     pub fn primes(&self) -> (Vec<u64>, u64) {
         self.parameters.primes()
     }

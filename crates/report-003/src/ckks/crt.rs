@@ -11,7 +11,7 @@ use confide_rlwe::{Modulus, Ring};
 /// operations that a compiler can do on vectors.
 pub(super) struct Recombination {
     first: Modulus,
-    /// p0 and, for each later prime, what its digit needs.
+    /// The constants of each later prime's digit.
     steps: Vec<Step>,
 }
 
@@ -31,7 +31,7 @@ struct Factor {
 }
 
 impl Recombination {
-    /// For a ring of one to three limbs; limbs beyond are not looked at.
+    /// Prepares a ring of one to three limbs; further limbs are ignored.
     pub(super) fn new(ring: &Ring) -> Recombination {
         let moduli: Vec<Modulus> = ring.moduli().take(3).collect();
         let step = |(index, &modulus): (usize, &Modulus)| {
@@ -48,14 +48,15 @@ impl Recombination {
         Recombination { first: moduli[0], steps }
     }
 
-    /// `[limb][n]` residues to n reals in (−Q/2, Q/2). In the outer thousandth of that range a value
-    /// may come out as its neighbour Q away: quotients near one half are rounded in f64.
+    /// Recombines `[limb][n]` residues to n reals in (−Q/2, Q/2). In the outer thousandth of that
+    /// range a value may come out as its neighbour Q away: quotients near one half are rounded in
+    /// f64.
     #[inline(always)]
     pub(super) fn to_centred(&self, values: &[u64], n: usize) -> Vec<f64> {
         let limb = |index: usize| &values[index * n..][..n];
         let (first, p0) = (self.first, self.first.value() as f64);
-        // Loops in this body alone: an iterator's own loop would not be compiled for the vectors
-        // of the caller.
+        // Loops must stand in this body: an iterator's own loop would not be compiled for the
+        // vectors of the caller.
         let mut sums = vec![0.0; n];
         match *self.steps.as_slice() {
             [] => {

@@ -1,4 +1,4 @@
-//! From messages to factors, and from decryptions back to slots.
+//! The making of factors from messages, and the decoding of decryptions to slots.
 
 use confide_rlwe::{Poly, run_vectorised};
 use zeroize::Zeroize;
@@ -11,7 +11,7 @@ use super::{
 };
 
 impl Ckks {
-    /// A factor for products, modulo the first `limbs` primes.
+    /// Makes a factor for products from a message, modulo the first `limbs` primes.
     ///
     /// # Errors
     /// Where there are not so many limbs, or the message has another degree.
@@ -20,7 +20,7 @@ impl Ckks {
         Ok(Plaintext { poly: poly.into_ntt(), scale: message.scale })
     }
 
-    /// A decryption's slots.
+    /// Decodes a decryption to its slots.
     ///
     /// # Errors
     /// Where it was made for other parameters.
@@ -32,7 +32,7 @@ impl Ckks {
         Ok(slots)
     }
 
-    /// As [`Ckks::decode`] for each; two of one scale share a transform.
+    /// Decodes each decryption as [`Ckks::decode`] does; two of one scale share a transform.
     ///
     /// # Errors
     /// Where one was made for other parameters.

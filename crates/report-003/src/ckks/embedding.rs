@@ -12,13 +12,14 @@ use std::f64::consts::PI;
 /// conjugate pair. So one transform of n complex numbers is enough, with the twist inside its
 /// twiddles as in the number-theoretic transform. Radix 4; one radix-2 stage where log2(n) is odd.
 pub(super) struct Embedding {
-    /// n = N/2.
+    /// The number of slots, n = N/2.
     n: usize,
-    /// r of each node of the tree X^2h − r^2 = (X^h − r)(X^h + r), nodes as in a heap.
+    /// The root r of each node of the tree X^2h − r^2 = (X^h − r)(X^h + r), with nodes as in a
+    /// heap.
     roots: Roots,
-    /// r of a node times r of its left child.
+    /// The product of a node's root and its left child's.
     products: Roots,
-    /// Where slot j stands after the transform.
+    /// The place of each slot after the transform.
     leaf_of_slot: Vec<u32>,
 }
 
@@ -28,14 +29,15 @@ struct Roots {
     im: Vec<f64>,
 }
 
-/// Real and imaginary part.
+/// The real and the imaginary part.
 type Complex = (f64, f64);
 
-/// r of the left child, r of the node, their product: what a radix-4 butterfly multiplies with.
+/// The factors of a radix-4 butterfly: the roots of the left child and of the node, and their
+/// product.
 type Turns = [Complex; 3];
 
 impl Embedding {
-    /// For polynomials of N coefficients, N a power of two from 8.
+    /// Prepares the embedding of polynomials of N coefficients, N a power of two from 8.
     pub(super) fn new(degree: usize) -> Embedding {
         let n = degree / 2;
         // The modulus of a node is X^h − ζ^exponent; of the root X^n − ζ^n, where ζ^n = i.
@@ -64,12 +66,12 @@ impl Embedding {
         Embedding { n, roots, products, leaf_of_slot: leaf_of_slot.collect() }
     }
 
-    /// N/2.
+    /// The number of slots, N/2.
     pub(super) fn slots(&self) -> usize {
         self.n
     }
 
-    /// Slots to coefficients, multiplied by `factor`. Slots that are not given are zero.
+    /// Transforms slots to coefficients, multiplied by `factor`. Slots that are not given are zero.
     #[inline(always)]
     pub(super) fn coefficients(&self, slots: &[f64], factor: f64) -> Vec<f64> {
         let mut coefficients = vec![0.0; 2 * self.n];
@@ -82,7 +84,7 @@ impl Embedding {
         coefficients
     }
 
-    /// Coefficients to slots, multiplied by `factor`. Destroys the coefficients.
+    /// Transforms coefficients to slots, multiplied by `factor`. Destroys the coefficients.
     ///
     /// Imaginary parts of the slots are lost: for a polynomial that encodes real slots they are
     /// noise.
@@ -93,7 +95,7 @@ impl Embedding {
         self.leaf_of_slot.iter().map(|&leaf| re[leaf as usize] * factor).collect()
     }
 
-    /// Two polynomials' slots by one transform. Destroys the coefficients.
+    /// Transforms two polynomials to their slots by one transform. Destroys the coefficients.
     ///
     /// A polynomial whose slots are all real equals its mirror image under X -> X^−1. The mean of
     /// the two is taken first, which leaves the real parts as they were and makes the imaginary
@@ -119,7 +121,7 @@ impl Embedding {
         (take(re), take(im))
     }
 
-    /// Values at the leaves, from the folded coefficients.
+    /// Computes the values at the leaves from the folded coefficients.
     #[inline(always)]
     fn forward(&self, re: &mut [f64], im: &mut [f64]) {
         let (mut node, mut block) = (1, self.n);
@@ -139,7 +141,7 @@ impl Embedding {
         self.leaves(re, im, node, split);
     }
 
-    /// Folded coefficients, n-fold, from the values at the leaves.
+    /// Computes the folded coefficients, n-fold, from the values at the leaves.
     #[inline(always)]
     fn inverse(&self, re: &mut [f64], im: &mut [f64]) {
         let (mut node, mut block) = (self.n / 4, 4);
@@ -174,12 +176,12 @@ impl Embedding {
     }
 }
 
-/// What a stage does to four numbers.
+/// The operation of a stage on four numbers.
 trait Butterfly: Fn([Complex; 4], &Turns) -> [Complex; 4] + Copy {}
 
 impl<F: Fn([Complex; 4], &Turns) -> [Complex; 4] + Copy> Butterfly for F {}
 
-/// X^4h − r^4 to its four factors: two stages of radix 2 with three products.
+/// Reduces modulo the four factors of X^4h − r^4: two stages of radix 2 with three products.
 #[inline(always)]
 fn split([a, b, c, d]: [Complex; 4], turns: &Turns) -> [Complex; 4] {
     let (b, c, d) = (times(b, turns[0]), times(c, turns[1]), times(d, turns[2]));
@@ -188,7 +190,7 @@ fn split([a, b, c, d]: [Complex; 4], turns: &Turns) -> [Complex; 4] {
     [plus(even.0, odd.0), minus(even.0, odd.0), plus(even.1, turned), minus(even.1, turned)]
 }
 
-/// The inverse of [`split`], four times.
+/// The inverse of [`split`], times four.
 #[inline(always)]
 fn join([a, b, c, d]: [Complex; 4], turns: &Turns) -> [Complex; 4] {
     let (even, odd) = ((plus(a, b), plus(c, d)), (minus(a, b), minus(c, d)));
@@ -283,7 +285,7 @@ fn times_conjugate(a: Complex, b: Complex) -> Complex {
 
 impl Roots {
     fn new(count: usize, root: impl Fn(usize) -> Complex) -> Roots {
-        // Node 0 is none.
+        // There is no node 0.
         let (re, im) =
             (0..count).map(|node| if node == 0 { (1.0, 0.0) } else { root(node) }).unzip();
         Roots { re, im }
@@ -371,7 +373,7 @@ mod tests {
     fn one_transform_decodes_two_polynomials() {
         for degree in [8, 16, 64, 16384] {
             let embedding = Embedding::new(degree);
-            // Any real polynomial: its imaginary parts must not reach the other one's slots.
+            // Any real polynomial: its imaginary parts must not reach the slots of the other one.
             let (first, second) = (random_values(degree, 1), random_values(degree, 2));
             let wanted = [&first, &second].map(|p| embedding.values(&mut p.clone(), 3.0));
             let (a, b) = embedding.value_pairs(&mut first.clone(), &mut second.clone(), 3.0);

@@ -1,61 +1,61 @@
-//! Why CKKS refused.
+//! Errors of the CKKS scheme.
 
 use confide_rlwe::RlweError;
 
-/// Why CKKS refused.
+/// The reason why a step of CKKS was refused.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CkksError {
-    /// A name that is no parameter set.
+    /// A name is not that of a parameter set.
     #[error("parameter set: wanted one of {known}, got {got:?}")]
     UnknownSet {
-        /// The name given.
+        /// The name that was given.
         got: String,
-        /// All names.
+        /// The names of all sets.
         known: String,
     },
-    /// More values than slots.
+    /// There are more values than slots.
     #[error("slots: wanted at most {limit}, got {got}")]
     TooManySlots {
-        /// Slots of a message.
+        /// The number of slots of a message.
         limit: usize,
-        /// Values given.
+        /// The number of values that were given.
         got: usize,
     },
-    /// A value that is not finite or too large for the scale.
+    /// A value is not finite or is too large for the scale.
     #[error("message: wanted finite values whose scaled coefficients stay below 2^62")]
     Magnitude,
-    /// Scales that do not match.
+    /// The scales of two ciphertexts differ.
     #[error("sum: wanted the same scale, got 2^{:.3} and 2^{:.3}", .left.log2(), .right.log2())]
     Scales {
-        /// Scale of the left side.
+        /// The scale of the left side.
         left: f64,
-        /// Scale of the right side.
+        /// The scale of the right side.
         right: f64,
     },
-    /// Too few limbs, or more than there are.
+    /// There are too few limbs, or more than the parameters have.
     #[error("{what}: wanted {wanted} limbs, got {got}")]
     Limbs {
-        /// What was to be done.
+        /// The step that needs the limbs.
         what: &'static str,
-        /// Limbs wanted.
+        /// The number of limbs that are needed.
         wanted: usize,
-        /// Limbs there.
+        /// The number of limbs that there are.
         got: usize,
     },
-    /// A thing made for other parameters.
+    /// A key or ciphertext was made for other parameters.
     #[error("{what}: made for other parameters")]
     OtherParameters {
-        /// The thing.
+        /// The name of the thing.
         what: &'static str,
     },
-    /// Bytes that are not the one form that this module writes.
+    /// Bytes are not in the one form that this module writes.
     #[error("ciphertext: {reason}")]
     Wire {
-        /// What is wrong.
+        /// The reason why the bytes are refused.
         reason: &'static str,
     },
-    /// The ring below refused.
+    /// The ring refused its part.
     #[error(transparent)]
     Ring(#[from] RlweError),
 }

@@ -16,7 +16,7 @@ impl Message {
         &self.coefficients
     }
 
-    /// What slots were multiplied by.
+    /// The factor that slots were multiplied by.
     pub fn scale(&self) -> f64 {
         self.scale
     }

@@ -5,7 +5,7 @@ use std::fmt;
 use super::error::CkksError;
 use confide_rlwe::{ntt_primes_below, quantum_security_bits};
 
-/// Limbs of a fresh ciphertext.
+/// The number of limbs of a fresh ciphertext.
 pub(super) const LIMBS: usize = 3;
 
 const FIRST_BITS: u32 = 60;
@@ -18,7 +18,7 @@ const SCALE_BITS: i32 = 40;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parameters {
     name: &'static str,
-    /// What the wire carries.
+    /// The number of the set on the wire.
     pub(super) id: u8,
     n: usize,
 }
@@ -47,22 +47,22 @@ impl Parameters {
         })
     }
 
-    /// The same moduli at any degree: below 8192 without security, for tests.
+    /// The same moduli at any degree, for tests: below 8192 there is no security.
     pub fn dangerous_of_degree(n: usize) -> Parameters {
         Parameters { name: "ckks-toy", id: 0, n }
     }
 
-    /// Name.
+    /// The name of the set.
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// Degree N: twice the slots.
+    /// The degree N, twice the number of slots.
     pub fn n(&self) -> usize {
         self.n
     }
 
-    /// What slots are multiplied by: 2^40.
+    /// The factor that slots are multiplied by, 2^40.
     pub fn scale(&self) -> f64 {
         2f64.powi(SCALE_BITS)
     }
@@ -77,12 +77,12 @@ impl Parameters {
         (data, large[0])
     }
 
-    /// log2 of the product of all primes, which is what the security depends on.
+    /// log2 of the product of all primes, on which the security depends.
     pub fn modulus_bits(&self) -> u32 {
         FIRST_BITS + (LIMBS as u32 - 1) * DATA_BITS + SPECIAL_BITS
     }
 
-    /// Level by the HomomorphicEncryption.org tables, quantum row; 0 below 128.
+    /// The security level by the HomomorphicEncryption.org tables, quantum row; 0 below 128.
     pub fn security_bits(&self) -> u32 {
         quantum_security_bits(self.n, self.modulus_bits())
     }

@@ -1,4 +1,4 @@
-//! Rotations of slots, by keys that switch.
+//! Rotations of slots, by switching keys.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ use super::{
     switch::SwitchMemory,
 };
 
-/// What a rotation by one count of slots needs: the rotated key under the key itself, times the
+/// The key of a rotation by one number of slots: the rotated key under the key itself, times the
 /// special prime, once for each limb.
 ///
 /// Digit i is (b, a) with b + a·s = e + P·s(X^g) modulo the prime of limb i and e modulo all
@@ -22,13 +22,13 @@ use super::{
 /// by P makes smaller still (Gentry, Halevi and Smart, 2012).
 pub struct GaloisKey {
     steps: usize,
-    /// Where each element of the rotated NTT form comes from.
+    /// The index that each element of the rotated NTT form is taken from.
     sources: Vec<u32>,
     digits: Vec<(NttPoly, NttPoly)>,
 }
 
 impl SecretKey {
-    /// The key of a rotation by `steps` slots to the left.
+    /// Makes the key of a rotation by `steps` slots to the left.
     ///
     /// # Errors
     /// Where there are not so many slots.
@@ -61,14 +61,14 @@ impl SecretKey {
 }
 
 impl GaloisKey {
-    /// Slots that it rotates by.
+    /// The number of slots that it rotates by.
     pub fn steps(&self) -> usize {
         self.steps
     }
 }
 
 impl Ciphertext {
-    /// The slots, rotated to the left by the key's steps: one key switch.
+    /// Rotates the slots to the left by the key's steps, with one key switch.
     ///
     /// # Errors
     /// Where the key was made for other parameters.
@@ -93,8 +93,8 @@ impl Ciphertext {
     }
 }
 
-/// The part, turned, times the rotated key, under the key: Σ digit·key modulo the part's primes
-/// and the special one, divided by the special one.
+/// Multiplies the rotated `part` with the rotated key under the key: Σ digit·key modulo the part's
+/// primes and the special one, divided by the special one.
 fn switch_key(
     memory: &mut SwitchMemory,
     ckks: &Ckks,
@@ -118,7 +118,7 @@ fn switch_key(
                 limb.table.forward(&mut memory.lifted);
             }
             let digit = if to == index { &memory.turned } else { &memory.lifted };
-            // The special prime is the last limb of the keys' ring too.
+            // The special prime is the last limb of the keys' ring as well.
             let of_key = if to == count { ckks.limbs_max() } else { to };
             limb.add_product(b, digit, keys.0.limb(of_key));
             limb.add_product(a, digit, keys.1.limb(of_key));
@@ -129,7 +129,7 @@ fn switch_key(
     quotients
 }
 
-/// Residues modulo `from`, centred, modulo `q`.
+/// Lifts residues modulo `from`, centred, to residues modulo `q`.
 fn lift(lifted: &mut [u64], values: &[u64], from: Modulus, q: Modulus) {
     let (width, inverse) = (q.value() as i64, 1.0 / q.value() as f64);
     if from.value() / 2 < q.value() {
@@ -140,7 +140,7 @@ fn lift(lifted: &mut [u64], values: &[u64], from: Modulus, q: Modulus) {
             }
         });
     } else {
-        // The quotient is far below 2^51 and so right to the nearest or the one beside it.
+        // The quotient is far below 2^51, so it is right or off by one.
         run_vectorised(|| {
             for (x, &y) in lifted.iter_mut().zip(values) {
                 let centred = from.to_centred(y);
@@ -151,8 +151,8 @@ fn lift(lifted: &mut [u64], values: &[u64], from: Modulus, q: Modulus) {
     }
 }
 
-/// X -> X^g, g = 3^steps, in NTT form: element i is the value at ψ^(2·rev(i) + 1), so it comes from
-/// where the value at the g-th power of that root stands.
+/// The permutation X -> X^g, g = 3^steps, in NTT form: element i is the value at ψ^(2·rev(i) + 1),
+/// so it is taken from the place of the value at the g-th power of that root.
 fn sources(n: usize, steps: usize) -> Vec<u32> {
     let order = 2 * n;
     let element = (0..steps).fold(1, |power, _| power * 3 % order);
@@ -172,7 +172,7 @@ fn permute(poly: &NttPoly, sources: &[u32]) -> NttPoly {
     turned
 }
 
-/// A ring's name for errors and logs alone: keys are not shown.
+/// Shows the ring alone, never a key.
 impl fmt::Debug for GaloisKey {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ring: Option<&Ring> = self.digits.first().map(|digit| &**digit.0.ring());

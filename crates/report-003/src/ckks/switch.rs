@@ -20,7 +20,7 @@ impl SwitchMemory {
         SwitchMemory { turned: empty(), digit: empty(), lifted: empty(), sums: Vec::new() }
     }
 
-    /// Two zeroes of a ring.
+    /// Takes two zeroes of a ring.
     pub(super) fn sums_of(&mut self, ring: &Arc<Ring>) -> (NttPoly, NttPoly) {
         let known = self.sums.iter().position(|(b, _)| b.ring().is_same(ring));
         let Some(known) = known else { return (NttPoly::zero(ring), NttPoly::zero(ring)) };

@@ -1,4 +1,4 @@
-//! CKKS gives what its slots say, to the precision of its scale.
+//! CKKS computes on its slots to the precision of its scale.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ impl Setup {
     }
 }
 
-/// Greatest difference, against the greatest magnitude.
+/// The greatest difference, relative to the greatest magnitude.
 fn error(found: &[f64], wanted: &[f64]) -> f64 {
     assert_eq!(found.len(), wanted.len());
     let size = wanted.iter().fold(0.0f64, |size, x| size.max(x.abs()));
@@ -80,7 +80,7 @@ fn sums_and_rescaled_products_are_right() {
     assert_eq!(rescaled.limbs(), 2);
     let wanted: Vec<f64> = x.iter().zip(&y).zip(&a).map(|((x, y), a)| (x + y) * a).collect();
     assert!(error(&setup.slots(&rescaled), &wanted) < 1e-8);
-    // A second product at the lower level.
+    // A second product, at the lower level.
     let twice = rescaled.product(&setup.plaintext(&a, 2)).unwrap();
     let wanted: Vec<f64> = wanted.iter().zip(&a).map(|(x, a)| x * a).collect();
     assert!(error(&setup.slots(&twice), &wanted) < 1e-8);
@@ -150,7 +150,7 @@ fn bytes_come_back_and_nothing_else_is_read() {
             ));
         }
     }
-    // The fuzz target's seeds, of another degree.
+    // The corpus of the fuzz target, of another degree.
     let tiny = Ckks::new(&Parameters::dangerous_of_degree(16)).unwrap();
     for seed in ["seeded", "whole"] {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/seeds/ckks_ciphertext/");

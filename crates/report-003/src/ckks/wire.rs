@@ -11,7 +11,7 @@ const VERSION: u8 = 1;
 const HEADER_BYTES: usize = 12;
 
 impl Ciphertext {
-    /// Writes it; `c1` as its seed where nothing has been computed on it.
+    /// Encodes the ciphertext, with `c1` as its seed where nothing has been computed on it.
     pub fn to_bytes(&self, ckks: &Ckks) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(HEADER_BYTES + 2 * 8 * self.c0.values().len());
         let set = ckks.parameters.id;
@@ -25,7 +25,7 @@ impl Ciphertext {
         bytes
     }
 
-    /// Reads what [`Ciphertext::to_bytes`] wrote: exactly that length, every residue reduced.
+    /// Decodes exactly what [`Ciphertext::to_bytes`] writes: that length, every residue reduced.
     ///
     /// # Errors
     /// Where it is anything else, or of other parameters.
@@ -67,7 +67,7 @@ impl Ciphertext {
     }
 }
 
-/// Bytes of a residue.
+/// The number of bytes of a residue.
 fn width(q: Modulus) -> usize {
     q.bits().div_ceil(8) as usize
 }

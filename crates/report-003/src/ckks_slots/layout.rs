@@ -1,4 +1,4 @@
-//! Where rows, columns and copies stand, and the weights encoded so.
+//! The layout of rows, columns and copies in slots, and the weights in that layout.
 
 use crate::ckks::{Ckks, CkksError, Plaintext};
 
@@ -12,25 +12,25 @@ use confide_lora::{AdaptError, Input, Matrix, Pair, Site, Width};
 pub(super) struct Weights {
     pub(super) tiles: Vec<Tile>,
     pub(super) rank: usize,
-    /// In the clear; under two products only its height and scale are used.
+    /// B in the clear; with two products only its height and scale are used.
     pub(super) b: Matrix,
     pub(super) scale: f64,
-    /// Under two products: for each tile of the output, the columns of scale·B.
+    /// With two products: the columns of scale·B, for each tile of the output.
     pub(super) b_columns: Vec<Vec<Plaintext>>,
     width: Width,
-    /// Greatest magnitude that an activation may have.
+    /// The greatest magnitude that an activation may have.
     pub(super) input_max: f64,
 }
 
-/// Columns of A that stand in one ciphertext together.
+/// A group of columns of A that stand in one ciphertext together.
 pub(super) struct Tile {
     pub(super) start: usize,
     pub(super) width: usize,
-    /// Slots from one copy to the next.
+    /// The number of slots from one copy to the next.
     pub(super) stride: usize,
-    /// Copies of the vector, rows of A in a plaintext.
+    /// The number of copies of the vector, which is the number of rows of A in a plaintext.
     pub(super) copies: usize,
-    /// Slots that rotations sum over; 1 where terms are summed after decryption.
+    /// The number of slots that rotations sum over; 1 where terms are summed after decryption.
     pub(super) segment: usize,
     pub(super) packs: Vec<Plaintext>,
 }
@@ -67,12 +67,12 @@ impl Weights {
         of_a + self.b_columns.iter().map(Vec::len).sum::<usize>()
     }
 
-    /// Slots that rotations sum over; 1: none do.
+    /// The number of slots that rotations sum over; 1 without rotations.
     pub(super) fn segment(&self) -> usize {
         self.tiles.iter().map(|tile| tile.segment).max().unwrap_or(1)
     }
 
-    /// Refuses what does not fit before anything is computed.
+    /// Checks the widths before anything is computed.
     pub(super) fn check(
         &self,
         site: Site,
@@ -93,7 +93,7 @@ impl Weights {
         if wanted != output {
             return refuse(format!("{site}: wanted room for {wanted} elements, got {output}"));
         }
-        // One that is not a number is not within either.
+        // The comparison is false for a value that is not a number.
         let within = |x: &f32| f64::from(x.abs()) <= self.input_max;
         if !rows.iter().all(within) {
             let limit = self.input_max;
@@ -128,7 +128,7 @@ impl Tile {
         Ok(tile)
     }
 
-    /// One vector to each copy.
+    /// Lays out one vector for each copy.
     pub(super) fn laid_out<'a>(&self, vectors: impl Iterator<Item = &'a [f32]>) -> Vec<f64> {
         let mut slots = vec![0.0; self.stride * (self.copies - 1) + self.width];
         for (part, vector) in slots.chunks_mut(self.stride).zip(vectors) {
@@ -152,8 +152,9 @@ fn b_columns(ckks: &Ckks, pair: &Pair, limbs: usize) -> Result<Vec<Vec<Plaintext
     (0..b.rows).step_by(ckks.slots()).map(tile).collect()
 }
 
-/// Messages are right as long as they stay below half the modulus: with product scale 2^80, values
-/// below 2^(log q − 81). Noise and the other half of a bit are left one bit of room.
+/// The greatest magnitude of an activation: messages are right below half the modulus, which with
+/// product scale 2^80 are values below 2^(log q − 81). One bit of room is left for noise and
+/// rounding.
 fn input_max(ckks: &Ckks, options: &Options, pair: &Pair) -> f64 {
     let greatest = |matrix: &Matrix| matrix.values.iter().fold(0.0f32, |max, x| max.max(x.abs()));
     let (data, _) = ckks.primes();
@@ -172,6 +173,6 @@ fn input_max(ckks: &Ckks, options: &Options, pair: &Pair) -> f64 {
             rotated.min(room(limbs - 1) / (a * terms * b * pair.rank() as f64))
         }
     };
-    // Beyond this no f64 coefficient at the scale is an i64.
+    // Beyond this magnitude a scaled coefficient is no i64.
     limit.min(2f64.powi(20))
 }

@@ -1,23 +1,23 @@
-//! The choices between which report 003 compares.
+//! Options of an adapter under CKKS: the choices that report 003 compares.
 
 use crate::ckks::{Ckks, Parameters};
 
-/// What is asked of CKKS. The default is report 003's.
+/// Options of an adapter under CKKS. [`Options::new`] gives the fastest choices of report 003.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Degree and moduli.
+    /// The parameter set: degree and moduli.
     pub parameters: Parameters,
-    /// How dot products are made of products of slots.
+    /// The way in which dot products are made of products of slots.
     pub packing: Packing,
     /// Whether ciphertexts are decrypted and decoded together.
     pub decryption: Decryption,
-    /// Who encrypts.
+    /// The side that encrypts.
     pub direction: Direction,
-    /// How many primes ciphertexts are made with.
+    /// The number of primes that ciphertexts are made with.
     pub limbs: Limbs,
 }
 
-/// How dot products are made of products of slots.
+/// The way in which dot products are made of products of slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Packing {
     /// Terms are summed after decryption: no rotation.
@@ -35,31 +35,33 @@ pub enum Decryption {
     /// All of a projection at once: keys and twiddles stay in the cache, two decodings share a
     /// transform.
     Batched,
-    /// One after the other.
+    /// Ciphertexts are decrypted and decoded one after the other.
     Sequential,
 }
 
-/// Who encrypts. Both ends are in this process: only the work of a wire is there, no delay.
+/// The side that encrypts. Both ends are in this process: encoding for a wire is included, its
+/// delay is not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// The place that computes.
+    /// The server, which also computes.
     Server,
-    /// A client: ciphertexts become bytes and ciphertexts again, on both ways.
+    /// A client: ciphertexts become bytes and ciphertexts again, in both directions.
     Client,
 }
 
-/// How many primes ciphertexts are made with.
+/// The number of primes that ciphertexts are made with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limbs {
-    /// 60/40/40 bits, as the report.
+    /// Three primes of 60, 40 and 40 bits, as in the report.
     All,
-    /// 60/40: a product at scale 2^80 fits as long as it stays below 2^18, which is checked. With
-    /// [`Packing::TwoProducts`] all are needed.
+    /// Two primes of 60 and 40 bits: a product at scale 2^80 fits as long as it stays below 2^18,
+    /// which is checked. With [`Packing::TwoProducts`] all three are used.
     Needed,
 }
 
 impl Options {
-    /// Report 003's fastest: no rotation, one product, batched decryption, the server encrypts.
+    /// The fastest choices of report 003: no rotation, one product, batched decryption, the server
+    /// encrypts.
     pub fn new(parameters: Parameters) -> Options {
         Options {
             parameters,

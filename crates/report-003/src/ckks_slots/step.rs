@@ -12,7 +12,7 @@ use crate::ckks::{Ciphertext, CkksError};
 use confide_lora::AdaptError;
 
 impl CkksDeltas {
-    /// A vector encrypted, one ciphertext for each tile of its width.
+    /// Encrypts a vector, one ciphertext for each tile of its width.
     pub(super) fn encrypt_row(
         &mut self,
         weights: &Weights,
@@ -44,7 +44,7 @@ impl CkksDeltas {
         self.cross_wire(ciphertext)
     }
 
-    /// scale·B·(A·x) for the vector whose tiles are given.
+    /// Computes scale·B·(A·x) for the vector whose tiles are given.
     pub(super) fn delta(
         &mut self,
         weights: &Weights,
@@ -59,7 +59,7 @@ impl CkksDeltas {
         delta.map_err(|error| activation_error(&error))
     }
 
-    /// A·x by one product for each pack of rows.
+    /// Computes A·x by one product for each pack of rows.
     fn dots(&mut self, weights: &Weights, inputs: &[Ciphertext]) -> Result<Vec<f64>, CkksError> {
         let rotate = self.shared.options.packing == Packing::Rotations;
         let mut answers = Vec::new();
@@ -92,8 +92,8 @@ impl CkksDeltas {
         Ok(dots)
     }
 
-    /// Both matrices under encryption: for each row of A one product, its sum in every slot, and
-    /// one product with a column of B.
+    /// Computes both products under encryption: for each row of A one product, its sum in every
+    /// slot, and one product with a column of B.
     fn twice(&mut self, weights: &Weights, inputs: &[Ciphertext]) -> Result<Vec<f64>, CkksError> {
         let mut totals: Vec<Option<Ciphertext>> = vec![None; weights.b_columns.len()];
         for rank in 0..weights.rank {
@@ -149,7 +149,7 @@ impl CkksDeltas {
         Ok(product)
     }
 
-    /// Every slot plus the `segment` − 1 that follow it: log2(segment) rotations.
+    /// Adds to every slot the `segment` − 1 that follow it, by log2(segment) rotations.
     fn sum_segments(
         &mut self,
         mut sum: Ciphertext,
@@ -170,7 +170,8 @@ impl CkksDeltas {
         Ok(sum)
     }
 
-    /// Across a wire where a client encrypts, as it is otherwise.
+    /// Encodes and decodes the ciphertext as on a wire, if a client encrypts; otherwise returns it
+    /// as it is.
     fn cross_wire(&mut self, ciphertext: Ciphertext) -> Result<Ciphertext, CkksError> {
         if self.shared.options.direction == Direction::Server {
             return Ok(ciphertext);
@@ -218,7 +219,7 @@ fn add(total: &mut Option<Ciphertext>, term: Ciphertext) -> Result<(), CkksError
     }
 }
 
-/// Eight partial sums beside each other, for the processor's sake.
+/// Sums in eight partial sums side by side, which the processor can compute at once.
 fn sum(terms: &[f64]) -> f64 {
     let (chunks, rest) = terms.as_chunks::<8>();
     let mut sums = [0.0; 8];

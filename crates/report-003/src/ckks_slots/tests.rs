@@ -1,4 +1,4 @@
-//! Every option gives what plain LoRA gives, and counts what it did.
+//! Every option computes what plain LoRA computes, and counts its operations.
 
 use super::*;
 use crate::ckks::Parameters;
@@ -14,7 +14,7 @@ fn matrix(rows: usize, columns: usize, seed: u32) -> Matrix {
     Matrix { rows, columns, values: (0..rows * columns).map(value).collect() }
 }
 
-/// Narrow, as wide as a power of two, and wider than a ciphertext of 512 slots.
+/// Widths that are narrow, a power of two, and wider than a ciphertext of 512 slots.
 fn adapter() -> Adapter {
     let mut modules = BTreeMap::new();
     let shapes = [
@@ -68,7 +68,7 @@ fn every_option_gives_what_the_reference_gives() {
     }
 }
 
-/// Operations of one vector through q and k of the test's adapter, by what runs.
+/// The operations of one vector through q and k of the test's adapter.
 fn count_operations(options: Options) -> Report {
     let adapter = adapter();
     let mut deltas = CkksSlots::new(&adapter, options).unwrap().open().unwrap();
@@ -96,7 +96,7 @@ fn operations_are_counted_where_they_run() {
     // 512 / 128 = 4 rows to a product, 7 rotations after each.
     let rotations = Options { packing: Packing::Rotations, ..options() };
     assert_eq!(operations(rotations), (1 + 3 + 3 + 3 * 7, 3 * 7));
-    // Ten rows, each with 9 rotations and two products; one decryption of q, one of k.
+    // Ten rows, each with 9 rotations and two products; one decryption for q, one for k.
     let twice = Options { packing: Packing::TwoProducts, ..options() };
     assert_eq!(operations(twice), (1 + 20 + 2 + 90, 90));
 }
@@ -107,7 +107,7 @@ fn bytes_are_counted_where_a_client_encrypts() {
     assert_eq!((here.online_bytes, here.steps_ms.get("wire_ms")), (0, None));
     let client = count_operations(Options { direction: Direction::Client, ..options() });
     let limbs = 1024 * (8 + 5 + 5);
-    // One ciphertext with its seed there, three whole ones back.
+    // One ciphertext with its seed to the server, three whole ones back.
     assert_eq!(client.online_bytes, 12 + limbs + 32 + 3 * (12 + 2 * limbs));
     for step in ["encode_ms", "encrypt_ms", "product_ms", "decrypt_ms", "decode_ms", "b_ms"] {
         assert!(client.steps_ms.contains_key(step), "{step}");

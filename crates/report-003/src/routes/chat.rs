@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{layer::Layer, query::Query};
 use crate::split_mode::since_ms;
 
-/// `POST /api/v1/chat/compare`: the base model's answer, then the adapter's, each alone.
+/// `POST /api/v1/chat/compare`: the base model's answer, then the adapter's, one after the other.
 pub(super) async fn compare(layer: State<Arc<Layer>>, body: Body) -> Result<Response, ApiError> {
     let body = read_body(layer.server.limits(), body).await?;
     let query = Query::parse(&body)?;

@@ -1,4 +1,4 @@
-//! What the handlers of all routes share.
+//! The state that the handlers of all routes share.
 
 use std::{
     sync::{Arc, atomic::AtomicU64},
@@ -15,18 +15,19 @@ use crate::split_mode::LateHead;
 pub struct RouteOptions {
     /// The client's half of split mode, for the self-test and for clients without a tokenizer.
     pub head: Option<Arc<LateHead>>,
-    /// The bounds of the WebSockets.
+    /// The limits of the WebSockets.
     pub sockets: SocketLimits,
 }
 
-/// The bounds of the WebSockets.
+/// The limits of the WebSockets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SocketLimits {
-    /// WebSockets open at once.
+    /// The greatest number of WebSockets at once.
     pub open: usize,
-    /// Longest message in bytes: 2,048 embeddings of 1,536 elements in base64 are 16 MiB.
+    /// The greatest length of a message in bytes: 2,048 embeddings of 1,536 elements in base64 are
+    /// 16 MiB.
     pub message_bytes: usize,
-    /// Longest silence of a client.
+    /// The longest silence of a client.
     pub idle: Duration,
 }
 
@@ -36,14 +37,14 @@ impl Default for SocketLimits {
     }
 }
 
-/// What the handlers share.
+/// The state that the handlers share.
 pub(super) struct Layer {
     pub(super) server: Arc<ServerState>,
     pub(super) head: Option<Arc<LateHead>>,
     pub(super) limits: SocketLimits,
-    /// WebSockets that may still be opened.
+    /// Permits of WebSockets that may still be opened.
     pub(super) sockets: Arc<Semaphore>,
-    /// One self-test at a time: it computes for seconds.
+    /// Held by the self-test that runs, one at a time: it computes for seconds.
     pub(super) selftest: Mutex<()>,
     pub(super) sockets_opened: AtomicU64,
     pub(super) split_forwards: AtomicU64,

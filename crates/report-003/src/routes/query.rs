@@ -1,4 +1,4 @@
-//! The fields of a question, as report 003 has them.
+//! The fields of a query, as report 003 defines them.
 
 use confide_engine::{Message, Prompt, Request, Role, Sampling};
 use confide_serve::{ApiError, Fields};
@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::layer::Layer;
 use crate::error::no_adapter;
 
-/// What `chat/compare` and `chat/stream` are asked.
+/// A query to `chat/compare` or `chat/stream`.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Query {
     pub(super) text: String,
@@ -15,14 +15,14 @@ pub(super) struct Query {
     pub(super) sampling: Sampling,
     /// The adapter that answers; the active one where none is named.
     pub(super) adapter: Option<String>,
-    /// False asks for the base model.
+    /// Whether the adapter answers; if not, the base model does.
     pub(super) adapted: bool,
     pub(super) session_id: Option<String>,
-    /// Fields that were given and cannot be honoured: said in the answer.
+    /// The fields of the query that cannot be honoured, which the answer lists.
     pub(super) ignored: Vec<&'static str>,
 }
 
-/// The report's measurement takes 16.
+/// The default of `max_tokens`. The report's measurement takes 16.
 const MAX_TOKENS_DEFAULT: i64 = 64;
 const MAX_TOKENS_MAX: i64 = 8192;
 
@@ -67,7 +67,7 @@ impl Query {
         }
     }
 
-    /// The adapter that answers, where one is asked for.
+    /// The name of the adapter that answers, if one is asked for.
     ///
     /// # Errors
     /// An error where none is loaded, and where the one that is named is not.

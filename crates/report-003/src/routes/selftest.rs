@@ -15,7 +15,7 @@ use super::{
 };
 use crate::split_mode::{Head, Read, converse, since_ms};
 
-/// The report's own: 64 tokens, and its query.
+/// The number of tokens of the self-test, as in the report, whose query is used too.
 const TOKENS: u32 = 64;
 const QUERY: &str = "What is a savings account?";
 
@@ -112,7 +112,7 @@ fn generate(
     }))
 }
 
-/// How far the logits of the same tokens lie apart.
+/// The greatest relative difference between the logits of the same tokens.
 fn compare(
     head: &dyn Head,
     plain: &mut dyn SplitSession,
@@ -123,7 +123,8 @@ fn compare(
     Ok(relative_difference(&head.logits(hidden)?, &wanted).unwrap_or(f64::INFINITY))
 }
 
-/// A match is only claimed where homomorphic operations ran and were compared with something.
+/// Judges a comparison. A match is claimed only where homomorphic operations ran and were compared
+/// with plain LoRA.
 fn judge(worst: Option<f64>, he_operations: u64, adapted: bool) -> (Option<bool>, &'static str) {
     match (worst, he_operations) {
         _ if !adapted => (None, "no adapter is loaded"),

@@ -29,7 +29,7 @@ use tokio_tungstenite::{
 use super::layer::{Layer, SocketLimits};
 use crate::error::{no_upgrade, sockets_full, unreadable_message};
 
-/// A WebSocket whose client is there.
+/// A WebSocket whose client is connected.
 pub(super) struct Socket {
     stream: WebSocketStream<TokioIo<Upgraded>>,
     limits: SocketLimits,
@@ -37,13 +37,13 @@ pub(super) struct Socket {
     _permit: OwnedSemaphorePermit,
 }
 
-/// One message of a client.
+/// One message from a client.
 pub(super) enum Received {
     Text(Bytes),
     Binary(Bytes),
 }
 
-/// The client has gone: there is nobody to tell.
+/// The client has disconnected: there is nobody to tell.
 #[derive(Debug)]
 pub(super) struct Disconnected;
 
@@ -84,8 +84,8 @@ where
 }
 
 impl Socket {
-    /// The next message; `None` once the client has gone, was silent for too long, said something
-    /// that is none, or the server stops.
+    /// Receives the next message; `None` once the client has disconnected, was silent for too long
+    /// or sent something that is no message, or the server stops.
     pub(super) async fn receive(&mut self) -> Option<Received> {
         let idle = self.limits.idle;
         loop {
@@ -97,7 +97,7 @@ impl Socket {
             match received {
                 Ok(Some(Ok(Message::Text(text)))) => return Some(Received::Text(text.into())),
                 Ok(Some(Ok(Message::Binary(bytes)))) => return Some(Received::Binary(bytes)),
-                // The library answers pings itself.
+                // The library answers pings.
                 Ok(Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_)))) => {}
                 Ok(Some(Err(WsError::Capacity(error)))) => {
                     let error = unreadable_message(&error.to_string());
@@ -120,7 +120,8 @@ impl Socket {
         self.stream.send(Message::binary(bytes)).await.map_err(|_| Disconnected)
     }
 
-    /// Says an error: its text as the report's clients read it, and the object that ours do.
+    /// Sends an error: its text as the report's clients read it, and the object that this project's
+    /// clients read.
     pub(super) async fn fail(
         &mut self,
         error: &ApiError,
@@ -149,7 +150,7 @@ async fn stopping(held: Option<&HeldConnection>) {
     }
 }
 
-/// RFC 6455 section 4.2.1.
+/// The key of a WebSocket handshake (RFC 6455 section 4.2.1).
 fn handshake_key(headers: &HeaderMap) -> Result<String, ApiError> {
     let field = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
     let has = |name, word: &str| {
@@ -167,7 +168,7 @@ fn handshake_key(headers: &HeaderMap) -> Result<String, ApiError> {
     Ok(key.into())
 }
 
-/// Tokens are small and must not wait for each other.
+/// Configures a socket without write buffers: tokens are small and must not wait for each other.
 fn config(limits: &SocketLimits) -> WebSocketConfig {
     WebSocketConfig::default()
         .write_buffer_size(0)

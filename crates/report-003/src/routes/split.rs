@@ -20,7 +20,7 @@ use crate::{
     },
 };
 
-/// What split mode hides from the server: nothing of the text.
+/// The guarantee of split mode: nothing of the text is hidden from the server.
 pub(super) const SPLIT_GUARANTEE: &str =
     "none: the server reads token numbers, or embeddings that determine them";
 
@@ -42,18 +42,18 @@ impl Drop for Reading {
     }
 }
 
-/// A hidden state and what it took.
+/// A hidden state, and the cost of computing it.
 pub(super) struct Answer {
     pub(super) hidden: Vec<f32>,
     pub(super) head: Value,
 }
 
-/// `GET /api/v1/split/config`.
+/// `GET /api/v1/split/config`: the shape of the model.
 pub(super) async fn config(layer: State<Arc<Layer>>) -> Result<Response, ApiError> {
     Ok(json_response(&config_object(&layer)?))
 }
 
-/// `POST /api/v1/split/tokenize`: `{text}`.
+/// `POST /api/v1/split/tokenize`: the tokens of `{text}`.
 pub(super) async fn tokenize(layer: State<Arc<Layer>>, body: Body) -> Result<Response, ApiError> {
     let mut fields = Fields::parse(&read_body(layer.server.limits(), body).await?)?;
     let text = fields.text("text")?.ok_or(ApiError::Missing { param: "text".into() })?;
@@ -61,7 +61,7 @@ pub(super) async fn tokenize(layer: State<Arc<Layer>>, body: Body) -> Result<Res
     Ok(json_response(&token_ids(&layer, text).await?))
 }
 
-/// `POST /api/v1/split/forward`: as on the socket, but every request begins anew.
+/// `POST /api/v1/split/forward`: as on the socket, but every request opens a new session.
 pub(super) async fn forward(layer: State<Arc<Layer>>, body: Body) -> Result<Response, ApiError> {
     let asked = frame::parse_body(&read_body(layer.server.limits(), body).await?)?;
     if asked.incremental {
@@ -75,7 +75,7 @@ pub(super) async fn forward(layer: State<Arc<Layer>>, body: Body) -> Result<Resp
     Ok(json_response(&in_text(answer)))
 }
 
-/// `POST /api/v1/split/verify`: a `forward` and the hidden state that it is said to give.
+/// `POST /api/v1/split/verify`: a `forward`, and the hidden state that the client expects from it.
 pub(super) async fn verify(layer: State<Arc<Layer>>, body: Body) -> Result<Response, ApiError> {
     let mut fields = Fields::parse(&read_body(layer.server.limits(), body).await?)?;
     let claimed = fields.text("pre_activations_b64")?;
@@ -91,10 +91,10 @@ pub(super) async fn verify(layer: State<Arc<Layer>>, body: Body) -> Result<Respo
     })))
 }
 
-/// The bound on the error of adapted logits against plain LoRA.
+/// The greatest relative error of adapted logits compared with plain LoRA that counts as a match.
 pub(super) const TOLERANCE: f64 = 1e-3;
 
-/// Length of the difference over the length of the second; `None` where the widths differ.
+/// The length of the difference over the length of `wanted`; `None` where the widths differ.
 pub(super) fn relative_difference(got: &[f32], wanted: &[f32]) -> Option<f64> {
     if got.len() != wanted.len() {
         return None;
@@ -170,7 +170,7 @@ pub(super) async fn read(
     Ok(Answer { hidden, head })
 }
 
-/// The answer as one JSON object.
+/// Writes the answer as one JSON object.
 pub(super) fn in_text(answer: Answer) -> Value {
     let Answer { hidden, mut head } = answer;
     head["pre_activations_b64"] = frame::to_base64(&hidden).into();
@@ -181,7 +181,7 @@ pub(super) fn split_of(layer: &Layer) -> Result<Arc<dyn Split>, ApiError> {
     layer.server.engine().split().ok_or_else(no_hidden_states)
 }
 
-/// The head, loaded now where it was not.
+/// The LM head, which is loaded now if it was not before.
 pub(super) async fn head_of(layer: &Arc<Layer>) -> Result<Arc<dyn Head>, ApiError> {
     let late = layer.head.clone().ok_or_else(no_hidden_states)?;
     let loading = tokio::task::spawn_blocking(move || late.load());
@@ -192,7 +192,7 @@ fn optional_label(name: Option<&str>, report: Option<&AdapterReport>) -> Option<
     Some(label(name?, report?))
 }
 
-/// The adapter that is asked for: a name, the active one, or none where none is loaded.
+/// The adapter that is asked for: by name, the active one, or `None` where none is loaded.
 fn adapter_of(layer: &Layer, asked: &Forward) -> Result<Option<String>, ApiError> {
     let name = match (&asked.adapter, asked.adapted) {
         (_, false) => return Ok(None),

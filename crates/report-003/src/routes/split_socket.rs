@@ -33,7 +33,7 @@ async fn run(layer: Arc<Layer>, mut socket: Socket) {
         let answered = match answer(&layer, &mut socket, &mut reading, received).await {
             Ok(answered) => answered,
             Err(error) => {
-                // What the session had read is in doubt: the next message begins anew.
+                // The state of the session is in doubt, so the next message opens a new one.
                 reading = None;
                 socket.fail(&error, None).await
             }

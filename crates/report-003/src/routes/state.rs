@@ -1,4 +1,4 @@
-//! The adapters of the server, and what it counted.
+//! The adapters of the server, and its counters.
 
 use std::sync::{
     Arc,
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::layer::Layer;
 
-/// `GET /api/v1/adapters`.
+/// `GET /api/v1/adapters`: the loaded adapters.
 pub(super) async fn adapters(layer: State<Arc<Layer>>) -> Response {
     let active = layer.server.adapters().active().map(|adapter| adapter.name.clone());
     let all = layer.server.adapters().all();
@@ -36,7 +36,7 @@ pub(super) async fn adapters(layer: State<Arc<Layer>>) -> Response {
     json_response(&json!({ "adapters": list, "active": active }))
 }
 
-/// `POST /api/v1/adapters/{name}/swap`: which adapter answers where none is named.
+/// `POST /api/v1/adapters/{name}/swap`: sets the adapter that answers where none is named.
 pub(super) async fn swap(
     layer: State<Arc<Layer>>,
     Path(name): Path<String>,
@@ -45,7 +45,7 @@ pub(super) async fn swap(
     Ok(json_response(&json!({ "active": name, "previous": previous })))
 }
 
-/// `GET /api/v1/metrics`: counted since the start.
+/// `GET /api/v1/metrics`: counters since the start.
 pub(super) async fn metrics(layer: State<Arc<Layer>>) -> Response {
     let of = |counter: &AtomicU64| Value::from(counter.load(Ordering::Relaxed));
     let mut counted = layer.server.counters().to_json();

@@ -66,9 +66,9 @@ async fn answer(
     }
 }
 
-/// What a running answer says, token by token.
+/// An event of a running answer.
 enum AnswerEvent {
-    /// A token, and where the time of each part is known, what it took.
+    /// A token and its cost, and whether the times of its parts are known.
     Token(Step, bool),
     End(Ending, String),
     Failed(ApiError),
@@ -82,7 +82,7 @@ struct Running {
     _slot: Slot,
 }
 
-/// Tokens that may wait for a slow client.
+/// The greatest number of tokens that wait for a slow client.
 const QUEUED_MAX: usize = 64;
 
 async fn begin(
@@ -116,7 +116,7 @@ async fn begin(
     Ok((info, Running { said, model, session_id, meter, _slot: slot }))
 }
 
-/// Both halves of split mode in this process: so that each token's parts can be told.
+/// Runs both halves of split mode in this process, so that the parts of each token can be timed.
 async fn by_halves(
     layer: &Arc<Layer>,
     request: confide_engine::Request,
@@ -135,7 +135,7 @@ async fn by_halves(
             converse(&*head, &request, split.context_tokens(), &mut forward, &mut each)
         };
         let end = match answer() {
-            // The client has gone.
+            // The client has disconnected.
             Ok(None) => return,
             Ok(Some(ended)) => {
                 let Completion { reason, tail, usage, adapter } = ended;
@@ -148,7 +148,7 @@ async fn by_halves(
     Ok(())
 }
 
-/// An engine that gives no hidden states: only whole tokens can be timed.
+/// Passes on the events of an engine that gives no hidden states: only whole tokens can be timed.
 async fn by_events(mut generation: Generation, say: mpsc::Sender<AnswerEvent>) {
     let mut lost = None;
     let mut since = Instant::now();
@@ -178,7 +178,7 @@ async fn by_events(mut generation: Generation, say: mpsc::Sender<AnswerEvent>) {
     }
 }
 
-/// Passes on what a running answer says. An error of the answer is the inner one.
+/// Sends the events of a running answer to the client. The inner error is the answer's.
 async fn tell(
     socket: &mut Socket,
     mut running: Running,
@@ -232,7 +232,7 @@ async fn tell(
     Ok(Err(EngineError::Stopped.into()))
 }
 
-/// What the adapter took until some token.
+/// The cost of the adapter from the start to some token.
 #[derive(Default)]
 struct AdapterCost {
     operations: u64,
@@ -248,7 +248,7 @@ impl AdapterCost {
     }
 }
 
-/// What one token took. Parts that were not measured are null, never 0.
+/// The cost of one token. Parts that were not measured are null, never 0.
 fn metrics(
     step: &Step,
     timed: bool,
@@ -278,7 +278,7 @@ fn metrics(
         "he_rotations": timed.then_some(now.rotations.saturating_sub(before.rotations)),
         "encrypted": timed.then_some(operations > 0),
         "active_expert": if lost { Value::Null } else { model.into() },
-        // The server adds no noise; a client of split mode may.
+        // The server adds no noise; a client of split mode may add some.
         "dp_noise_sigma": 0.0,
     })
 }

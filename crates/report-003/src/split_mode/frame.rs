@@ -6,51 +6,51 @@ use serde_json::{Value, json};
 
 use crate::error::{message_too_large, unreadable_message};
 
-/// What a client of split mode asks.
+/// A request of a client of split mode.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SplitRequest {
-    /// Whether anybody is there.
+    /// Asks whether the server answers.
     Ping,
-    /// The shape of the model.
+    /// Asks for the shape of the model.
     Config,
-    /// The tokens of a text. A client that keeps its tokenizer has no need of it.
+    /// Asks for the tokens of a text. A client that keeps its tokenizer does not need it.
     Tokenize {
         /// The text.
         text: String,
     },
-    /// A hidden state.
+    /// Asks for a hidden state.
     Forward(Forward),
 }
 
-/// Tokens to read.
+/// A request to read tokens.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Forward {
     /// The tokens, by number or by embedding.
     pub input: Input,
     /// The adapter; the active one where none is named.
     pub adapter: Option<String>,
-    /// False asks for the base model.
+    /// Whether the adapter computes; if not, the base model does alone.
     pub adapted: bool,
-    /// Whether they follow those already read; otherwise the session begins anew.
+    /// Whether the tokens follow those already read; otherwise a new session begins.
     pub incremental: bool,
-    /// Given back as it came.
+    /// The client's id of the session, which the answer repeats.
     pub session_id: Option<String>,
 }
 
 /// Tokens, as a client of split mode sends them. Either form tells the server the text.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Input {
-    /// By number.
+    /// The numbers of the tokens.
     Ids(Vec<u32>),
-    /// By embedding, one after the other.
+    /// The embeddings of the tokens, one after the other.
     Rows(Vec<f32>),
 }
 
-/// Longest JSON part of a binary message: token numbers of a long context.
+/// The greatest length of the JSON part of a binary message: token numbers of a long context.
 const HEAD_BYTES_MAX: usize = 128 << 10;
-/// Most tokens in one message.
+/// The greatest number of tokens in one message.
 const TOKENS_MAX: usize = 16_384;
-/// Widest hidden state: wider than any model that this server loads.
+/// The greatest width of a hidden state: wider than any model that this server loads.
 const WIDTH_MAX: i64 = 65_536;
 
 /// Reads a text message.
@@ -100,7 +100,7 @@ pub fn parse_body(bytes: &[u8]) -> Result<Forward, ApiError> {
     parse_forward(Fields::parse(bytes)?, None)
 }
 
-/// As [`parse_body`], after other fields were taken.
+/// Reads the fields of a `forward` that are left after others were taken.
 pub(crate) fn parse_fields(fields: Fields) -> Result<Forward, ApiError> {
     parse_forward(fields, None)
 }
@@ -166,7 +166,7 @@ fn parse_forward(mut fields: Fields, rows: Option<Vec<f32>>) -> Result<Forward, 
             let got = json!("both");
             return Err(ApiError::field(
                 "hidden_states_b64",
-                "nothing beside binary numbers",
+                "nothing next to binary numbers",
                 &got,
             ));
         }
@@ -181,7 +181,7 @@ fn parse_forward(mut fields: Fields, rows: Option<Vec<f32>>) -> Result<Forward, 
         (Some(_), Some(_)) => {
             return Err(ApiError::field(
                 "token_ids",
-                "nothing beside hidden states",
+                "nothing next to hidden states",
                 &json!("both"),
             ));
         }
@@ -211,7 +211,7 @@ fn token_ids(fields: &mut Fields) -> Result<Option<Vec<u32>>, ApiError> {
     ids.collect::<Result<_, _>>().map(Some)
 }
 
-/// The shape that is claimed is the shape that is there.
+/// Checks that the claimed shape is that of the numbers.
 fn check_shape(fields: &mut Fields, numbers: usize) -> Result<(), ApiError> {
     let count = fields.integer("seq_len", 1..=TOKENS_MAX as i64)?.unwrap_or(1);
     let width = fields.integer("hidden_dim", 1..=WIDTH_MAX)?;

@@ -1,11 +1,11 @@
-//! An LM head whose answers are known, for the engine of `crates/serve/tests/double`.
+//! An LM head with known answers, for the engine of `crates/serve/tests/double`.
 
 use confide_engine::{EngineError, FinishReason, Prompt, Request, Token, Usage};
 use confide_report_003::split_mode::{Complete, Head};
 
 use crate::double::word;
 
-/// Its one logit is the hidden state, and its text says the shift.
+/// A head whose one logit is the hidden state, and whose text is the shift.
 pub(crate) struct PlainHead;
 
 impl Head for PlainHead {

@@ -37,12 +37,12 @@ pub(super) fn inverse(table: &Stages, values: &mut [u64]) {
     }
 }
 
-/// What every butterfly needs of the modulus.
+/// The constants of the modulus that every butterfly needs.
 #[derive(Clone, Copy)]
 struct Constants {
     q: Vector,
     two_q: Vector,
-    /// 2^52 − q and 2^52 − 1: for `ifma`.
+    /// 2^52 − q and 2^52 − 1, for `ifma`.
     minus_q: Vector,
     low: Vector,
 }
@@ -157,8 +157,8 @@ fn multiply_wide(x: Vector, turn: Turn, c: &Constants) -> Vector {
     subtract_once(_mm512_sub_epi64(product, _mm512_mullo_epi64(quotient, c.q)), c.two_q)
 }
 
-/// Lanes of two registers side by side: where the pairs of halves of 4, 2 and 1 stand. The second
-/// register's lanes are 8 to 15.
+/// Indices of lanes in two registers side by side: the places of the pairs of halves of 4, 2 and 1.
+/// The second register's lanes are 8 to 15.
 struct Lanes {
     first_quads: Vector,
     second_quads: Vector,
@@ -198,7 +198,7 @@ macro_rules! transforms {
             pub(super) fn forward(table: &Stages, values: &mut [u64]) {
                 let (roots, c) = (&table.forward, constants(table.modulus));
                 let (vectors, _) = values.as_chunks_mut::<8>();
-                // Stages whose halves are registers: halves of n/2 down to 8 values.
+                // The stages whose halves are whole registers: halves of n/2 down to 8 values.
                 let (mut half, mut groups) = (vectors.len() / 2, 1);
                 if half.trailing_zeros().is_multiple_of(2) {
                     for (group, block) in vectors.chunks_exact_mut(2 * half).enumerate() {
@@ -221,7 +221,7 @@ macro_rules! transforms {
                 forward_short(roots, vectors, &c);
             }
 
-            /// Two stages of one group of the first.
+            /// Computes two stages of the group `at` of the first stage.
             #[inline]
             #[target_feature(enable = $features)]
             fn forward_pair(roots: &Roots, at: usize, block: &mut [[u64; 8]], c: &Constants) {
@@ -239,7 +239,7 @@ macro_rules! transforms {
                 }
             }
 
-            /// The stages of halves 4, 2 and 1, and the last reduction.
+            /// Computes the stages of halves 4, 2 and 1, and the last reduction.
             #[inline]
             #[target_feature(enable = $features)]
             fn forward_short(roots: &Roots, vectors: &mut [[u64; 8]], c: &Constants) {
@@ -273,7 +273,7 @@ macro_rules! transforms {
                 let (vectors, _) = values.as_chunks_mut::<8>();
                 inverse_short(roots, vectors, &c);
                 let (mut half, mut groups) = (1, vectors.len() / 2);
-                // All but the last stage, whose one group multiplies by n^−1 as well.
+                // All stages but the last, whose one group multiplies by n^−1 as well.
                 if groups.trailing_zeros() % 2 == 1 {
                     for (group, block) in vectors.chunks_exact_mut(2 * half).enumerate() {
                         let turn = splat(roots, groups + group);
@@ -295,7 +295,7 @@ macro_rules! transforms {
                 inverse_last(table, vectors, &c);
             }
 
-            /// Two stages of one group of the second.
+            /// Computes two stages of the group `at` of the second stage.
             #[inline]
             #[target_feature(enable = $features)]
             fn inverse_pair(roots: &Roots, at: usize, block: &mut [[u64; 8]], c: &Constants) {
@@ -313,7 +313,7 @@ macro_rules! transforms {
                 }
             }
 
-            /// The stages of halves 1, 2 and 4.
+            /// Computes the stages of halves 1, 2 and 4.
             #[inline]
             #[target_feature(enable = $features)]
             fn inverse_short(roots: &Roots, vectors: &mut [[u64; 8]], c: &Constants) {

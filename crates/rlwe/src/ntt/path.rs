@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::modulus::Modulus;
 
-/// Which code runs the transforms. All give the same values.
+/// The code that runs the transforms. All paths give the same values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Path {
     /// 64-bit integers, on every machine.
@@ -23,7 +23,7 @@ impl Path {
         paths
     }
 
-    /// Its name.
+    /// The name of the path.
     pub fn name(self) -> &'static str {
         match self {
             Path::Portable => "portable",
@@ -40,7 +40,7 @@ impl fmt::Display for Path {
 }
 
 impl Path {
-    /// Whether values below 4q fit its words.
+    /// Returns whether values below 4q fit the words of this path.
     fn takes(self, modulus: Modulus) -> bool {
         match self {
             Path::Portable | Path::Avx512 => true,
@@ -48,7 +48,7 @@ impl Path {
         }
     }
 
-    /// Whether this machine has it.
+    /// Returns whether this machine has the instructions of this path.
     #[cfg(target_arch = "x86_64")]
     pub(super) fn is_here(self) -> bool {
         let both = is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512dq");
@@ -59,14 +59,14 @@ impl Path {
         }
     }
 
-    /// Whether this machine has it.
+    /// Returns whether this machine has the instructions of this path.
     #[cfg(not(target_arch = "x86_64"))]
     pub(super) fn is_here(self) -> bool {
         self == Path::Portable
     }
 
-    /// The quotient that this path wants, from floor(w·2^64 / q): `vpmadd52` gives the upper of
-    /// 52-bit halves, so it wants floor(w·2^52 / q).
+    /// The quotient that this path multiplies with, from floor(w·2^64 / q): `vpmadd52` gives the
+    /// upper of 52-bit halves, so that path needs floor(w·2^52 / q).
     pub(super) fn quotient(self, quotient: u64) -> u64 {
         match self {
             Path::Portable | Path::Avx512 => quotient,

@@ -3,7 +3,7 @@
 use super::stages::Stages;
 use crate::modulus::{Modulus, Shoup, subtract_once};
 
-/// Cooley-Tukey, natural order to bit-reversed; values stay below 4q until the end.
+/// Cooley-Tukey butterflies, natural order to bit-reversed; values stay below 4q until the end.
 pub(super) fn forward(table: &Stages, values: &mut [u64]) {
     let (q, roots) = (table.modulus, &table.forward);
     let two_q = 2 * q.value();
@@ -28,8 +28,8 @@ pub(super) fn forward(table: &Stages, values: &mut [u64]) {
     }
 }
 
-/// Gentleman-Sande, bit-reversed order to natural; values stay below 2q until the end. The last
-/// stage multiplies by n^−1 as well.
+/// Gentleman-Sande butterflies, bit-reversed order to natural; values stay below 2q until the end.
+/// The last stage multiplies by n^−1 as well.
 pub(super) fn inverse(table: &Stages, values: &mut [u64]) {
     let (q, roots) = (table.modulus, &table.inverse);
     let two_q = 2 * q.value();

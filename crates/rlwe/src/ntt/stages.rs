@@ -3,7 +3,7 @@
 use super::path::Path;
 use crate::modulus::{Modulus, Shoup};
 
-/// What the transforms of one degree and modulus compute with.
+/// The constants of the transforms of one degree and modulus.
 #[derive(Clone)]
 pub(super) struct Stages {
     pub(super) n: usize,
@@ -42,7 +42,7 @@ impl Roots {
         Roots { values, quotients }
     }
 
-    /// The root at `index`, as Shoup's product wants it.
+    /// The root at `index` with its quotient, as a factor of Shoup's product.
     pub(super) fn root(&self, index: usize) -> Shoup {
         Shoup { value: self.values[index], quotient: self.quotients[index] }
     }

@@ -11,12 +11,12 @@ use crate::{
     simd::avx512::{load, store},
 };
 
-/// Rows taken at a time: sixteen sums fill half of the registers.
+/// The number of rows taken at a time: sixteen sums fill half of the registers.
 const ROWS: usize = 4;
-/// Bits of the lower part.
+/// The number of bits of the lower part.
 const CUT: u32 = 31;
 
-/// As [`super::portable`]. The caller has seen the path [`crate::Path::Avx512`].
+/// Does what [`super::portable`] does. The caller has checked for the path [`crate::Path::Avx512`].
 pub(super) fn multiply(
     q: Modulus,
     block: &[u64],
@@ -26,7 +26,7 @@ pub(super) fn multiply(
 ) {
     let rows = sums.len();
     let groups = rows.div_ceil(ROWS);
-    // For ROWS rows side by side; missing rows have weight 0.
+    // Weights for ROWS rows side by side; missing rows have weight 0.
     let mut grouped = vec![[0i64; ROWS]; groups * count];
     for (j, column) in weights.chunks_exact(rows).enumerate() {
         for (group, part) in column.chunks(ROWS).enumerate() {
@@ -34,7 +34,7 @@ pub(super) fn multiply(
             four.iter_mut().zip(part).for_each(|(x, &w)| *x = w.into());
         }
     }
-    // Makes every sum positive; a multiple of q that reduction takes.
+    // A multiple of q that makes every sum positive.
     let offset = i128::from(q.value()) << 23;
     for (tile, terms) in block.chunks_exact(BLOCK * TILE).enumerate() {
         let terms = &terms.as_chunks::<TILE>().0[..count];
@@ -54,7 +54,7 @@ pub(super) fn multiply(
     }
 }
 
-/// For each row the sums of the lower and of the upper parts, as signed words.
+/// The sums of the lower and of the upper parts for each row, as signed words.
 #[target_feature(enable = "avx512f")]
 fn group_sums(terms: &[[u64; TILE]], weights: &[[i64; ROWS]]) -> [[[u64; TILE]; 2]; ROWS] {
     let mut wide = [[[_mm512_setzero_si512(); 2]; 2]; ROWS];

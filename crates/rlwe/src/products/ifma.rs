@@ -11,10 +11,10 @@ use crate::{
     simd::avx512::{Factor, Wide, load, store},
 };
 
-/// Rows taken at a time: sixteen sums fill half of the registers.
+/// The number of rows taken at a time: sixteen sums fill half of the registers.
 const ROWS: usize = 4;
 
-/// As [`super::portable`]. The caller has seen the path [`crate::Path::Ifma`].
+/// Does what [`super::portable`] does. The caller has checked for the path [`crate::Path::Ifma`].
 pub(super) fn multiply(
     q: Modulus,
     block: &[u64],
@@ -60,7 +60,7 @@ fn tiles(
     }
 }
 
-/// For each row and each half of a tile, the sums of the lower and of the upper 52 bits.
+/// The sums of the lower and of the upper 52 bits, for each row and each half of a tile.
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma")]
 fn group_sums(terms: &[[u64; TILE]], weights: &[[u64; ROWS]]) -> [[[__m512i; 2]; 2]; ROWS] {

@@ -11,17 +11,17 @@ use super::keystream::{STREAM_WORDS, Seed};
 
 /// "expand 32-byte k" (RFC 8439, section 2.3).
 const CONSTANTS: [u32; 4] = [0x6170_7865, 0x3320_646e, 0x7962_2d32, 0x6b20_6574];
-/// Blocks made at a time, of eight 64-bit words each.
+/// The number of blocks made at a time, of eight 64-bit words each.
 const LANES: u32 = 16;
 
-/// Key, nonce and the number of the next block.
+/// The state of a keystream: key, nonce and the number of the next block.
 pub(super) struct Blocks {
     state: [u32; 16],
     spent: bool,
 }
 
 impl Blocks {
-    /// `None` on machines without AVX-512.
+    /// Begins a keystream; `None` on machines without AVX-512.
     pub(super) fn new(seed: &Seed, nonce: &[u8; 12]) -> Option<Blocks> {
         if !is_x86_feature_detected!("avx512f") {
             return None;
@@ -34,7 +34,7 @@ impl Blocks {
         Some(Blocks { state, spent: false })
     }
 
-    /// The next 64 blocks.
+    /// Writes the next 64 blocks.
     ///
     /// # Panics
     /// After 2^32 blocks, 256 GiB.
@@ -55,7 +55,7 @@ impl Drop for Blocks {
     }
 }
 
-/// The sixteen blocks from the state's on.
+/// Computes the sixteen blocks from the one of the state on.
 #[target_feature(enable = "avx512f")]
 fn blocks(state: &[u32; 16], out: &mut [u64; 128]) {
     let mut start = [_mm512_setzero_si512(); 16];
@@ -92,7 +92,8 @@ fn quarter_round(x: &mut [__m512i; 16], a: usize, b: usize, c: usize, d: usize) 
     x[b] = _mm512_rol_epi32::<7>(_mm512_xor_si512(x[b], x[c]));
 }
 
-/// From word i of all blocks in register i to block after block.
+/// Reorders the words of sixteen blocks: from word i of all blocks in register i to one block after
+/// the other.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn transpose(x: &[__m512i; 16], out: &mut [u64; 128]) {

@@ -1,7 +1,7 @@
-//! The key of a keystream, and how much of it is made at a time.
+//! The key of a keystream, and the number of words that are made at a time.
 
-/// Key of a generator.
+/// The key of a generator, 32 bytes.
 pub type Seed = [u8; 32];
 
-/// Words made at a time: 64 blocks.
+/// The number of words made at a time: 64 blocks.
 pub(super) const STREAM_WORDS: usize = 512;

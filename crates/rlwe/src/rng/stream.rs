@@ -10,15 +10,15 @@ use super::keystream::{STREAM_WORDS, Seed};
 /// The keystream of a key and a nonce from block 0 on, as little-endian words. Both kinds give the
 /// same.
 pub(super) enum Stream {
-    /// The crate `chacha20`, on every machine.
+    /// The implementation of the crate `chacha20`, on every machine.
     Portable(Box<ChaCha20>),
-    /// Sixteen blocks at a time.
+    /// The implementation with AVX-512: sixteen blocks at a time.
     #[cfg(target_arch = "x86_64")]
     Avx512(super::avx512::Blocks),
 }
 
 impl Stream {
-    /// The fastest kind of this machine.
+    /// Makes a stream with the fastest implementation of this machine.
     pub(super) fn new(seed: &Seed, nonce: &[u8; 12]) -> Stream {
         #[cfg(target_arch = "x86_64")]
         if let Some(blocks) = super::avx512::Blocks::new(seed, nonce) {
@@ -31,7 +31,7 @@ impl Stream {
         Stream::Portable(Box::new(ChaCha20::new(seed.into(), nonce.into())))
     }
 
-    /// The next 64 blocks.
+    /// Writes the next 64 blocks.
     pub(super) fn fill(&mut self, words: &mut [u64; STREAM_WORDS]) {
         match self {
             Stream::Portable(cipher) => {

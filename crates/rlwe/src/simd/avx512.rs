@@ -7,7 +7,8 @@ use crate::modulus::{Modulus, Shoup};
 
 type Vector = __m512i;
 
-/// A modulus in every lane, with what Barrett's reduction of a product of 52-bit halves needs.
+/// A modulus in every lane, with the constants of Barrett's reduction of a product of 52-bit
+/// halves.
 #[derive(Clone, Copy)]
 pub(crate) struct Wide {
     pub(crate) q: Vector,
@@ -47,7 +48,7 @@ impl Wide {
         let c = _mm512_or_si512(upper, _mm512_srl_epi64(low, self.down));
         let quotient = _mm512_madd52hi_epu64(_mm512_setzero_si512(), c, self.ratio);
         let rest = _mm512_and_si512(_mm512_madd52lo_epu64(low, quotient, self.minus_q), self.low);
-        self.subtract_once(self.subtract_twice(rest))
+        self.subtract_once(self.subtract_two_q(rest))
     }
 
     #[inline]
@@ -89,7 +90,7 @@ impl Wide {
 
     #[inline]
     #[target_feature(enable = "avx512f")]
-    fn subtract_twice(&self, x: Vector) -> Vector {
+    fn subtract_two_q(&self, x: Vector) -> Vector {
         _mm512_min_epu64(x, _mm512_sub_epi64(x, self.two_q))
     }
 }

@@ -1,7 +1,7 @@
 //! One loop compiled for several widths of vectors.
 
-/// Runs `body`, which is inlined into the widest of these that the machine has, and so compiled for
-/// its features.
+/// Runs `body`, which is inlined into the widest of these functions that the machine has, and so
+/// compiled for its features.
 #[inline(always)]
 pub(super) fn run<T>(body: impl FnOnce() -> T) -> T {
     let avx512 = is_x86_feature_detected!("avx512f")

@@ -1,5 +1,5 @@
-//! Comparison with the committed `vectors/rlwe/*.json`. Long arrays stand there as SHA-256 of their
-//! little-endian bytes with the leading words beside it.
+//! Comparison with the committed `vectors/rlwe/*.json`, which have long arrays as the SHA-256 of
+//! their little-endian bytes, with the leading words.
 
 use std::{fmt::Write, fs, path::PathBuf};
 
@@ -7,10 +7,10 @@ use confide_rlwe::Rng;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-/// Words that stand beside a digest.
+/// The number of leading words that are written with a digest.
 const HEAD: usize = 4;
 
-/// Compares with the committed file, or writes it where that is asked for.
+/// Compares with the committed file, or writes it if `CONFIDE_WRITE_VECTORS` is set.
 pub(crate) fn agrees(name: &str, made: &Value) {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../vectors/rlwe");
     let file = folder.join(format!("{name}.json"));
@@ -46,7 +46,7 @@ pub(crate) fn of_signed(words: &[i64]) -> Value {
     json!({ "words": words.len(), "sha256": hex(&Sha256::digest(&bytes)), "head": head })
 }
 
-/// A generator whose seed is one byte 32 times.
+/// A generator whose seed is `byte`, 32 times.
 pub(crate) fn rng_of_byte(byte: u8) -> Rng {
     Rng::from_seed([byte; 32])
 }

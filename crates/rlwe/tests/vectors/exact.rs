@@ -1,4 +1,4 @@
-//! Exact encryption under every set, each draw from a seed of its own.
+//! Exact encryption under every set, with a fixed seed for each draw.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::digests::{agrees, hex, of_bytes, of_signed, of_words, rng_of_byte};
 
 const ROWS: usize = 3;
 const COLUMNS: usize = 5;
-/// Sets whose forms are written out whole.
+/// The set whose encoded forms are written out in full.
 const WHOLE: &str = "toy-256-q100-flood40";
 
 #[test]
@@ -33,7 +33,7 @@ struct Walk {
 }
 
 impl Walk {
-    /// Key, public key, messages, encryptions from seeds 1 to 4.
+    /// Makes key, public key, messages and encryptions from the seeds 1 to 4.
     fn new(set: &ParameterSet) -> Walk {
         let context = Context::new(set).unwrap();
         let key = SecretKey::generate(&context, &mut rng_of_byte(1));
@@ -95,8 +95,8 @@ impl Walk {
         json!({ "weights": weights, "plain": of_each(&plain), "rows": rows })
     }
 
-    /// The first ciphertext times one polynomial plus the second times another; a zero in front
-    /// where the set floods.
+    /// The first ciphertext times one polynomial plus the second times another, added to a fresh
+    /// zero where the set floods.
     fn plaintext_products(&mut self) -> Value {
         let n = self.context.n();
         let limit = self.context.set().row_l1_max() / (2 * n as u64);
@@ -135,7 +135,7 @@ impl Walk {
         json!({ "c0": of_words(ciphertext.c0.values()), "c1": of_words(ciphertext.c1.values()) })
     }
 
-    /// Bytes that this crate wrote, for a reader that did not.
+    /// The encoded forms, for another implementation to read.
     fn forms(&self) -> Value {
         json!({
             "public_key": hex(&self.public.to_bytes(&self.context)),
@@ -146,7 +146,7 @@ impl Walk {
     }
 }
 
-/// Vectors of messages, one after the other from one generator.
+/// Draws vectors of messages, one after the other from one generator.
 fn draw_messages(context: &Context, seed: u8, count: usize) -> Vec<Vec<u64>> {
     let mut rng = rng_of_byte(seed);
     let draw = |_| {
@@ -157,7 +157,7 @@ fn draw_messages(context: &Context, seed: u8, count: usize) -> Vec<Vec<u64>> {
     (0..count).map(draw).collect()
 }
 
-/// Weights whose rows keep to the set's limit, the least of all first where there is room.
+/// Draws weights whose rows keep to the set's limit, the least possible weight first where it fits.
 fn weights(mut rng: Rng, count: usize, limit: u64) -> Vec<i16> {
     let most = (limit / COLUMNS as u64).min(32_767);
     let weight = |_| (rng.next_below(2 * most + 1) as i64 - most as i64) as i16;

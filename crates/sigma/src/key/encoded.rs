@@ -75,7 +75,7 @@ fn rsa(key: &[u8]) -> Result<Kind, SigmaError> {
     Kind::rsa(modulus.as_bytes(), exponent.as_bytes())
 }
 
-/// The bytes of a file that is DER, or PEM with this label.
+/// The DER bytes of a file that is DER, or PEM with this label.
 fn der_of(bytes: &[u8], what: &'static str, label: &str) -> Result<Vec<u8>, SigmaError> {
     if bytes.len() > KEY_FILE_LENGTH_MAX {
         let max = KEY_FILE_LENGTH_MAX;
@@ -94,7 +94,7 @@ fn der_of(bytes: &[u8], what: &'static str, label: &str) -> Result<Vec<u8>, Sigm
     read().ok_or(SigmaError::Malformed { what })
 }
 
-/// The DER `SubjectPublicKeyInfo` of a key: what its name is the hash of.
+/// The DER `SubjectPublicKeyInfo` of a key, whose hash is the key's id.
 pub(super) fn spki(kind: &Kind) -> Vec<u8> {
     const RSA_ALGORITHM: [u8; 15] =
         [0x30, 0x0d, 0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01, 0x05, 0x00];

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use super::kind::{KEY_FILE_LENGTH_MAX, Kind};
 use crate::error::SigmaError;
 
-/// The members that make a key; others (`alg`, `kid`, `use`) are the caller's to judge.
+/// The members that make a key; the caller judges others (`alg`, `kid`, `use`).
 #[derive(Deserialize)]
 struct Jwk {
     kty: String,

@@ -4,7 +4,7 @@ use p256::elliptic_curve::sec1::ToSec1Point;
 
 use crate::{ecdsa, error::SigmaError, rsa::RsaKey};
 
-/// Longest key file that is read, 64 KiB: a certificate chain has to be cut before.
+/// The greatest length of a key file, 64 KiB: a certificate chain has to be cut before.
 pub const KEY_FILE_LENGTH_MAX: usize = 64 * 1024;
 
 /// An RSA key, or a point on one of two curves.

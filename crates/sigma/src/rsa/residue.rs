@@ -9,15 +9,16 @@ use zeroize::{Zeroize, Zeroizing};
 
 use crate::{challenge::CHALLENGE_LENGTH, random::Stream};
 
-/// The one public exponent: prime, above every challenge, and what certificates use.
+/// The only public exponent that is proved: prime, above every challenge, and the one that
+/// certificates use.
 pub(crate) const EXPONENT: u32 = 65537;
 
-/// Rounds of 16 bits each: soundness 2^-128.
+/// The number of rounds, each with a challenge of 16 bits: soundness 2^-128.
 pub(super) const ROUNDS: usize = CHALLENGE_LENGTH / 2;
 
 type Residue<const L: usize> = FixedMontyForm<L>;
 
-/// Digits of an exponent e − c, two bits each: e has 17 bits.
+/// The number of digits of an exponent e − c, two bits each: e has 17 bits.
 const DIGITS: usize = 9;
 
 /// The residues modulo one N.
@@ -31,12 +32,12 @@ impl<'a, const L: usize> Group<'a, L> {
         Self { params, length }
     }
 
-    /// A public residue, or `None` where the bytes are zero, too many, or not below N.
+    /// Reads a public residue; `None` where the bytes are zero, too many, or not below N.
     pub(super) fn read(&self, bytes: &[u8]) -> Option<Residue<L>> {
         Some(Residue::new(&self.read_nonzero(bytes)?, self.params))
     }
 
-    /// A residue that is wiped after use.
+    /// Reads a residue that is wiped after use.
     pub(super) fn read_secret(&self, bytes: &[u8]) -> Option<Zeroizing<Residue<L>>> {
         let number = Zeroizing::new(self.read_nonzero(bytes)?);
         Some(Zeroizing::new(Residue::new(&number, self.params)))
@@ -51,14 +52,14 @@ impl<'a, const L: usize> Group<'a, L> {
         Some(self.encode(&power(&signature)))
     }
 
-    /// Whether s^e = EM.
+    /// Returns whether s^e = EM.
     pub(super) fn is_root(&self, signature: &Residue<L>, em: &Residue<L>) -> bool {
         power(signature).as_montgomery() == em.as_montgomery()
     }
 
-    /// Uniform residues, one per round. A uniform residue is uniform in Montgomery form too, so
-    /// what is drawn is taken for that form. What is not below N is drawn again; that tells
-    /// nothing about what is kept.
+    /// Draws uniform residues, one per round. A uniform residue is uniform in Montgomery form too,
+    /// so the drawn number is taken for that form. A number that is not below N is drawn again,
+    /// which reveals nothing about the one that is kept.
     pub(super) fn nonces(&self, stream: &mut Stream) -> Zeroizing<Vec<Residue<L>>> {
         let mut buffer = Zeroizing::new(vec![0; self.length]);
         let spare = 8 * self.length - self.params.modulus().bits() as usize;
@@ -74,12 +75,13 @@ impl<'a, const L: usize> Group<'a, L> {
         Zeroizing::new((0..ROUNDS).map(|_| draw()).collect())
     }
 
-    /// (r·EM)^e of each nonce.
+    /// The commitments: (r·EM)^e of each nonce.
     pub(super) fn commitments(&self, nonces: &[Residue<L>], em: &Residue<L>) -> Vec<Residue<L>> {
         nonces.iter().map(|r| power(&Zeroizing::new(r.mul(em)))).collect()
     }
 
-    /// r·s^(e − c) of each round, from a table of s, s², s³, each raised to every 4^j.
+    /// The responses: r·s^(e − c) of each round, from a table of s, s², s³, each raised to every
+    /// 4^j.
     pub(super) fn responses(
         &self,
         nonces: &[Residue<L>],
@@ -95,7 +97,7 @@ impl<'a, const L: usize> Group<'a, L> {
         }
         let respond = |(r, c): (&Residue<L>, &u16)| {
             let exponent = EXPONENT - u32::from(*c);
-            // What stands here before the last product is a nonce times a power of the witness.
+            // Before the last product this holds a nonce times a power of the witness.
             let mut product = Zeroizing::new(*r);
             for (j, powers) in table.iter().enumerate() {
                 match exponent >> (2 * j) & 3 {
@@ -108,7 +110,7 @@ impl<'a, const L: usize> Group<'a, L> {
         nonces.iter().zip(challenges).map(respond).collect()
     }
 
-    /// The equations of all rounds in one product: a fault in any single value breaks it.
+    /// Checks the equations of all rounds in one product: a fault in any single value breaks it.
     pub(super) fn product_holds(
         &self,
         responses: &[Residue<L>],
@@ -133,7 +135,7 @@ impl<'a, const L: usize> Group<'a, L> {
         powers
     }
 
-    /// z^e·EM^c with the squarings shared, or `None` where z is no residue.
+    /// z^e·EM^c with the squarings shared; `None` where z is no residue.
     pub(super) fn recompute(
         &self,
         response: &[u8],
@@ -148,12 +150,12 @@ impl<'a, const L: usize> Group<'a, L> {
                 product = product.mul(&powers[usize::from(digit)]);
             }
         }
-        // By the plain number instead of its Montgomery form: the product comes out plain.
+        // Multiply by the plain number, not its Montgomery form: the product comes out plain.
         let plain = Residue::from_montgomery(number, self.params);
         Some(product.mul(&plain).to_montgomery())
     }
 
-    /// A number above zero and below N.
+    /// Reads a number above zero and below N.
     fn read_nonzero(&self, bytes: &[u8]) -> Option<Uint<L>> {
         if bytes.len() != self.length {
             return None;
@@ -164,13 +166,13 @@ impl<'a, const L: usize> Group<'a, L> {
     }
 }
 
-/// base^65537. A base that is secret follows from what it gives and its 65536th power, so that is
+/// base^65537. A secret base follows from the result and the base's 65536th power, so that power is
 /// wiped.
 fn power<const L: usize>(base: &Residue<L>) -> Residue<L> {
     Zeroizing::new(base.square_repeat_vartime(16)).mul(base)
 }
 
-/// A number from at most 8·L bytes, most significant first.
+/// Reads a number from at most 8·L bytes, most significant first.
 pub(super) fn number<const L: usize>(bytes: &[u8]) -> Uint<L> {
     let mut words = [0; L];
     for (word, chunk) in words.iter_mut().zip(bytes.rchunks(8)) {

@@ -12,7 +12,7 @@ fn vector(name: &str) -> Value {
     read_all().into_iter().find(|(found, _)| found == name).unwrap().1
 }
 
-/// Key, message, context, signature and proof of a vector that holds.
+/// The key, message, context, signature and proof of a vector that holds.
 struct Case {
     key: PublicKey,
     message: Vec<u8>,

@@ -26,7 +26,7 @@ pub(super) fn all() {
     fs::remove_dir_all(place).unwrap();
 }
 
-/// File name, key, hash, PSS.
+/// The file name, the kind of key, the hash, and whether the padding is PSS.
 const SIGNATURES: &[(&str, &str, Hash, bool)] = &[
     ("rsa-2048-pkcs1-sha256", "rsa_keygen_bits:2048", Hash::Sha256, false),
     ("rsa-2048-pss-sha256", "rsa_keygen_bits:2048", Hash::Sha256, true),
@@ -279,7 +279,7 @@ fn put_changed(vector: &Value, name: &str, about: &str, field: &str, bytes: &[u8
 
 fn flip(vector: &Value, name: &str, about: &str, proof: &[u8], at: usize) {
     let mut proof = proof.to_vec();
-    // The scheme byte turns from 1 into 2 by both low bits; elsewhere any change will do.
+    // A scheme byte turns from 1 into 2 by both low bits; elsewhere any change will do.
     proof[at] ^= 3;
     put_changed(vector, name, &format!("changed: {about}"), "proof", &proof);
 }
@@ -323,7 +323,7 @@ fn sign_with_openssl(
     let to = file("key");
     let mut make = vec!["genpkey", "-algorithm", algorithm, "-pkeyopt", parameter, "-out", &to];
     if parameter.ends_with(":2049") {
-        // Of two primes openssl makes even lengths only.
+        // With two primes openssl makes even lengths only.
         make.extend(["-pkeyopt", "rsa_keygen_primes:3"]);
     }
     openssl(&make);

@@ -12,7 +12,7 @@ use rustls_pki_types::{
     AlgorithmIdentifier, InvalidSignature, SignatureVerificationAlgorithm, alg_id,
 };
 
-/// With the trailer field: roots, intermediates, VCEK, revocation lists.
+/// The spelling with the trailer field: roots, intermediates, VCEK, revocation lists.
 pub(crate) static WITH_TRAILER: AmdPss = AmdPss(AlgorithmIdentifier::from_slice(&[
     0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x0a, // rsassaPss
     0x30, 0x39, // parameters
@@ -25,7 +25,7 @@ pub(crate) static WITH_TRAILER: AmdPss = AmdPss(AlgorithmIdentifier::from_slice(
     0xa3, 0x03, 0x02, 0x01, 0x01, // trailer field: 1
 ]));
 
-/// Without it: VLEK.
+/// The spelling without the trailer field: VLEK.
 pub(crate) static WITHOUT_TRAILER: AmdPss = AmdPss(AlgorithmIdentifier::from_slice(&[
     0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x0a, // rsassaPss
     0x30, 0x34, // parameters

@@ -1,4 +1,4 @@
-//! A GPU beside a CPU: the CPU's claims hold the hash of the GPU's evidence.
+//! A GPU attached to a CPU: the CPU's claims hold the hash of the GPU's evidence.
 
 use confide_evidence::claims::Claims;
 use rustls_pki_types::UnixTime;

@@ -20,7 +20,7 @@ const NO_EXTENDED_KEY_USAGE: &[u8] = &[0x67, 0x81, 5, 5, 4, 1];
 /// 1.3.6.1.5.5.7.3.9
 const OCSP_SIGNING: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 3, 9];
 
-/// What a chain is for: shape and names follow from it.
+/// The role of a chain, which determines its shape and its trust anchor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ChainRole {
     /// Attestation key, device, two intermediates, root.
@@ -73,7 +73,7 @@ impl<'a> VerifiedChain<'a> {
         &self.certificates[0]
     }
 
-    /// That a certificate that may only sign OCSP responses was issued by one above `below`.
+    /// Verifies that a certificate for signing OCSP responses was issued by a CA above position `below`.
     pub(super) fn verify_responder(
         &self,
         responder: &[u8],
@@ -94,7 +94,7 @@ impl<'a> VerifiedChain<'a> {
     }
 }
 
-/// The root that a chain comes with, if the policy trusts it for this role.
+/// Returns the root that a chain comes with, if the policy trusts it for this role.
 pub(super) fn find_root(role: ChainRole, ders: &[Vec<u8>], roots: &Roots) -> Result<Root, Reason> {
     let last = ders.last().filter(|_| ders.len() == role.length());
     let last = last.ok_or_else(|| Reason::ChainShape {
@@ -136,7 +136,7 @@ pub(super) fn verify_chain<'a>(
     Ok(VerifiedChain { ders, certificates, until })
 }
 
-/// CA flag, key usage and critical extensions, as NVIDIA's certificates have them.
+/// Checks CA flag, key usage and critical extensions, as NVIDIA's certificates have them.
 fn check_usage(
     subject: &'static str,
     certificate: &DeviceCertificate<'_>,

@@ -1,4 +1,4 @@
-//! The checks of a GPU's evidence, and what all of them share.
+//! The checks of a GPU's evidence, and the inputs that all of them share.
 
 use rustls_pki_types::UnixTime;
 
@@ -25,7 +25,7 @@ steps! {
     Required = "gpu_required",
 }
 
-/// What every step of one appraisal shares.
+/// The inputs that all checks of one appraisal share.
 pub(super) struct Judge<'a> {
     pub(super) policy: &'a Policy,
     pub(super) now: UnixTime,

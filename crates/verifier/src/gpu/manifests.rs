@@ -40,7 +40,7 @@ impl Manifests {
             return checks.run(GpuStep::DriverManifest, || Err(Reason::GpuNotEvaluated { what }));
         }
         for (at, file) in files.iter().enumerate() {
-            // Which of the two it is shows only once it is read.
+            // Only a manifest that can be read tells which of the two it is.
             let first = [GpuStep::DriverManifest, GpuStep::VbiosManifest][at.min(1)];
             let step = match Rim::parse(file).ok().and_then(|rim| component(&rim, report)) {
                 Some(RimComponent::Driver) => GpuStep::DriverManifest,
@@ -59,7 +59,7 @@ impl Manifests {
         self.list.is_empty()
     }
 
-    /// Unix seconds at which the first certificate of a manifest ends.
+    /// Unix seconds at which the first of the manifests' certificates expires.
     pub(super) fn until(&self) -> u64 {
         self.until
     }
@@ -199,7 +199,7 @@ fn authenticate(
     Ok(AuthenticRim { rim, root, until })
 }
 
-/// What a manifest is for: it names the version that the report names.
+/// The component that a manifest is for: the one whose version the report names too.
 fn component(rim: &Rim, report: &GpuReport<'_>) -> Option<RimComponent> {
     let is = |version: Option<&str>| {
         version.is_some_and(|version| version.eq_ignore_ascii_case(&rim.version))

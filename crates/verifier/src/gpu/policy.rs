@@ -1,4 +1,4 @@
-//! What a policy demands of a GPU.
+//! The policy keys for a GPU.
 
 use alloc::string::{String, ToString};
 
@@ -21,7 +21,7 @@ pub struct GpuPolicy {
     pub rim_sha256: Option<Expect<[u8; 32]>>,
     /// Accepts a required GPU whose measurements were not compared with reference manifests.
     pub dangerous_accept_rim_not_evaluated: bool,
-    /// Accepts a required GPU of which nobody knows whether debugging is on.
+    /// Accepts a required GPU whose debug state was not evaluated.
     pub dangerous_accept_debug: bool,
     /// Accepts a required GPU without revocation answers for its certificates and its manifests'.
     pub dangerous_accept_revocation_not_evaluated: bool,

@@ -1,4 +1,4 @@
-//! What the appraisal of a GPU hands out.
+//! The result of the appraisal of a GPU.
 
 use alloc::{
     string::{String, ToString},
@@ -15,7 +15,7 @@ use crate::{
     scope::Scope,
 };
 
-/// A yes about a GPU. It is no [`crate::Appraised`]: it says nothing of a program or a channel.
+/// An accepted GPU. It is not a [`crate::Appraised`]: it says nothing about a program or a channel.
 #[derive(Clone, Debug)]
 pub struct GpuAppraised {
     pub(super) root: Root,
@@ -23,7 +23,7 @@ pub struct GpuAppraised {
     pub(super) checks: Vec<Check>,
 }
 
-/// What a GPU's report, certificates and manifests say.
+/// The claims that a GPU's report, certificates and manifests make.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GpuClaims {
     /// The device's name, from its certificate: `GH100 A01 GSP BROM`.
@@ -34,11 +34,11 @@ pub struct GpuClaims {
     pub driver: Option<String>,
     /// Version of the VBIOS.
     pub vbios: Option<String>,
-    /// NVIDIA's abbreviation of how it is passed through, where the report says it.
+    /// NVIDIA's abbreviation of the passthrough mode; `None` where the report has none.
     pub mode: Option<&'static str>,
     /// Whether all measurements were compared with reference manifests.
     pub measurements_compared: bool,
-    /// Unix seconds at which the first certificate ends.
+    /// Unix seconds at which the first certificate expires.
     pub valid_until: u64,
 }
 
@@ -48,7 +48,7 @@ impl GpuAppraised {
         self.root
     }
 
-    /// What was read from signed bytes.
+    /// The claims, all of them read from signed bytes.
     pub fn claims(&self) -> &GpuClaims {
         &self.claims
     }

@@ -1,4 +1,4 @@
-//! Revocation answers (OCSP): who is not revoked, and what nobody said.
+//! Revocation answers (OCSP): which certificates are known not to be revoked.
 
 use alloc::{format, vec::Vec};
 
@@ -17,11 +17,12 @@ use crate::{checks::Checks, reason::Reason, validity::Validity};
 
 /// How long an answer without nextUpdate counts, in seconds: one day.
 const ANSWER_AGE_MAX_S: u64 = 24 * 60 * 60;
-/// A responder's answer is refused where its clock is ahead by more.
+/// The name of a revocation answer in rejections.
 const SUBJECT: &str = "revocation answer";
 
 impl Judge<'_> {
-    /// Looks every certificate that `asked` names (by its place, root never) up in the answers.
+    /// Looks up in the answers every certificate for whose position `asked` returns `true`; the root is never looked
+    /// up.
     ///
     /// `Ok(true)`: each is known not to be revoked.
     pub(super) fn check_revocation(
@@ -48,7 +49,7 @@ impl Judge<'_> {
         }
     }
 
-    /// The same for the chains of the manifests.
+    /// Looks up the certificates of the manifests' chains in the answers.
     pub(super) fn check_manifest_revocation(
         &self,
         checks: &mut Checks,
@@ -56,7 +57,7 @@ impl Judge<'_> {
     ) -> Result<bool, Reason> {
         if manifests.is_empty() {
             checks.skip(GpuStep::ManifestRevocation, "no reference manifest was given");
-            // The demand for manifests is a demand of its own.
+            // Whether manifests are required is a check of its own.
             return Ok(true);
         }
         let chains = manifests.chains(self)?;
@@ -127,7 +128,7 @@ impl Judge<'_> {
         let is_hash_of = |bytes: &[u8], hash: &[u8]| match id.algorithm {
             HashAlgorithm::Sha256 => self.crypto.sha256(&[bytes]) == hash,
             HashAlgorithm::Sha384 => self.crypto.sha384(&[bytes]) == hash,
-            // Nobody here asks with it; an answer by it counts for nothing.
+            // No request from here uses SHA-1, so an answer that does is ignored.
             HashAlgorithm::Sha1 => false,
         };
         id.serial == certificate.serial
@@ -135,7 +136,7 @@ impl Judge<'_> {
             && is_hash_of(issuer.public_key, id.issuer_key)
     }
 
-    /// That the issuer of `chain[at]`, or a responder that a CA above it named, signed the answer.
+    /// Verifies that the issuer of `chain[at]`, or a responder that a CA above it named, signed the answer.
     fn verify_answer(
         &self,
         answer: &OcspResponse<'_>,
@@ -168,7 +169,7 @@ fn check_current(said: &SingleResponse<'_>, now: UnixTime) -> Result<(), Reason>
     Validity::new(said.this_update, last).check(SUBJECT, now)
 }
 
-/// Whenever it was said: nobody takes a revocation back by letting an answer end.
+/// Refuses a revoked certificate even where the answer has expired: an expired answer does not undo a revocation.
 fn check_not_revoked(said: &SingleResponse<'_>) -> Result<(), Reason> {
     match said.status {
         CertificateStatus::Good => Ok(()),

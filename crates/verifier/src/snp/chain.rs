@@ -43,7 +43,7 @@ pub(super) struct ChipKey {
     pub(super) crl: Option<CrlVersion>,
 }
 
-/// Kept read where the cryptography can.
+/// A chip key, kept parsed where the cryptography can.
 #[derive(Debug)]
 pub(super) enum Key {
     Read(alloc::boxed::Box<dyn P384Key>),
@@ -79,7 +79,7 @@ const VLEK: Names = Names {
     key_name: "SEV-VLEK",
 };
 
-/// What certificates of one kind of chip key are called.
+/// The names of the certificates of one kind of chip key.
 #[derive(Clone, Copy)]
 struct Names {
     intermediate: &'static str,
@@ -187,7 +187,7 @@ impl<'a> AmdChain<'a> {
         ]
     }
 
-    /// Keys, usages, extensions and dates.
+    /// Checks keys, usages, extensions and dates.
     fn check_usage(&self, now: UnixTime) -> Result<(), Reason> {
         for (subject, certificate) in self.certificates() {
             let is_key = subject == self.names.key;
@@ -241,7 +241,7 @@ impl<'a> AmdChain<'a> {
         }
     }
 
-    /// That names chain, and the two signatures.
+    /// Verifies that the names chain, and the two signatures.
     fn verify_signatures(&self, crypto: &dyn Crypto) -> Result<(), Reason> {
         let (ark, intermediate, key) = (&self.ark, &self.intermediate, &self.key);
         for (issuer, issued, subject) in
@@ -250,7 +250,7 @@ impl<'a> AmdChain<'a> {
             if issued.fields.issuer != issuer.fields.subject {
                 return Err(Reason::Differs { subject, other: "a certificate of its issuer" });
             }
-            // Reads that the inner algorithm is the outer one.
+            // Parsing checks that the inner algorithm is the outer one.
             let der = CertificateDer::from(issued.der);
             EndEntityCert::try_from(&der).map_err(|error| webpki_error(subject, error))?;
             verify_signed_by(issuer.der, subject, issued.der, crypto)?;
@@ -258,7 +258,7 @@ impl<'a> AmdChain<'a> {
         Ok(())
     }
 
-    /// That the root's revocation list holds and names no certificate of the chain.
+    /// Checks that the root's revocation list holds and names no certificate of the chain.
     ///
     /// A root revokes what it issued, the intermediate. Chip keys are looked up too: they all have
     /// serial number zero, which no other certificate has.
@@ -318,7 +318,7 @@ impl<'a> AmdChain<'a> {
     }
 }
 
-/// One signature with AMD's algorithm, in the spelling that the document has.
+/// Verifies one signature with AMD's algorithm, in the spelling that the document has.
 fn verify_signed_by(
     issuer: &[u8],
     subject: &'static str,

@@ -1,4 +1,4 @@
-//! One report before its judge, under a chip key that has been verified.
+//! The appraisal of one report under a chip key that has been verified.
 
 use alloc::{
     boxed::Box,
@@ -73,8 +73,8 @@ impl Appraisal<'_> {
         Ok(AcceptedParts { grounds, tcb_status: None, platform, claims, gpu })
     }
 
-    /// The list's signature and entries are verified with the chain. A policy can do without a
-    /// list, and not without one that came.
+    /// Compares the list with its minimum; its signature and entries are verified with the chain. A policy can accept
+    /// evidence without a list, and can never ignore a list that came.
     fn check_revocation(&self, checks: &mut Checks) -> Result<(), Reason> {
         let Some(seen) = self.key.crl else {
             if self.policy.dangerous_skip_revocation {
@@ -123,7 +123,7 @@ impl Appraisal<'_> {
         })
     }
 
-    /// The chip in the report is the certificate's, and one that the policy accepts.
+    /// Checks that the chip in the report is the certificate's, and one that the policy accepts.
     fn check_chip_id(&self, checks: &mut Checks) -> Result<(), Reason> {
         let got = self.report.chip_id();
         let masked = *got == [0; 64];
@@ -144,7 +144,7 @@ impl Appraisal<'_> {
             }
             return Ok(());
         };
-        // What the firmware signed of its chip is as good as the certificate, where it is there.
+        // An unmasked chip identifier in the signed report counts as much as one in the certificate.
         checks.run(SnpStep::ChipId, || match wanted.or((!masked).then_some(*got)) {
             Some(chip) if chips.accepts(&chip) => Ok(((), "one that the policy lists".into())),
             chip => Err(chip_error(chips.to_string(), &chip.unwrap_or([0; 64]))),
@@ -220,7 +220,7 @@ impl Appraisal<'_> {
         })
     }
 
-    /// A report that the host asked for has the level 0xffffffff: no guest speaks in it.
+    /// Checks the privilege level. A report that the host asked for has the level 0xffffffff: no guest made it.
     fn check_vmpl(&self, checks: &mut Checks) -> Result<(), Reason> {
         const LOWEST: u32 = 3;
         let most = self.workload().map_or(LOWEST, |workload| workload.vmpl_max.min(LOWEST));

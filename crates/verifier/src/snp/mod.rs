@@ -73,7 +73,7 @@ pub fn appraise(
     found.close(outcome)
 }
 
-/// A rejection of endorsements that could not be read, before any check could run.
+/// Makes a rejection of endorsements that could not be read, before any check could run.
 pub fn unreadable(error: ParseError) -> Rejection {
     PartialResult::new(Checks::new::<SnpStep>()).reject(Reason::Malformed(error))
 }

@@ -1,4 +1,4 @@
-//! What a relying party demands of a SEV-SNP platform and guest (`docs/policy.md`).
+//! The policy keys for a SEV-SNP platform and guest (`docs/policy.md`).
 
 use alloc::{
     format,
@@ -16,7 +16,7 @@ use crate::{
     explanation::Explanation,
 };
 
-/// `[snp]`: the platform.
+/// The table `[snp]`: requirements on the platform.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SnpPlatform {
@@ -172,7 +172,7 @@ impl<'de> Deserialize<'de> for PlatformBits {
     }
 }
 
-/// Four of them have to be written down; only Turin and later have an FMC.
+/// The versions in TOML. Four are required; only Turin and later have an FMC.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Versions {

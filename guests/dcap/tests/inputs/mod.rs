@@ -7,7 +7,7 @@ use confide_evidence::ReportData;
 use confide_fake_attester::{FakeAttester, FakeAttesterOptions, Fault, Mode, Tee};
 use confide_guest_dcap::DcapInput;
 
-/// 2026-06-01.
+/// 2026-06-01 in Unix seconds.
 pub(crate) const NOW: u64 = 1_780_272_000;
 
 /// A real quote of each kind, its collateral, and an instant at which they hold.
@@ -23,7 +23,7 @@ pub(crate) fn simulated_inputs() -> Vec<Vec<u8>> {
     kinds.map(|tee| input(&attester(tee, None), NOW).encode()).into()
 }
 
-/// None and a printed line where the folder is absent.
+/// Inputs of real quotes; none, with a printed line, where the folder is absent.
 pub(crate) fn real() -> Vec<Vec<u8>> {
     let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/vectors"));
     let inputs = REAL.iter().map_while(|(quote, collateral, at)| {

@@ -23,7 +23,7 @@ pub enum InputError {
     Json {
         /// The guest.
         guest: &'static str,
-        /// What the JSON reader says.
+        /// The JSON reader's message.
         reason: alloc::string::String,
     },
     /// A field is not hexadecimal of the wanted length.
@@ -54,14 +54,14 @@ impl Words {
         self
     }
 
-    /// Bytes without their length, filled up to whole words.
+    /// Appends bytes without their length, filled up to whole words.
     pub(super) fn bytes(mut self, bytes: &[u8]) -> Self {
         self.0.extend_from_slice(bytes);
         self.0.resize(self.0.len().next_multiple_of(4), 0);
         self
     }
 
-    /// Their length, then the bytes.
+    /// Appends the length of bytes, then the bytes.
     pub(super) fn with_length(self, bytes: &[u8]) -> Self {
         self.u32(bytes.len() as u32).bytes(bytes)
     }
@@ -86,7 +86,7 @@ pub struct RsaHints {
 }
 
 impl RsaHints {
-    /// The hints of a signature, which need not hold.
+    /// Computes the hints of a signature, which need not hold.
     ///
     /// # Errors
     /// Where the modulus is zero.
@@ -118,7 +118,7 @@ impl RsaHints {
         self.steps.last().is_some_and(|[_, last]| *last == encoded_message(&digest))
     }
 
-    /// The input of the program.
+    /// Encodes the input of the program.
     pub fn encode(&self) -> Vec<u8> {
         let mut words = Words::default()
             .with_length(&self.message)
@@ -169,7 +169,7 @@ pub(super) struct NumberField<'a> {
     pub(super) commitment: Option<[u8; 32]>,
 }
 
-/// Input of `transcript`: the number of this field is within the range.
+/// Encodes an input of `transcript`: the number of this field is within the range.
 pub(super) fn transcript_number(
     depth: u8,
     range: core::ops::RangeInclusive<i64>,

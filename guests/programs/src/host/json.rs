@@ -13,7 +13,7 @@ use super::{
     native::GUESTS,
 };
 
-/// The encoded input of `guest` from its JSON.
+/// Encodes the input of `guest` from its JSON.
 ///
 /// # Errors
 /// Where the guest is unknown, the JSON is not as docs/prove.md has it, or there is nothing to

@@ -1,4 +1,4 @@
-//! The machine that this is: ordinary arithmetic and a slice for an input.
+//! The native machine: ordinary arithmetic, and a slice for an input.
 
 use alloc::vec::Vec;
 
@@ -51,7 +51,7 @@ impl Source for Slice<'_> {
     }
 }
 
-/// Ordinary arithmetic.
+/// The machine of ordinary arithmetic.
 pub struct Native;
 
 impl Sha256 for Native {

@@ -43,7 +43,7 @@ const SAMPLE_TEXT: &str = "\"total_tokens\": 123";
 /// A path of a sample's field.
 const SAMPLE_PATH: &str = "response./usage/total_tokens";
 
-/// A random input of `guest` as JSON. The same `seed` gives the same input. `size` is
+/// Makes a random input of `guest` as JSON. The same `seed` gives the same input. `size` is
 ///
 /// | guest | size |
 /// | --- | --- |
@@ -160,7 +160,7 @@ fn nodes_beside(mut level: Vec<[u8; 32]>, mut first: usize, mut last: usize) -> 
     nodes
 }
 
-/// Bytes from a seed: SHA-256 of the seed and a counter.
+/// Random bytes from a seed: SHA-256 of the seed and a counter.
 struct Random {
     seed: u64,
     counter: u64,

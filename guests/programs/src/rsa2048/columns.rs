@@ -47,9 +47,9 @@ pub(super) fn square_is<M: Int256>(numbers: &Identity<'_>) -> bool {
     rest == 0 && sum.is_zero()
 }
 
-/// Which limbs of `a` and `b` meet in a column.
+/// The pairs of limbs of `a` and `b` that meet in a column.
 trait Factors {
-    /// Adds their products.
+    /// Adds the products of the pairs.
     fn add<M: Int256, const COLUMN: usize>(numbers: &Identity<'_>, sum: &mut Sum);
 }
 

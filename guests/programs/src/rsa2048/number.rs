@@ -64,7 +64,7 @@ impl Number {
         if tops >> TOP_BITS == 0 { Ok(()) } else { Err(ProgramError::Limb { subject }) }
     }
 
-    /// Becomes twice `other`, limb by limb; but for the highest limb, which no pair needs doubled.
+    /// Doubles `other` limb by limb into this, without the highest limb: no pair needs it doubled.
     #[inline(always)]
     pub(super) fn double<M: Int256>(&mut self, other: &Self) {
         for (double, limb) in self.0[..LIMBS - 1].iter_mut().zip(&other.0) {
@@ -84,7 +84,7 @@ impl Number {
         false
     }
 
-    /// Its words as an input has them.
+    /// The number's words as an input has them.
     #[cfg(feature = "host")]
     pub(super) fn words(&self) -> Vec<u32> {
         self.0.iter().flat_map(|limb| limb.0[..LIMB_WORDS].iter().copied()).collect()

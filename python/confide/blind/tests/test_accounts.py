@@ -52,7 +52,9 @@ class BudgetTest(unittest.TestCase):
     def test_a_torn_line_counts_nothing_and_a_file_of_names_is_refused(self) -> None:
         Budgets(self.path).take(SLOT, 1000, 5)
         self.path.write_text(self.path.read_text() + '{"account":"01')
-        self.assertLessEqual(Budgets(self.path).remaining(SLOT, 1000) or 0, 995)
+        left = Budgets(self.path).remaining(SLOT, 1000)
+        assert left is not None
+        self.assertLessEqual(left, 995)
         old = f'{{"client":"{"ab" * 32}","adapter":"{"ab" * 32}","layer":0,"input":0,"used":5}}\n'
         self.path.write_text(old)
         with self.assertRaisesRegex(AdapterRefused, "by the adapter's name"):

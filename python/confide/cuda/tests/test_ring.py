@@ -38,26 +38,9 @@ def uniform(rng: ring.Rng, modulus: int, count: int) -> np.ndarray:
     return drawn[drawn < modulus][:count]
 
 
-def transform_in_place(context: ring.Context, name: str, values: Any) -> None:
-    """`ntt_forward` or `ntt_inverse` on an array whose last two axes are [limbs, n]."""
-    count, tables = (
-        int(np.prod(tuple(values.shape))) // context.n,
-        (context.limb_table, context.roots),
-    )
-    context.launch("ntt.cu", name, count, values, *tables, context.limbs, context.log_n)
-
-
-def transform(context: ring.Context, name: str, values: Any) -> Any:
-    """`ntt_forward` or `ntt_inverse` of values [count, limbs, n], as a new array."""
-    given = context.residues(values)
-    made = given.copy() if isinstance(given, np.ndarray) else given.clone()
-    transform_in_place(context, name, made)
-    return made
-
-
 def open_sums(products: ring.ScalarProducts) -> ring.Small:
     """The sums themselves, switched down: they give the matrix to whoever holds the secret key."""
-    transform_in_place(products.context, "ntt_inverse", products.sums)
+    products.context.transform_in_place("ntt_inverse", products.sums)
     return products._finish()
 
 
@@ -156,12 +139,10 @@ class Transforms(Vectors):
             greatest = np.stack([np.full(context.n, q - 1, np.uint64) for q in context.primes])[
                 None
             ]
-            forward = arrays.to_host(transform(context, "ntt_forward", values))
-            inverse = arrays.to_host(transform(context, "ntt_inverse", values))
-            largest = arrays.to_host(transform(context, "ntt_forward", greatest))
-            self.assertTrue(
-                (arrays.to_host(transform(context, "ntt_inverse", forward)) == values).all()
-            )
+            forward = arrays.to_host(context.ntt_forward(values))
+            inverse = arrays.to_host(context.ntt_inverse(values))
+            largest = arrays.to_host(context.ntt_forward(greatest))
+            self.assertTrue((arrays.to_host(context.ntt_inverse(forward)) == values).all())
             for index, limb in enumerate(one["limbs"]):
                 self.equal(limb["input"], values[0, index], "input")
                 self.equal(limb["forward"], forward[0, index], "forward")

@@ -11,7 +11,7 @@ import numpy as np
 
 from confide.cuda import arrays, ring
 from confide.cuda.tests import Device, on_each_device
-from confide.cuda.tests.test_ring import make_rng, open_sums, transform, vectors
+from confide.cuda.tests.test_ring import make_rng, open_sums, vectors
 
 TOY = "toy-256-q100-flood40"
 Again = Callable[[ring.Context, bytes], bytes]
@@ -228,7 +228,7 @@ class Roles(unittest.TestCase):
 
 def to_signed(context: ring.Context, values: Any) -> np.ndarray:
     """The small signed coefficients of one polynomial in NTT form; the same in every limb."""
-    residues = arrays.to_host(transform(context, "ntt_inverse", values))[0].astype(object)
+    residues = arrays.to_host(context.ntt_inverse(values))[0].astype(object)
     limbs = [np.where(row > q // 2, row - q, row) for row, q in zip(residues, context.primes)]
     assert all((limb == limbs[0]).all() for limb in limbs)
     return limbs[0].astype(np.int64)

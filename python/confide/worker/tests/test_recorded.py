@@ -1,4 +1,4 @@
-"""RecordedStep and replayed steps give what steps that run as they stand give (graphs stood in for, on the CPU)."""
+"""Recorded and replayed steps give what steps that run as they stand give (graphs stood in for, on the CPU)."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What kinds of protection a signal can speak of.
+/// The kinds of protection that a signal can indicate.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema, Serialize,
 )]
@@ -21,7 +21,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// As its maker writes it.
+    /// Returns the name as its maker writes it.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Tdx => "Intel TDX",
@@ -34,34 +34,34 @@ impl Kind {
         }
     }
 
-    /// Whether a guest of this kind also shows the signs of the other one.
+    /// True where a guest of this kind also shows the signs of the other one.
     pub(crate) fn includes(self, other: Self) -> bool {
         use Kind::{Sev, SevEs, SevSnp};
         self == other || matches!((self, other), (SevSnp, SevEs | Sev) | (SevEs, Sev))
     }
 }
 
-/// What one signal says.
+/// The statement of one signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Says {
-    /// This is a guest of one of `kinds`.
+    /// The signal says that this is a guest of one of `kinds`.
     Guest,
-    /// Looked for and not there, though a guest of `kinds` shows it.
+    /// The sign was looked for and not found, though a guest of `kinds` shows it.
     Absent,
-    /// The processor or host is able to; nothing says that it does.
+    /// The processor or host is able to protect; nothing says that it does.
     Able,
     /// It could not be read: it says nothing either way.
     Unread,
-    /// Where this runs; neither for nor against.
+    /// It says where this runs, which is neither for nor against.
     Context,
 }
 
-/// One place that was looked at.
+/// A place that was looked at, and what it says.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 pub(crate) struct Signal {
     pub(crate) source: String,
-    /// Raw, at most 160 characters.
+    /// The raw value, at most 160 characters.
     pub(crate) value: String,
     pub(crate) says: Says,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -1,4 +1,4 @@
-//! The places that are looked at.
+//! The places that are looked at for signs of a confidential VM.
 
 use super::{
     super::{
@@ -9,7 +9,7 @@ use super::{
     signal::{Kind, PARAVISOR, Says, Signal},
 };
 
-/// A raw value is cut here.
+/// The most characters of a raw value.
 const VALUE_CHARACTERS_MAX: usize = 160;
 /// AMD64 SEV_STATUS (AMD64 APM volume 2, section 15.34.10): bit 0 SEV, 1 SEV-ES, 2 SEV-SNP.
 const SEV_STATUS: u64 = 0xc001_0131;
@@ -19,7 +19,7 @@ const AZURE_ASSET_TAG: &str = "7783-7084-3265-9085-8269-3286-77";
 const ANNOUNCED: &[Kind] = &[Kind::Tdx, Kind::SevSnp, Kind::SevEs, Kind::Sev];
 const SEV_KINDS: &[Kind] = &[Kind::SevSnp, Kind::SevEs, Kind::Sev];
 
-/// Every signal, in a fixed order.
+/// Collects every signal, in a fixed order.
 pub(super) fn all(root: &Root, cpuid: Option<&Leaves>, log: &KernelLog) -> Vec<Signal> {
     let mut signals = devices(root);
     signals.extend(leaves(cpuid));
@@ -38,12 +38,12 @@ fn signal(source: &str, value: impl AsRef<str>, says: Says, kinds: &[Kind]) -> S
     Signal { source: source.to_owned(), value, says, kinds: kinds.to_vec() }
 }
 
-/// What a guest of this kind shows: `Guest` where it is there, `Absent` where not.
+/// Returns the sign of a guest of this kind: `Guest` where it is there, `Absent` where not.
 fn sign(source: &str, is_there: bool, value: impl AsRef<str>, kind: Kind) -> Signal {
     signal(source, value, if is_there { Says::Guest } else { Says::Absent }, &[kind])
 }
 
-/// Devices of a guest: `Guest` where there, `Absent` where not.
+/// Looks for the devices of guests: `Guest` where one is there, `Absent` where not.
 fn devices(root: &Root) -> Vec<Signal> {
     let of_guest = [
         (["/dev/tdx_guest", "/dev/tdx-guest"], Kind::Tdx),
@@ -90,8 +90,8 @@ fn leaves(cpuid: Option<&Leaves>) -> Vec<Signal> {
     signals
 }
 
-/// Leaf 0x8000001f tells what is supported; SEV_STATUS tells what is on. A SEV guest is shown at
-/// least the bit of SEV, else its kernel would not look further.
+/// Reads leaf 0x8000001f, which tells what is supported, while SEV_STATUS tells what is on. A SEV
+/// guest is shown at least the bit of SEV, else its kernel would not look further.
 fn amd_encryption(leaves: &Leaves) -> Signal {
     const SOURCE: &str = "cpuid 0x8000001f";
     let Some(eax) = leaves.amd_encryption else {
@@ -111,7 +111,8 @@ fn amd_encryption(leaves: &Leaves) -> Signal {
     signal(SOURCE, value, Says::Able, &kinds)
 }
 
-/// What of SEV is on, from the model-specific register, where the module `msr` lets it be read.
+/// Reads which part of SEV is on, from the model-specific register, where the module `msr` lets it
+/// be read.
 fn sev_status(root: &Root, cpuid: Option<&Leaves>) -> Signal {
     use std::os::unix::fs::FileExt;
     const SOURCE: &str = "msr SEV_STATUS";
@@ -134,7 +135,8 @@ fn sev_status(root: &Root, cpuid: Option<&Leaves>) -> Signal {
     signal(SOURCE, format!("{status:#x}"), Says::Guest, &[kind])
 }
 
-/// Flags that the kernel shows. Those of AMD mean support, and Linux hides them in most guests.
+/// Reads the flags that the kernel shows. Those of AMD mean support, and Linux hides them in most
+/// guests.
 fn flags(root: &Root, cpuid: Option<&Leaves>) -> Vec<Signal> {
     const TDX: &str = "cpu flag tdx_guest";
     let Some(cpuinfo) = root.text("/proc/cpuinfo") else {
@@ -163,7 +165,7 @@ fn flags(root: &Root, cpuid: Option<&Leaves>) -> Vec<Signal> {
     signals
 }
 
-/// What the kernel announced when it booted, in old words and new.
+/// Collects what the kernel announced when it booted, in old words and new.
 fn kernel(log: &KernelLog) -> Vec<Signal> {
     const SOURCE: &str = "kernel log";
     if !log.readable {
@@ -186,8 +188,9 @@ fn kernel(log: &KernelLog) -> Vec<Signal> {
     signals
 }
 
-/// `Memory Encryption Features active: Intel TDX`, `… AMD SEV SEV-ES SEV-SNP`, and before Linux
-/// 5.19 `AMD Memory Encryption Features active: SEV SEV-ES`. `SME` alone is a host's.
+/// Reads an announcement: `Memory Encryption Features active: Intel TDX`, `… AMD SEV SEV-ES
+/// SEV-SNP`, and before Linux 5.19 `AMD Memory Encryption Features active: SEV SEV-ES`. `SME` alone
+/// is a host's.
 fn announcement(source: &str, line: &str) -> Signal {
     let by_word = [
         ("TDX", Kind::Tdx),
@@ -204,7 +207,7 @@ fn announcement(source: &str, line: &str) -> Signal {
     }
 }
 
-/// `Hyper-V: Isolation Config: Group A 0x1, Group B 0xba2`.
+/// Parses `Hyper-V: Isolation Config: Group A 0x1, Group B 0xba2`.
 fn isolation_words(line: &str) -> Option<(u32, u32)> {
     let hex = |after: &str| {
         let rest = line.split_once(after)?.1.trim_start().strip_prefix("0x")?;
@@ -214,7 +217,7 @@ fn isolation_words(line: &str) -> Option<(u32, u32)> {
     Some((hex("Group A")?, hex("Group B")?))
 }
 
-/// Hyper-V's isolation: group A bit 0 is the paravisor, group B bits 0 to 3 the kind.
+/// Reads Hyper-V's isolation: group A bit 0 is the paravisor, group B bits 0 to 3 the kind.
 fn isolation(source: &str, a: u32, b: u32) -> Signal {
     let behind = if a & 1 != 0 { format!(", {PARAVISOR}") } else { String::new() };
     let value = format!("group A {a:#x}, group B {b:#x}{behind}");
@@ -226,8 +229,8 @@ fn isolation(source: &str, a: u32, b: u32) -> Signal {
     }
 }
 
-/// The report interface of the kernel; the provider is read where an entry exists, and none is
-/// made: that would be a call on the device.
+/// Looks at the report interface of the kernel. The provider is read where an entry exists; none is
+/// made, since that would be a call on the device.
 fn configfs(root: &Root) -> Vec<Signal> {
     const SOURCE: &str = "configfs-tsm";
     const FOLDER: &str = "/sys/kernel/config/tsm/report";
@@ -255,8 +258,8 @@ fn configfs(root: &Root) -> Vec<Signal> {
     }]
 }
 
-/// The table of the firmware's event log in a confidential guest (UEFI 2.10, section 38): byte 36
-/// is 1 for SEV, 2 for TDX.
+/// Looks for the table of the firmware's event log in a confidential guest (UEFI 2.10, section 38):
+/// byte 36 is 1 for SEV, 2 for TDX.
 fn event_log(root: &Root) -> Signal {
     const SOURCE: &str = "acpi table CCEL";
     const PATH: &str = "/sys/firmware/acpi/tables/CCEL";
@@ -269,7 +272,7 @@ fn event_log(root: &Root) -> Signal {
     }
 }
 
-/// A virtual TPM, the maker of the machine and its firmware: where this runs.
+/// Collects where this runs: a virtual TPM, the maker of the machine and its firmware.
 fn context(root: &Root) -> Vec<Signal> {
     let mut signals = Vec::new();
     let tpm = ["/dev/tpm0", "/dev/tpmrm0"].iter().find(|path| root.exists(path));
@@ -296,7 +299,7 @@ fn context(root: &Root) -> Vec<Signal> {
     signals
 }
 
-/// Signs of a host that can start confidential guests.
+/// Looks for signs of a host that can start confidential guests.
 fn host(root: &Root) -> Vec<Signal> {
     let on = |path: &str| root.value(path).filter(|value| matches!(value.as_str(), "Y" | "1"));
     let mut signals = Vec::new();
@@ -317,7 +320,8 @@ fn host(root: &Root) -> Vec<Signal> {
     signals
 }
 
-/// For the fuzzer.
+/// Runs the parsers of this file over any text, for the fuzzer; returns the signals of a kernel
+/// log.
 pub(crate) fn fuzz(text: &str) -> Vec<Signal> {
     let _ = isolation_words(text);
     kernel(&KernelLog::parse(text))

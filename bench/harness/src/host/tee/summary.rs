@@ -9,22 +9,22 @@ use super::{
 };
 use crate::host::{cpuid::Leaves, kernel_log::KernelLog, root::Root};
 
-/// What the signals come to.
+/// The conclusion from all signals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Reading {
-    /// Nothing was looked at: an old record.
+    /// Nothing was looked at, as in an old record.
     #[default]
     NotRead,
     /// No signal says that this is a guest of any kind.
     NoSign,
-    /// Some do, and none of those that could be read speaks against it.
+    /// Some signals say so, and none of those that could be read speaks against it.
     Signs,
-    /// Some do, and some speak against it.
+    /// Some signals say so, and some speak against it.
     Contradiction,
 }
 
-/// All signals and their summary.
+/// All signals of a machine and their summary.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub(crate) struct Tee {
@@ -34,7 +34,7 @@ pub(crate) struct Tee {
     /// A paravisor stands between this system and the hardware, so that devices and leaves of the
     /// hardware are not shown to it.
     pub(crate) paravisor: bool,
-    /// Sources that say so.
+    /// Sources that say that this is such a guest.
     pub(crate) agree: Vec<String>,
     /// Sources that say otherwise.
     pub(crate) disagree: Vec<String>,
@@ -44,7 +44,7 @@ pub(crate) struct Tee {
 }
 
 impl Tee {
-    /// Looks everywhere.
+    /// Looks at every place and judges what was found.
     pub(crate) fn read(root: &Root, cpuid: Option<&Leaves>, log: &KernelLog) -> Self {
         Self::from_signals(signals::all(root, cpuid, log))
     }
@@ -79,7 +79,7 @@ impl Tee {
         Self { reading, kind, paravisor, agree, disagree, unread, signals }
     }
 
-    /// The summary as one sentence.
+    /// Formats the summary as one sentence.
     pub(crate) fn text(&self) -> String {
         let kind = self.kind.map_or("", Kind::name);
         let unread = match self.unread.len() {

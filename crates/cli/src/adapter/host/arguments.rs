@@ -13,7 +13,7 @@ use crate::{
     connections::ConnectionArgs,
 };
 
-/// Arguments.
+/// The arguments of `confide adapter host`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Folders of adapters as PEFT writes them; an adapter has the name of its folder

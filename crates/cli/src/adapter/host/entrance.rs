@@ -14,9 +14,9 @@ use tokio::io::BufReader;
 use super::arguments::Args;
 use crate::{binding::BindingName, error::CliError, files::write_file, policy, process};
 
-/// Handshake and evidence of one connection.
+/// Deadline of the handshake and the evidence of one connection.
 const CHANNEL_DEADLINE: Duration = Duration::from_secs(15);
-/// Ciphertexts come by the megabyte, and TLS asks for 4 KiB at a time.
+/// Bytes of the read buffer: ciphertexts come by the megabyte, and TLS asks for 4 KiB at a time.
 const READ_BUFFER_BYTES: usize = 64 * 1024;
 /// The guarantee in the host's claims.
 const CLAIM: &str = "adapter host";

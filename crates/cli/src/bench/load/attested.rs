@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::{error::CliError, policy::file, process};
 
-/// Handshake, evidence and appraisal together, and the upgrade of a tunnel.
+/// The longest time for handshake, evidence and appraisal together, and for the upgrade of a tunnel.
 const DEADLINE: Duration = Duration::from_secs(30);
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -20,7 +20,7 @@ pub(super) enum BindingName {
     Session,
 }
 
-/// Every connection is appraised anew.
+/// Attested TLS, in which the evidence of every connection is appraised anew.
 pub(super) struct Attested {
     tcp: Tcp,
     host: String,

@@ -1,4 +1,4 @@
-//! What `confide bench load` prints.
+//! The report that `confide bench load` prints.
 
 use std::{collections::BTreeMap, fmt::Write, path::Path};
 
@@ -7,10 +7,10 @@ use serde_json::json;
 
 use crate::error::CliError;
 
-/// Failures that are named; the others are in the log.
+/// The most failures that are named; the others are in the event log.
 const ERRORS_MAX: usize = 5;
 
-/// The figures of a load and what led to them, to be printed.
+/// The figures of a load, and the run that gave them.
 pub(super) struct LoadReport<'a> {
     pub(super) head: &'a Head,
     pub(super) summary: &'a Summary,
@@ -152,7 +152,7 @@ fn write_row(out: &mut String, name: &str, spread: &Spread) {
     let _ = writeln!(out, "{:>9}  {}", spread.count, spread.id);
 }
 
-/// Four significant digits, not more than three after the point.
+/// Formats a figure with four significant digits, at most three of them after the point.
 fn format_figure(value: f64) -> String {
     match value.abs() {
         small if small < 10.0 => format!("{value:.3}"),

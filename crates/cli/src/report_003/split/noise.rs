@@ -31,13 +31,13 @@ pub(super) struct NoiseArgs {
     pub(super) table: Vec<f64>,
 }
 
-/// Noise at work.
+/// The mechanism that adds noise, for embeddings of `width` elements.
 pub(super) struct Noise {
     mechanism: Mechanism,
     width: usize,
 }
 
-/// Rows of the embedding table that the clip is taken from.
+/// Rows of the embedding table from which the default clip is taken.
 const CLIP_ROWS: u32 = 256;
 
 impl NoiseArgs {

@@ -32,11 +32,12 @@ pub(super) enum TokenInput {
     Rows(Vec<f32>),
 }
 
-/// From the dial to the first answer.
+/// Deadline from the dial to the first answer.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(20);
-/// A long prompt of a large model takes minutes on a CPU; the server gives up at ten of them.
+/// Deadline of an answer: a long prompt of a large model takes minutes on a CPU, and the server
+/// gives up after ten.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(660);
-/// A hidden state and its JSON: wider than any model that is served here.
+/// Longest answer, in bytes: a hidden state and its JSON, wider than that of any served model.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 
 impl Remote {
@@ -105,12 +106,12 @@ impl Remote {
         Ok(hidden)
     }
 
-    /// The next tokens begin a new text.
+    /// Begins a new text with the next tokens.
     pub(super) fn restart(&mut self) {
         self.begun = false;
     }
 
-    /// An error of the conversation, for the person at the terminal.
+    /// Explains an error of the conversation to the person at the terminal.
     pub(super) fn explain(&self, error: &EngineError) -> CliError {
         CliError::new(error).status(1)
     }
@@ -129,7 +130,7 @@ impl Remote {
         Ok(())
     }
 
-    /// One message, and the one that answers it; an `error` event is an error.
+    /// Sends a message and gives its answer; an `error` event is an error.
     fn ask(&mut self, message: Message) -> Result<Message, EngineError> {
         let stream = &mut self.stream;
         let asking = async {
@@ -175,7 +176,7 @@ async fn open(authority: &str) -> Result<WebSocketStream<TcpStream>, String> {
     opened.map(|(stream, _)| stream).map_err(|error| error.to_string())
 }
 
-/// `HOST:PORT` of an `http://` address without a path.
+/// Reads `HOST:PORT` from an `http://` address without a path.
 fn parse_authority(url: &str) -> Result<String, CliError> {
     let bad = || CliError::new(format!("--server {url}: wanted http://HOST:PORT"));
     let rest = url.strip_prefix("http://").ok_or_else(bad)?;

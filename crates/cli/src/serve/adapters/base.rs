@@ -30,7 +30,8 @@ pub(super) struct BaseNames {
 }
 
 impl BaseNames {
-    /// The name of its folder, what its `config.json` calls it, and the name that requests use.
+    /// Collects the name of the model's folder, the name in its `config.json`, and its name in
+    /// requests.
     pub(super) fn new(model: Option<&Path>, served: &str) -> Self {
         let folder = model.map(|dir| dir.canonicalize().unwrap_or_else(|_| dir.into()));
         let folder = folder.map(|dir| dir.to_string_lossy().into_owned());
@@ -55,7 +56,7 @@ impl BaseNames {
     }
 }
 
-/// `_name_or_path` of a model's `config.json`.
+/// Reads `_name_or_path` of a model's `config.json`.
 fn recorded_name(dir: &Path) -> Option<String> {
     let bytes = read_file(&dir.join("config.json"), CONFIG_BYTES_MAX).ok()?;
     let config: Value = serde_json::from_slice(&bytes).ok()?;

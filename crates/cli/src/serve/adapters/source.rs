@@ -103,8 +103,8 @@ impl Source {
         }
     }
 
-    /// A request may name folders below those that the operator gave; links and dots are followed
-    /// first.
+    /// Resolves links and dots in a path of a request, and refuses a folder that is not below one
+    /// of the operator's.
     fn resolve_allowed(&self, dir: &Path) -> Result<PathBuf, SourceError> {
         let refused = |reason: &str| {
             let path = dir.display().to_string();

@@ -54,7 +54,7 @@ pub(super) fn describe_acceptance(accepted: &AcceptedDisclosure) -> Answer {
     Answer::new(text, merge_objects(session(accepted), more))
 }
 
-/// What a disclosure hides.
+/// The description of what a disclosure hides.
 const HIDDEN: &str = "everything else, from anyone who has only this file";
 
 fn row(name: &str, value: impl Display) -> String {

@@ -9,7 +9,7 @@ use crate::{
     prove::signature::SignatureClaim, time::parse_time, verify::inputs::parse_report_data,
 };
 
-/// Arguments.
+/// The arguments of `confide verify proof`.
 ///
 /// Exit status: 0 accepted, 1 rejected, 2 not judged (unreadable, malformed, nothing expected of it,
 /// or no confide-prover).

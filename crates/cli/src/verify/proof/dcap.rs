@@ -13,7 +13,7 @@ use confide_verifier::{
 use super::{arguments::Args, unjudged::Unjudged};
 use crate::{process::unix_now, verify::inputs::read_policy};
 
-/// What the verifier expects of the quote behind a proof.
+/// The verifier's expectations of the quote behind a proof.
 pub(super) struct EvidenceExpectation {
     policy: Policy,
     report_data: Option<ReportData>,

@@ -8,7 +8,7 @@ const FROM: u64 = 1_780_000_000;
 const UNTIL: u64 = 1_790_000_000;
 const NOW: u64 = 1_785_000_000;
 
-/// Says nothing: what holds without a policy holds under it.
+/// The empty policy: what holds without a policy holds under it.
 const NONE: &str = "";
 
 const DOMAIN: &str = "[workload.tdx]\n";
@@ -29,7 +29,7 @@ fn a_good_statement_is_accepted_and_what_nobody_compared_is_not_called_passed() 
 #[test]
 fn another_root_is_refused_whoever_made_it() {
     check_refusal("root", NONE, |claim| claim.root_sha256[0] ^= 1);
-    // A vendor's root counts for what it is for.
+    // A vendor's root is trusted for that vendor's evidence only.
     check_refusal("root", NONE, |claim| claim.root_sha256 = AMD_ROOTS_SHA256[0]);
     let own = format!("roots = [\"sha256:{}\"]\n", "ab".repeat(32));
     let mut custom = claim();
@@ -37,7 +37,7 @@ fn another_root_is_refused_whoever_made_it() {
     custom.root_sha256 = [0xab; 32];
     compare(&own, None, &custom).unwrap();
     assert_eq!(compare(NONE, None, &custom).unwrap_err().name, "root");
-    // As --root does it.
+    // A root as `--root` gives it.
     let beyond = EvidenceExpectation {
         policy: Policy { roots: Roots::from_der(b"der"), ..policy(NONE) },
         ..expectation_at(NOW)
@@ -58,7 +58,7 @@ fn a_time_outside_the_intersection_is_refused_and_both_ends_are_inside() {
         let refused = expectation_at(now).compare(&claim(), &mut Vec::new()).err();
         assert_eq!(refused.map(|refused| refused.name), wanted, "{now}");
     }
-    // A period that is none contains no instant.
+    // An empty period contains no instant.
     check_refusal("validity", NONE, |claim| (claim.valid_from, claim.valid_until) = (UNTIL, FROM));
 }
 
@@ -71,7 +71,7 @@ fn a_status_that_the_policy_does_not_take_is_refused() {
     let some = "tcb_status = [\"UpToDate\", \"SWHardeningNeeded\"]\n";
     check_refusal("tcb_status", some, other("OutOfDate"));
     check_acceptance(some, other("SWHardeningNeeded"));
-    // Whatever the policy takes: a revoked platform and a word that nobody knows are none of it.
+    // No policy admits a revoked platform or an unknown status.
     let any = "tcb_status = \"dangerous-any\"\n";
     check_refusal("tcb_status", any, other("Revoked"));
     check_refusal("tcb_status", any, other("Fine"));
@@ -113,7 +113,7 @@ fn other_report_data_is_refused_by_the_option_and_by_the_policy() {
     let option = |byte| Some(ReportData([byte; 64]));
     compare(NONE, option(7), &claim()).unwrap();
     assert_eq!(compare(NONE, option(8), &claim()).unwrap_err().name, "report_data");
-    // One that holds does not stand for the other.
+    // One of them that holds does not replace the other.
     assert_eq!(compare(&by_policy, option(8), &claim()).unwrap_err().name, "report_data");
     let other = format!("report_data = \"{}\"\n", "08".repeat(64));
     assert_eq!(compare(&other, option(7), &claim()).unwrap_err().name, "report_data");
@@ -145,7 +145,7 @@ fn each_measurement_of_a_trust_domain_is_compared() {
         let refused = check_refusal("measurements", &policy, |claim| field(nth, claim));
         assert!(refused.detail.starts_with(&format!("{name}: ")), "{}", refused.detail);
     }
-    // What the policy does not write of the last three has to be zero.
+    // The last three have to be zero where the policy does not name them.
     let short = format!("{DOMAIN}{}", lines[..5].concat());
     assert_eq!(compare(&short, None, &claim()).unwrap_err().name, "measurements");
 }
@@ -174,7 +174,7 @@ fn each_measurement_of_an_enclave_is_compared() {
         assert!(refused.detail.starts_with(&format!("{name}: ")), "{}", refused.detail);
     }
     compare(&policy, None, &enclave(|it| it.isv_svn += 1)).unwrap();
-    // A policy that speaks of enclaves only says nothing good of a trust domain.
+    // A policy for enclaves only accepts no trust domain.
     assert_eq!(compare(&policy, None, &claim()).unwrap_err().name, "measurements");
 }
 
@@ -222,7 +222,7 @@ fn an_expectation_of_a_quote_is_not_dropped_where_there_is_none() {
     assert_eq!(given.refuse(&mut Vec::new()).unwrap_err().name, "evidence");
 }
 
-/// RefusedStatement under `policy` once `change` was made, and accepted without it.
+/// Refused under `policy` once `change` was made, and accepted without it.
 #[track_caller]
 fn check_refusal(name: &str, policy: &str, change: impl FnOnce(&mut Dcap)) -> RefusedStatement {
     let mut changed = claim();
@@ -240,7 +240,8 @@ fn check_acceptance(policy: &str, change: impl FnOnce(&mut Dcap)) {
     compare(policy, None, &changed).unwrap();
 }
 
-/// The checks of a yes. The last check of a no is the one that failed, by the refusal's name.
+/// The checks of an acceptance. The last check of a refusal is the one that failed, with the
+/// refusal's name.
 fn compare(
     text: &str,
     data: Option<ReportData>,

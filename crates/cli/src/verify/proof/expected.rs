@@ -10,7 +10,7 @@ use sha2::{Digest as _, Sha256};
 use super::{arguments::Args, dcap::RefusedStatement, unjudged::Unjudged};
 use crate::{files::read_file, prove::input};
 
-/// Longest statement that is expected, JSON.
+/// Longest file of an expected statement, in bytes.
 const STATEMENT_BYTES_MAX: u64 = 64 * 1024;
 
 /// The statement that the verifier expects, or parts of it.
@@ -18,9 +18,9 @@ const STATEMENT_BYTES_MAX: u64 = 64 * 1024;
 pub(super) struct Expectation {
     /// The statement, from its file or computed from the input.
     pub(super) statement: Option<Statement>,
-    /// For `rsa2048`: the modulus of the verifier's own key.
+    /// The modulus of the verifier's own key, for `rsa2048`.
     modulus: Option<Vec<u8>>,
-    /// For `rsa2048` and `sha256`: the verifier's own message.
+    /// The verifier's own message, for `rsa2048` and `sha256`.
     message: Option<Vec<u8>>,
 }
 

@@ -132,7 +132,7 @@ fn unproved_fields(checked: &CheckedProof) -> &'static [&'static str] {
     }
 }
 
-/// What the acceptance rests on apart from the proof.
+/// Describes what the acceptance rests on apart from the proof.
 fn describe_acceptance(is_statement_known: bool, checks: &[Check]) -> String {
     let is_open = |name| {
         let mut open = checks.iter().filter(|check| check.outcome == Outcome::NotEvaluated);

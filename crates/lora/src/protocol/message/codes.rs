@@ -1,4 +1,4 @@
-//! The codes of words: their places in a list.
+//! The codes of enumerations on the wire: their places in a list.
 
 use crate::{
     protocol::{error::ProtocolError, fields::Fields, scheme::Scheme},

@@ -15,22 +15,23 @@ pub struct Hello<'a> {
     pub version: u16,
     /// The adapter's name at the host.
     pub adapter: &'a str,
-    /// How to compute.
+    /// The scheme by which products are computed.
     pub scheme: Scheme,
     /// The name of the parameter set.
     pub parameters: &'a str,
-    /// What has to stay at the host; `None` takes what the host does.
+    /// The matrices that must stay at the host; `None` accepts the host's choice.
     pub protect: Option<Protect>,
-    /// Random, new with each key: what the host's shares are bound to.
+    /// The client's id: random, new with each key. The host's shares are bound to it.
     pub client: [u8; 32],
-    /// What this client is known by, where the host keeps a list; else empty.
+    /// The credential that identifies this client to a host that keeps a list of clients; else
+    /// empty.
     pub credential: &'a [u8],
-    /// The public key, as `confide-rlwe` writes it.
+    /// The public key in the encoding of `confide-rlwe`.
     pub public_key: &'a [u8],
 }
 
 impl<'a> Hello<'a> {
-    /// Longest credential, in bytes.
+    /// The greatest length of a credential, in bytes.
     pub const CREDENTIAL_MAX: usize = 64;
 
     /// Appends the message.
@@ -46,7 +47,7 @@ impl<'a> Hello<'a> {
         out.extend_from_slice(self.public_key);
     }
 
-    /// Reads the message. One of another version is read up to its version only.
+    /// Reads the message. A message of another version is read up to its version only.
     ///
     /// # Errors
     /// Where a field is not as it must be; a foreign version is a refusal that names the host's.
@@ -71,7 +72,8 @@ impl<'a> Hello<'a> {
         Ok(Self { version, adapter, scheme, parameters, protect, client, credential, public_key })
     }
 
-    /// Whether a text can be an adapter's name on the wire: 1 to 128 visible ASCII characters.
+    /// Returns whether a text can be an adapter's name on the wire: 1 to 128 visible ASCII
+    /// characters.
     pub fn is_name(text: &str) -> bool {
         is_name(text)
     }
@@ -84,7 +86,7 @@ pub struct Attach {
     pub client: [u8; 32],
     /// The host's epoch, as the welcome gave it.
     pub epoch: [u8; 16],
-    /// What the welcome gave to show here.
+    /// The token of the welcome, which proves that the session is the sender's.
     pub token: [u8; 32],
 }
 
@@ -122,7 +124,7 @@ impl std::fmt::Debug for Attach {
 /// Answers an [`Attach`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attached {
-    /// How many connections the session has now.
+    /// The number of connections that the session has now.
     pub connections: u16,
 }
 

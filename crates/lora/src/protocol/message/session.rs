@@ -4,38 +4,38 @@ use super::codes::{PROTECTS, code, word};
 use crate::protocol::{error::ProtocolError, fields::Fields, version::VERSION};
 use crate::terms::Protect;
 
-/// Groups in a welcome: five inputs of two hundred layers fit.
+/// The greatest number of groups in a welcome: five inputs of two hundred layers fit.
 const GROUPS_MAX: u16 = 1024;
 
-/// What a session is, from the host.
+/// Answers a [`super::Hello`]: the properties of the new session.
 #[derive(Clone, PartialEq)]
 pub struct Welcome {
     /// The version of the session.
     pub version: u16,
-    /// Random, new with each process of the host: masks of another epoch are worthless.
+    /// The epoch: random, new with each process of the host. Masks of another epoch are worthless.
     pub epoch: [u8; 16],
-    /// To be shown in [`super::Attach`].
+    /// The token that an [`super::Attach`] must show.
     pub token: [u8; 32],
-    /// The evidence that the host shows, or accepted, is simulated.
+    /// Whether evidence that the host shows, or accepted, is simulated.
     pub simulated: bool,
-    /// The key holder's attestation was accepted: answers are not budgeted.
+    /// Whether the key holder's attestation was accepted, so that its answers are not budgeted.
     pub trusted: bool,
-    /// The budget allows as many exact answers as determine the adapter, for one input at least.
+    /// Whether the key holder can learn the adapter from the answers that its budget allows.
     pub can_be_learned: bool,
-    /// What stays at the host.
+    /// The matrices that stay at the host.
     pub protect: Protect,
-    /// How many [`GroupTerms`] frames follow.
+    /// The number of [`GroupTerms`] frames that follow.
     pub groups: u16,
 }
 
 /// One input of one layer, and what a key holder must know of the projections that read it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GroupTerms<'a> {
-    /// Answers that the client may have; `None` is no budget.
+    /// The number of answers that the client may have; `None` if there is no budget.
     pub budget: Option<u64>,
-    /// Those left of it.
+    /// The number of answers that are left of the budget.
     pub budget_left: Option<u64>,
-    /// As [`crate::protocol::encode_terms`] writes them.
+    /// The terms, as [`crate::protocol::encode_terms`] writes them.
     pub terms: &'a [u8],
 }
 

@@ -9,10 +9,10 @@ use crate::{
     terms::{Effect, Part, RANK_MAX, Terms, WIDTH_MAX},
 };
 
-/// Projections that read one input.
+/// The greatest number of projections that read one input.
 const PARTS_MAX: u8 = 8;
 
-/// Above any norm of a vector of 16-bit integers.
+/// The greatest norm limit, which no vector of 16-bit integers reaches.
 const NORM_LIMIT_MAX: u64 = 1 << 62;
 
 const PROJECTIONS: [Projection; 8] = [
@@ -26,7 +26,7 @@ const PROJECTIONS: [Projection; 8] = [
     Projection::FinalHidden,
 ];
 
-/// The bytes of what a key holder is told of one input.
+/// Encodes the terms of one input, which a key holder receives.
 pub fn encode_terms(terms: &Terms) -> Vec<u8> {
     let mut out = Vec::new();
     out.extend_from_slice(&terms.layer.to_le_bytes());
@@ -59,7 +59,7 @@ pub fn encode_terms(terms: &Terms) -> Vec<u8> {
     out
 }
 
-/// Reads [`encode_terms`].
+/// Reads the bytes that [`encode_terms`] writes.
 ///
 /// # Errors
 /// Where a field is not as it must be.

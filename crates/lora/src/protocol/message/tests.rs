@@ -106,7 +106,7 @@ fn every_cut_of_a_message_with_an_end_is_refused() {
     let long = [&bytes[..], &[0]].concat();
     assert!(Welcome::decode(&long).is_err());
     let bytes = encode(|out| hello().encode(out));
-    // What follows the fields is the key, whatever its length.
+    // The public key is whatever follows the fields, of any length.
     for end in 0..bytes.len() - hello().public_key.len() {
         assert!(Hello::decode(&bytes[..end]).is_err(), "{end}");
     }

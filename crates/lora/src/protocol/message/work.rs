@@ -4,104 +4,104 @@ use super::codes::{INPUTS, code, word};
 use crate::protocol::{error::ProtocolError, fields::Fields};
 use crate::{protocol::refusal::Refusal, site::Input};
 
-/// Vectors in one [`Apply`]: a longer prompt is sent in several.
+/// The greatest number of vectors in one [`Apply`]: a longer prompt is sent in several.
 const VECTORS_MAX: u16 = 64;
 
 /// Begins a batch of masks for one input; its ciphertexts follow in [`Block`]s of the same request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prepare {
-    /// Layer, from 0.
+    /// The layer, from 0.
     pub layer: u32,
-    /// Which of its vectors.
+    /// The vector of the layer that the masks are for.
     pub input: Input,
 }
 
 /// Some ciphertexts of a batch, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block<'a> {
-    /// The element of the vector that the first one masks.
+    /// The element of the vector that the first ciphertext masks.
     pub first: u32,
-    /// How many.
+    /// The number of ciphertexts.
     pub count: u16,
-    /// As `confide-rlwe` writes them, all of one length.
+    /// The ciphertexts in the encoding of `confide-rlwe`, all of one length.
     pub ciphertexts: &'a [u8],
 }
 
 /// Some ciphertexts of a batch's answer, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prepared<'a> {
-    /// The row that the first one belongs to.
+    /// The row that the first ciphertext belongs to.
     pub first: u32,
-    /// How many.
+    /// The number of ciphertexts.
     pub count: u16,
-    /// As `confide-rlwe` writes them, all of one length.
+    /// The ciphertexts in the encoding of `confide-rlwe`, all of one length.
     pub ciphertexts: &'a [u8],
 }
 
-/// How many blocks more the host takes in.
+/// Credits further blocks of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Credit {
-    /// Added to what is left.
+    /// The number of further blocks that the host takes in.
     pub blocks: u16,
-    /// Which batch of this session and input it is, from 0. Its first counter is this times the
-    /// ring's degree.
+    /// The index of the batch in this session and input, from 0. Its first counter is this times
+    /// the ring's degree.
     pub batch: u64,
 }
 
-/// Masked vectors.
+/// Masked vectors to be multiplied with the adapter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Apply<'a> {
-    /// Layer, from 0.
+    /// The layer, from 0.
     pub layer: u32,
-    /// Which of its vectors.
+    /// The vector of the layer.
     pub input: Input,
-    /// The first vector's counter; each further one has the next.
+    /// The counter of the first vector; each further one has the next.
     pub counter: u64,
-    /// How many, 1 to 64.
+    /// The number of vectors, 1 to 64.
     pub vectors: u16,
-    /// Each packed by itself into whole bytes.
+    /// The vectors, each packed by itself into whole bytes.
     pub packed: &'a [u8],
 }
 
 /// Answers an [`Apply`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Products<'a> {
-    /// Answers left for this input; `None` where there is no budget.
+    /// The number of answers left for this input; `None` where there is no budget.
     pub budget_left: Option<u64>,
-    /// As many as vectors were asked.
+    /// The number of products: one for each vector of the request.
     pub vectors: u16,
-    /// Each packed by itself into whole bytes.
+    /// The products, each packed by itself into whole bytes.
     pub packed: &'a [u8],
 }
 
-/// One vector as ciphertexts.
+/// One vector as ciphertexts, to be multiplied with the adapter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Direct<'a> {
-    /// Layer, from 0.
+    /// The layer, from 0.
     pub layer: u32,
-    /// Which of its vectors.
+    /// The vector of the layer.
     pub input: Input,
-    /// Elements of the vector in one ciphertext.
+    /// The number of elements of the vector in one ciphertext.
     pub tile_inputs: u32,
-    /// Rows answered in one ciphertext.
+    /// The number of rows that are answered in one ciphertext.
     pub tile_rows: u32,
-    /// As `confide-rlwe` writes them, all of one length.
+    /// The ciphertexts in the encoding of `confide-rlwe`, all of one length.
     pub ciphertexts: &'a [u8],
 }
 
 /// Answers a [`Direct`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirectAnswer<'a> {
-    /// As in [`Products`].
+    /// The number of answers left for this input; `None` where there is no budget.
     pub budget_left: Option<u64>,
-    /// As `confide-rlwe` writes them, each after its length (u32).
+    /// The ciphertexts in the encoding of `confide-rlwe`, each after its length (u32).
     pub ciphertexts: &'a [u8],
 }
 
-/// Ends a connection.
+/// Ends a connection, or a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Goodbye {
-    /// And the session with it: the host forgets its batches.
+    /// Whether the session ends too, so that the host forgets its batches.
     pub session: bool,
 }
 
@@ -175,7 +175,7 @@ impl Credit {
 }
 
 impl<'a> Apply<'a> {
-    /// Vectors in one message at most.
+    /// The greatest number of vectors in one message.
     pub const VECTORS_MAX: u16 = VECTORS_MAX;
 
     /// Appends the message.
@@ -279,7 +279,7 @@ impl<'a> DirectAnswer<'a> {
 }
 
 impl<'a> DirectAnswer<'a> {
-    /// The ciphertexts, one by one.
+    /// Splits the ciphertexts at their lengths.
     ///
     /// # Errors
     /// Where a length goes beyond the end.

@@ -261,7 +261,7 @@ static const uint32_t *parameter_bytes(void (*)(Parameters...)) {
 
 }  // namespace confide_cpu
 
-// Written once for each kernel by runtime.py, after the .cu file.
+// Written once for each kernel by __init__.py, after the .cu file.
 #define CONFIDE_KERNEL(name)                                                                                  \
     extern "C" const char *confide_run_##name(void **arguments, const unsigned *dims, size_t shared, int order) { \
         return confide_cpu::launch(name, arguments, dims, shared, order);                                     \
