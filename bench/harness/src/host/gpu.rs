@@ -214,7 +214,7 @@ mod tests {
         assert!(gpus.devices.is_empty() && gpus.source.starts_with("no device here"));
         tree.put("/dev/nvidiactl", b"");
         let gpus = Gpus::read(&tree.root, &|_, _| None);
-        assert!(gpus.source.starts_with("not known"), "{}", gpus.source);
+        assert!(gpus.source.starts_with("unknown"), "{}", gpus.source);
     }
 
     #[test]
