@@ -153,7 +153,7 @@ fn masks_of_a_host_that_was_started_anew_are_thrown_away() {
         &mut [(Projection::Query, &mut output[..])],
     );
     match lost {
-        Err(AdaptError::HostLost { reason }) => assert!(reason.contains("anew"), "{reason}"),
+        Err(AdaptError::HostLost { reason }) => assert!(reason.contains("restarted"), "{reason}"),
         other => panic!("{other:?}"),
     }
     drop(deltas);
