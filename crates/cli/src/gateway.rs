@@ -18,8 +18,12 @@ use confide_gateway::{
 use serde_json::{Value, json};
 
 use crate::{
-    address::parse_listen_address, attest::arguments::ServerEvidenceArgs, binding::BindingName,
-    connections::ConnectionArgs, error::CliError, files::write_file, process,
+    address::parse_listen_address,
+    binding::BindingName,
+    error::CliError,
+    files::write_file,
+    process,
+    server_flags::{AttestedServerArgs, print_digest},
 };
 
 /// Longest wait for an answer of the upstream, which is on the same machine or network.
@@ -64,10 +68,7 @@ pub(crate) struct Args {
     #[arg(long, value_enum, default_value_t = BindingName::Key)]
     binding: BindingName,
     #[command(flatten)]
-    evidence: ServerEvidenceArgs,
-    /// An additional name in the certificate; may be given several times
-    #[arg(long, value_name = "NAME")]
-    name: Vec<String>,
+    server: AttestedServerArgs,
     /// Write the certificate as PEM, for clients of `--binding none`
     #[arg(long, value_name = "FILE")]
     certificate_out: Option<PathBuf>,
@@ -75,11 +76,6 @@ pub(crate) struct Args {
     /// contains no query, field, body or identifier. `-` is standard output
     #[arg(long, value_name = "FILE")]
     access_log: Option<PathBuf>,
-    #[command(flatten)]
-    connections: ConnectionArgs,
-    /// Print the digest of the effective configuration and exit
-    #[arg(long)]
-    print_config_digest: bool,
 }
 
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
@@ -89,14 +85,13 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
 async fn serve(args: Args) -> Result<ExitCode, CliError> {
     let mut stop = pin!(process::stop_signal());
     let mut configuration = configuration(&args)?;
-    if args.print_config_digest {
+    if args.server.print_config_digest {
         configuration.model_manifest_sha256 = ask_model_manifest(&args, &configuration).await;
-        println!("{}", hex::encode(configuration.digest()));
-        return Ok(ExitCode::SUCCESS);
+        return print_digest(configuration.digest());
     }
     // Whatever can fail at once fails before the wait.
     let attester = attester(&args)?;
-    let admission = args.connections.admission()?;
+    let admission = args.server.connections.admission()?;
     let (listener, address) = process::listen(args.listen).await?;
     configuration.model_manifest_sha256 = tokio::select! {
         biased;
@@ -106,12 +101,12 @@ async fn serve(args: Args) -> Result<ExitCode, CliError> {
     let log = args.access_log.as_deref().map(open_access_log).transpose()?;
     let options = GatewayOptions {
         configuration,
-        key_validity: args.evidence.key_validity(),
+        key_validity: args.server.evidence.key_validity(),
         limits: GatewayLimits {
             upstream_check: Duration::from_secs(args.upstream_check_s),
             ..GatewayLimits::default()
         },
-        names: process::certificate_names(args.listen, &args.name),
+        names: process::certificate_names(args.listen, &args.server.name),
     };
     let mut gateway = Gateway::new(options, attester, process::unix_now)
         .map_err(|error| CliError::new(with_causes(&error)))?
@@ -192,14 +187,15 @@ async fn ask_model_manifest(args: &Args, configuration: &Configuration) -> Optio
 }
 
 fn attester(args: &Args) -> Result<Option<Arc<dyn Attest>>, CliError> {
-    if args.evidence.attester.gpu_index.is_some() && args.binding != BindingName::Session {
+    let evidence = &args.server.evidence;
+    if evidence.attester.gpu_index.is_some() && args.binding != BindingName::Session {
         let text = "evidence of a GPU is shown with session binding only";
         return Err(CliError::new(text).hint("add --binding session, or remove --gpu-index"));
     }
     if args.binding == BindingName::None {
         return Ok(None);
     }
-    args.evidence.open("this gateway", ", or give --binding none for ordinary TLS").map(Some)
+    evidence.open("this gateway", ", or give --binding none for ordinary TLS").map(Some)
 }
 
 /// Opens the access log for appending, so that the lines of an earlier gateway stay.

@@ -43,6 +43,7 @@ mod refusal;
 mod report_003;
 #[cfg(feature = "serve")]
 mod serve;
+mod server_flags;
 #[cfg(feature = "native")]
 mod threads;
 mod time;

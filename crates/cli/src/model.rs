@@ -13,7 +13,7 @@ use confide_native::{
 };
 use sha2::{Digest, Sha256};
 
-use crate::{error::CliError, files::read_file, meter::Meter, threads};
+use crate::{error::CliError, files::read_file, meter::Meter, process::print_whole, threads};
 
 /// Makes models locally, from a seed.
 #[derive(clap::Args)]
@@ -71,27 +71,30 @@ fn run_make(args: MakeArgs) -> Result<ExitCode, CliError> {
     meter.end();
     let Manifest { parameters, shape, weights, .. } = made.map_err(explain_error)?;
     let dir = order.dir.display();
-    println!("{dir}: {parameters} weights of shape {shape}, {weights}");
-    print_next(&order.dir, &format!("--engine native --model {dir}"))
+    let first = format!("{dir}: {parameters} weights of shape {shape}, {weights}");
+    print_made(&order.dir, &first, &format!("--engine native --model {dir}"))
 }
 
 fn run_without_weights(shape: Shape, dir: &Path) -> Result<ExitCode, CliError> {
     let manifest = make_without_weights(shape, dir).map_err(explain_error)?;
     let shown = dir.display();
-    println!("{shown}: shape {} without its {} weights", manifest.shape, manifest.parameters);
-    print_next(dir, &format!("--engine worker --model {shown} --random-weights 7"))
+    let Manifest { shape, parameters, .. } = manifest;
+    let first = format!("{shown}: shape {shape} without its {parameters} weights");
+    print_made(dir, &first, &format!("--engine worker --model {shown} --random-weights 7"))
 }
 
-/// Prints the digest of the manifest and the command that serves the model.
-fn print_next(dir: &Path, engine: &str) -> Result<ExitCode, CliError> {
+/// Prints what was made, the digest of the manifest and the command that serves the model.
+fn print_made(dir: &Path, first: &str, engine: &str) -> Result<ExitCode, CliError> {
     const MANIFEST_BYTES_MAX: u64 = 1 << 20;
     let manifest = read_file(&dir.join(manifest::FILE_NAME), MANIFEST_BYTES_MAX)?;
-    println!("manifest sha256 {}", hex::encode(Sha256::digest(manifest)));
-    println!("serve it: confide serve {engine}");
+    let digest = hex::encode(Sha256::digest(manifest));
+    let next = format!("serve it: confide serve {engine}");
+    print_whole(&format!("{first}\nmanifest sha256 {digest}\n{next}\n"))?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn explain_error(error: NativeError) -> CliError {
+/// Explains why nothing was made, and what to try.
+pub(crate) fn explain_error(error: NativeError) -> CliError {
     match error {
         NativeError::Cancelled => CliError::new("stopped; nothing was left behind").status(130),
         NativeError::Exists { .. } => CliError::new(error).hint("choose another folder"),

@@ -144,12 +144,22 @@ pub(crate) fn warn_if_cut(drained: Drained) {
     }
 }
 
-/// Prints a command's answer. A reader that went away did not get it, which is a failure.
+/// Prints a command's answer. A reader that closes early, such as `head`, is not a failure.
 pub(crate) fn print_whole(text: &str) -> Result<(), CliError> {
-    let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes())
-        .and_then(|()| out.flush())
-        .map_err(|error| CliError::new(format!("cannot write the answer: {error}")))
+    print_piece(text.as_bytes()).map(|_| ())
+}
+
+/// Prints a piece of an answer, and gives whether its reader is still there.
+pub(crate) fn print_piece(bytes: &[u8]) -> Result<bool, CliError> {
+    write_piece(std::io::stdout().lock(), bytes)
+}
+
+fn write_piece(mut out: impl Write, bytes: &[u8]) -> Result<bool, CliError> {
+    match out.write_all(bytes).and_then(|()| out.flush()) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(CliError::new(format!("cannot write the answer: {error}"))),
+    }
 }
 
 /// Resolves at SIGTERM or SIGINT, after which a server drains and ends with status 0. One is taken
@@ -190,4 +200,31 @@ pub(crate) fn local_runtime() -> Result<tokio::runtime::Runtime, CliError> {
         .enable_all()
         .build()
         .map_err(|error| CliError::new(format!("cannot start the event loop: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    /// Standard output whose writes fail with this kind of error.
+    struct FailingOutput(ErrorKind);
+
+    impl Write for FailingOutput {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(self.0.into())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_reader_that_closes_early_is_not_a_failure_and_a_full_disk_is() {
+        assert!(write_piece(Vec::new(), b"answer").unwrap());
+        assert!(!write_piece(FailingOutput(ErrorKind::BrokenPipe), b"answer").unwrap());
+        assert!(write_piece(FailingOutput(ErrorKind::StorageFull), b"answer").is_err());
+    }
 }

@@ -4,7 +4,6 @@ mod adapters;
 mod worker;
 
 use std::{
-    net::SocketAddr,
     path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
@@ -21,11 +20,11 @@ use http::HeaderValue;
 use serde_json::{Value, json};
 
 use crate::{
-    address::parse_listen_address,
     error::CliError,
     model_folder,
     process::{self, merge_objects},
     report_003,
+    server_flags::PlainServerArgs,
 };
 
 /// A plain HTTP server without any protection; put `confide gateway` in front of it.
@@ -41,10 +40,8 @@ pub(crate) struct Args {
 
 #[derive(clap::Args)]
 struct ServerArgs {
-    /// Address to listen at; port 0 takes any free one.
-    #[arg(long, value_name = "ADDR:PORT", value_parser = parse_listen_address,
-          default_value = "127.0.0.1:0")]
-    listen: SocketAddr,
+    #[command(flatten)]
+    plain: PlainServerArgs,
     /// The engine: `sim` emits simulated words at known instants, `native` runs a model in this process,
     /// `worker` runs one on torch in a process of its own; by default `native`, with --model.
     #[arg(long, value_enum, required_unless_present = "model")]
@@ -132,10 +129,7 @@ async fn serve(
     options: Options,
 ) -> Result<(), CliError> {
     let stop = process::stop_signal();
-    let (listener, address) = process::listen(args.listen).await?;
-    if !address.ip().is_loopback() {
-        tracing::warn!("{address} is not loopback: prompts and answers travel in the clear");
-    }
+    let (listener, address) = args.plain.listen(Some("prompts and answers")).await?;
     process::print_ready(address, "none", ready_fields(args, worker.as_deref(), &options));
     process::warn_if_cut(confide_serve::serve(listener, options, stop).await);
     Ok(())

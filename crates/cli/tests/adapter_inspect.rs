@@ -36,9 +36,9 @@ fn a_pickle_is_refused_with_what_to_do() {
     adapter().save(dir).expect("is written");
     let (weights, pickle) = ("adapter_model.safetensors", "adapter_model.bin");
     fs::rename(dir.join(weights), dir.join(pickle)).expect("is renamed");
-    let (status, _, said) = inspect(&[dir.to_str().expect("is text")]);
+    let (status, _, stderr) = inspect(&[dir.to_str().expect("is text")]);
     assert_eq!(status, Some(2));
-    assert!(said.contains(pickle) && said.contains("hint: "), "{said}");
+    assert!(stderr.contains(pickle) && stderr.contains("hint: "), "{stderr}");
 }
 
 fn inspect(arguments: &[&str]) -> (Option<i32>, String, String) {

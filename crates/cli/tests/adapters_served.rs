@@ -51,12 +51,12 @@ fn requests_load_adapters_below_the_folders_that_were_given_and_nowhere_else() {
         "127.0.0.1:9".into(),
     ];
     for path in &outside {
-        let (status, said) = load(path);
-        assert_eq!(status, 403, "{path}: {said}");
-        assert!(said.contains("adapter_path_refused"), "{said}");
+        let (status, body) = load(path);
+        assert_eq!(status, 403, "{path}: {body}");
+        assert!(body.contains("adapter_path_refused"), "{body}");
     }
-    let (status, said) = load(text(&inside));
-    assert_eq!((status, &said[..]), (200, "Success: LoRA adapter 'new' added successfully."));
+    let (status, body) = load(text(&inside));
+    assert_eq!((status, &body[..]), (200, "Success: LoRA adapter 'new' added successfully."));
     assert_eq!(chat(&serve.address(), "new", QUESTIONS[1]).text, place.plainly(1));
     let unload = json!({ "lora_name": "new" });
     assert_eq!(post(&serve.address(), "/v1/unload_lora_adapter", &unload).0, 200);
@@ -75,10 +75,10 @@ fn a_client_of_split_mode_says_what_the_server_would() {
         CONFIDE.run(&[&fixed[..], more, &[QUESTIONS[0]]].concat())
     };
     for way in [&["--adapter", "banking"][..], &["--adapter", "banking", "--embeddings"]] {
-        let said = split(way);
-        assert_eq!(said.status, Some(0), "{}", said.stderr);
-        assert_eq!(said.stdout.trim_end_matches('\n'), place.plainly(0), "{}", said.stderr);
-        assert!(said.stderr.contains("guarantee: none"), "{}", said.stderr);
+        let ended = split(way);
+        assert_eq!(ended.status, Some(0), "{}", ended.stderr);
+        assert_eq!(ended.stdout.trim_end_matches('\n'), place.plainly(0), "{}", ended.stderr);
+        assert!(ended.stderr.contains("guarantee: none"), "{}", ended.stderr);
     }
     // Noise is accounted for after every token, over all that was sent.
     let noisy = split(&["--json", "--dp-epsilon-per-token", "8"]);
@@ -141,23 +141,26 @@ fn a_request_beyond_the_budget_is_403_and_leaves_the_budget_untouched() {
     };
     // As SDKs read it: no retry on a 403, and its text says what helps.
     for stream in [false, true] {
-        let (status, said) = ask(json!(200), stream);
-        assert_eq!(status, 403, "{said}");
-        assert!(said.contains("\"code\":\"adapter_budget\"") && said.contains("hint: "), "{said}");
+        let (status, answer) = ask(json!(200), stream);
+        assert_eq!(status, 403, "{answer}");
+        assert!(
+            answer.contains("\"code\":\"adapter_budget\"") && answer.contains("hint: "),
+            "{answer}"
+        );
     }
-    let (status, said) = ask(json!(4), false);
-    assert_eq!(status, 200, "{said}");
-    let said: Value = serde_json::from_str(&said).unwrap();
-    let prompt = said["usage"]["prompt_tokens"].as_u64().unwrap();
-    assert_eq!(said["confide"]["budget_left"], BUDGET - (prompt + 3), "{said}");
-    assert_eq!(said["confide"]["guarantee"], guarantee);
-    assert_eq!(said["confide"]["adapter_can_be_learned"], true);
+    let (status, answer) = ask(json!(4), false);
+    assert_eq!(status, 200, "{answer}");
+    let answer: Value = serde_json::from_str(&answer).unwrap();
+    let prompt = answer["usage"]["prompt_tokens"].as_u64().unwrap();
+    assert_eq!(answer["confide"]["budget_left"], BUDGET - (prompt + 3), "{answer}");
+    assert_eq!(answer["confide"]["guarantee"], guarantee);
+    assert_eq!(answer["confide"]["adapter_can_be_learned"], true);
     // Without a length the answer ends where the budget does.
-    let (status, said) = ask(Value::Null, false);
-    assert_eq!(status, 200, "{said}");
-    let said: Value = serde_json::from_str(&said).unwrap();
-    assert_eq!(said["choices"][0]["finish_reason"], "length");
-    assert_eq!(said["confide"]["budget_left"], 0, "{said}");
+    let (status, answer) = ask(Value::Null, false);
+    assert_eq!(status, 200, "{answer}");
+    let answer: Value = serde_json::from_str(&answer).unwrap();
+    assert_eq!(answer["choices"][0]["finish_reason"], "length");
+    assert_eq!(answer["confide"]["budget_left"], 0, "{answer}");
     assert_eq!(ask(json!(1), false).0, 403);
 }
 
@@ -212,9 +215,9 @@ fn a_host_killed_in_mid_answer_is_an_error_or_a_labelled_answer_of_the_base_mode
                 assert!(!after.contains("[DONE]"), "{after}");
             }
             Some(reason) => {
-                let said = after.find("\"adapter_lost\":{").expect("the loss is said");
+                let labelled = after.find("\"adapter_lost\":{").expect("the loss is said");
                 let named = after.find("\"model\":\"model\"").expect("the base model is named");
-                assert!(said.abs_diff(named) < 1000, "in the same chunk: {after}");
+                assert!(labelled.abs_diff(named) < 1000, "in the same chunk: {after}");
                 assert!(after.contains(&format!("\"finish_reason\":\"{reason}\"")), "{after}");
                 assert!(after.contains("[DONE]"));
             }

@@ -19,7 +19,7 @@ const CONFIDE: Program = Program(env!("CARGO_BIN_EXE_confide"));
 #[test]
 fn evidence_comes_through_the_served_tree_and_is_verified() {
     with_private_mounts("evidence_comes_through_the_served_tree_and_is_verified", |folder| {
-        let asked = "abcd".repeat(32);
+        let report_data = "abcd".repeat(32);
         let tree = folder.with_extension("tree");
         let (sim, dev) = (folder.with_extension("sim"), folder.with_extension("dev"));
         let serve = CONFIDE.start(&[
@@ -39,7 +39,7 @@ fn evidence_comes_through_the_served_tree_and_is_verified() {
             "--tsm-root",
             text(&tree),
             "--report-data",
-            &asked,
+            &report_data,
             "--out",
             text(&dev),
         ]);
@@ -55,7 +55,7 @@ fn evidence_comes_through_the_served_tree_and_is_verified() {
             "--collateral",
             text(&sim.join("collateral.json")),
             "--report-data",
-            &asked,
+            &report_data,
             "--at",
             &now,
         ]);
@@ -114,8 +114,8 @@ fn a_machine_without_a_device_is_told_what_to_try() {
     let nowhere = std::env::temp_dir().join("confide-nowhere");
     let attest = run(&["attest", "--tsm-root", text(&nowhere), "--out", text(&nowhere)]);
     assert_eq!(attest.status.code(), Some(2));
-    let said = all_output(&attest);
-    assert!(said.contains("no device") && said.contains("hint: "), "{said}");
+    let output = all_output(&attest);
+    assert!(output.contains("no device") && output.contains("hint: "), "{output}");
     let detected = run(&["attest", "--detect", "--tsm-root", text(&nowhere)]);
     assert!(detected.status.success());
     let text = String::from_utf8(detected.stdout).unwrap();

@@ -93,8 +93,8 @@ fn a_policy_that_names_no_program_or_no_configuration_opens_no_address() {
         (&empty, "without workload and config_digest"),
     ] {
         let with_root = ["--root", text(&root)];
-        let asked = ["connect", &url, "--policy", text(policy), "--json"];
-        let refused = CONFIDE.run(&[&asked[..], &with_root].concat());
+        let arguments = ["connect", &url, "--policy", text(policy), "--json"];
+        let refused = CONFIDE.run(&[&arguments[..], &with_root].concat());
         assert_eq!(refused.status, Some(1), "{}", refused.stderr);
         assert!(refused.stderr.contains("check `scope` failed"), "{}", refused.stderr);
         assert!(refused.stderr.contains(missing), "{}", refused.stderr);
@@ -156,9 +156,9 @@ fn the_command_printed_after_a_simulation_runs_as_it_is_printed() {
     let folder = Folder::new("next");
     for (tee, more) in [("tdx", None), ("tdx-v5", None), ("sgx", None), ("snp", Some("ab"))] {
         let out = folder.join(tee);
-        let mut asked = vec!["attest", "--simulate", tee, "--out", text(&out)];
-        asked.extend(more.iter().flat_map(|data| ["--report-data", data]));
-        let made = CONFIDE.run(&asked);
+        let mut arguments = vec!["attest", "--simulate", tee, "--out", text(&out)];
+        arguments.extend(more.iter().flat_map(|data| ["--report-data", data]));
+        let made = CONFIDE.run(&arguments);
         let line = made.stdout.lines().find_map(|line| line.strip_prefix("next: confide "));
         let arguments: Vec<&str> = line.expect(&made.stdout).split(' ').collect();
         let verified = CONFIDE.run(&arguments);
@@ -292,7 +292,7 @@ fn a_gateway_started_before_its_model_server_has_the_same_digest() {
     let manifest = "ab".repeat(32);
     let free = TcpListener::bind(ANY_PORT).unwrap().local_addr().unwrap();
     let listing = listing(format!(r#"{{"data":[{{"confide_manifest_sha256":"{manifest}"}}]}}"#));
-    let (asked, first_try) = mpsc::channel();
+    let (answered, first_try) = mpsc::channel();
     let server = thread::spawn(move || {
         // It still loads: the first answer is an error, and only then does it know its models.
         let listener = TcpListener::bind(free).unwrap();
@@ -300,7 +300,7 @@ fn a_gateway_started_before_its_model_server_has_the_same_digest() {
             let (mut stream, _) = listener.accept().unwrap();
             let _ = stream.read(&mut [0; 1024]).unwrap();
             stream.write_all(answer.as_bytes()).unwrap();
-            let _ = asked.send(());
+            let _ = answered.send(());
         }
     });
     let upstream = format!("http://{free}");
@@ -319,7 +319,7 @@ fn a_gateway_that_waits_for_its_model_server_can_be_stopped() {
     let arguments = ["gateway", "--listen", ANY_PORT, "--upstream", &upstream];
     let mut command = CONFIDE.command(&[&arguments[..], &["--binding", "none"]].concat());
     let waiting = Process::spawn(&mut command);
-    silent.asked.recv_timeout(GENEROUS).expect("it does not ask for the models");
+    silent.connections.recv_timeout(GENEROUS).expect("it does not ask for the models");
     assert_eq!(waiting.terminate().code(), Some(0));
 }
 
@@ -335,8 +335,8 @@ fn a_port_that_is_taken_is_named_with_a_way_out() {
     ] {
         let ended = CONFIDE.run(&[arguments, &at].concat());
         assert_eq!(ended.status, Some(2));
-        let said = ended.stderr;
-        assert!(said.contains(&address) && said.contains("hint: another program"), "{said}");
+        let stderr = ended.stderr;
+        assert!(stderr.contains(&address) && stderr.contains("hint: another program"), "{stderr}");
     }
 }
 
@@ -421,21 +421,21 @@ fn connect(gateway: &Process, policy: &Path, binding: &str, more: &[&str]) -> Pr
 /// A listener that accepts and never says a word.
 struct Silent {
     address: String,
-    asked: mpsc::Receiver<()>,
+    connections: mpsc::Receiver<()>,
 }
 
 fn silent() -> Silent {
     let listener = TcpListener::bind(ANY_PORT).unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    let (came, asked) = mpsc::channel();
+    let (connected, connections) = mpsc::channel();
     thread::spawn(move || {
-        let mut held = Vec::new();
+        let mut streams = Vec::new();
         while let Ok((stream, _)) = listener.accept() {
-            let _ = came.send(());
-            held.push(stream);
+            let _ = connected.send(());
+            streams.push(stream);
         }
     });
-    Silent { address, asked }
+    Silent { address, connections }
 }
 
 /// A whole answer with this list of models.

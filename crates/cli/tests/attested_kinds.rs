@@ -21,7 +21,7 @@ fn every_kind_of_evidence_is_accepted_by_its_own_policy_with_either_binding() {
             let gateway = gateway(&attester, binding);
             let connect = connect(&gateway, &attester.join("policy.toml"), binding);
             let ready =
-                connect.unwrap_or_else(|said| panic!("{tee} {binding}: {said}")).ready.clone();
+                connect.unwrap_or_else(|error| panic!("{tee} {binding}: {error}")).ready.clone();
             assert_eq!(ready["guarantee"], "none (simulated)", "{tee} {binding}");
         }
     }
@@ -48,13 +48,13 @@ fn a_required_gpu_is_accepted_over_this_session_and_missed_where_it_is_not_shown
         let without = simulate(&folder, "without", &["--simulate", tee, "--seed", SEED]);
         let policy = with.join("policy.toml");
         let accepted = connect(&gateway(&with, "session"), &policy, "session");
-        let ready = accepted.unwrap_or_else(|said| panic!("{tee}: {said}")).ready.clone();
+        let ready = accepted.unwrap_or_else(|error| panic!("{tee}: {error}")).ready.clone();
         assert!(is_passed(&ready, "gpu"), "{ready}");
         // The same machine without its GPU, and the GPU with a binding that carries none.
         for (attester, binding) in [(&without, "session"), (&with, "key")] {
             let refused = connect(&gateway(attester, binding), &policy, binding).map(drop);
-            let said = refused.expect_err("a policy with a required GPU let it pass");
-            assert!(said.contains("check `gpu` failed"), "{tee} {binding}: {said}");
+            let error = refused.expect_err("a policy with a required GPU let it pass");
+            assert!(error.contains("check `gpu` failed"), "{tee} {binding}: {error}");
         }
         // Another machine's GPU: its roots are not those of the policy.
         let other = simulate(&folder, "other", &["--simulate", tee, "--gpu"]);
@@ -63,8 +63,8 @@ fn a_required_gpu_is_accepted_over_this_session_and_missed_where_it_is_not_shown
         // A policy that knows nothing of GPUs does not wave one through whose root it does not
         // trust.
         let shown = connect(&gateway(&with, "session"), &without.join("policy.toml"), "session");
-        let said = shown.map(drop).expect_err("a GPU under an unknown root was accepted");
-        assert!(said.contains("is not accepted"), "{tee}: {said}");
+        let error = shown.map(drop).expect_err("a GPU under an unknown root was accepted");
+        assert!(error.contains("is not accepted"), "{tee}: {error}");
     }
 }
 
@@ -73,8 +73,8 @@ fn a_gpu_is_asked_for_with_session_binding_only() {
     let arguments = ["gateway", "--listen", ANY_PORT, "--upstream", NOBODY, "--gpu-index", "0"];
     let ended = CONFIDE.run(&arguments);
     assert_eq!(ended.status, Some(2));
-    let said = ended.stderr;
-    assert!(said.contains("session binding only") && said.contains("hint: "), "{said}");
+    let stderr = ended.stderr;
+    assert!(stderr.contains("session binding only") && stderr.contains("hint: "), "{stderr}");
 }
 
 fn is_passed(ready: &Value, name: &str) -> bool {

@@ -49,17 +49,17 @@ impl Flood {
         let over = Arc::new(AtomicBool::new(false));
         let ended = over.clone();
         let running = thread::spawn(move || {
-            let mut held = Vec::new();
+            let mut streams = Vec::new();
             for start in ["", "GET / HT", "\u{16}\u{3}\u{1}"].iter().cycle() {
                 if ended.load(Ordering::Relaxed) {
                     return;
                 }
                 if let Ok(mut stream) = connect_as_holder(&address) {
                     let _ = stream.write_all(start.as_bytes());
-                    held.push(stream);
+                    streams.push(stream);
                 }
-                if held.len() > 40 {
-                    drop(held.remove(0));
+                if streams.len() > 40 {
+                    drop(streams.remove(0));
                 }
             }
         });

@@ -194,11 +194,11 @@ fn what_a_host_answered_is_shown_to_a_third_party_and_every_change_is_refused_by
 
 #[test]
 fn a_session_that_is_there_is_not_written_over_and_nothing_is_asked_for_it() {
-    let asked = TcpListener::bind(ANY_PORT).unwrap();
-    asked.set_nonblocking(true).unwrap();
+    let host_listener = TcpListener::bind(ANY_PORT).unwrap();
+    host_listener.set_nonblocking(true).unwrap();
     let folder = Folder::new("notary-kept");
     let (policy, out) = (folder.write("policy.toml", ""), folder.write("session", "the only copy"));
-    let url = format!("https://{}/", asked.local_addr().unwrap());
+    let url = format!("https://{}/", host_listener.local_addr().unwrap());
     for out in [&out, &folder.argument(".")] {
         let words = ["notary", "fetch", &url, "--via", &url, "--policy", &policy, "--out", out];
         let refused = CONFIDE.run(&words);
@@ -206,7 +206,7 @@ fn a_session_that_is_there_is_not_written_over_and_nothing_is_asked_for_it() {
         assert!(refused.stderr.contains("exists already"), "{}", refused.stderr);
     }
     assert_eq!(folder.read("session"), b"the only copy");
-    assert!(asked.accept().is_err(), "somebody was asked");
+    assert!(host_listener.accept().is_err(), "somebody was asked");
 }
 
 #[test]
@@ -243,9 +243,9 @@ fn a_notary_serves_any_client_unless_a_list_says_which_and_says_so() {
 
 #[test]
 fn nothing_is_sent_to_a_host_that_is_not_listed_or_private_or_by_a_notary_of_another_program() {
-    let asked = TcpListener::bind(ANY_PORT).unwrap();
-    asked.set_nonblocking(true).unwrap();
-    let host = asked.local_addr().unwrap().to_string();
+    let host_listener = TcpListener::bind(ANY_PORT).unwrap();
+    host_listener.set_nonblocking(true).unwrap();
+    let host = host_listener.local_addr().unwrap().to_string();
     let folder = Folder::new("notary-refused");
     drop(tls(&folder, NOBODY));
     let site = Site::new(folder, &host, "");
@@ -253,7 +253,7 @@ fn nothing_is_sent_to_a_host_that_is_not_listed_or_private_or_by_a_notary_of_ano
     let other_program = site.policy_with("other-program", MEASURED, OTHERWISE);
     let pinned = format!("\"{}\"", site.notary.ready["config_digest"].as_str().unwrap());
     let unpinned = site.policy_with("unpinned", &pinned, "\"dangerous-any\"");
-    for (url, policy, status, said) in [
+    for (url, policy, status, wanted) in [
         (format!("https://{host}/"), &policy, 2, "the policy allows none of its private ones"),
         (format!("https://{NOBODY}/"), &policy, 2, "not on this notary's list"),
         (format!("https://user@{host}/"), &policy, 2, "URL is not usable"),
@@ -262,10 +262,10 @@ fn nothing_is_sent_to_a_host_that_is_not_listed_or_private_or_by_a_notary_of_ano
     ] {
         let refused = site.fetch(&url, policy, &[]);
         assert_eq!(refused.status, Some(status), "{}", refused.stderr);
-        assert!(refused.stderr.contains(said), "{}", refused.stderr);
+        assert!(refused.stderr.contains(wanted), "{}", refused.stderr);
         assert!(!site.folder.has("session"), "something was saved");
     }
-    assert!(asked.accept().is_err(), "the host was dialled");
+    assert!(host_listener.accept().is_err(), "the host was dialled");
 }
 
 #[test]
@@ -278,12 +278,12 @@ fn a_notary_whose_statements_nobody_could_judge_does_not_start() {
     drop(tls(&folder, NOBODY));
     let arguments = ["notary", "serve", "--listen", ANY_PORT, "--policy", &rules];
     let arguments = [&arguments[..], &["--simulate", &attester]].concat();
-    for (more, said) in [
+    for (more, wanted) in [
         (["--collateral", &nothing], "wanted a set of endorsements"),
         (["--key-validity-s", "300"], "twice the longest exchange"),
     ] {
         let refused = CONFIDE.run(&[&arguments[..], &more].concat());
         assert_eq!(refused.status, Some(2), "{}", refused.stderr);
-        assert!(refused.stderr.contains(said), "{}", refused.stderr);
+        assert!(refused.stderr.contains(wanted), "{}", refused.stderr);
     }
 }

@@ -33,7 +33,7 @@ impl StandIn {
         let listener = TcpListener::bind(ANY_PORT).unwrap();
         let address = listener.local_addr().unwrap();
         let open = Arc::new(Mutex::new(Vec::new()));
-        let held = open.clone();
+        let streams = open.clone();
         let accepting = thread::spawn(move || {
             while let Ok((mut stream, _)) = listener.accept() {
                 // One byte tells it to end.
@@ -41,7 +41,7 @@ impl StandIn {
                 if stream.peek(&mut first).unwrap_or(0) == 1 && first == *b"!" {
                     return;
                 }
-                held.lock().unwrap().push(stream.try_clone().unwrap());
+                streams.lock().unwrap().push(stream.try_clone().unwrap());
                 thread::spawn(move || answer_all(&mut stream));
             }
         });

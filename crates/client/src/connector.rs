@@ -69,6 +69,9 @@ impl Connector {
     /// A connector whose `appraiser` has to accept the evidence; `binding` is `Key` or `Session`.
     ///
     /// `via` is the `ws://` address of a tunnel that reaches the endpoint.
+    ///
+    /// # Errors
+    /// [`ClientError::Channel`] if the binding is neither of the two.
     pub fn with_appraiser(
         endpoint: Endpoint,
         via: Option<String>,
@@ -84,6 +87,9 @@ impl Connector {
 
     /// A connector of ordinary TLS 1.3 that trusts `root_der` and learns nothing about the machine
     /// behind it: the arm that attested connections are compared with. `clock` gives Unix seconds.
+    ///
+    /// # Errors
+    /// [`ClientError::Channel`] if the root is no certificate.
     pub fn dangerous_plain_tls(
         endpoint: Endpoint,
         via: Option<String>,
@@ -125,6 +131,9 @@ impl Connector {
     }
 
     /// Opens one connection, appraises the peer and starts HTTP on it.
+    ///
+    /// # Errors
+    /// If the address cannot be reached, its evidence is not accepted, or HTTP does not start.
     pub async fn connect(&self) -> Result<Connection, ClientError> {
         let started = Instant::now();
         match &self.via {
@@ -260,6 +269,9 @@ impl Connection {
     /// Sends one request. The request target is a path, and the caller sets `Host`.
     ///
     /// The answer's body has to be read to its end before the next request can be sent.
+    ///
+    /// # Errors
+    /// [`ClientError::Http`] if the connection fails before the head of the answer.
     pub async fn send(
         &mut self,
         request: Request<RequestBody>,

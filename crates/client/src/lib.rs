@@ -4,7 +4,6 @@
 //! [`HttpClient`] keeps some of them, and [`serve`] puts an ordinary loopback address before it
 //! for programs that know nothing of attestation.
 
-mod causes;
 mod connector;
 mod endpoint;
 mod error;
@@ -13,10 +12,9 @@ mod origin;
 mod pool;
 mod proxy;
 
-pub use causes::with_causes;
 pub use confide_appraiser::{AppraisalError, PeerAppraisal, PolicyAppraiser, SharedAppraisal};
 pub use confide_channel::{Binding, Timings};
-pub use confide_http::{BodyPace, Drained};
+pub use confide_http::{BodyPace, Drained, with_causes};
 pub use connector::{
     BodyError, ConnectTimings, Connection, Connector, RequestBody, no_body, streamed_body,
     whole_body,

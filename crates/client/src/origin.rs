@@ -49,6 +49,9 @@ pub(crate) enum Sender {
 
 impl Origins {
     /// Reads origins, each `SCHEME://HOST[:PORT]`. There is no word for every origin.
+    ///
+    /// # Errors
+    /// [`ClientError::Origin`] if one has another form.
     pub fn new(origins: &[String]) -> Result<Self, ClientError> {
         origins.iter().map(|origin| parse(origin)).collect::<Result<_, _>>().map(Self)
     }

@@ -9,11 +9,10 @@ use std::{
 
 use bytes::Bytes;
 use confide_appraiser::SharedAppraisal;
-use confide_http::{AdmissionPermit, AdmissionQueue, QueueError};
+use confide_http::{AdmissionPermit, AdmissionQueue, BodyClock, BodyPace, QueueError};
 use http::{HeaderValue, Request, Response, header};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
-use tokio::time::Sleep;
 
 use crate::{
     connector::{ConnectTimings, Connection, Connector, RequestBody},
@@ -77,6 +76,9 @@ impl HttpClient {
 
     /// Opens one connection now and keeps it, so that the caller knows before the first request
     /// whether the evidence is accepted.
+    ///
+    /// # Errors
+    /// As those of [`Connector::connect`].
     pub async fn open(&self) -> Result<(Option<SharedAppraisal>, ConnectTimings), ClientError> {
         let connection = self.shared.connect().await?;
         let opened = (connection.appraisal().cloned(), connection.timings());
@@ -94,6 +96,9 @@ impl HttpClient {
     ///
     /// A request is repeated only where a kept connection turned out to be closed before the
     /// first byte was sent.
+    ///
+    /// # Errors
+    /// If no connection becomes free or can be opened, or the answer does not begin in time.
     pub async fn request(&self, request: Request<RequestBody>) -> Result<Answer, ClientError> {
         let shared = &self.shared;
         let mut request = request;
@@ -231,8 +236,7 @@ pub struct AnswerBody {
     inner: Incoming,
     lease: Option<Lease>,
     pause_limit: Duration,
-    pause: Option<Pin<Box<Sleep>>>,
-    paused: bool,
+    clock: BodyClock,
 }
 
 /// The reason for which an answer broke off.
@@ -251,7 +255,8 @@ pub enum AnswerError {
 
 impl AnswerBody {
     fn new(inner: Incoming, lease: Lease, pause_limit: Duration) -> Self {
-        let mut body = Self { inner, lease: Some(lease), pause_limit, pause: None, paused: false };
+        let clock = BodyClock::new(BodyPace::without_rate(pause_limit));
+        let mut body = Self { inner, lease: Some(lease), pause_limit, clock };
         body.give_back_at_end();
         body
     }
@@ -267,16 +272,6 @@ impl AnswerBody {
             shared.keep(connection);
         }
     }
-
-    fn poll_pause(&mut self, cx: &mut Context<'_>) -> Poll<AnswerError> {
-        let limit = self.pause_limit;
-        let pause = self.pause.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
-        if !self.paused {
-            self.paused = true;
-            pause.as_mut().reset(tokio::time::Instant::now() + limit);
-        }
-        pause.as_mut().poll(cx).map(|()| AnswerError::Paused { limit })
-    }
 }
 
 impl Body for AnswerBody {
@@ -288,9 +283,12 @@ impl Body for AnswerBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, AnswerError>>> {
         let outcome = match Pin::new(&mut self.inner).poll_frame(cx) {
-            Poll::Pending => self.poll_pause(cx).map(|fault| Some(Err(fault))),
+            Poll::Pending => {
+                let limit = self.pause_limit;
+                self.clock.poll_fault(cx).map(|_| Some(Err(AnswerError::Paused { limit })))
+            }
             Poll::Ready(frame) => {
-                self.paused = false;
+                self.clock.receive(0);
                 Poll::Ready(frame.map(|frame| frame.map_err(AnswerError::Broken)))
             }
         };

@@ -13,7 +13,7 @@ use confide_http::{
     Admission, AdmissionLimits, BodyPace, Closing, ConnectionDeadlines, Drained, Lingering,
     Occupancy, PacedBody, PeerStream, StallGuard, UNBOUNDED, accept_until, asks_for_websocket,
     has_known_codings, has_marked_end, pace_fault_behind, remove_hop_by_hop, serve_connection,
-    wait_until_closing,
+    wait_until_closing, with_causes,
 };
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, header};
 use http_body::Body;
@@ -23,7 +23,6 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpListener;
 
 use crate::{
-    causes::with_causes,
     connector::{RequestBody, streamed_body},
     error::{Blame, ClientError, RequestBodyError},
     limits::ClientLimits,

@@ -230,8 +230,8 @@ mod tests {
         let kept = LogBuffer::default();
         let (log, end) = AccessLog::start(Stuck(wait, kept.clone()), || 0);
         // One batch in the writer's hands and a full queue behind it; the rest has no place.
-        let asked = 3 * QUEUED_MAX;
-        for _ in 0..asked {
+        let answered = 3 * QUEUED_MAX;
+        for _ in 0..answered {
             log.record_answer(&Method::GET, "/", StatusCode::OK, Duration::ZERO);
         }
         drop((log, go_on));
@@ -243,6 +243,6 @@ mod tests {
         };
         let lost: usize = text.lines().filter_map(lost_of).sum();
         assert!(lost > 0 && written >= QUEUED_MAX, "{written} written, {lost} lost");
-        assert_eq!(written + lost, asked);
+        assert_eq!(written + lost, answered);
     }
 }

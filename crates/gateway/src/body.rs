@@ -9,6 +9,10 @@ use std::{
 use bytes::{Buf, Bytes};
 use confide_http::{BodyClock, BodyPace, PaceFault};
 use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+
+/// A request body that is read to its end after nobody wants it any more.
+pub(crate) type Lingering = confide_http::Lingering<Incoming>;
 
 /// Passes frames on until there are too many bytes, or they come too slowly.
 pub(crate) struct GuardedBody<B> {

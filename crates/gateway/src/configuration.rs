@@ -4,6 +4,8 @@
 //! prompts leave in the clear. So the digest of this configuration is in the bound claims, and a
 //! policy pins it.
 
+use std::collections::BTreeSet;
+
 use confide_channel::Binding;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
@@ -68,6 +70,9 @@ impl Configuration {
 
     /// Checks that routes are paths, that no two are the same and that each leads to a listed
     /// upstream.
+    ///
+    /// # Errors
+    /// [`GatewayError`] for the first route that is not so, and where there is none.
     pub fn check(&self) -> Result<(), GatewayError> {
         if self.routes.is_empty() {
             return Err(GatewayError::NoRoute);
@@ -114,9 +119,6 @@ impl Configuration {
 
     /// The canonical JSON: keys sorted, no spaces, lists sorted, every address in one spelling.
     pub fn canonical_json(&self) -> Vec<u8> {
-        let mut upstreams: Vec<String> = self.upstreams.iter().map(Upstream::url).collect();
-        upstreams.sort();
-        upstreams.dedup();
         let mut routes: Vec<CanonicalRoute<'_>> = self
             .routes
             .iter()
@@ -127,16 +129,13 @@ impl Configuration {
             })
             .collect();
         routes.sort_by(|a, b| (a.path, &a.methods).cmp(&(b.path, &b.methods)));
-        let mut tunnel_allow: Vec<&str> = self.tunnel_allow.iter().map(String::as_str).collect();
-        tunnel_allow.sort_unstable();
-        tunnel_allow.dedup();
         let canonical = Canonical {
             binding: self.binding.name(),
             confide_configuration: FORM_VERSION,
             model_manifest_sha256: self.model_manifest_sha256.map(hex::encode),
             routes,
-            tunnel_allow,
-            upstreams,
+            tunnel_allow: self.tunnel_allow.iter().map(String::as_str).collect(),
+            upstreams: self.upstreams.iter().map(Upstream::url).collect(),
         };
         // Strings and integers only: nothing in it can fail to serialise.
         serde_json::to_vec(&canonical).unwrap_or_default()
@@ -187,8 +186,8 @@ struct Canonical<'a> {
     confide_configuration: u32,
     model_manifest_sha256: Option<String>,
     routes: Vec<CanonicalRoute<'a>>,
-    tunnel_allow: Vec<&'a str>,
-    upstreams: Vec<String>,
+    tunnel_allow: BTreeSet<&'a str>,
+    upstreams: BTreeSet<String>,
 }
 
 #[derive(Serialize)]

@@ -20,10 +20,9 @@ use hyper_util::rt::TokioIo;
 use tokio::{net::TcpStream, sync::watch};
 
 use crate::{
-    body::GuardedBody,
+    body::{GuardedBody, Lingering},
     fault::{UpstreamFailure, UpstreamFault},
     limits::GatewayLimits,
-    linger::Lingering,
     upstream::Upstream,
     wire::{WireState, watch_wire},
 };

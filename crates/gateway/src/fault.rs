@@ -2,6 +2,7 @@
 
 use std::error::Error;
 
+use confide_http::with_causes;
 use http::StatusCode;
 
 /// The reason for which an upstream gave no answer that can be passed on.
@@ -111,13 +112,6 @@ impl UpstreamFailure {
 
     /// A failure with all causes in its reason: hyper's own text names only the first.
     pub(crate) fn from_error(fault: UpstreamFault, error: &(dyn Error + 'static)) -> Self {
-        let mut reason = error.to_string();
-        let mut next = error.source();
-        while let Some(cause) = next {
-            reason.push_str(": ");
-            reason.push_str(&cause.to_string());
-            next = cause.source();
-        }
-        Self { fault, reason }
+        Self { fault, reason: with_causes(error) }
     }
 }

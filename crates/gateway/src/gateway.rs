@@ -41,6 +41,9 @@ impl Gateway {
     /// device does.
     ///
     /// `clock` gives Unix seconds. An attester is needed unless the binding is `None`.
+    ///
+    /// # Errors
+    /// [`GatewayError`] if the configuration cannot be used, or key or evidence cannot be made.
     pub fn new(
         options: GatewayOptions,
         attester: Option<Arc<dyn Attest>>,

@@ -20,7 +20,6 @@ mod error;
 mod fault;
 mod gateway;
 mod limits;
-mod linger;
 mod manifest;
 mod path;
 mod pool;

@@ -17,12 +17,11 @@ use hyper::body::Incoming;
 use crate::{
     access_log::AccessLog,
     answer::{self, AnswerBody},
-    body::GuardedBody,
+    body::{GuardedBody, Lingering},
     configuration::{Configuration, WELL_KNOWN_PATH},
     connection::{Connection, RequestBody, UnsentRequest, without_body},
     fault::{UpstreamFailure, UpstreamFault},
     limits::GatewayLimits,
-    linger::Lingering,
     manifest::ManifestWatch,
     path::{self, PathFault},
     pool::{AnswerStream, Pool},
@@ -95,15 +94,15 @@ impl Proxy {
     /// Closes idle connections, and asks the first upstream for its model at intervals.
     pub(crate) async fn maintain_pools(&self) -> Infallible {
         let tick = RETIRE_EVERY.min(self.limits.upstream_check);
-        let mut asked = Instant::now();
+        let mut last_question = Instant::now();
         loop {
             tokio::time::sleep(tick).await;
             self.pools.iter().for_each(|pool| pool.retire());
-            let is_due = asked.elapsed() >= self.limits.upstream_check;
+            let is_due = last_question.elapsed() >= self.limits.upstream_check;
             if !is_due || !self.manifest.is_needed() || self.manifest.has_changed() {
                 continue;
             }
-            asked = Instant::now();
+            last_question = Instant::now();
             if let Some(pool) = self.pools.first()
                 && let Err(UpstreamFailure { reason, .. }) = pool.check().await
             {

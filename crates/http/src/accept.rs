@@ -79,7 +79,7 @@ where
                 if !admission.is_proxy(address) {
                     begin(&mut running, Arrival { stream: tcp.into(), peer });
                 } else if announcing.len() < admission.limits().connections {
-                    announcing.spawn(read_announcement(tcp, peer, admission.header_deadline()));
+                    announcing.spawn(read_announcement(tcp, peer, admission.header_deadline));
                 } else {
                     admission.refuse_unknown(peer);
                 }
@@ -302,8 +302,8 @@ mod tests {
     #[tokio::test]
     async fn a_listed_proxy_without_a_header_in_time_is_closed() {
         let proxies = ["127.0.0.9".parse().unwrap()];
-        let admission = places(8, 8, 0).behind_proxies(&proxies);
-        let admission = admission.with_header_deadline(Duration::from_millis(50));
+        let mut admission = places(8, 8, 0).behind_proxies(&proxies);
+        admission.header_deadline = Duration::from_millis(50);
         let running = server(admission, GENEROUS, false).await;
         for start in ["", "PROXY TCP4 192.0.2.1", "w"] {
             let mut stream = connect(running.address, 9).await;

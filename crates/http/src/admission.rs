@@ -97,7 +97,8 @@ impl fmt::Display for Peer {
 pub struct Admission {
     places: Arc<Places>,
     proxies: Arc<[IpAddr]>,
-    header_deadline: Duration,
+    /// The deadline for the header of a listed proxy, which tests shorten.
+    pub(crate) header_deadline: Duration,
 }
 
 #[derive(Debug)]
@@ -178,19 +179,9 @@ impl Admission {
         self
     }
 
-    /// The same admission, with another deadline for the header of a listed proxy.
-    pub fn with_header_deadline(mut self, deadline: Duration) -> Self {
-        self.header_deadline = deadline;
-        self
-    }
-
     /// The number of connections that have a place.
     pub fn occupied_places(&self) -> usize {
         self.places.table().total
-    }
-
-    pub(crate) fn header_deadline(&self) -> Duration {
-        self.header_deadline
     }
 
     /// The limits that it was made with.

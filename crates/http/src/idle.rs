@@ -7,12 +7,12 @@ use std::{
     time::Duration,
 };
 
-use tokio::{
-    io::{AsyncRead, ReadBuf},
-    time::{Instant, Sleep},
-};
+use tokio::io::{AsyncRead, ReadBuf};
 
-use crate::watched_stream::{Watch, WatchedStream};
+use crate::{
+    pace::{BodyClock, BodyPace},
+    watched_stream::{Watch, WatchedStream},
+};
 
 /// Fails with `TimedOut` when nothing was received for a time limit, whatever this end was doing.
 ///
@@ -20,17 +20,12 @@ use crate::watched_stream::{Watch, WatchedStream};
 pub type IdleGuard<S> = WatchedStream<S, IdleWatch>;
 
 /// The watch of an [`IdleGuard`].
-pub struct IdleWatch {
-    limit: Duration,
-    timer: Pin<Box<Sleep>>,
-    waiting: bool,
-}
+pub struct IdleWatch(BodyClock);
 
 impl<S> IdleGuard<S> {
-    /// Guards `inner`; writes pass through. Has to be called inside a runtime.
+    /// Guards `inner`; writes pass through.
     pub fn new(inner: S, limit: Duration) -> Self {
-        let timer = Box::pin(tokio::time::sleep(limit));
-        Self::with_watch(inner, IdleWatch { limit, timer, waiting: false })
+        Self::with_watch(inner, IdleWatch(BodyClock::new(BodyPace::without_rate(limit))))
     }
 }
 
@@ -45,15 +40,7 @@ impl<S> Watch<S> for IdleWatch {
         S: AsyncRead,
     {
         let poll = inner.poll_read(cx, buf);
-        if poll.is_ready() {
-            self.waiting = false;
-            return poll;
-        }
-        if !self.waiting {
-            self.waiting = true;
-            self.timer.as_mut().reset(Instant::now() + self.limit);
-        }
-        self.timer.as_mut().poll(cx).map(|()| Err(io::ErrorKind::TimedOut.into()))
+        self.0.limit_wait(cx, poll)
     }
 }
 

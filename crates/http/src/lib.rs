@@ -6,6 +6,7 @@
 
 mod accept;
 mod admission;
+mod causes;
 mod connection;
 mod hop;
 mod idle;
@@ -24,6 +25,7 @@ mod watched_stream;
 
 pub use accept::{Closing, Drained, accept_until};
 pub use admission::{Admission, AdmissionLimits, Busy, BusyAnswer, BusyBody, Occupancy, Peer};
+pub use causes::with_causes;
 pub use connection::{
     ConnectionDeadlines, UNBOUNDED, serve_connection, serve_upgradeable, wait_until_closing,
 };

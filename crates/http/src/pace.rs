@@ -2,6 +2,7 @@
 
 use std::{
     error::Error,
+    io,
     pin::Pin,
     task::{Context, Poll},
     time::Duration,
@@ -49,7 +50,8 @@ pub enum PaceFault {
     },
 }
 
-/// Watches one body. The timer is made at the first pause, so a body that is there costs none.
+/// Watches one body, or one direction of a stream. The timer is made at the first pause, so a body
+/// that is there costs none.
 ///
 /// Only the time in which this end waits for the sender counts: an upload that a slow upstream
 /// holds back is not its sender's fault.
@@ -97,6 +99,19 @@ impl BodyClock {
             Some(timer) => timer.as_mut().poll(cx).map(|()| fault),
             None => Poll::Pending,
         }
+    }
+
+    /// Passes on the outcome of reading or writing a stream; a wait that lasts too long fails with `TimedOut`.
+    pub(crate) fn limit_wait<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        poll: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        if poll.is_ready() {
+            self.receive(0);
+            return poll;
+        }
+        self.poll_fault(cx).map(|_| Err(io::ErrorKind::TimedOut.into()))
     }
 
     /// The longest duration of the wait that begins now, and the fault with which it ends then.

@@ -2,46 +2,26 @@
 
 use std::{
     io,
-    pin::Pin,
     task::{Context, Poll},
     time::Duration,
 };
 
-use tokio::time::{Instant, Sleep};
-
-use crate::watched_stream::{Watch, WatchedStream};
+use crate::{
+    pace::{BodyClock, BodyPace},
+    watched_stream::{Watch, WatchedStream},
+};
 
 /// Fails with `TimedOut` when no written byte was taken for a time limit. Costs nothing while
 /// writes go through.
 pub type StallGuard<S> = WatchedStream<S, StallWatch>;
 
 /// The watch of a [`StallGuard`].
-pub struct StallWatch {
-    limit: Duration,
-    timer: Option<Pin<Box<Sleep>>>,
-    stalled: bool,
-}
+pub struct StallWatch(BodyClock);
 
 impl<S> StallGuard<S> {
     /// Guards `inner`; reads pass through.
     pub fn new(inner: S, limit: Duration) -> Self {
-        Self::with_watch(inner, StallWatch { limit, timer: None, stalled: false })
-    }
-}
-
-impl StallWatch {
-    fn watch<T>(&mut self, cx: &mut Context<'_>, poll: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
-        if poll.is_ready() {
-            self.stalled = false;
-            return poll;
-        }
-        let limit = self.limit;
-        let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
-        if !self.stalled {
-            self.stalled = true;
-            timer.as_mut().reset(Instant::now() + limit);
-        }
-        timer.as_mut().poll(cx).map(|()| Err(io::ErrorKind::TimedOut.into()))
+        Self::with_watch(inner, StallWatch(BodyClock::new(BodyPace::without_rate(limit))))
     }
 }
 
@@ -51,7 +31,7 @@ impl<S> Watch<S> for StallWatch {
         cx: &mut Context<'_>,
         poll: Poll<io::Result<usize>>,
     ) -> Poll<io::Result<usize>> {
-        self.watch(cx, poll)
+        self.0.limit_wait(cx, poll)
     }
 
     fn after_flush(
@@ -59,7 +39,7 @@ impl<S> Watch<S> for StallWatch {
         cx: &mut Context<'_>,
         poll: Poll<io::Result<()>>,
     ) -> Poll<io::Result<()>> {
-        self.watch(cx, poll)
+        self.0.limit_wait(cx, poll)
     }
 }
 

@@ -6,7 +6,7 @@
 
 use std::{
     fmt,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    net::{IpAddr, Ipv4Addr},
     str::FromStr,
 };
 
@@ -30,9 +30,7 @@ impl Block {
     /// means it writes it.
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.address, address) {
-            (IpAddr::V4(block), IpAddr::V4(address)) => {
-                high(u32::from(block) ^ u32::from(address), 32, self.prefix)
-            }
+            (IpAddr::V4(block), IpAddr::V4(address)) => is_in_v4(address, block, self.prefix),
             (IpAddr::V6(block), IpAddr::V6(address)) => {
                 let differs = u128::from(block) ^ u128::from(address);
                 self.prefix == 0 || differs >> (128 - u32::from(self.prefix)) == 0
@@ -42,8 +40,9 @@ impl Block {
     }
 }
 
-fn high(differs: u32, bits: u32, prefix: u8) -> bool {
-    prefix == 0 || differs >> (bits - u32::from(prefix)) == 0
+fn is_in_v4(address: Ipv4Addr, block: Ipv4Addr, prefix: u8) -> bool {
+    let differs = u32::from(block) ^ u32::from(address);
+    prefix == 0 || differs >> (32 - u32::from(prefix)) == 0
 }
 
 impl FromStr for Block {
@@ -65,23 +64,12 @@ impl FromStr for Block {
                 if !plain || prefix > whole { Err(wrong())? } else { prefix }
             }
         };
-        let block = Self { address, prefix };
-        if block.first() != address { Err(wrong()) } else { Ok(block) }
-    }
-}
-
-impl Block {
-    fn first(&self) -> IpAddr {
-        match self.address {
-            IpAddr::V4(address) => {
-                let mask = u32::MAX.checked_shl(32 - u32::from(self.prefix)).unwrap_or(0);
-                Ipv4Addr::from(u32::from(address) & mask).into()
-            }
-            IpAddr::V6(address) => {
-                let mask = u128::MAX.checked_shl(128 - u32::from(self.prefix)).unwrap_or(0);
-                Ipv6Addr::from(u128::from(address) & mask).into()
-            }
-        }
+        let bits_beyond = u32::from(whole - prefix);
+        let is_first = match address {
+            IpAddr::V4(address) => u32::from(address).trailing_zeros() >= bits_beyond,
+            IpAddr::V6(address) => u128::from(address).trailing_zeros() >= bits_beyond,
+        };
+        if is_first { Ok(Self { address, prefix }) } else { Err(wrong()) }
     }
 }
 
@@ -98,9 +86,9 @@ impl fmt::Display for Block {
 /// the parts of it that carry IPv4 addresses or have a special purpose.
 pub fn is_public(address: IpAddr) -> bool {
     match address {
-        IpAddr::V4(address) => !SPECIAL_V4.iter().any(|(block, prefix)| {
-            high(u32::from(Ipv4Addr::from(*block)) ^ u32::from(address), 32, *prefix)
-        }),
+        IpAddr::V4(address) => {
+            !SPECIAL_V4.iter().any(|(block, prefix)| is_in_v4(address, (*block).into(), *prefix))
+        }
         IpAddr::V6(address) => {
             let segments = address.segments();
             let is_global_unicast = segments[0] & 0xe000 == 0x2000;

@@ -112,6 +112,9 @@ enum State {
 
 impl FrameReader {
     /// Takes a piece, gives the frames that it completes. What is kept is bounded by one frame.
+    ///
+    /// # Errors
+    /// [`FrameError`] if a frame is of an unknown kind, too long, or out of order.
     pub fn push(&mut self, mut piece: &[u8]) -> Result<Vec<Frame>, FrameError> {
         let mut frames = Vec::new();
         while !piece.is_empty() {
@@ -130,6 +133,9 @@ impl FrameReader {
     }
 
     /// Ends the answer: an error unless the last frame has come.
+    ///
+    /// # Errors
+    /// [`FrameError`] unless the last frame has come.
     pub fn finish(self) -> Result<(), FrameError> {
         match self.state {
             State::End if self.buffer.is_empty() => Ok(()),

@@ -67,12 +67,7 @@ impl Decoder {
             Self::Identity(sink) => sink.write_all(piece),
             Self::Gzip(gzip) => gzip.write_all(piece).and_then(|()| gzip.flush()),
         };
-        let sink = self.sink();
-        match written {
-            Ok(()) => Ok(std::mem::take(&mut sink.bytes)),
-            Err(_) if sink.is_full => Err(DecodeError::TooLong),
-            Err(_) => Err(DecodeError::Malformed),
-        }
+        self.take_decoded(written)
     }
 
     /// The end of the body: gives what is left, and refuses a coding that has not ended.
@@ -81,18 +76,19 @@ impl Decoder {
             Self::Gzip(gzip) if !was_empty => gzip.try_finish(),
             _ => Ok(()),
         };
-        let sink = self.sink();
-        match ended {
+        self.take_decoded(ended)
+    }
+
+    /// Takes what was decoded until now, or explains why the last step failed.
+    fn take_decoded(&mut self, outcome: io::Result<()>) -> Result<Vec<u8>, DecodeError> {
+        let sink = match self {
+            Self::Identity(sink) => sink,
+            Self::Gzip(gzip) => gzip.get_mut(),
+        };
+        match outcome {
             Ok(()) => Ok(std::mem::take(&mut sink.bytes)),
             Err(_) if sink.is_full => Err(DecodeError::TooLong),
             Err(_) => Err(DecodeError::Malformed),
-        }
-    }
-
-    fn sink(&mut self) -> &mut Sink {
-        match self {
-            Self::Identity(sink) => sink,
-            Self::Gzip(gzip) => gzip.get_mut(),
         }
     }
 }

@@ -41,6 +41,9 @@ pub struct AnswerHead {
 
 impl AnswerHead {
     /// Reads what the notary writes, and nothing else.
+    ///
+    /// # Errors
+    /// [`HeadError`] if the bytes are anything else.
     pub fn parse(bytes: &[u8]) -> Result<Self, HeadError> {
         let wrong = |wanted| HeadError { wanted };
         let ended = bytes.strip_suffix(b"\r\n\r\n");

@@ -88,6 +88,9 @@ pub struct Received {
 
 impl AnswerReader {
     /// Takes a piece of the notary's answer; gives where new bytes of the body begin.
+    ///
+    /// # Errors
+    /// [`HolderError`] if the answer is malformed, or the notary reports a failure.
     pub fn push(&mut self, piece: &[u8]) -> Result<&[u8], HolderError> {
         let before = self.body.len();
         for frame in self.frames.push(piece)? {
@@ -107,6 +110,9 @@ impl AnswerReader {
     }
 
     /// Ends the notary's answer; gives it complete.
+    ///
+    /// # Errors
+    /// [`HolderError`] if the answer is not complete.
     pub fn finish(self) -> Result<Received, HolderError> {
         self.frames.finish()?;
         let signed = self.signed.ok_or(FrameError::Truncated)?;
@@ -118,6 +124,9 @@ impl Received {
     /// Checks signature, key, host, time and every commitment against what was sent and received,
     /// and gives what the holder keeps. `key` is what was verified; its claims hold within
     /// `validity`, in Unix seconds.
+    ///
+    /// # Errors
+    /// [`HolderError`] for the first thing that does not match.
     pub fn check(
         self,
         request: &FetchRequest,

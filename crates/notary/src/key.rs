@@ -82,11 +82,11 @@ impl BoundKey {
         let claims = claims.encode();
         let quote = options.attester.attest(&key_report_data(&claims));
         let quote = quote.map_err(|error| KeyError::Attester { reason: error.to_string() })?;
-        check_length("quote", &quote, 1, QUOTE_BYTES_MAX)?;
+        check_length("quote", &quote, QUOTE_BYTES_MAX)?;
         // After the quote: some devices give the endorsements with it. Without them a statement
         // would be one that no third party can judge.
         let endorsements = options.attester.collateral().ok_or(KeyError::NoEndorsements)?;
-        check_length("set of endorsements", &endorsements, 1, ENDORSEMENTS_BYTES_MAX)?;
+        check_length("set of endorsements", &endorsements, ENDORSEMENTS_BYTES_MAX)?;
         let (public, spki_hash) = (key.public(), key.spki_hash());
         let evidence = NotaryEvidence { quote, claims, endorsements };
         let last_begin = not_after.saturating_sub(options.reserve.as_secs());
@@ -180,14 +180,9 @@ impl Keys {
     }
 }
 
-fn check_length(
-    part: &'static str,
-    bytes: &[u8],
-    least: usize,
-    wanted: usize,
-) -> Result<(), KeyError> {
+fn check_length(part: &'static str, bytes: &[u8], wanted: usize) -> Result<(), KeyError> {
     match bytes.len() {
-        got if (least..=wanted).contains(&got) => Ok(()),
+        got if (1..=wanted).contains(&got) => Ok(()),
         got => Err(KeyError::Length { part, wanted, got }),
     }
 }
@@ -278,10 +273,10 @@ mod tests {
         // Too late to begin, and the device gives nothing: refused, and not asked again at once.
         device.fails.store(true, Ordering::SeqCst);
         NOW.store(second.not_after - 329, Ordering::SeqCst);
-        let asked = device.quotes.load(Ordering::SeqCst);
+        let quotes = device.quotes.load(Ordering::SeqCst);
         for _ in 0..3 {
             assert!(matches!(keys.usable().await, Err(KeyError::Attester { .. })));
         }
-        assert_eq!(device.quotes.load(Ordering::SeqCst), asked + 1);
+        assert_eq!(device.quotes.load(Ordering::SeqCst), quotes + 1);
     }
 }

@@ -14,7 +14,7 @@ use crate::{
     key::{KeyOptions, Keys},
     places::Places,
     policy::{NotaryPolicy, Roots},
-    serve::{self, KnownClients, Shared},
+    serve::{self, ClientLookup, Shared},
     upstream::Upstream,
 };
 
@@ -51,6 +51,9 @@ impl Notary {
     /// Makes the keys and the evidence for them, so this may take a device's time.
     ///
     /// `clock` gives Unix seconds; it judges the servers' certificates and stands in statements.
+    ///
+    /// # Errors
+    /// [`NotaryError`] if policy or roots cannot be used, or a key or its evidence cannot be made.
     pub fn new(
         options: Options,
         attester: Arc<dyn Attest>,
@@ -89,7 +92,7 @@ impl Notary {
         let exchanges = Arc::new(Exchanges { clock, keys, policy, places, upstream });
         let description = description.into();
         let shared =
-            Shared { channel, clients: None, demand: None, description, exchanges, limits };
+            Shared { channel, find_client: None, demand: None, description, exchanges, limits };
         let admission = Admission::new(AdmissionLimits::default());
         Ok(Self { binding, config_digest, shared, simulated, admission })
     }
@@ -100,9 +103,9 @@ impl Notary {
         self
     }
 
-    /// Serves these clients only; the key's evidence is for everybody.
-    pub fn for_clients(mut self, clients: Box<dyn KnownClients>) -> Self {
-        self.shared.clients = Some(clients);
+    /// Serves the clients that `find_client` finds and no others; the key's evidence is for everybody.
+    pub fn for_clients(mut self, find_client: ClientLookup) -> Self {
+        self.shared.find_client = Some(find_client);
         self
     }
 

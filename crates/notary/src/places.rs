@@ -61,8 +61,8 @@ impl Places {
                 return Ok(place);
             }
             if timeout_at(until, freed).await.is_err() {
-                let held = self.lock().get(client).copied().unwrap_or(0);
-                return Err(match held >= self.per_client {
+                let places_of_client = self.lock().get(client).copied().unwrap_or(0);
+                return Err(match places_of_client >= self.per_client {
                     true => ExchangeError::ClientBusy { exchanges: self.per_client, deadline },
                     false => ExchangeError::Busy { exchanges: self.all, deadline },
                 });
@@ -72,10 +72,10 @@ impl Places {
 
     fn take_now(self: &Arc<Self>, client: &Client) -> Option<Place> {
         let mut taken = self.lock();
-        let (all, held) = (taken.values().sum::<usize>(), taken.get(client).copied());
+        let (all, places_of_client) = (taken.values().sum::<usize>(), taken.get(client).copied());
         // A client that has no place may take the last places too.
-        let reserved = if held.is_some() { self.all / NEWCOMERS_SHARE } else { 0 };
-        if held.unwrap_or(0) >= self.per_client || all + reserved >= self.all {
+        let reserved = if places_of_client.is_some() { self.all / NEWCOMERS_SHARE } else { 0 };
+        if places_of_client.unwrap_or(0) >= self.per_client || all + reserved >= self.all {
             return None;
         }
         *taken.entry(client.clone()).or_default() += 1;
@@ -90,9 +90,9 @@ impl Places {
 impl Drop for Place {
     fn drop(&mut self) {
         let mut taken = self.places.lock();
-        if let Some(held) = taken.get_mut(&self.client) {
-            *held -= 1;
-            if *held == 0 {
+        if let Some(places_of_client) = taken.get_mut(&self.client) {
+            *places_of_client -= 1;
+            if *places_of_client == 0 {
                 taken.remove(&self.client);
             }
         }
@@ -117,7 +117,7 @@ mod tests {
     async fn one_client_takes_its_share_and_another_is_served_meanwhile() {
         let places = Places::new(4, 2);
         let (one, two) = (client_at("127.0.0.1"), client_at("127.0.0.2"));
-        let held =
+        let taken =
             [places.take(&one, SHORT).await.unwrap(), places.take(&one, SHORT).await.unwrap()];
         let third = places.take(&one, SHORT).await.map(drop);
         assert!(matches!(third, Err(ExchangeError::ClientBusy { exchanges: 2, .. })));
@@ -125,7 +125,7 @@ mod tests {
             [places.take(&two, SHORT).await.unwrap(), places.take(&two, SHORT).await.unwrap()];
         let full = places.take(&client_at("127.0.0.3"), SHORT).await.map(drop);
         assert!(matches!(full, Err(ExchangeError::Busy { exchanges: 4, .. })));
-        drop(held);
+        drop(taken);
         places.take(&one, SHORT).await.unwrap();
         drop(others);
         assert!(places.lock().is_empty(), "what nobody holds is not kept");
@@ -134,27 +134,27 @@ mod tests {
     #[tokio::test]
     async fn the_last_places_are_for_clients_that_have_none() {
         let places = Places::new(16, 16);
-        let mut held = Vec::new();
+        let mut taken = Vec::new();
         for _ in 0..14 {
-            held.push(places.take(&client_at("192.0.2.1"), SHORT).await.unwrap());
+            taken.push(places.take(&client_at("192.0.2.1"), SHORT).await.unwrap());
         }
         assert!(places.take(&client_at("192.0.2.1"), SHORT).await.is_err());
-        held.push(places.take(&client_at("192.0.2.2"), SHORT).await.unwrap());
-        held.push(places.take(&client_at("192.0.2.3"), SHORT).await.unwrap());
+        taken.push(places.take(&client_at("192.0.2.2"), SHORT).await.unwrap());
+        taken.push(places.take(&client_at("192.0.2.3"), SHORT).await.unwrap());
         assert!(places.take(&client_at("192.0.2.4"), SHORT).await.is_err());
     }
 
     #[tokio::test]
     async fn a_place_that_is_freed_goes_to_who_waits() {
         let places = Places::new(1, 1);
-        let held = places.take(&client_at("192.0.2.1"), SHORT).await.unwrap();
+        let taken = places.take(&client_at("192.0.2.1"), SHORT).await.unwrap();
         let (other, generous) = (client_at("192.0.2.2"), Duration::from_secs(60));
         let waiting = tokio::spawn({
             let places = places.clone();
             async move { places.take(&other, generous).await.map(drop) }
         });
         tokio::task::yield_now().await;
-        drop(held);
+        drop(taken);
         waiting.await.unwrap().unwrap();
     }
 

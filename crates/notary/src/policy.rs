@@ -1,6 +1,6 @@
 //! What a notary serves: its policy file, and the digest that its evidence binds.
 
-use std::net::IpAddr;
+use std::{collections::BTreeSet, net::IpAddr, time::Duration};
 
 use rustls::pki_types::{CertificateDer, pem::PemObject};
 use serde::{Deserialize, Serialize};
@@ -61,7 +61,7 @@ pub enum PolicyError {
         /// The key.
         field: &'static str,
         /// What the value has to be.
-        wanted: &'static str,
+        wanted: String,
         /// The value.
         got: String,
     },
@@ -108,16 +108,19 @@ struct LimitsTable {
 
 impl NotaryPolicy {
     /// Reads a policy: see `docs/notary.md`, "The notary's policy".
+    ///
+    /// # Errors
+    /// [`PolicyError`] if the text is no such TOML, or a value is out of its range.
     pub fn from_toml(text: &str) -> Result<Self, PolicyError> {
         let written: PolicyFile = toml::from_str(text)?;
-        count("hosts", written.hosts.len(), HOSTS_MAX)?;
-        count("private_addresses", written.private_addresses.len(), ENTRIES_MAX)?;
+        check_count("hosts", written.hosts.len(), HOSTS_MAX)?;
+        check_count("private_addresses", written.private_addresses.len(), ENTRIES_MAX)?;
         let hosts =
             written.hosts.iter().map(|text| HostRule::parse(text)).collect::<Result<_, _>>();
         let blocks = written.private_addresses.iter().map(|text| {
             text.parse().map_err(|_| PolicyError::Value {
                 field: "private_addresses",
-                wanted: "ADDRESS or ADDRESS/PREFIX",
+                wanted: "ADDRESS or ADDRESS/PREFIX".into(),
                 got: text.clone(),
             })
         });
@@ -165,19 +168,15 @@ impl NotaryPolicy {
     }
 
     /// Encodes the effective configuration as canonical JSON: keys sorted, no spaces, lists sorted.
+    ///
+    /// # Errors
+    /// [`PolicyError::Digest`] if it cannot be written as JSON.
     pub fn canonical_json(&self, binding: &str, roots: &Roots) -> Result<Vec<u8>, PolicyError> {
-        let sorted = |mut list: Vec<String>| {
-            list.sort();
-            list.dedup();
-            list
-        };
         let canonical = Canonical {
             binding,
             confide_notary: FORM_VERSION,
-            hosts: sorted(self.hosts()),
-            private_addresses: sorted(
-                self.private_addresses.iter().map(Block::to_string).collect(),
-            ),
+            hosts: self.hosts().into_iter().collect(),
+            private_addresses: self.private_addresses.iter().map(Block::to_string).collect(),
             request_bytes: self.limits.request_bytes,
             response_bytes: self.limits.response_bytes,
             roots_sha256: hex::encode(roots.digest()),
@@ -186,18 +185,21 @@ impl NotaryPolicy {
     }
 
     /// SHA-256 of the canonical JSON: `config-digest` of the bound claims.
+    ///
+    /// # Errors
+    /// As those of [`Self::canonical_json`].
     pub fn digest(&self, binding: &str, roots: &Roots) -> Result<[u8; 32], PolicyError> {
         self.canonical_json(binding, roots).map(|json| Sha256::digest(json).into())
     }
 }
 
-/// The canonical form: fields in the order of their names, as JSON's keys are sorted.
+/// The canonical form: fields in the order of their names, as JSON's keys are sorted, and sorted lists.
 #[derive(Serialize)]
 struct Canonical<'a> {
     binding: &'a str,
     confide_notary: u32,
-    hosts: Vec<String>,
-    private_addresses: Vec<String>,
+    hosts: BTreeSet<String>,
+    private_addresses: BTreeSet<String>,
     request_bytes: usize,
     response_bytes: usize,
     roots_sha256: String,
@@ -205,6 +207,9 @@ struct Canonical<'a> {
 
 impl Roots {
     /// Loads the roots of this machine, as its operating system keeps them.
+    ///
+    /// # Errors
+    /// [`PolicyError::Roots`] if the machine has none that can be used.
     pub fn system() -> Result<Self, PolicyError> {
         let found = rustls_native_certs::load_native_certs();
         let why = found.errors.first().map(|error| format!(": {error}")).unwrap_or_default();
@@ -212,6 +217,9 @@ impl Roots {
     }
 
     /// Reads the certificates of a PEM file.
+    ///
+    /// # Errors
+    /// [`PolicyError::Roots`] if the file is no PEM or holds no certificate.
     pub fn from_pem(pem: &[u8]) -> Result<Self, PolicyError> {
         let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
         let certificates = certificates
@@ -249,7 +257,7 @@ impl HostRule {
     fn parse(text: &str) -> Result<Self, PolicyError> {
         let wrong = || PolicyError::Value {
             field: "hosts",
-            wanted: "HOST, HOST:PORT, or *. before either",
+            wanted: "HOST, HOST:PORT, or *. before either".into(),
             got: text.into(),
         };
         let (is_wildcard, rest) = match text.strip_prefix("*.") {
@@ -295,12 +303,12 @@ impl HostRule {
 impl LimitsTable {
     fn into_limits(self) -> Result<Limits, PolicyError> {
         let default = Limits::default();
-        let within = |field, wanted, value: usize, max: usize| match value {
-            0 => Err(PolicyError::Value { field, wanted, got: "0".into() }),
-            value if value > max => {
-                Err(PolicyError::Value { field, wanted, got: value.to_string() })
+        let within = |field, got: usize, max: usize| match got {
+            got if (1..=max).contains(&got) => Ok(got),
+            got => {
+                let (wanted, got) = (format!("1 to {max}"), got.to_string());
+                Err(PolicyError::Value { field, wanted, got })
             }
-            value => Ok(value),
         };
         let request = self.request_bytes.unwrap_or(default.request_bytes);
         let response = self.response_bytes.unwrap_or(default.response_bytes);
@@ -309,44 +317,24 @@ impl LimitsTable {
         let per_client = self.exchanges_per_client.unwrap_or(exchanges.div_ceil(4));
         let seconds = self.exchange_s.unwrap_or(default.exchange.as_secs());
         let seconds = usize::try_from(seconds).unwrap_or(usize::MAX);
-        let most = "1 to 3600";
+        let seconds = within("limits.exchange_s", seconds, 3600)?;
         Ok(Limits {
-            request_bytes: within(
-                "limits.request_bytes",
-                "1 to 4194304",
-                request,
-                REQUEST_BYTES_CEILING,
-            )?,
-            response_bytes: within(
-                "limits.response_bytes",
-                "1 to 8388608",
-                response,
-                RESPONSE_BYTES_CEILING,
-            )?,
-            exchanges: within("limits.exchanges", "1 to 1024", exchanges, 1024)?,
-            exchanges_per_client: within(
-                "limits.exchanges_per_client",
-                "1 to 1024",
-                per_client,
-                1024,
-            )?,
-            exchange: std::time::Duration::from_secs(within(
-                "limits.exchange_s",
-                most,
-                seconds,
-                3600,
-            )? as u64),
+            request_bytes: within("limits.request_bytes", request, REQUEST_BYTES_CEILING)?,
+            response_bytes: within("limits.response_bytes", response, RESPONSE_BYTES_CEILING)?,
+            exchanges: within("limits.exchanges", exchanges, 1024)?,
+            exchanges_per_client: within("limits.exchanges_per_client", per_client, 1024)?,
+            exchange: Duration::from_secs(seconds as u64),
             ..default
         })
     }
 }
 
-fn count(field: &'static str, got: usize, max: usize) -> Result<(), PolicyError> {
-    let wanted = "fewer entries";
-    match got > max {
-        true => Err(PolicyError::Value { field, wanted, got: format!("{got} entries") }),
-        false => Ok(()),
+fn check_count(field: &'static str, got: usize, max: usize) -> Result<(), PolicyError> {
+    if got <= max {
+        return Ok(());
     }
+    let (wanted, got) = (format!("at most {max} entries"), format!("{got} entries"));
+    Err(PolicyError::Value { field, wanted, got })
 }
 
 #[cfg(test)]
@@ -411,6 +399,12 @@ mod tests {
         assert!(matches!(policy(none), Err(PolicyError::Value { .. })));
         let limit = "hosts = []\nroots = \"system\"\n[limits]\nresponse_bytes = 99999999";
         assert!(matches!(policy(limit), Err(PolicyError::Value { .. })));
+        let many = format!("hosts = {:?}\nroots = \"system\"", vec!["h.example"; HOSTS_MAX + 1]);
+        let Err(PolicyError::Value { field, wanted, got }) = policy(&many) else {
+            panic!("too many hosts were taken")
+        };
+        let parts = [field, wanted.as_str(), got.as_str()];
+        assert_eq!(parts, ["hosts", "at most 1024 entries", "1025 entries"]);
         for text in ["", "hosts = []", "hosts = []\nroots = \"system\"\nhost = 1"] {
             assert!(matches!(policy(text), Err(PolicyError::Toml(_))), "{text}");
         }

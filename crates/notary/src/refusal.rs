@@ -2,7 +2,7 @@
 
 use http::StatusCode;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::json;
 
 /// The longest text that a refusal holds.
 const MESSAGE_BYTES_MAX: usize = 512;
@@ -31,9 +31,7 @@ impl Refusal {
 
     /// Encodes the refusal as one JSON object. It holds text alone, which can always be written.
     pub(crate) fn to_json(&self) -> String {
-        let fields = [("code", &self.code), ("message", &self.message)];
-        let fields = fields.into_iter().map(|(name, text)| (name.into(), text.clone().into()));
-        Value::Object(fields.collect()).to_string()
+        json!({ "code": self.code, "message": self.message }).to_string()
     }
 
     /// The HTTP status of an answer that holds only this refusal.

@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 use zeroize::{Zeroize, Zeroizing};
 
 use crate::{
-    fields::may_be_sent,
     limits::{
         FIELD_NAME_BYTES_MAX, FIELD_VALUE_BYTES_MAX, REQUEST_BYTES_CEILING, REQUEST_FIELDS_MAX,
         REQUEST_HEAD_BYTES_MAX, URL_BYTES_MAX,
@@ -41,6 +40,9 @@ struct Head<Fields> {
 impl FetchRequest {
     /// A request that the notary signs with the key whose SHA-256 (of the DER
     /// SubjectPublicKeyInfo) is `key`. Names of `fields` are in lower case, each at most once.
+    ///
+    /// # Errors
+    /// [`RequestError`] if the request cannot be sent as it is.
     pub fn new(
         method: &str,
         url: &str,
@@ -68,6 +70,9 @@ impl FetchRequest {
     }
 
     /// Reads a request, and accepts nothing but what can be sent.
+    ///
+    /// # Errors
+    /// [`RequestError`] for anything else.
     pub fn decode(bytes: &[u8]) -> Result<Self, RequestError> {
         let truncated = |wanted| RequestError::Truncated { wanted, got: bytes.len() };
         let (length, rest) = bytes.split_first_chunk().ok_or_else(|| truncated(4))?;
@@ -92,6 +97,9 @@ impl FetchRequest {
 
     /// Encodes the request as [`FetchRequest::decode`] reads it. Fields that are too long together
     /// are an error here, before anything is sent.
+    ///
+    /// # Errors
+    /// [`RequestError`] if the fields are too long.
     pub fn encode(&self) -> Result<Vec<u8>, RequestError> {
         let head = Head {
             version: VERSION,
@@ -198,6 +206,22 @@ impl std::fmt::Debug for FetchRequest {
     }
 }
 
+/// Fields that concern one connection, frame a message or name the host. The notary writes those
+/// that are needed itself; a client that could write them would make two messages out of one.
+const NOT_THE_CLIENTS: &[&str] = &[
+    "connection",
+    "content-length",
+    "expect",
+    "host",
+    "http2-settings",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
 fn has_body(method: &Method) -> bool {
     matches!(*method, Method::POST | Method::PUT | Method::PATCH)
 }
@@ -212,7 +236,7 @@ fn check_fields(fields: &[(String, String)]) -> Result<(), RequestError> {
         if !is_lower || HeaderName::from_bytes(name.as_bytes()).is_err() {
             return wrong("a name of RFC 9110 section 5.1, in lower case");
         }
-        if !may_be_sent(name) {
+        if NOT_THE_CLIENTS.contains(&name.as_str()) {
             return wrong("one that speaks of the message and not of its framing or its host");
         }
         if value != value.trim() || !value.bytes().all(|byte| matches!(byte, b'\t' | b' '..=b'~')) {

@@ -44,16 +44,13 @@ pub const MEDIA_TYPE: &str = "application/vnd.confide.notary.v1";
 /// Most bytes of the head of a client's HTTP request: three fields are wanted.
 const HTTP_HEAD_BYTES_MAX: usize = 16 * 1024;
 
-/// The clients that a notary fetches for, where it does not for everybody.
-pub trait KnownClients: Send + Sync {
-    /// The name of the client whose credential this is.
-    fn name_of(&self, credential: &[u8]) -> Option<String>;
-}
+/// Finds the name of the client that has this credential, where a notary does not fetch for everybody.
+pub type ClientLookup = Box<dyn Fn(&[u8]) -> Option<String> + Send + Sync>;
 
 /// The state that all connections share.
 pub(crate) struct Shared {
     pub(crate) channel: Server,
-    pub(crate) clients: Option<Box<dyn KnownClients>>,
+    pub(crate) find_client: Option<ClientLookup>,
     /// Appraises the evidence of clients; without it none is asked for.
     pub(crate) demand: Option<Box<dyn DemandEvidence>>,
     pub(crate) description: Bytes,
@@ -166,7 +163,7 @@ async fn fetch(
     client: Client,
     request: Request<Incoming>,
 ) -> Result<Frames, ExchangeError> {
-    let client = identify_client(shared.clients.as_deref(), client, &request)?;
+    let client = identify_client(shared.find_client.as_ref(), client, &request)?;
     let Limits { request: deadline, request_bytes: wanted, .. } = shared.limits;
     let body = Limited::new(request.into_body(), 4 + REQUEST_HEAD_BYTES_MAX + wanted);
     let bytes = timeout(deadline, body.collect())
@@ -180,15 +177,14 @@ async fn fetch(
 
 /// Identifies the client by its credential, where a list says who is served, before a body is read.
 fn identify_client(
-    clients: Option<&dyn KnownClients>,
+    find_client: Option<&ClientLookup>,
     address: Client,
     request: &Request<Incoming>,
 ) -> Result<Client, ExchangeError> {
-    let Some(clients) = clients else { return Ok(address) };
+    let Some(find_client) = find_client else { return Ok(address) };
     let field = request.headers().get(AUTHORIZATION).map(HeaderValue::as_bytes);
     let credential = field.and_then(|field| field.strip_prefix(b"Bearer "));
-    let name = credential.and_then(|credential| clients.name_of(credential));
-    name.map(Client::Named).ok_or(ExchangeError::UnknownClient)
+    credential.and_then(find_client).map(Client::Named).ok_or(ExchangeError::UnknownClient)
 }
 
 fn refusal_response(refusal: &Refusal) -> Response<Body> {

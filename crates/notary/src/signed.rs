@@ -47,6 +47,9 @@ impl Signed {
     }
 
     /// Reads what [`Signed::encode`] writes; the statement is read elsewhere.
+    ///
+    /// # Errors
+    /// [`SignedError`] for anything else.
     pub fn decode(bytes: &[u8]) -> Result<Self, SignedError> {
         let wrong = SignedError {
             subject: "signed statement",
@@ -84,6 +87,9 @@ impl KeyEvidence {
     }
 
     /// Reads what [`KeyEvidence::encode`] writes, and nothing else.
+    ///
+    /// # Errors
+    /// [`SignedError`] for anything else.
     pub fn decode(bytes: &[u8]) -> Result<Self, SignedError> {
         let wrong = SignedError {
             subject: "evidence over the signing key",

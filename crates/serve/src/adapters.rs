@@ -19,7 +19,7 @@ pub trait AdapterSource: Send + Sync + 'static {
     /// # Errors
     /// [`SourceError::Refused`] for a path that a request may not name, [`SourceError::Unusable`]
     /// where no usable adapter is found.
-    fn open(&self, name: &str, path: &str, asked: AskedBy) -> Result<Opened, SourceError>;
+    fn open(&self, name: &str, path: &str, asker: AskedBy) -> Result<Opened, SourceError>;
 }
 
 /// Who gave a path.
@@ -199,14 +199,14 @@ impl Adapters {
     ///
     /// # Errors
     /// [`LoadError`] where it is not allowed, not found, or refused by the engine.
-    pub fn load(&self, name: &str, path: &str, asked: AskedBy) -> Result<Arc<Loaded>, LoadError> {
-        let source = self.source(asked)?;
+    pub fn load(&self, name: &str, path: &str, asker: AskedBy) -> Result<Arc<Loaded>, LoadError> {
+        let source = self.source(asker)?;
         check_name(name)?;
         let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         if self.find(name).is_some() {
             return Err(LoadError::Loaded { name: name.into() });
         }
-        let Opened { adapter, root, reference, base } = source.open(name, path, asked)?;
+        let Opened { adapter, root, reference, base } = source.open(name, path, asker)?;
         // The last owner may be a task of the event loop.
         let adapter: Arc<dyn Adapt> = Arc::new(DetachedAdapter::new(adapter));
         self.engine.load_adapter(name, Arc::clone(&adapter), self.on_loss)?;
@@ -223,8 +223,8 @@ impl Adapters {
     ///
     /// # Errors
     /// [`LoadError`] where it is not allowed, or not loaded.
-    pub fn unload(&self, name: &str, asked: AskedBy) -> Result<(), LoadError> {
-        self.source(asked)?;
+    pub fn unload(&self, name: &str, asker: AskedBy) -> Result<(), LoadError> {
+        self.source(asker)?;
         let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         if self.find(name).is_none() {
             return Err(LoadError::Unknown { name: name.into() });
@@ -285,8 +285,8 @@ impl Adapters {
         Ok(done)
     }
 
-    fn source(&self, asked: AskedBy) -> Result<&Arc<dyn AdapterSource>, LoadError> {
-        match (&self.source, asked) {
+    fn source(&self, asker: AskedBy) -> Result<&Arc<dyn AdapterSource>, LoadError> {
+        match (&self.source, asker) {
             (None, _) => Err(LoadError::Off),
             (Some(_), AskedBy::Request) if !self.runtime => Err(LoadError::Off),
             (Some(source), _) => Ok(source),

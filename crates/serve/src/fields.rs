@@ -1,6 +1,6 @@
 //! The fields of a JSON request, read one by one so that none is ignored in silence.
 
-use std::ops::RangeInclusive;
+use std::{fmt::Display, ops::RangeInclusive};
 
 use serde_json::{Map, Value};
 
@@ -98,18 +98,7 @@ impl Fields {
         name: &str,
         range: RangeInclusive<i64>,
     ) -> Result<Option<i64>, ApiError> {
-        let Some(value) = self.take(name) else { return Ok(None) };
-        match value.as_i64().filter(|number| range.contains(number)) {
-            Some(number) => Ok(Some(number)),
-            None => {
-                let (low, high) = range.into_inner();
-                Err(ApiError::field(
-                    &self.path(name),
-                    format!("an integer from {low} to {high}"),
-                    &value,
-                ))
-            }
-        }
+        self.take_number(name, range, "an integer", Value::as_i64)
     }
 
     /// Takes a number in a range; `None` where it is absent.
@@ -121,18 +110,20 @@ impl Fields {
         name: &str,
         range: RangeInclusive<f64>,
     ) -> Result<Option<f64>, ApiError> {
+        self.take_number(name, range, "a number", Value::as_f64)
+    }
+
+    fn take_number<N: PartialOrd + Display>(
+        &mut self,
+        name: &str,
+        range: RangeInclusive<N>,
+        kind: &str,
+        read: fn(&Value) -> Option<N>,
+    ) -> Result<Option<N>, ApiError> {
         let Some(value) = self.take(name) else { return Ok(None) };
-        match value.as_f64().filter(|number| range.contains(number)) {
-            Some(number) => Ok(Some(number)),
-            None => {
-                let (low, high) = range.into_inner();
-                Err(ApiError::field(
-                    &self.path(name),
-                    format!("a number from {low} to {high}"),
-                    &value,
-                ))
-            }
-        }
+        let number = read(&value).filter(|number| range.contains(number));
+        let wanted = || format!("{kind} from {} to {}", range.start(), range.end());
+        number.map(Some).ok_or_else(|| ApiError::field(&self.path(name), wanted(), &value))
     }
 
     /// Takes a field that this server does not support, and admits only its neutral values.

@@ -67,8 +67,9 @@ async fn serve_connection(
     let routes = TowerToHyperService::new(router);
     let service = service_fn(|mut request: Request<Incoming>| {
         // A WebSocket outlives its HTTP connection, and goes on counting as one.
-        let held = HeldConnection { _busy: Arc::new(place.mark_busy()), stopped: stopped.clone() };
-        request.extensions_mut().insert(held);
+        let connection =
+            HeldConnection { _busy: Arc::new(place.mark_busy()), stopped: stopped.clone() };
+        request.extensions_mut().insert(connection);
         place.run_exchange(routes.call(request))
     });
     let io = TokioIo::new(StallGuard::new(stream, limits.write_wait));

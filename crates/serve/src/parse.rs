@@ -21,6 +21,9 @@ const NO_TOOLS: &str = "none, since tool calls are not supported by `confide ser
     behind `confide gateway` may support them)";
 
 /// Reads the body of `/v1/chat/completions`. A field that cannot be honoured is an error.
+///
+/// # Errors
+/// [`ApiError`] for the first field that cannot be honoured, or a body that is no such JSON.
 pub fn parse_chat(body: &[u8], prompt_tokens_max: u32) -> Result<ParsedRequest, ApiError> {
     let mut fields = Fields::parse(body)?;
     fields.refuse("tools", NO_TOOLS)?;
@@ -42,6 +45,9 @@ pub fn parse_chat(body: &[u8], prompt_tokens_max: u32) -> Result<ParsedRequest, 
 }
 
 /// Reads the body of `/v1/completions`. A field that cannot be honoured is an error.
+///
+/// # Errors
+/// [`ApiError`] for the first field that cannot be honoured, or a body that is no such JSON.
 pub fn parse_completion(body: &[u8], prompt_tokens_max: u32) -> Result<ParsedRequest, ApiError> {
     let mut fields = Fields::parse(body)?;
     let prompt = match fields.require("prompt")? {
@@ -316,8 +322,8 @@ mod tests {
                 { "type": "text", "text": "a" }, { "type": "text", "text": "b" }] }],
         }))
         .expect("a request");
-        let said = Message { role: Role::System, content: "ab".into() };
-        assert_eq!(parsed.request.prompt, Prompt::Chat(vec![said]));
+        let message = Message { role: Role::System, content: "ab".into() };
+        assert_eq!(parsed.request.prompt, Prompt::Chat(vec![message]));
         assert_eq!(parsed.request.sampling.seed, u64::MAX);
         assert_eq!((parsed.request.max_tokens, parsed.request.stop.len()), (Some(5), 1));
         assert!(parsed.stream && parsed.include_usage && parsed.request.ignore_eos);

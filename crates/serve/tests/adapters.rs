@@ -73,15 +73,15 @@ async fn models_are_listed_with_parent_root_and_guarantee() {
 async fn adapters_are_loaded_and_unloaded_as_vllm_does() {
     let server = start(&[], OnLoss::Fail, true).await;
     let load = json!({ "lora_name": "new", "lora_path": "4" });
-    let (status, said) = server.post("/v1/load_lora_adapter", &load).await;
-    assert_eq!((status, said), (200, json!("Success: LoRA adapter 'new' added successfully.")));
+    let (status, body) = server.post("/v1/load_lora_adapter", &load).await;
+    assert_eq!((status, body), (200, json!("Success: LoRA adapter 'new' added successfully.")));
     let (status, answer) = server.post(CHAT, &chat("new", json!({}))).await;
     assert_eq!((status, &answer["confide"]["adapter"]), (200, &json!("new")));
     let (status, twice) = server.post("/v1/load_lora_adapter", &load).await;
     assert_eq!(status, 400, "{twice}");
     let unload = json!({ "lora_name": "new" });
-    let (status, said) = server.post("/v1/unload_lora_adapter", &unload).await;
-    assert_eq!((status, said), (200, json!("Success: LoRA adapter 'new' removed successfully.")));
+    let (status, body) = server.post("/v1/unload_lora_adapter", &unload).await;
+    assert_eq!((status, body), (200, json!("Success: LoRA adapter 'new' removed successfully.")));
     let (status, _) = server.post("/v1/unload_lora_adapter", &unload).await;
     assert_eq!(status, 404);
     let (status, _) = server.post(CHAT, &chat("new", json!({}))).await;
@@ -95,8 +95,8 @@ async fn adapters_are_loaded_and_unloaded_as_vllm_does() {
         (json!({ "lora_name": "a", "lora_path": "1", "load_inplace": true }), 400),
         (json!({ "lora_name": "a".repeat(200), "lora_path": "1" }), 400),
     ] {
-        let (status, said) = server.post("/v1/load_lora_adapter", &body).await;
-        assert_eq!(status, wanted, "{body}: {said}");
+        let (status, answer) = server.post("/v1/load_lora_adapter", &body).await;
+        assert_eq!(status, wanted, "{body}: {answer}");
     }
 }
 
@@ -105,8 +105,8 @@ async fn nothing_is_loaded_at_run_time_unless_that_was_enabled() {
     let server = start(&[("travel", "3/5")], OnLoss::Fail, false).await;
     let before = server.engine.loads.load(std::sync::atomic::Ordering::Relaxed);
     let load = json!({ "lora_name": "new", "lora_path": "4" });
-    let (status, said) = server.post("/v1/load_lora_adapter", &load).await;
-    assert_eq!((status, &said["error"]["code"]), (403, &json!("runtime_adapters_off")));
+    let (status, body) = server.post("/v1/load_lora_adapter", &load).await;
+    assert_eq!((status, &body["error"]["code"]), (403, &json!("runtime_adapters_off")));
     let (status, _) =
         server.post("/v1/unload_lora_adapter", &json!({ "lora_name": "travel" })).await;
     assert_eq!(status, 403);
@@ -135,11 +135,11 @@ async fn a_budget_that_is_used_up_is_403_with_a_hint_and_nothing_to_retry() {
     let server = start(&[("spent", &spent)], OnLoss::Fail, false).await;
     for stream in [false, true] {
         let ask = chat("spent", json!({ "stream": stream }));
-        let (status, said) = server.post(CHAT, &ask).await;
-        let error = &said["error"];
-        assert_eq!((status, &error["code"]), (403, &json!("adapter_budget")), "{said}");
+        let (status, body) = server.post(CHAT, &ask).await;
+        let error = &body["error"];
+        assert_eq!((status, &error["code"]), (403, &json!("adapter_budget")), "{body}");
         assert_eq!(error["type"], "invalid_request_error");
-        assert!(error["message"].as_str().is_some_and(|text| text.contains("hint: ")), "{said}");
+        assert!(error["message"].as_str().is_some_and(|text| text.contains("hint: ")), "{body}");
     }
 }
 
@@ -148,8 +148,8 @@ async fn an_answer_of_the_base_model_in_an_adapters_place_is_labelled() {
     let server = start(&[("flaky", "3/5/2")], OnLoss::Base, false).await;
     let (status, whole) = server.post(CHAT, &chat("flaky", json!({}))).await;
     assert_eq!(status, 200);
-    let said = word(3.0).repeat(2) + &word(0.0).repeat(2);
-    assert_eq!(whole["choices"][0]["message"]["content"], said);
+    let content = word(3.0).repeat(2) + &word(0.0).repeat(2);
+    assert_eq!(whole["choices"][0]["message"]["content"], content);
     assert_eq!(whole["choices"][0]["finish_reason"], "adapter_lost");
     assert_eq!(whole["model"], "base");
     assert!(whole["confide"]["adapter_lost"]["reason"].is_string());
@@ -172,12 +172,12 @@ async fn pages_of_other_origins_change_nothing() {
     for (path, body) in [(CHAT, &ask), ("/v1/load_lora_adapter", &load)] {
         for origin in ["https://evil.example", "null", "http://127.0.0.1:1"] {
             let head = format!("origin: {origin}\r\n");
-            let (status, said) = server.send("POST", path, &head, body).await;
-            assert_eq!(status, 403, "{origin} {said}");
-            assert!(said.contains("foreign_origin"));
+            let (status, answer) = server.send("POST", path, &head, body).await;
+            assert_eq!(status, 403, "{origin} {answer}");
+            assert!(answer.contains("foreign_origin"));
         }
-        let (status, said) =
+        let (status, answer) =
             server.send("POST", path, "origin: https://chat.example\r\n", body).await;
-        assert_eq!(status, 200, "{said}");
+        assert_eq!(status, 200, "{answer}");
     }
 }

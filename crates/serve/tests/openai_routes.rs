@@ -211,14 +211,14 @@ async fn bodies_and_prompts_have_limits() {
     let engine = Arc::new(Sim::new(sim::Options::default()).expect("a timer thread"));
     let limits = Limits { body_bytes: 1000, prompt_tokens: 20, ..Limits::default() };
     let server = Running::start(engine, limits).await;
-    let said = |words: usize| json!({ "messages": [{ "role": "user", "content": "word ".repeat(words) }] });
-    assert_eq!(server.chat(said(300)).await.status, 413);
-    let long = server.chat(said(30)).await;
+    let messages = |words: usize| json!({ "messages": [{ "role": "user", "content": "word ".repeat(words) }] });
+    assert_eq!(server.chat(messages(300)).await.status, 413);
+    let long = server.chat(messages(30)).await;
     assert_eq!(
         (long.status, &long.json()["error"]["code"]),
         (400, &json!("context_length_exceeded"))
     );
-    assert_eq!(server.chat(said(10)).await.status, 200);
+    assert_eq!(server.chat(messages(10)).await.status, 200);
 }
 
 #[tokio::test]
@@ -335,16 +335,16 @@ async fn a_full_queue_and_a_long_wait_are_told() {
     let limits = Limits { queued: 0, ..Limits::default() };
     let (server, _) = odd(None, limits).await;
     let body = chat_body(json!({ "stream": true })).to_string();
-    let mut held = server.open("POST", "/v1/chat/completions", &body).await;
+    let mut stream = server.open("POST", "/v1/chat/completions", &body).await;
     let mut some = [0u8; 64];
-    held.read_exact(&mut some).await.expect("the stream begins");
+    stream.read_exact(&mut some).await.expect("the stream begins");
     let full = server.chat(json!({})).await;
     assert_eq!((full.status, &full.json()["error"]["code"]), (429, &json!("queue_full")));
 
     let limits = Limits { queue_wait: Duration::from_millis(10), ..Limits::default() };
     let (server, _) = odd(None, limits).await;
-    let mut held = server.open("POST", "/v1/chat/completions", &body).await;
-    held.read_exact(&mut some).await.expect("the stream begins");
+    let mut stream = server.open("POST", "/v1/chat/completions", &body).await;
+    stream.read_exact(&mut some).await.expect("the stream begins");
     assert_eq!(server.chat(json!({})).await.status, 503);
 }
 

@@ -95,8 +95,8 @@ pub(crate) fn read_worker_adapter(
         return Err(error);
     }
     let sites = answer.sites.ok_or("it does not say which projections it changes")?;
-    let said = answer.guarantee.ok_or("it does not say who is protected")?;
-    let guarantee = crate::report::parse_guarantee(&said)
-        .ok_or_else(|| format!("its guarantee is {:?}: no such one", message::printable(&said)))?;
+    let text = answer.guarantee.ok_or("it does not say who is protected")?;
+    let guarantee = crate::report::parse_guarantee(&text)
+        .ok_or_else(|| format!("its guarantee is {:?}: no such one", message::printable(&text)))?;
     Ok(Arc::new(WorkerAdapter { sites, guarantee }))
 }

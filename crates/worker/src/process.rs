@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// Bytes of the process's standard error that are kept.
-const SAID_BYTES_MAX: usize = 4 << 10;
+const ERROR_OUTPUT_BYTES_MAX: usize = 4 << 10;
 /// Longest ready line, in bytes.
 const READY_BYTES_MAX: u64 = 64 << 10;
 /// Interval at which a wait checks whether it is still wanted.
@@ -56,7 +56,7 @@ pub(crate) struct Process {
     child: Child,
     /// The process's standard input, to which nothing is written: its end asks the worker to stop.
     input: Option<ChildStdin>,
-    said: Arc<Mutex<Vec<u8>>>,
+    error_output: Arc<Mutex<Vec<u8>>>,
     stop: Duration,
 }
 
@@ -77,18 +77,19 @@ impl Process {
         })?;
         let (input, output) = (child.stdin.take(), child.stdout.take());
         let errors = child.stderr.take();
-        let said = Arc::new(Mutex::new(Vec::new()));
-        let mut process = Self { child, input, said: Arc::clone(&said), stop: deadlines.stop };
+        let error_output = Arc::new(Mutex::new(Vec::new()));
+        let mut process =
+            Self { child, input, error_output: Arc::clone(&error_output), stop: deadlines.stop };
         let (line, lines) = mpsc::sync_channel(1);
         let spawned = thread::Builder::new()
             .name("worker-output".into())
             .spawn(move || read_ready(output, &line))
             .and_then(|_| {
-                let keep = move || keep_last(errors, &said);
+                let keep = move || keep_last(errors, &error_output);
                 thread::Builder::new().name("worker-errors".into()).spawn(keep)
             });
         spawned.map_err(WorkerError::system("thread"))?;
-        let asked = Instant::now();
+        let started = Instant::now();
         loop {
             match lines.recv_timeout(TICK) {
                 Ok(line) => return process.check_ready(&line).map(|()| process),
@@ -98,7 +99,7 @@ impl Process {
                 Err(RecvTimeoutError::Timeout) if stopping.load(Ordering::Acquire) => {
                     return Err(WorkerError::Stopped);
                 }
-                Err(RecvTimeoutError::Timeout) if asked.elapsed() > deadlines.start => {
+                Err(RecvTimeoutError::Timeout) if started.elapsed() > deadlines.start => {
                     return Err(WorkerError::Late { what: "ready line", limit: deadlines.start });
                 }
                 Err(RecvTimeoutError::Timeout) => {}
@@ -130,7 +131,7 @@ impl Process {
             }
         };
         match self.last_line() {
-            Some(said) => format!("{status}; it last said: {said}"),
+            Some(line) => format!("{status}; it last said: {line}"),
             None => format!("{status}; it said nothing"),
         }
     }
@@ -170,8 +171,8 @@ impl Process {
     fn last_line(&self) -> Option<String> {
         // The thread that reads it may be a moment behind the process's end.
         thread::sleep(Duration::from_millis(20));
-        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        let text = String::from_utf8_lossy(&said).into_owned();
+        let error_output = self.error_output.lock().unwrap_or_else(PoisonError::into_inner);
+        let text = String::from_utf8_lossy(&error_output).into_owned();
         text.lines().rev().find(|line| !line.trim().is_empty()).map(|line| printable(line.trim()))
     }
 }
@@ -215,16 +216,16 @@ fn read_ready(output: Option<impl Read>, line: &mpsc::SyncSender<String>) {
 }
 
 /// Logs the worker's standard error, and keeps the end of it.
-fn keep_last(errors: Option<impl Read>, said: &Mutex<Vec<u8>>) {
+fn keep_last(errors: Option<impl Read>, error_output: &Mutex<Vec<u8>>) {
     let Some(mut errors) = errors else { return };
     let mut block = [0; 4096];
     while let Ok(count @ 1..) = errors.read(&mut block) {
         let text = String::from_utf8_lossy(&block[..count]);
         text.lines().for_each(|line| tracing::info!(target: "worker", "{}", printable(line)));
-        let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
-        said.extend_from_slice(&block[..count]);
-        let surplus = said.len().saturating_sub(SAID_BYTES_MAX);
-        said.drain(..surplus);
+        let mut error_output = error_output.lock().unwrap_or_else(PoisonError::into_inner);
+        error_output.extend_from_slice(&block[..count]);
+        let surplus = error_output.len().saturating_sub(ERROR_OUTPUT_BYTES_MAX);
+        error_output.drain(..surplus);
     }
 }
 

@@ -41,7 +41,7 @@ pub(crate) struct RelayedAdapter {
 struct Account {
     state: Mutex<RelayState>,
     /// Whether the worker waits for an answer.
-    asked: AtomicBool,
+    is_waiting: AtomicBool,
 }
 
 #[derive(Default)]
@@ -69,7 +69,7 @@ impl Relay {
         let permit = Arc::clone(permits)
             .try_acquire_owned()
             .map_err(|_| io::Error::other(format!("{RELAYS_MAX} adapters answer already")))?;
-        let (needs, asked) = mpsc::sync_channel(1);
+        let (needs, received) = mpsc::sync_channel(1);
         let account = Arc::<Account>::default();
         let thread = Thread {
             relayed: relayed.clone(),
@@ -81,18 +81,18 @@ impl Relay {
             frames,
             _permit: permit,
         };
-        thread::Builder::new().name("worker-relay".into()).spawn(move || thread.run(&asked))?;
+        thread::Builder::new().name("worker-relay".into()).spawn(move || thread.run(&received))?;
         Ok(Self { needs, account })
     }
 
     /// Hands a need to the thread; `false` where the one before is not answered yet.
     pub(crate) fn answer(&self, need: Need) -> bool {
-        !self.account.asked.swap(true, Ordering::AcqRel) && self.needs.try_send(need).is_ok()
+        !self.account.is_waiting.swap(true, Ordering::AcqRel) && self.needs.try_send(need).is_ok()
     }
 
     /// Whether the worker waits for an answer.
     pub(crate) fn is_asked(&self) -> bool {
-        self.account.asked.load(Ordering::Acquire)
+        self.account.is_waiting.load(Ordering::Acquire)
     }
 
     pub(crate) fn report(&self, relayed: &RelayedAdapter) -> AdapterReport {
@@ -140,11 +140,11 @@ struct Thread {
 }
 
 impl Thread {
-    fn run(mut self, asked: &Receiver<Need>) {
-        while let Ok(mut need) = asked.recv() {
+    fn run(mut self, received: &Receiver<Need>) {
+        while let Ok(mut need) = received.recv() {
             let added = self.apply(&mut need);
             let frame = message::deltas(&need, added.as_ref().map(|()| need.values.as_slice()));
-            self.account.asked.store(false, Ordering::Release);
+            self.account.is_waiting.store(false, Ordering::Release);
             // The supervisor deals with a connection that takes no more frames.
             if self.frames.try_send(frame).is_err() {
                 return;

@@ -58,11 +58,11 @@ pub(crate) fn read_report(value: &Value, loaded: &Guarantee) -> AdapterReport {
         online_bytes: count("online_bytes"),
         steps_ms: steps.collect(),
     };
-    let said = match &value["guarantee"] {
+    let guarantee = match &value["guarantee"] {
         Value::String(text) => parse_guarantee(text).unwrap_or(Guarantee::NONE),
         _ => loaded.clone(),
     };
-    AdapterReport { report, guarantee: said, lost: None }
+    AdapterReport { report, guarantee, lost: None }
 }
 
 /// The error behind the loss of a worker's adapter.

@@ -62,7 +62,7 @@ pub(crate) struct RunningGeneration {
     completion: Option<u32>,
     adapter: Option<Arc<LoadedAdapter>>,
     relay: Option<Relay>,
-    asked: Instant,
+    requested_at: Instant,
     begun: bool,
     cancelled: Option<Instant>,
     /// Tokens that the worker may still send.
@@ -137,7 +137,8 @@ impl Shared {
                 let (wanted, sender) =
                     state.changing.take().ok_or("an adapter nobody asked for")?;
                 if wanted != answer.name {
-                    return Err(format!("adapter {:?} in place of {wanted:?}", answer.name));
+                    let got = message::printable(&answer.name);
+                    return Err(format!("adapter {got:?} in place of {wanted:?}"));
                 }
                 // The caller may have stopped waiting.
                 let _ = sender.try_send(answer);
@@ -170,7 +171,7 @@ impl Shared {
         let is_waiting =
             |running: &RunningGeneration| running.cancelled.is_none() && !running.is_asked();
         let is_slow = |running: &RunningGeneration| {
-            let waited = now.saturating_duration_since(running.asked);
+            let waited = now.saturating_duration_since(running.requested_at);
             is_waiting(running) && !running.begun && waited > limits.first_token
         };
         let slow = state.running.iter().filter(|(_, running)| is_slow(running));
@@ -267,7 +268,7 @@ impl State {
             completion: order.completion,
             adapter: order.adapter,
             relay: None,
-            asked: now,
+            requested_at: now,
             begun: false,
             cancelled: None,
             left: generate.max_tokens,

@@ -44,9 +44,9 @@ fn load(
 ) -> (Value, Result<(), EngineError>) {
     std::thread::scope(|scope| {
         let loading = scope.spawn(|| worker.load_adapter("plain", adapter, on_loss));
-        let asked = peer.json(kind::LOAD_ADAPTER);
+        let order = peer.json(kind::LOAD_ADAPTER);
         peer.say(kind::ADAPTER, &json!({ "name": "plain", "ok": true }));
-        (asked, loading.join().expect("no panic"))
+        (order, loading.join().expect("no panic"))
     })
 }
 
@@ -79,11 +79,11 @@ fn floats(bytes: &[u8]) -> Vec<f32> {
 fn a_relayed_adapter_answers_each_need_as_it_would_answer_an_engine_here() {
     let place = Place::new();
     let (worker, mut peer) = place.pair(impatient());
-    let (asked, loaded) = load(&worker, &mut peer, Arc::new(plain()), OnLoss::Fail);
+    let (load_order, loaded) = load(&worker, &mut peer, Arc::new(plain()), OnLoss::Fail);
     assert_eq!(loaded, Ok(()));
-    assert_eq!((&asked["kind"], &asked["name"]), (&json!("relay"), &json!("plain")));
+    assert_eq!((&load_order["kind"], &load_order["name"]), (&json!("relay"), &json!("plain")));
     let sites = json!([[1, "q", 4, 4], [1, "v", 4, 2]]);
-    assert_eq!(asked["spec"], json!({ "guarantee": "none", "sites": sites }));
+    assert_eq!(load_order["spec"], json!({ "guarantee": "none", "sites": sites }));
     let adapted = worker.models().remove(1);
     assert_eq!((adapted.name.as_str(), adapted.parent.as_deref()), ("plain", Some("words")));
     let generation = worker.generate(request("plain")).expect("a generation");
@@ -164,11 +164,11 @@ fn an_adapter_that_is_lost_ends_the_answer_or_is_said_before_the_base_models_fir
         load(&worker, &mut peer, short(), on_loss).1.expect("loaded");
         let generation = worker.generate(request("plain")).expect("a generation");
         let id = peer.next_order();
-        let asked = need(id, &[1.0; 4], &[(0, vec![0.5; 4])]);
-        peer.say_bytes(kind::NEED, &asked);
+        let need_bytes = need(id, &[1.0; 4], &[(0, vec![0.5; 4])]);
+        peer.say_bytes(kind::NEED, &need_bytes);
         assert_eq!(floats(&deltas(&mut peer, id).1), [9.0; 4]);
         peer.tokens(&[(id, 3)]);
-        peer.say_bytes(kind::NEED, &asked);
+        peer.say_bytes(kind::NEED, &need_bytes);
         let (error, bytes) = deltas(&mut peer, id);
         match on_loss {
             OnLoss::Fail => {
@@ -324,4 +324,24 @@ fn a_load_is_broken_off_by_the_workers_death() {
         assert!(matches!(loaded, Err(EngineError::Unavailable { .. })), "{loaded:?}");
     });
     assert_eq!(worker.models().len(), 1);
+}
+
+#[test]
+fn another_adapters_name_in_an_answer_is_cut_before_it_is_shown() {
+    let place = Place::new();
+    let (worker, mut peer) = place.pair(impatient());
+    let generation = worker.generate(request("words")).expect("a generation");
+    peer.next_order();
+    std::thread::scope(|scope| {
+        let loading = scope.spawn(|| worker.load_adapter("plain", Arc::new(plain()), OnLoss::Fail));
+        peer.json(kind::LOAD_ADAPTER);
+        peer.say(kind::ADAPTER, &json!({ "name": "x".repeat(100_000), "ok": true }));
+        assert!(loading.join().expect("no panic").is_err());
+    });
+    let events = events(generation);
+    let Some(Event::Failed(EngineError::Unavailable { reason })) = events.last() else {
+        panic!("{} events, and no failure", events.len())
+    };
+    assert!(reason.contains("in place of \"plain\""), "{} bytes", reason.len());
+    assert!(reason.len() < 4096, "{} bytes", reason.len());
 }

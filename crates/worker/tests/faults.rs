@@ -309,9 +309,9 @@ fn a_worker_that_never_welcomes_is_an_error_at_the_start() {
 fn a_status_is_the_workers_own_object() {
     let place = Place::new();
     let (worker, mut peer) = place.pair(impatient());
-    let asked = std::thread::spawn(move || worker.status());
+    let status = std::thread::spawn(move || worker.status());
     let (kind, payload) = peer.frame();
     assert_eq!((kind, payload.len()), (kind::ASK_STATUS, 0));
     peer.say(kind::STATUS, &json!({ "tokens": 4 }));
-    assert_eq!(asked.join().expect("no panic"), Ok(json!({ "tokens": 4 })));
+    assert_eq!(status.join().expect("no panic"), Ok(json!({ "tokens": 4 })));
 }

@@ -19,10 +19,11 @@ use crate::{
     policy, process,
 };
 
-/// Deadline of the handshake and the evidence; `lora` keeps another one over the whole dial.
-const CHANNEL_DEADLINE: Duration = Duration::from_secs(15);
+/// Deadline of the handshake and the evidence of one connection, at either end; `lora` keeps another
+/// one over the whole dial.
+pub(super) const CHANNEL_DEADLINE: Duration = Duration::from_secs(15);
 /// Bytes of the read buffer: ciphertexts come by the megabyte, and TLS asks for 4 KiB at a time.
-const READ_BUFFER_BYTES: usize = 64 * 1024;
+pub(super) const READ_BUFFER_BYTES: usize = 64 * 1024;
 /// Longest certificate, in bytes: it is a single self-signed one.
 const CERTIFICATE_BYTES_MAX: u64 = 64 * 1024;
 /// The claim of a key holder that attests.

@@ -19,6 +19,7 @@ use crate::{
     binding::BindingName,
     error::CliError,
     process::{self, merge_objects},
+    server_flags::print_digest,
 };
 pub(crate) use arguments::Args;
 use entrance::Entrance;
@@ -51,8 +52,7 @@ async fn serve(args: Args) -> Result<ExitCode, CliError> {
     let host = load(&args)?;
     let config_digest = config_digest(&args, &host);
     if args.print_config_digest {
-        process::print_whole(&format!("{}\n", hex::encode(config_digest)))?;
-        return Ok(ExitCode::SUCCESS);
+        return print_digest(config_digest);
     }
     let entrance = Entrance::open(&args, config_digest)?;
     let (listener, address) = process::listen(args.listen).await?;

@@ -8,7 +8,10 @@ use confide_native::{
     make::{AdapterOrder, Corpus, TRAINING_FILE, make_adapter},
 };
 
-use crate::{error::CliError, meter::Meter, model_folder, threads};
+use crate::{
+    error::CliError, meter::Meter, model::explain_error, model_folder, process::print_whole,
+    threads,
+};
 
 /// Trains a LoRA adapter of all seven projections of every layer; the base model stays as it is.
 #[derive(clap::Args)]
@@ -55,8 +58,6 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let trained = make_adapter(&order, &mut |progress| meter.show(progress));
     meter.end();
     let trained = trained.map_err(|error| match &error {
-        NativeError::Cancelled => CliError::new("stopped; nothing was left behind").status(130),
-        NativeError::Exists { .. } => CliError::new(error).hint("choose another folder"),
         NativeError::TooLarge { .. } => {
             CliError::new(error).hint("train it with PEFT; confide reads what PEFT writes")
         }
@@ -65,15 +66,15 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         {
             CliError::new(error).hint("the built-in corpora are banking, travel and health")
         }
-        _ => CliError::new(error),
+        _ => explain_error(error),
     })?;
     let (dir, model) = (order.dir.display(), order.model.display());
     let (sites, weights) = (trained.adapter.modules.len(), trained.adapter.parameters());
-    println!("{dir}: rank {}, {sites} projections, {weights} weights", order.rank);
-    println!(
-        "{} steps, loss {:.3}; {TRAINING_FILE} records the training",
-        trained.steps, trained.loss
-    );
-    println!("serve it: confide serve --engine native --model {model} --adapter NAME={dir}");
+    let (rank, steps, loss) = (order.rank, trained.steps, trained.loss);
+    print_whole(&format!(
+        "{dir}: rank {rank}, {sites} projections, {weights} weights\n\
+         {steps} steps, loss {loss:.3}; {TRAINING_FILE} records the training\n\
+         serve it: confide serve --engine native --model {model} --adapter NAME={dir}\n"
+    ))?;
     Ok(ExitCode::SUCCESS)
 }

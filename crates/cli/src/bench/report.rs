@@ -1,7 +1,7 @@
 //! `confide bench report`.
 
 use std::{
-    io::{IsTerminal, Write},
+    io::IsTerminal,
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -9,7 +9,7 @@ use std::{
 use confide_bench::{Report, Terminal};
 
 use super::failure::explain_error;
-use crate::error::CliError;
+use crate::{error::CliError, process::print_whole};
 
 /// The width in columns of a terminal that does not report its own.
 const WIDTH: usize = 80;
@@ -36,10 +36,10 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
     let report = Report::read(&args.paths).map_err(explain_error)?;
     let plain = args.html.is_none() && !args.markdown;
     if args.markdown {
-        print(&report.markdown())?;
+        print_whole(&report.markdown())?;
     }
     if args.terminal || plain {
-        print(&report.terminal(read_terminal()))?;
+        print_whole(&report.terminal(read_terminal()))?;
     }
     let own_page = match args.paths.as_slice() {
         [folder] if plain && !args.terminal && folder.is_dir() => Some(folder.join(PAGE_FILE)),
@@ -80,14 +80,5 @@ fn read_terminal() -> Terminal {
     Terminal {
         width: size.filter(|columns| *columns > 0).or(columns).unwrap_or(WIDTH),
         colour: out.is_terminal() && !plain,
-    }
-}
-
-fn print(text: &str) -> Result<(), CliError> {
-    match std::io::stdout().lock().write_all(text.as_bytes()) {
-        // A reader that has seen enough, such as `head`, is not an error.
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-        other => other
-            .map_err(|error| CliError::new(format!("cannot write to standard output: {error}"))),
     }
 }

@@ -1,6 +1,6 @@
 //! `confide collateral serve`: endorsements for a fleet over the vendors' routes.
 
-use std::{net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc};
+use std::{path::PathBuf, process::ExitCode, sync::Arc};
 
 use confide_collateral::{BaseUrl, Client};
 use confide_evidence::collateral::COLLATERAL_LENGTH_MAX;
@@ -13,15 +13,13 @@ use serde_json::{Value, json};
 use super::service;
 #[cfg(feature = "simulate")]
 use super::simulation::{FaultArgs, simulated_source};
-use crate::{address::parse_listen_address, error::CliError, files::read_file, process};
+use crate::{error::CliError, files::read_file, process, server_flags::PlainServerArgs};
 
 /// A PCCS: it serves what the vendors signed, unverified, over plain HTTP.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Address to listen at; port 0 takes any free one
-    #[arg(long, value_name = "ADDR:PORT", value_parser = parse_listen_address,
-          default_value = "127.0.0.1:0")]
-    listen: SocketAddr,
+    #[command(flatten)]
+    plain: PlainServerArgs,
     /// Where documents are stored: a file (SQLite), or postgres://user:password@host/database
     #[arg(
         long,
@@ -84,7 +82,7 @@ async fn serve(args: Args) -> Result<ExitCode, CliError> {
         }
         (None, None) => return Err(CliError::new("--database is missing")),
     };
-    let (listener, address) = process::listen(args.listen).await?;
+    let (listener, address) = args.plain.listen(None).await?;
     process::print_ready(address, "none", fields);
     let service = Service::new(PccsOptions { source, limits, clock: process::unix_now });
     if let Err(error) = confide_pccs::serve(listener, Arc::new(service), stop).await {

@@ -1,9 +1,8 @@
 //! The documents of a simulated PCCS: the endorsements of a fake root, in editions.
 
 use confide_collateral::{Ca, Evaluation, Product};
-use confide_evidence::quote::Tee;
 use confide_fake_attester::{FakeAttester, FakeEndorsements, PckCa, SnpTcb, Variant};
-use confide_pccs::{Document, DocumentRequest, Documents, Edition, EndorsementKey, Kind};
+use confide_pccs::{Document, DocumentRequest, Documents, Edition, EndorsementKey, IntelTee, Kind};
 
 /// The endorsements behind one simulated attester. *Simulated*: they endorse nothing.
 pub(crate) struct SimulatedDocuments {
@@ -60,7 +59,7 @@ impl SimulatedDocuments {
         let signed = |document: confide_fake_attester::SignedDocument| {
             (Document::signed_body(kind, &document.json, &document.signature), signing_chain)
         };
-        let of = |tee| if tee == Tee::Sgx { given.sgx } else { given.tdx };
+        let of = |tee| if tee == IntelTee::Sgx { given.sgx } else { given.tdx };
         Ok(match wanted {
             DocumentRequest::Tcb { tee, .. } => Some(signed(of(*tee).tcb_info)),
             DocumentRequest::QeIdentity { tee, .. } => Some(signed(of(*tee).qe_identity)),

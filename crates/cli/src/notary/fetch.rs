@@ -1,7 +1,7 @@
 //! `confide notary fetch`: one request through a verified notary, whose signed statement is saved.
 
 use std::{
-    io::{Read, Write},
+    io::Read,
     path::{Path, PathBuf},
     pin::pin,
     process::ExitCode,
@@ -80,7 +80,7 @@ async fn fetch(args: &Args, request: FetchRequest, out: NewFile) -> Result<ExitC
     let mut notary = VerifiedNotary::open(&args.notary).await?;
     let connect_ms = began.elapsed().as_secs_f64() * 1000.0;
     let began = Instant::now();
-    let (request, received) = notary.fetch(request, |piece| write_body(args.print, piece)).await?;
+    let (request, received) = notary.fetch(request, |piece| print_body(args.print, piece)).await?;
     let key = notary.key();
     let notarised =
         received.check(&request, key.bound.clone(), &key.validity).map_err(|error| {
@@ -95,19 +95,14 @@ async fn fetch(args: &Args, request: FetchRequest, out: NewFile) -> Result<ExitC
     if args.print {
         eprintln!("{summary}");
     } else {
-        println!("{summary}");
+        process::print_whole(&format!("{summary}\n"))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn write_body(is_wanted: bool, piece: &[u8]) -> Result<(), CliError> {
-    if !is_wanted {
-        return Ok(());
-    }
-    let mut out = std::io::stdout().lock();
-    out.write_all(piece)
-        .and_then(|()| out.flush())
-        .map_err(|error| CliError::new(format!("cannot write the answer: {error}")))
+/// Prints a piece of the body. Without a reader the exchange goes on: its statement is saved.
+fn print_body(is_wanted: bool, piece: &[u8]) -> Result<(), CliError> {
+    if is_wanted { process::print_piece(piece).map(|_| ()) } else { Ok(()) }
 }
 
 fn build_request(args: &Args) -> Result<FetchRequest, CliError> {

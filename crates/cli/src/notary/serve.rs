@@ -9,22 +9,20 @@ use std::{
 
 use confide_channel::Binding;
 use confide_client::with_causes;
-use confide_lora::host::Clients;
 use confide_notary::{
-    GUARANTEE, KeyError, KnownClients, Notary, NotaryError, NotaryPolicy, Options,
-    POLICY_BYTES_MAX, Roots, RootsFrom,
+    GUARANTEE, KeyError, Notary, NotaryError, NotaryPolicy, Options, POLICY_BYTES_MAX, Roots,
+    RootsFrom,
 };
 use serde_json::json;
 
 use crate::{
     adapter::clients::read_clients,
     address::parse_listen_address,
-    attest::arguments::ServerEvidenceArgs,
     binding::EvidenceBinding,
-    connections::ConnectionArgs,
     error::CliError,
     files::{read_file, read_text},
     policy, process,
+    server_flags::{AttestedServerArgs, print_digest},
     time::NOTARY_CLOCK,
 };
 
@@ -45,12 +43,7 @@ pub(crate) struct Args {
     #[arg(long, value_enum, default_value_t = EvidenceBinding::Key)]
     binding: EvidenceBinding,
     #[command(flatten)]
-    evidence: ServerEvidenceArgs,
-    /// An additional name in the certificate; may be given several times
-    #[arg(long, value_name = "NAME")]
-    name: Vec<String>,
-    #[command(flatten)]
-    connections: ConnectionArgs,
+    server: AttestedServerArgs,
     /// Admit only clients whose own evidence this policy accepts; needs --binding session
     #[arg(long, value_name = "FILE")]
     client_policy: Option<PathBuf>,
@@ -59,28 +52,14 @@ pub(crate) struct Args {
     /// reverse
     #[arg(long, value_name = "FILE")]
     clients: Option<PathBuf>,
-    /// Print the digest of the effective configuration and exit
-    #[arg(long)]
-    print_config_digest: bool,
-}
-
-/// Clients by a list in the format that adapter hosts use.
-struct ListedClients(Clients);
-
-impl KnownClients for ListedClients {
-    fn name_of(&self, credential: &[u8]) -> Option<String> {
-        self.0.name_of(credential).map(str::to_owned)
-    }
 }
 
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let policy = read_policy(&args.policy)?;
     let roots = read_roots(&args.policy, policy.roots())?;
     let binding: Binding = args.binding.into();
-    if args.print_config_digest {
-        let digest = policy.digest(binding.name(), &roots).map_err(CliError::new)?;
-        println!("{}", hex::encode(digest));
-        return Ok(ExitCode::SUCCESS);
+    if args.server.print_config_digest {
+        return print_digest(policy.digest(binding.name(), &roots).map_err(CliError::new)?);
     }
     let Some(listen) = args.listen else {
         return Err(CliError::new("there is no address to listen on").hint("give --listen"));
@@ -95,15 +74,15 @@ async fn serve(
     roots: Roots,
 ) -> Result<ExitCode, CliError> {
     let stop = pin!(process::stop_signal());
-    let attester = args.evidence.open("this notary", "")?;
-    let admission = args.connections.admission()?;
+    let attester = args.server.evidence.open("this notary", "")?;
+    let admission = args.server.connections.admission()?;
     let hosts = policy.hosts();
     let binding: Binding = args.binding.into();
     let (listener, address) = process::listen(listen).await?;
     let options = Options {
         binding,
-        key_validity: args.evidence.key_validity(),
-        names: process::certificate_names(listen, &args.name),
+        key_validity: args.server.evidence.key_validity(),
+        names: process::certificate_names(listen, &args.server.name),
         policy,
         roots,
     };
@@ -111,7 +90,9 @@ async fn serve(
         .map_err(explain_error)?
         .with_admission(admission);
     if let Some(path) = &args.clients {
-        notary = notary.for_clients(Box::new(ListedClients(read_clients(path)?)));
+        let clients = read_clients(path)?;
+        let find = move |credential: &[u8]| clients.name_of(credential).map(str::to_owned);
+        notary = notary.for_clients(Box::new(find));
     }
     if let Some(path) = &args.client_policy {
         let appraiser = policy::file::read_appraiser(path)?;

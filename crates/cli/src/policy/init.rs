@@ -275,7 +275,7 @@ mod tests {
             let policy = Policy::from_toml(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
             let mut sentences = policy.explain().into_iter();
             let dangerous =
-                sentences.find(|said| said.stance == confide_verifier::Stance::Dangerous);
+                sentences.find(|sentence| sentence.stance == confide_verifier::Stance::Dangerous);
             assert_eq!(dangerous, None, "{text}");
             assert!(policy.workload.is_some());
             assert_eq!(policy.config_digest, Some(Expect::Exactly([0xab; 32])));

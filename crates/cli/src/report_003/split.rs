@@ -14,7 +14,10 @@ use confide_report_003::split_mode::{Completion, Head, Read, Step, converse};
 use serde_json::{Value, json};
 
 use super::head::ModelHead;
-use crate::{error::CliError, process::print_whole};
+use crate::{
+    error::CliError,
+    process::{print_piece, print_whole},
+};
 use noise::{Noise, NoiseArgs};
 use remote::{Remote, TokenInput};
 
@@ -69,7 +72,9 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     }
     let mut noise = args.noise.mechanism(&head)?;
     eprintln!("guarantee: {}", guarantee(noise.as_ref()));
-    let ended = generate(&args, &head, &mut remote, &mut noise)?;
+    let Some(ended) = generate(&args, &head, &mut remote, &mut noise)? else {
+        return Ok(ExitCode::SUCCESS);
+    };
     print_end(&args, &ended, &remote, noise.as_ref())?;
     // An answer that the base model gave in part is not a success.
     let status = if is_adapter_lost(remote.label.as_ref()) { LOST_STATUS } else { 0 };
@@ -88,16 +93,17 @@ fn build_request(args: &Args) -> Request {
     }
 }
 
+/// Generates and prints the tokens; gives `None` where nobody reads them any longer.
 fn generate(
     args: &Args,
     head: &ModelHead,
     remote: &mut Remote,
     noise: &mut Option<Noise>,
-) -> Result<Completion, CliError> {
+) -> Result<Option<Completion>, CliError> {
     let context_tokens = remote.context_tokens;
     // Both closures use the account; they never run at the same time.
     let account = std::cell::Cell::new(noise.as_ref().map(Noise::spent));
-    let mut written = Ok(());
+    let mut printed = Ok(true);
     let mut is_loss_reported = false;
     let mut index = 0u64;
     let label = std::cell::RefCell::new(None::<Value>);
@@ -138,15 +144,12 @@ fn generate(
         if let (Some(spent), false) = (spent, args.json) {
             eprintln!("epsilon {:.3} at delta {:e}", spent.epsilon, spent.delta);
         }
-        written = print_whole(&line);
-        written.is_ok()
+        printed = print_piece(line.as_bytes());
+        matches!(printed, Ok(true))
     };
     let ended = converse(head, &build_request(args), context_tokens, &mut forward, &mut each);
-    written?;
-    match ended.map_err(|error: EngineError| remote.explain(&error))? {
-        Some(ended) => Ok(ended),
-        None => Err(CliError::new("the answer was cut off")),
-    }
+    printed?;
+    ended.map_err(|error: EngineError| remote.explain(&error))
 }
 
 fn print_end(

@@ -1,7 +1,6 @@
 //! `confide verify serve`: appraisal over HTTP, with signed results.
 
 use std::{
-    net::SocketAddr,
     path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
@@ -20,11 +19,11 @@ use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
 use crate::{
-    address::parse_listen_address,
     attest::arguments::AttesterArgs,
     error::CliError,
     files::{read_file, read_optional_file},
     policy, process,
+    server_flags::PlainServerArgs,
 };
 
 /// Longest file of a key, in bytes: a P-256 key in PKCS#8 has 138.
@@ -33,10 +32,8 @@ const KEY_BYTES_MAX: u64 = 4 * 1024;
 /// Plain HTTP: it belongs on loopback, or behind `confide gateway`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Address to listen at; port 0 takes any free one.
-    #[arg(long, value_name = "ADDR:PORT", value_parser = parse_listen_address,
-          default_value = "127.0.0.1:0")]
-    listen: SocketAddr,
+    #[command(flatten)]
+    plain: PlainServerArgs,
     /// A policy and the name that callers use for it; may be given several times.
     #[arg(long, value_name = "NAME=FILE", required = true)]
     policy: Vec<String>,
@@ -68,10 +65,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
 
 async fn serve(args: &Args, options: ServiceOptions) -> Result<(), CliError> {
     let stop = process::stop_signal();
-    let (listener, address) = process::listen(args.listen).await?;
-    if !address.ip().is_loopback() {
-        tracing::warn!("{address} is not loopback: evidence and results travel in the clear");
-    }
+    let (listener, address) = args.plain.listen(Some("evidence and results")).await?;
     process::print_ready(address, guarantee(&options), ready_fields(args, &options));
     if let Err(error) = confide_attestation_service::serve(listener, options, stop).await {
         tracing::warn!(%error, "cut after the drain deadline");

@@ -61,12 +61,12 @@ fn either_side_may_demand_the_others_evidence() {
         }
         let ended = host.prepare(&ask);
         assert_eq!(ended.status, Some(0), "{binding} {demands}: {}", ended.stderr);
-        let said: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
-        let guarantee = said["guarantee"].as_str().unwrap();
-        assert!(guarantee.ends_with("(simulated)"), "{said}");
-        assert_eq!(guarantee.contains("can be learned"), !demands, "{said}");
-        assert!(said["relative_error"].as_f64().unwrap() < 1e-3, "{said}");
-        assert_eq!(said["budget_left"].is_null(), demands, "{said}");
+        let answer: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
+        let guarantee = answer["guarantee"].as_str().unwrap();
+        assert!(guarantee.ends_with("(simulated)"), "{answer}");
+        assert_eq!(guarantee.contains("can be learned"), !demands, "{answer}");
+        assert!(answer["relative_error"].as_f64().unwrap() < 1e-3, "{answer}");
+        assert_eq!(answer["budget_left"].is_null(), demands, "{answer}");
         // Evidence under another root is refused before a word is said.
         let wrong = at_holder.join("policy.toml");
         ask[1] = text(&wrong);
@@ -108,8 +108,8 @@ fn a_policy_that_pins_no_configuration_is_refused_by_either_side() {
         let demand = ["--client-policy", text(client_policy)];
         let host = folder.host(&dir, &[&session[..], &demand].concat());
         pin(host.ready["config_digest"].as_str().unwrap());
-        let asked = host.prepare(&[&ask[..], &["--simulate", text(&at_holder)]].concat());
-        assert_eq!(asked.status == Some(0), lets_in, "{}", asked.stderr);
+        let prepared = host.prepare(&[&ask[..], &["--simulate", text(&at_holder)]].concat());
+        assert_eq!(prepared.status == Some(0), lets_in, "{}", prepared.stderr);
     }
 }
 
@@ -181,8 +181,8 @@ fn counts_of_answers_outlive_the_host_and_its_adapters_name() {
         assert_eq!(host.ready["adapters"][0]["budget_least"], 100);
         let ended = host.prepare(&["--json", "--compare", text(&dir)]);
         assert_eq!(ended.status, Some(0), "{}", ended.stderr);
-        let said: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
-        lefts.push(said["budget_left"].as_u64().unwrap());
+        let answer: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
+        lefts.push(answer["budget_left"].as_u64().unwrap());
         if visit == 0 {
             let second = ["adapter", "host", text(&dir), "--listen", "127.0.0.1:0"];
             let refused = CONFIDE.run(&[&second[..], &options[..]].concat());
@@ -363,14 +363,14 @@ fn a_host_that_one_address_floods_serves_another_at_once() {
         stream
     };
     // Idle ones and ones with a frame that never ends, over and over.
-    let mut held: Vec<TcpStream> = (0..32).map(|_| connect()).collect();
+    let mut streams: Vec<TcpStream> = (0..32).map(|_| connect()).collect();
     for _ in 0..8 {
         let mut stream = connect();
         let _ = stream.write_all(b"x");
-        held.push(stream);
+        streams.push(stream);
     }
     let mut open = 0;
-    for stream in &mut held {
+    for stream in &mut streams {
         stream.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
         open += usize::from(stream.read(&mut [0]).is_err_and(|error| {
             matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut)

@@ -108,8 +108,8 @@ fn adapter(folder: &Path, model: &Path, index: usize) -> Adapter {
 }
 
 fn answer(native: &Native, model: &str, question: &str) -> String {
-    let said = Message { role: Role::User, content: question.into() };
-    let mut request = Request::new(model, Prompt::Chat(vec![said]));
+    let message = Message { role: Role::User, content: question.into() };
+    let mut request = Request::new(model, Prompt::Chat(vec![message]));
     request.max_tokens = Some(ANSWER_TOKENS);
     let mut generation = native.generate(request).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();

@@ -70,8 +70,8 @@ fn the_worker_reaches_an_adapter_host_itself_and_its_loss_is_nobody_elses() {
     host.kill();
     let body = json!({ "model": NAMES[1], "max_tokens": 4,
         "messages": [{ "role": "user", "content": QUESTIONS[1] }] });
-    let (status, said) = post(&address, "/v1/chat/completions", &body);
-    assert_eq!(status, 502, "{said}");
+    let (status, answer) = post(&address, "/v1/chat/completions", &body);
+    assert_eq!(status, 502, "{answer}");
     assert_eq!(chat(&address, NAMES[0], QUESTIONS[0]).text, place.plainly(0));
     assert!(serve.terminate().success());
 }

@@ -81,8 +81,8 @@ fn a_worker_that_is_killed_breaks_what_runs_and_comes_back_with_its_adapters() {
     assert!(!rest.iter().any(|line| line.contains("[DONE]")), "{rest:?}");
     let body = json!({ "model": "banking", "max_tokens": 12, "temperature": 0,
         "messages": [{ "role": "user", "content": QUESTIONS[0] }] });
-    let (status, said) = post(&address, "/v1/chat/completions", &body);
-    assert_eq!(status, 503, "{said}");
+    let (status, answer) = post(&address, "/v1/chat/completions", &body);
+    assert_eq!(status, 503, "{answer}");
     wait("the worker", || post(&address, "/v1/chat/completions", &body).0 == 200);
     assert_eq!(chat(&address, "banking", QUESTIONS[0]).text, place.plainly(0));
     assert!(serve.terminate().success());
@@ -107,8 +107,8 @@ fn a_worker_that_does_not_come_back_is_said_until_one_does() {
         "messages": [{ "role": "user", "content": QUESTIONS[0] }] });
     let ask = || post(&serve.address(), "/v1/chat/completions", &body);
     wait("why it does not come back", || {
-        let (status, said) = ask();
-        status == 503 && said.contains("it last said: no device")
+        let (status, answer) = ask();
+        status == 503 && answer.contains("it last said: no device")
     });
     fs::remove_file(&broken).unwrap();
     wait("the worker", || ask().0 == 200);
@@ -128,7 +128,7 @@ fn a_worker_that_somebody_else_runs_is_used_and_left_alone() {
     let mut ready = String::new();
     BufReader::new(worker.stdout.take().unwrap()).read_line(&mut ready).unwrap();
     assert!(ready.contains("true"), "{ready}");
-    let said = [0, 1].map(|_| {
+    let texts = [0, 1].map(|_| {
         let serve = CONFIDE.start(&[
             "serve",
             "--engine",
@@ -140,11 +140,11 @@ fn a_worker_that_somebody_else_runs_is_used_and_left_alone() {
             "--worker-socket",
             text(&socket),
         ]);
-        let said = chat(&serve.address(), "model", QUESTIONS[0]).text;
+        let text = chat(&serve.address(), "model", QUESTIONS[0]).text;
         assert!(serve.terminate().success());
-        said
+        text
     });
-    assert_eq!(said[0], said[1]);
+    assert_eq!(texts[0], texts[1]);
     assert!(worker.try_wait().unwrap().is_none(), "it ended with a server that did not start it");
     // The end of its standard input.
     drop(worker.stdin.take());
@@ -194,11 +194,11 @@ fn a_prompt_for_which_there_is_too_little_memory_fails_alone() {
     let page = json!({ "model": "model", "max_tokens": 4,
         "messages": [{ "role": "user", "content": "What does protection cost? ".repeat(40) }] });
     for _ in 0..3 {
-        let (status, said) = post(&address, "/v1/chat/completions", &page);
-        assert_eq!(status, 503, "{said}");
-        let error: Value = serde_json::from_str(&said).unwrap();
-        assert_eq!(error["error"]["code"], "out_of_memory", "{said}");
-        assert!(error["error"]["message"].as_str().unwrap().contains("wanted"), "{said}");
+        let (status, answer) = post(&address, "/v1/chat/completions", &page);
+        assert_eq!(status, 503, "{answer}");
+        let error: Value = serde_json::from_str(&answer).unwrap();
+        assert_eq!(error["error"]["code"], "out_of_memory", "{answer}");
+        assert!(error["error"]["message"].as_str().unwrap().contains("wanted"), "{answer}");
     }
     assert_eq!(read_rest(stays), wanted);
     assert!(!chat(&address, "model", QUESTIONS[1]).text.is_empty());

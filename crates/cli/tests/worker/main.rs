@@ -75,21 +75,21 @@ fn the_worker_says_what_native_says_alone_side_by_side_and_through_adapters() {
     assert_eq!(ready["simulated"], false);
     assert!(ready["weights"].as_str().unwrap().starts_with("safetensors"), "{ready}");
     let address = serve.address();
-    let said = |model: &str, question: usize| chat(&address, model, QUESTIONS[question]).text;
-    assert_eq!([said("model", 0), said("model", 1)], wanted[..]);
+    let ask = |model: &str, question: usize| chat(&address, model, QUESTIONS[question]).text;
+    assert_eq!([ask("model", 0), ask("model", 1)], wanted[..]);
     // Several streams at once, of the base and of both adapters.
     thread::scope(|scope| {
         let streams: Vec<_> = (0..6)
             .map(|index| {
-                let (said, question) = (&said, index % 2);
+                let (ask, question) = (&ask, index % 2);
                 let model = if index < 2 { "model" } else { NAMES[question] };
-                scope.spawn(move || (model, question, said(model, question)))
+                scope.spawn(move || (model, question, ask(model, question)))
             })
             .collect();
         for stream in streams {
-            let (model, question, said) = stream.join().unwrap();
+            let (model, question, text) = stream.join().unwrap();
             let wanted = if model == "model" { &wanted[question] } else { place.plainly(question) };
-            assert_eq!(said, wanted, "{model}");
+            assert_eq!(text, wanted, "{model}");
         }
     });
     let label = chat(&address, NAMES[0], QUESTIONS[0]).label;
@@ -161,7 +161,7 @@ fn a_folder_without_weights_is_not_served_unless_random_ones_are_asked_for() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_confide"));
     command.args(fixed).args(more).env("PYTHONPATH", package()).stdin(Stdio::null());
     let ended = command.output().unwrap();
-    let said = String::from_utf8(ended.stderr).unwrap();
-    assert_eq!(ended.status.code(), Some(2), "{said}");
-    assert!(said.contains("random"), "{said}");
+    let stderr = String::from_utf8(ended.stderr).unwrap();
+    assert_eq!(ended.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("random"), "{stderr}");
 }

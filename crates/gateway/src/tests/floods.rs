@@ -50,19 +50,22 @@ async fn is_open(stream: &mut TcpStream) -> bool {
 #[tokio::test]
 async fn idle_connections_of_one_address_do_not_lock_another_out() {
     let gateway = gateway_for(FEW, answering().await, GatewayLimits::default()).await;
-    let mut held = Vec::new();
+    let mut streams = Vec::new();
     for _ in 0..FEW.connections {
         let mut stream = ask(gateway.address, GET).await;
         assert!(read_until(&mut stream, "\r\n\r\nok").await.ends_with("ok"));
-        held.push(stream);
+        streams.push(stream);
     }
     assert!(is_served(gateway.address).await);
     let mut open = 0;
-    for stream in &mut held {
+    for stream in &mut streams {
         open += usize::from(is_open(stream).await);
     }
     assert_eq!(open, FEW.connections_per_peer, "the others made room");
-    assert!(is_open(held.last_mut().unwrap()).await, "the one that was used last is not idle long");
+    assert!(
+        is_open(streams.last_mut().unwrap()).await,
+        "the one that was used last is not idle long"
+    );
 }
 
 #[tokio::test]
@@ -70,15 +73,15 @@ async fn one_address_that_keeps_opening_does_not_lock_another_out() {
     let gateway = gateway_for(FEW, answering().await, GatewayLimits::default()).await;
     let address = gateway.address;
     let flood = tokio::spawn(async move {
-        let mut held = Vec::new();
+        let mut streams = Vec::new();
         for start in ["", "GET / HT", GET, DRIPS].iter().cycle() {
             // A connection that is closed at once may break while it is written to.
             if let Ok(mut stream) = TcpStream::connect(address).await {
                 let _ = stream.write_all(start.as_bytes()).await;
-                held.push(stream);
+                streams.push(stream);
             }
-            if held.len() > 40 {
-                drop(held.remove(0));
+            if streams.len() > 40 {
+                drop(streams.remove(0));
             }
         }
     });
@@ -91,9 +94,9 @@ async fn one_address_that_keeps_opening_does_not_lock_another_out() {
 #[tokio::test]
 async fn slow_heads_do_not_lock_another_address_out() {
     let gateway = gateway_for(FEW, answering().await, GatewayLimits::default()).await;
-    let mut held = Vec::new();
+    let mut streams = Vec::new();
     for _ in 0..FEW.connections {
-        held.push(ask(gateway.address, "GET / HT").await);
+        streams.push(ask(gateway.address, "GET / HT").await);
     }
     assert!(is_served(gateway.address).await);
 }
@@ -115,9 +118,9 @@ async fn slow_bodies_hold_the_places_of_their_own_address_only() {
     })
     .await;
     let gateway = gateway_for(FEW, upstream, GatewayLimits::default()).await;
-    let mut held = Vec::new();
+    let mut streams = Vec::new();
     for _ in 0..FEW.connections_per_peer {
-        held.push(ask(gateway.address, DRIPS).await);
+        streams.push(ask(gateway.address, DRIPS).await);
         finish_in_time(seen.recv()).await.unwrap();
     }
     let mut fifth = TcpStream::connect(gateway.address).await.unwrap();
@@ -127,7 +130,7 @@ async fn slow_bodies_hold_the_places_of_their_own_address_only() {
         "none of its own is idle"
     );
     assert!(is_served(gateway.address).await);
-    for stream in &mut held {
+    for stream in &mut streams {
         assert!(is_open(stream).await, "a request that runs is not evicted");
     }
 }

@@ -50,10 +50,10 @@ async fn four_hanging_fetches_of_one_address_leave_another_address_its_place() {
     let mut site = notary(&ca, port, limits).await;
     let greedy = Arc::new(site.client().await);
     let url = |path: &str| format!("https://localhost:{port}/{path}");
-    let mut held = Vec::new();
+    let mut fetches = Vec::new();
     for _ in 0..4 {
         let (client, request) = (greedy.clone(), greedy.get(&url("hang")));
-        held.push(tokio::spawn(async move { client.fetch(&request).await.map(drop) }));
+        fetches.push(tokio::spawn(async move { client.fetch(&request).await.map(drop) }));
         timeout(GENEROUS, hangs.recv()).await.unwrap().unwrap();
     }
     assert_eq!(greedy.fetch_refusal(&greedy.get(&url("more"))).await, "client_busy");
@@ -62,5 +62,5 @@ async fn four_hanging_fetches_of_one_address_leave_another_address_its_place() {
     let served = other.fetch(&other.get(&url("other"))).await.unwrap();
     assert!(served.received.ends_with(b"\r\n\r\nok"));
     assert_eq!(greedy.fetch_refusal(&greedy.get(&url("more"))).await, "client_busy");
-    held.iter().for_each(|fetch| fetch.abort());
+    fetches.iter().for_each(|fetch| fetch.abort());
 }

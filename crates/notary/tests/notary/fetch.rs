@@ -157,8 +157,8 @@ async fn a_stream_of_events_comes_through_before_it_is_signed() {
     let client = site.client().await;
     let request = client.post(&format!("https://localhost:{port}/v1"), b"{\"stream\":true}");
     let body = confide_client::whole_body(request.encode().unwrap());
-    let asked = Request::post(FETCH_PATH).body(body).unwrap();
-    let mut answer = client.http.request(asked).await.unwrap().response.into_body();
+    let post = Request::post(FETCH_PATH).body(body).unwrap();
+    let mut answer = client.http.request(post).await.unwrap().response.into_body();
     let mut reader = AnswerReader::default();
     let mut seen = Vec::new();
     while let Some(frame) = tokio::time::timeout(GENEROUS, answer.frame()).await.unwrap() {

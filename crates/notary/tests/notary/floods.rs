@@ -58,9 +58,9 @@ async fn holder(site: &mut Site) -> Client {
 #[tokio::test]
 async fn idle_connections_of_one_address_do_not_lock_another_out() {
     let mut site = site(&Ca::new(), 443).await;
-    let mut held = Vec::new();
+    let mut streams = Vec::new();
     for _ in 0..FEW.connections {
-        held.push(holder(&mut site).await);
+        streams.push(holder(&mut site).await);
     }
     for _ in 0..FEW.connections {
         connect_as_holder(site.address).await;
@@ -71,29 +71,29 @@ async fn idle_connections_of_one_address_do_not_lock_another_out() {
 #[tokio::test]
 async fn requests_that_run_for_one_address_do_not_lock_another_out() {
     let ca = Ca::new();
-    let (asked, mut runs) = mpsc::unbounded_channel();
+    let (requested, mut runs) = mpsc::unbounded_channel();
     let port = server(ca.acceptor(&["localhost"], &[]), move |mut stream| {
-        let asked = asked.clone();
+        let requested = requested.clone();
         async move {
             request_of(&mut stream).await;
-            asked.send(()).unwrap();
+            requested.send(()).unwrap();
             std::future::pending::<()>().await;
         }
     })
     .await;
     let mut site = site(&ca, port).await;
-    let mut held = Vec::new();
+    let mut fetches = Vec::new();
     for _ in 0..FEW.connections_per_peer {
         let client = holder(&mut site).await;
         let request = client.get(&format!("https://localhost:{port}/"));
-        held.push(tokio::spawn(async move { client.fetch(&request).await.map(drop) }));
+        fetches.push(tokio::spawn(async move { client.fetch(&request).await.map(drop) }));
         timeout(GENEROUS, runs.recv()).await.unwrap().unwrap();
     }
     let mut fifth = connect_as_holder(site.address).await;
     let read = timeout(GENEROUS, fifth.read(&mut [0])).await.unwrap();
     assert_eq!(read.unwrap_or(0), 0, "none of its own is idle");
     timeout(GENEROUS, site.client()).await.expect("the honest client is served");
-    for running in &held {
+    for running in &fetches {
         assert!(!running.is_finished(), "a request that runs is not evicted");
     }
 }

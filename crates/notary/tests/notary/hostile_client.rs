@@ -103,8 +103,8 @@ async fn a_client_that_goes_away_ends_the_exchange_with_the_server() {
     let site = notary(&ca, port, Limits::default()).await;
     let client = site.client().await;
     let request = client.get(&format!("https://localhost:{port}/"));
-    let asked = Request::post(FETCH_PATH).body(whole_body(request.encode().unwrap())).unwrap();
-    let mut body = client.http.request(asked).await.unwrap().response.into_body();
+    let post = Request::post(FETCH_PATH).body(whole_body(request.encode().unwrap())).unwrap();
+    let mut body = client.http.request(post).await.unwrap().response.into_body();
     body.frame().await.unwrap().unwrap();
     drop(body);
     timeout(GENEROUS, end.recv()).await.expect("the server was held").unwrap();
@@ -113,12 +113,12 @@ async fn a_client_that_goes_away_ends_the_exchange_with_the_server() {
 #[tokio::test]
 async fn exchanges_beyond_the_limit_wait_and_are_refused() {
     let ca = Ca::new();
-    let (asked, mut first) = mpsc::unbounded_channel();
+    let (requested, mut first) = mpsc::unbounded_channel();
     let port = server(ca.acceptor(&["localhost"], &[]), move |mut stream| {
-        let asked = asked.clone();
+        let requested = requested.clone();
         async move {
             request_of(&mut stream).await;
-            asked.send(()).unwrap();
+            requested.send(()).unwrap();
             std::future::pending::<()>().await;
         }
     })
@@ -193,11 +193,11 @@ async fn a_client_that_does_not_read_gives_its_place_back_when_the_exchange_is_o
     site.address = deaf_way_to(site.address).await;
     let deaf = site.client().await;
     let long = deaf.get(&format!("https://localhost:{port}/long"));
-    let asked = Request::post(FETCH_PATH).body(whole_body(long.encode().unwrap())).unwrap();
-    let held = timeout(GENEROUS, deaf.http.request(asked)).await.unwrap().unwrap();
+    let post = Request::post(FETCH_PATH).body(whole_body(long.encode().unwrap())).unwrap();
+    let answer = timeout(GENEROUS, deaf.http.request(post)).await.unwrap().unwrap();
     let notarised = reads.fetch(&reads.get(&format!("https://localhost:{port}/"))).await.unwrap();
     assert!(notarised.received.ends_with(b"\r\n\r\nxx"));
-    drop(held);
+    drop(answer);
 }
 
 #[tokio::test]

@@ -21,19 +21,19 @@ use crate::site::{Ca, Client, Failure, GENEROUS, NOW, Site, notary_at, request_o
 struct Rig {
     site: Site,
     url: String,
-    asked: mpsc::UnboundedReceiver<()>,
+    requested: mpsc::UnboundedReceiver<()>,
     go: watch::Sender<bool>,
 }
 
 async fn rig(clock: fn() -> u64) -> Rig {
     let ca = Ca::new();
-    let (asked, seen) = mpsc::unbounded_channel();
+    let (requested, seen) = mpsc::unbounded_channel();
     let (go, gone) = watch::channel(false);
     let port = server(ca.acceptor(&["localhost"], &[]), move |mut stream| {
-        let (asked, mut gone) = (asked.clone(), gone.clone());
+        let (requested, mut gone) = (requested.clone(), gone.clone());
         async move {
             request_of(&mut stream).await;
-            asked.send(()).unwrap();
+            requested.send(()).unwrap();
             gone.wait_for(|go| *go).await.unwrap();
             stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\npaid").await.unwrap();
             stream.shutdown().await.unwrap();
@@ -44,7 +44,7 @@ async fn rig(clock: fn() -> u64) -> Rig {
         "hosts = [\"localhost:{port}\"]\nroots = \"-\"\nprivate_addresses = [\"127.0.0.1\"]"
     );
     let site = notary_at(&policy, &ca, Limits::default(), clock).await;
-    Rig { site, url: format!("https://localhost:{port}/"), asked: seen, go }
+    Rig { site, url: format!("https://localhost:{port}/"), requested: seen, go }
 }
 
 impl Rig {
@@ -56,7 +56,7 @@ impl Rig {
     ) -> Result<confide_disclosure::NotarisedSession, Failure> {
         let (fetching, request) = (client.clone(), client.get(&self.url));
         let fetched = tokio::spawn(async move { fetching.fetch(&request).await });
-        timeout(GENEROUS, self.asked.recv()).await.unwrap().unwrap();
+        timeout(GENEROUS, self.requested.recv()).await.unwrap().unwrap();
         meanwhile(&self.site).await;
         self.go.send_replace(true);
         timeout(GENEROUS, fetched).await.unwrap().unwrap()

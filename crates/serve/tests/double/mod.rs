@@ -289,8 +289,8 @@ impl SplitSession for Session {
 pub(crate) struct Shifts;
 
 impl AdapterSource for Shifts {
-    fn open(&self, _name: &str, path: &str, asked: AskedBy) -> Result<Opened, SourceError> {
-        if asked == AskedBy::Request && path.starts_with('9') {
+    fn open(&self, _name: &str, path: &str, asker: AskedBy) -> Result<Opened, SourceError> {
+        if asker == AskedBy::Request && path.starts_with('9') {
             let reason = "it begins with 9".into();
             return Err(SourceError::Refused { path: path.into(), reason });
         }

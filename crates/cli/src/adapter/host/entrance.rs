@@ -1,7 +1,5 @@
 //! What admits a connection before the blind protocol begins: an attested channel, or nothing.
 
-use std::time::Duration;
-
 use confide_channel::{Binding, Server, ServerOptions};
 use confide_client::{PolicyAppraiser, with_causes};
 use confide_http::PeerStream;
@@ -12,12 +10,14 @@ use confide_lora::{
 use tokio::io::BufReader;
 
 use super::arguments::Args;
-use crate::{binding::BindingName, error::CliError, files::write_file, policy, process};
+use crate::{
+    adapter::dial::{CHANNEL_DEADLINE, READ_BUFFER_BYTES},
+    binding::BindingName,
+    error::CliError,
+    files::write_file,
+    policy, process,
+};
 
-/// Deadline of the handshake and the evidence of one connection.
-const CHANNEL_DEADLINE: Duration = Duration::from_secs(15);
-/// Bytes of the read buffer: ciphertexts come by the megabyte, and TLS asks for 4 KiB at a time.
-const READ_BUFFER_BYTES: usize = 64 * 1024;
 /// The guarantee in the host's claims.
 const CLAIM: &str = "adapter host";
 

@@ -124,8 +124,8 @@ impl Source {
 }
 
 impl AdapterSource for Source {
-    fn open(&self, name: &str, path: &str, asked: AskedBy) -> Result<Opened, SourceError> {
-        match (parse_place(path), asked) {
+    fn open(&self, name: &str, path: &str, asker: AskedBy) -> Result<Opened, SourceError> {
+        match (parse_place(path), asker) {
             (Place::Folder(dir), AskedBy::Operator) => self.load_folder(name, dir),
             (Place::Folder(dir), AskedBy::Request) => {
                 self.load_folder(name, &self.resolve_allowed(dir)?)
