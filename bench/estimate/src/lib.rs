@@ -6,7 +6,7 @@
 //! [`Verdict`] judges an interval by a margin that was set before the run, and
 //! [`AaJudgement`] says whether the instrument found a difference where there is none.
 
-#![deny(missing_docs, clippy::missing_errors_doc)]
+#![deny(missing_docs)]
 
 mod bootstrap;
 mod cluster;

@@ -49,6 +49,9 @@ enum Origin {
 
 impl PolicyAppraiser {
     /// `collateral` is used instead of what peers staple; `clock` gives Unix seconds.
+    ///
+    /// # Errors
+    /// If `collateral` is no set of endorsements.
     pub fn new(
         policy: Policy,
         collateral: Option<&[u8]>,
@@ -74,6 +77,9 @@ impl PolicyAppraiser {
     ///
     /// What was learnt under the old ones is forgotten as soon as evidence is accepted with the
     /// new. Does nothing but read them where endorsements do not come from a file.
+    ///
+    /// # Errors
+    /// If `collateral` is no set of endorsements; the old ones then stay.
     pub fn replace_collateral(&self, collateral: &[u8]) -> Result<(), AppraisalError> {
         Set::check(collateral)?;
         if let Origin::File(own) = &self.origin {
@@ -126,6 +132,10 @@ impl PolicyAppraiser {
 
     /// Decides as [`Self::judge`] does, whatever the scope: for a caller who reads the scope and passes it on, and
     /// does not talk to the peer.
+    ///
+    /// # Errors
+    /// [`AppraisalError`] if the evidence is of a kind that is not appraised here, its endorsements are
+    /// not at hand, or a check fails.
     pub fn judge_any_scope(
         &self,
         evidence: &Evidence<'_>,

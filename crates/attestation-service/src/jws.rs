@@ -20,12 +20,18 @@ pub struct SigningKey {
 
 impl SigningKey {
     /// A new key, which lives as long as the process.
+    ///
+    /// # Errors
+    /// [`ServiceError::SigningKey`] if the operating system gives no random bytes.
     pub fn generate() -> Result<Self, ServiceError> {
         let made = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING);
         Self::from_key_pair(made.map_err(|_| ServiceError::SigningKey { wanted: "random bytes" })?)
     }
 
     /// A key from PKCS#8, DER; several instances of a fleet then sign alike.
+    ///
+    /// # Errors
+    /// [`ServiceError::SigningKey`] if the bytes are no P-256 key in PKCS#8.
     pub fn from_pkcs8(der: &Zeroizing<Vec<u8>>) -> Result<Self, ServiceError> {
         let read = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, der);
         Self::from_key_pair(

@@ -2,10 +2,12 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use confide_appraiser::{AppraisalError, PolicyAppraiser, SharedAppraisal};
-use confide_verifier::Evidence;
+use confide_appraiser::PolicyAppraiser;
 
-use crate::{case::POLICY_ID_BYTES_MAX, error::ServiceError};
+use crate::{
+    case::POLICY_ID_BYTES_MAX,
+    error::{RequestError, ServiceError},
+};
 
 /// A policy of the server.
 pub struct PolicyEntry {
@@ -20,6 +22,9 @@ pub struct Policies(BTreeMap<String, PolicyEntry>);
 
 impl Policies {
     /// Names are 1 to 64 letters, digits, `.`, `_` and `-`; there has to be at least one.
+    ///
+    /// # Errors
+    /// [`ServiceError::PolicyName`] if a name has another form or stands twice, or there is none.
     pub fn new(
         entries: impl IntoIterator<Item = (String, PolicyEntry)>,
     ) -> Result<Self, ServiceError> {
@@ -41,8 +46,9 @@ impl Policies {
         }
     }
 
-    pub(crate) fn find(&self, name: &str) -> Option<&PolicyEntry> {
-        self.0.get(name)
+    pub(crate) fn find(&self, name: &str) -> Result<&PolicyEntry, RequestError> {
+        let names = || self.0.keys().map(String::as_str).collect::<Vec<_>>();
+        self.0.get(name).ok_or_else(|| RequestError::NoPolicy { wanted: names().join(", ") })
     }
 
     /// The names of the policies that trust neither a vendor's root nor one that they list as the
@@ -53,19 +59,5 @@ impl Policies {
             policy.roots.has_production() || policy.operator_roots.is_some()
         };
         self.0.iter().filter(|(_, entry)| !affirms(entry)).map(|(name, _)| name.as_str()).collect()
-    }
-
-    pub(crate) fn names(&self) -> Vec<&str> {
-        self.0.keys().map(String::as_str).collect()
-    }
-}
-
-impl PolicyEntry {
-    pub(crate) fn judge(
-        &self,
-        evidence: &Evidence<'_>,
-        endorsements: Option<&[u8]>,
-    ) -> Result<SharedAppraisal, AppraisalError> {
-        self.appraiser.judge_any_scope(evidence, endorsements)
     }
 }

@@ -78,10 +78,8 @@ async fn judge(site: &Arc<Site>, body: Incoming) -> Result<Judged, RequestError>
     let (body, held) = read(site, body).await?;
     let case = Case::parse(&body)?;
     drop(body);
-    if site.options.policies.find(&case.policy_id).is_none() {
-        let wanted = site.options.policies.names().join(", ");
-        return Err(RequestError::NoPolicy { wanted });
-    }
+    // An unknown policy is refused before the request takes a place in the queue.
+    site.options.policies.find(&case.policy_id)?;
     let permit = site.queue.enter().await?;
     let worker = Arc::clone(site);
     // Signatures take a core for a while; the event loop goes on meanwhile.
@@ -106,10 +104,7 @@ impl Site {
 
     fn decide(&self, case: &Case) -> Result<Judged, RequestError> {
         let ServiceOptions { policies, key, issuer, audience, lifetime, clock, .. } = &self.options;
-        let wanted = || policies.names().join(", ");
-        let policy = policies
-            .find(&case.policy_id)
-            .ok_or_else(|| RequestError::NoPolicy { wanted: wanted() })?;
+        let policy = policies.find(&case.policy_id)?;
         let gpu = case.gpu.as_ref();
         let evidence = Evidence {
             quote: &case.evidence,
@@ -120,7 +115,7 @@ impl Site {
             binding: None,
         };
         let started = Instant::now();
-        let verdict = policy.judge(&evidence, case.endorsements.as_deref());
+        let verdict = policy.appraiser.judge_any_scope(&evidence, case.endorsements.as_deref());
         self.metrics.observe_appraisal(started.elapsed());
         let frame = Frame {
             issuer,

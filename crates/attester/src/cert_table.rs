@@ -36,6 +36,10 @@ pub struct CertTable<'a> {
 
 impl<'a> CertTable<'a> {
     /// Reads a table; an empty one means that the host provides no certificates.
+    ///
+    /// # Errors
+    /// [`AttesterError::CertTable`] if the table has no end, an entry leaves it, or a
+    /// certificate stands in it twice.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, AttesterError> {
         let mut table = Self::default();
         if bytes.iter().all(|byte| *byte == 0) {

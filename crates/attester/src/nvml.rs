@@ -70,8 +70,6 @@ struct Report {
 pub struct Nvml {
     library: PathBuf,
     index: u32,
-    rims: Vec<Vec<u8>>,
-    ocsp: Vec<Vec<u8>>,
 }
 
 /// The state of the machine's GPUs as the library reports it. It is not signed.
@@ -91,16 +89,13 @@ impl Nvml {
     /// The GPU with this index (from 0), through the library at `library`, which is
     /// [`NVML_LIBRARY`] on a machine with the driver. Nothing is loaded yet.
     pub fn new(library: impl AsRef<Path>, index: u32) -> Self {
-        Self { library: library.as_ref().into(), index, rims: Vec::new(), ocsp: Vec::new() }
-    }
-
-    /// Staples reference manifests and revocation answers, so that a verifier needs no third party.
-    pub fn with_endorsements(mut self, rims: Vec<Vec<u8>>, ocsp: Vec<Vec<u8>>) -> Self {
-        (self.rims, self.ocsp) = (rims, ocsp);
-        self
+        Self { library: library.as_ref().into(), index }
     }
 
     /// Asks the library for the state of this machine's GPUs.
+    ///
+    /// # Errors
+    /// [`AttesterError::Nvml`] if a call fails.
     pub fn state(&self) -> Result<NvmlState, AttesterError> {
         let library = self.library.clone();
         device_thread::GPU.call(NVML_DEADLINE, move |_| Session::open(&library)?.state())
@@ -108,6 +103,10 @@ impl Nvml {
 
     /// Evidence over `nonce` in the container of [`GpuEvidence`]; the report was found to hold the
     /// nonce.
+    ///
+    /// # Errors
+    /// If a call of NVML fails, confidential computing is off or not ready, or a report does not hold
+    /// the nonce.
     pub fn evidence(&self, nonce: &[u8; NONCE_BYTES]) -> Result<Vec<u8>, AttesterError> {
         let (library, index, nonce) = (self.library.clone(), self.index, *nonce);
         let (report, chain) = device_thread::GPU.call(NVML_DEADLINE, move |_| {
@@ -127,18 +126,13 @@ impl Nvml {
             let (wanted, got) = (hex::encode(nonce), hex::encode(parsed.nonce));
             return Err(AttesterError::GpuNonce { wanted, got });
         }
-        let evidence = GpuEvidence {
-            report: &report,
-            chain: &chain,
-            rims: self.rims.iter().map(Vec::as_slice).collect(),
-            ocsp: self.ocsp.iter().map(Vec::as_slice).collect(),
-        };
-        let bytes = evidence.encode();
-        // Endorsements that are too long are an error here, and not first at the verifier.
+        let (rims, ocsp) = (Vec::new(), Vec::new());
+        let bytes = GpuEvidence { report: &report, chain: &chain, rims, ocsp }.encode();
+        // Evidence that is too long is an error here, and not first at the verifier.
         match GpuEvidence::decode(&bytes) {
             Ok(_) => Ok(bytes),
             Err(_) => Err(AttesterError::Length {
-                subject: "GPU evidence with its endorsements",
+                subject: "GPU evidence",
                 wanted: GPU_EVIDENCE_BYTES_MAX,
                 got: bytes.len(),
             }),

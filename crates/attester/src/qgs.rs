@@ -43,6 +43,9 @@ pub fn request(report: &[u8; TD_REPORT_LENGTH]) -> Vec<u8> {
 }
 
 /// The quote in an answer, which comes without the length in front.
+///
+/// # Errors
+/// [`AttesterError::Service`] if a field of the answer has another value than a quote's.
 pub fn quote(answer: &[u8]) -> Result<&[u8], AttesterError> {
     let length = answer.len();
     if length < PRELUDE_LENGTH {
@@ -65,6 +68,9 @@ pub fn quote(answer: &[u8]) -> Result<&[u8], AttesterError> {
 
 /// Asks the service at the other end of `stream`, whose single steps have a limit of their own; no
 /// step is begun after `until`, however many bytes came before it.
+///
+/// # Errors
+/// If the stream fails, time is up, or the service answers something other than a quote.
 pub fn ask(
     stream: &mut (impl Read + Write),
     report: &[u8; TD_REPORT_LENGTH],

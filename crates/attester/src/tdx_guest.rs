@@ -53,6 +53,9 @@ pub struct TdxGuest {
 
 impl TdxGuest {
     /// Asks the device for one TD report, to check that it is a TDX guest's.
+    ///
+    /// # Errors
+    /// If the device is absent, or gives no TD report.
     pub fn open(options: TdxGuestOptions) -> Result<Self, AttesterError> {
         let device = options.device.clone();
         device_thread::CPU.call(options.deadline, move |_| td_report(device, &ReportData::ZERO))?;
@@ -60,6 +63,9 @@ impl TdxGuest {
     }
 
     /// Obtains a quote over `report_data`.
+    ///
+    /// # Errors
+    /// If device or quote generation service fail or answer late, or the quote is over other data.
     pub fn quote(&self, report_data: &ReportData) -> Result<Vec<u8>, AttesterError> {
         let (options, wanted) = (self.options.clone(), *report_data);
         device_thread::CPU.call(options.deadline, move |until| quote(options, &wanted, until))

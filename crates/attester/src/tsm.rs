@@ -87,6 +87,9 @@ pub struct Tsm {
 
 impl Tsm {
     /// Opens the tree and makes an empty entry in it, to learn its provider.
+    ///
+    /// # Errors
+    /// If the tree is absent, or its provider is neither `tdx_guest` nor `sev_guest`.
     pub fn open(options: TsmOptions) -> Result<Self, AttesterError> {
         let reports = options.root.join("report");
         let (provider, kernels) = device_thread::CPU.call(options.deadline, move |_| {
@@ -108,6 +111,10 @@ impl Tsm {
     }
 
     /// Obtains a report over `report_data`.
+    ///
+    /// # Errors
+    /// If the kernel refuses or stays busy until the deadline, another writer touches the entry on each
+    /// try, or the report is malformed or over other data.
     pub fn report(&self, report_data: &ReportData) -> Result<Report, AttesterError> {
         let (options, provider, wanted) = (self.options.clone(), self.provider, *report_data);
         let report = device_thread::CPU

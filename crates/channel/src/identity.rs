@@ -31,7 +31,7 @@ pub const CERTIFICATE_BYTES_MAX: usize = 60_000;
 
 /// The lifetime of a certificate without evidence. It is pinned by its clients, so it is not
 /// renewed while the server runs.
-pub const PLAIN_VALIDITY: Duration = Duration::from_secs(365 * 24 * 3600);
+pub(crate) const PLAIN_VALIDITY: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// The seconds by which a key's validity begins in the past, for verifiers whose clock is behind.
 /// They are part of the span that a policy caps, and at most a quarter of it.

@@ -58,7 +58,7 @@ pub struct ServerOptions {
     /// The guarantee that this end claims; it is one of the signed claims.
     pub guarantee: String,
     /// The lifetime of a key: the span from `not-before` to `not-after` in the claims. Without
-    /// binding the certificate lives for [`crate::PLAIN_VALIDITY`] and is never renewed.
+    /// binding the certificate lives for a year and is never renewed.
     pub key_validity: Duration,
     /// The deadline of one whole call of [`crate::Server::accept`].
     pub deadline: Duration,
@@ -112,7 +112,7 @@ impl Tuning {
     pub const RECORD_BYTES_MAX: usize = 16 * 1024;
 
     /// Header, content type and tag: what a TLS 1.3 record adds to its plaintext.
-    pub const RECORD_OVERHEAD_BYTES: usize = 5 + 1 + 16;
+    const RECORD_OVERHEAD_BYTES: usize = 5 + 1 + 16;
 
     /// The sizes for a session inside another TLS session: each inner record fills one outer record
     /// of 16 KiB, and each batch of inner records one batch of outer ones. With full inner records

@@ -49,25 +49,11 @@ impl PlainClient {
         root_der: &[u8],
         clock: fn() -> u64,
     ) -> Result<Self, ChannelError> {
-        Self::with_roots(options, vec![CertificateDer::from(root_der.to_vec())], clock)
-    }
-
-    /// As [`PlainClient::new`], with any number of roots.
-    ///
-    /// # Errors
-    /// As [`PlainClient::new`].
-    pub fn with_roots(
-        options: ClientOptions,
-        roots: Vec<CertificateDer<'static>>,
-        clock: fn() -> u64,
-    ) -> Result<Self, ChannelError> {
         if options.binding != Binding::None {
             return Err(ChannelError::Binding { call: "PlainClient", wanted: "none" });
         }
         let mut store = RootCertStore::empty();
-        for root in roots {
-            store.add(root).map_err(ChannelError::Tls)?;
-        }
+        store.add(CertificateDer::from(root_der)).map_err(ChannelError::Tls)?;
         let time = Arc::new(Clock(clock));
         let mut config = ClientConfig::builder_with_details(handshake::provider(), time)
             .with_protocol_versions(&[&TLS13])

@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use aws_lc_rs::{digest, rand};
+use aws_lc_rs::rand;
 use confide_evidence::{
     Appraise, BindingKind, GpuPresented, Presented,
     batch::BatchPath,
@@ -31,7 +31,7 @@ use tokio_rustls::{client, server};
 
 use crate::{
     batch::{BatchedQuote, Batcher},
-    certificate::PeerCertificate,
+    certificate::{PeerCertificate, sha256},
     deadline::Deadline,
     error::{ChannelError, Phase},
     frame,
@@ -339,12 +339,6 @@ async fn obtain_evidence<'a, S: TlsSession, T>(
 fn claims_with_gpu(claims: &[u8], evidence: &[u8]) -> Result<Vec<u8>, ChannelError> {
     let claims = Claims::decode(claims).map_err(ChannelError::OwnClaims)?;
     Ok(Claims { gpu_evidence_hash: Some(sha256(evidence)), ..claims }.encode())
-}
-
-fn sha256(bytes: &[u8]) -> [u8; 32] {
-    let mut hash = [0; 32];
-    hash.copy_from_slice(digest::digest(&digest::SHA256, bytes).as_ref());
-    hash
 }
 
 /// Tells a waiting peer why the exchange ends; whether it arrives makes no difference here.

@@ -13,7 +13,7 @@
 //!
 //! `docs/circuits.md` has the constraints, the bytes of a proof and what it rests on.
 
-#![deny(missing_docs, clippy::missing_errors_doc)]
+#![deny(missing_docs)]
 
 #[cfg(feature = "spartan")]
 mod check;

@@ -46,6 +46,9 @@ impl BaseUrl {
     }
 
     /// The address of something below the base; `path` begins with a slash and may have a query.
+    ///
+    /// # Errors
+    /// [`CollateralError::Address`] if the result is no address.
     pub fn join(&self, path: &str) -> Result<Address, CollateralError> {
         let url = format!("{}{}{path}", self.origin, self.path);
         let uri = url.parse().map_err(|_| CollateralError::Address {

@@ -47,6 +47,9 @@ pub struct Services {
 
 impl Services {
     /// The services of the vendors themselves.
+    ///
+    /// # Errors
+    /// [`CollateralError::NoRoots`] if this machine has no root certificates for TLS.
     pub fn vendors() -> Result<Self, CollateralError> {
         let base = |url: &str| BaseUrl::parse(url, false).map(Some);
         Ok(Self {
@@ -119,6 +122,9 @@ pub struct PckCertificate {
 
 impl Client {
     /// A client of these services. It works on the runtime that calls it.
+    ///
+    /// # Errors
+    /// [`CollateralError::NoRoots`] if this machine has no root certificates for TLS.
     pub fn new(services: Services) -> Result<Self, CollateralError> {
         Self::with_counters(services, Arc::default())
     }
@@ -149,6 +155,9 @@ impl Client {
     /// fetched.
     ///
     /// The document is parsed and compared with the request. Signatures and dates are not verified.
+    ///
+    /// # Errors
+    /// If no service is configured, it fails or answers late, or its answer is no such document.
     pub async fn document(&self, key: &DocumentKey, now: u64) -> Result<Document, CollateralError> {
         let base = self.services.base_for(key)?;
         let address = match (pcs::path(key), kds::path(key)) {
@@ -173,6 +182,9 @@ impl Client {
     }
 
     /// A PCK certificate, for quotes that come without one.
+    ///
+    /// # Errors
+    /// If no service is configured, it fails or answers late, or its answer is no such certificate.
     pub async fn pck_certificate(
         &self,
         request: &PckRequest,
@@ -202,6 +214,9 @@ impl Client {
     }
 
     /// A reference integrity manifest of NVIDIA's, by its identifier: XML, signed in itself.
+    ///
+    /// # Errors
+    /// If no service is configured, it fails or answers late, or its answer is no such manifest.
     pub async fn rim(&self, id: &str) -> Result<Vec<u8>, CollateralError> {
         let subject = format!("RIM {}", identifier(id)?);
         let base = self.services.rim.as_ref();
@@ -214,6 +229,9 @@ impl Client {
     }
 
     /// The OCSP answer (DER) to a request (DER); its signature is the verifier's to check.
+    ///
+    /// # Errors
+    /// If no service is configured, it fails or answers late, or its answer is too long.
     pub async fn ocsp(&self, request: Vec<u8>) -> Result<Vec<u8>, CollateralError> {
         let subject = "OCSP answer".to_owned();
         let base = self.services.ocsp.as_ref();

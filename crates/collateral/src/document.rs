@@ -3,7 +3,7 @@
 use std::{fmt, str::FromStr};
 
 use confide_evidence::{quote::Tee, snp::Product};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 use sha2::{Digest, Sha256};
 
 use crate::{
@@ -52,14 +52,17 @@ pub enum DocumentKey {
     },
 }
 
-/// A document and the fields that were read from it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A document and the fields that were read from it; its JSON is the content of its file in the store.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Document {
     /// The name of the document.
+    #[serde(rename = "name", serialize_with = "write_name", deserialize_with = "read_name")]
     pub key: DocumentKey,
     /// The service that it came from.
     pub service: String,
-    /// JSON, DER or PEM, exactly as signed.
+    /// JSON, DER or PEM, exactly as signed; in hexadecimal in the store.
+    #[serde(serialize_with = "write_hex", deserialize_with = "read_hex")]
     pub content: Vec<u8>,
     /// PEM of the issuers, signer first; empty where the format has none.
     pub chain: String,
@@ -119,51 +122,22 @@ impl Document {
         let chain = confide_evidence::pem::decode_chain("issuer chain", chain).ok()?;
         Some(Sha256::digest(chain.last()?).into())
     }
-
-    /// The content of its file in the store.
-    pub(crate) fn encode(&self) -> Result<Vec<u8>, serde_json::Error> {
-        serde_json::to_vec(&Wire {
-            name: self.key.to_string(),
-            service: self.service.clone(),
-            content: hex::encode(&self.content),
-            chain: self.chain.clone(),
-            signature: self.signature.clone(),
-            issued: self.issued,
-            until: self.until,
-            number: self.number,
-            fetched_at: self.fetched_at,
-        })
-    }
-
-    /// Reads the content that [`Self::encode`] wrote.
-    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
-        let wire: Wire = serde_json::from_slice(bytes).ok()?;
-        Some(Self {
-            key: wire.name.parse().ok()?,
-            service: wire.service,
-            content: hex::decode(wire.content).ok()?,
-            chain: wire.chain,
-            signature: wire.signature,
-            issued: wire.issued,
-            until: wire.until,
-            number: wire.number,
-            fetched_at: wire.fetched_at,
-        })
-    }
 }
 
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Wire {
-    name: String,
-    service: String,
-    content: String,
-    chain: String,
-    signature: String,
-    issued: u64,
-    until: u64,
-    number: u64,
-    fetched_at: u64,
+fn write_name<S: Serializer>(key: &DocumentKey, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(key)
+}
+
+fn read_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<DocumentKey, D::Error> {
+    String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+}
+
+fn write_hex<S: Serializer>(content: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&hex::encode(content))
+}
+
+fn read_hex<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+    hex::decode(String::deserialize(deserializer)?).map_err(D::Error::custom)
 }
 
 impl DocumentKey {
@@ -263,31 +237,19 @@ impl FromStr for DocumentKey {
 }
 
 fn tee_of(text: &str) -> Option<Tee> {
-    match text {
-        "sgx" => Some(Tee::Sgx),
-        "tdx" => Some(Tee::Tdx),
-        _ => None,
-    }
+    [Tee::Sgx, Tee::Tdx].into_iter().find(|tee| tee.as_str() == text)
 }
 
-fn product_name(product: Product) -> &'static str {
-    match product {
-        Product::Milan => "milan",
-        Product::Genoa => "genoa",
-        Product::Turin => "turin",
-    }
+fn product_name(product: Product) -> String {
+    product.as_str().to_ascii_lowercase()
 }
 
-fn kind_name(vlek: bool) -> &'static str {
+pub(crate) fn kind_name(vlek: bool) -> &'static str {
     if vlek { "vlek" } else { "vcek" }
 }
 
 fn vlek_of(text: &str) -> Option<bool> {
-    match text {
-        "vcek" => Some(false),
-        "vlek" => Some(true),
-        _ => None,
-    }
+    [false, true].into_iter().find(|vlek| kind_name(*vlek) == text)
 }
 
 fn chip_of(text: &str) -> Option<Vec<u8>> {

@@ -7,7 +7,8 @@ use std::{
 };
 
 use bytes::Bytes;
-use confide_http::SingleFlight;
+use confide_evidence::foreign_text;
+use confide_http::{SingleFlight, with_causes};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
@@ -206,7 +207,7 @@ impl Http {
             error: CollateralError::Transport {
                 subject: ask.subject.clone(),
                 url: address.shown.clone(),
-                reason,
+                reason: foreign_text(&reason),
             },
             may_pass: true,
             retry_after: None,
@@ -399,15 +400,4 @@ fn tls(with_tls: bool, added: &[Vec<u8>]) -> Result<ClientConfig, CollateralErro
 
 fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// An error and its causes, in one line.
-fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut below = error.source();
-    while let Some(cause) = below {
-        text = format!("{text}: {cause}");
-        below = cause.source();
-    }
-    confide_evidence::foreign_text(&text)
 }

@@ -64,9 +64,9 @@ impl FromStr for Evaluation {
         match text {
             "standard" => Ok(Self::Standard),
             "early" => Ok(Self::Early),
-            number => number.parse().map(Self::Number).map_err(|_| CollateralError::Platform {
-                wanted: "standard, early or a TCB evaluation data number",
-                got: foreign_text(text),
+            number => number.parse().map(Self::Number).map_err(|_| {
+                let wanted = "standard, early or a TCB evaluation data number";
+                unknown_platform(wanted, foreign_text(text))
             }),
         }
     }
@@ -115,6 +115,9 @@ impl fmt::Display for AmdKey {
 }
 
 /// The product line of this name, or of a processor of this name, in any case.
+///
+/// # Errors
+/// [`CollateralError::Platform`] if no product has this name.
 pub fn product_of(name: &str) -> Result<Product, CollateralError> {
     match name.to_ascii_lowercase().as_str() {
         "milan" => Ok(Product::Milan),

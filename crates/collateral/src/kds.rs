@@ -7,14 +7,13 @@ use confide_evidence::{
 };
 
 use crate::{
-    document::{Dates, Document, DocumentKey},
+    document::{Dates, Document, DocumentKey, kind_name},
     identity::{AmdKey, Signer},
     pcs::{Fault, shape},
 };
 
 /// Path and query of AMD's documents, below the base URL; `None` for other documents.
 pub(crate) fn path(key: &DocumentKey) -> Option<String> {
-    let kind = |vlek: bool| if vlek { "vlek" } else { "vcek" };
     Some(match key {
         DocumentKey::AmdKey(key) => {
             let (product, spl) = (key.product.as_str(), security_versions(key));
@@ -24,10 +23,10 @@ pub(crate) fn path(key: &DocumentKey) -> Option<String> {
             }
         }
         DocumentKey::AmdChain { product, vlek } => {
-            format!("/{}/v1/{}/cert_chain", kind(*vlek), product.as_str())
+            format!("/{}/v1/{}/cert_chain", kind_name(*vlek), product.as_str())
         }
         DocumentKey::AmdCrl { product, vlek } => {
-            format!("/{}/v1/{}/crl", kind(*vlek), product.as_str())
+            format!("/{}/v1/{}/crl", kind_name(*vlek), product.as_str())
         }
         _ => return None,
     })
@@ -41,6 +40,9 @@ fn security_versions(key: &AmdKey) -> String {
 }
 
 /// Reads one of AMD's documents; the error says why the body is refused. For fuzzing.
+///
+/// # Errors
+/// The fault in words.
 pub fn parse(key: &DocumentKey, body: &[u8]) -> Result<Document, String> {
     read(key, body).map_err(|fault| format!("{fault:?}"))
 }

@@ -41,14 +41,6 @@ impl Memory {
         other.0.iter().all(|(subject, rank)| self.0.get(subject) == Some(rank))
     }
 
-    pub(crate) fn encode(&self) -> Result<Vec<u8>, serde_json::Error> {
-        serde_json::to_vec(self)
-    }
-
-    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
-        serde_json::from_slice(bytes).ok()
-    }
-
     fn raise_to(&mut self, key: DocumentKey, subject: String, rank: Rank) {
         let known =
             self.0.get(&subject).map(|(number, issued)| Rank { number: *number, issued: *issued });

@@ -130,6 +130,9 @@ impl Signed<'_> {
 
 /// Takes `{"NAME":{…},"signature":"…"}` apart without writing the document anew: the signature
 /// covers its bytes.
+///
+/// # Errors
+/// The fault in words.
 pub fn split_signed<'a>(body: &'a [u8], name: &str) -> Result<Signed<'a>, String> {
     let text = std::str::from_utf8(body).map_err(|_| "text that is not UTF-8".to_owned())?;
     let mut rest = text.trim_ascii().strip_prefix('{').ok_or("no JSON object")?;

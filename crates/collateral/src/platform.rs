@@ -39,6 +39,9 @@ impl Platform {
     /// The platform that the evidence names; it says nothing about whether the evidence is genuine.
     ///
     /// Reports before version 3 do not tell which product made them: `product` does then.
+    ///
+    /// # Errors
+    /// If the evidence cannot be read, or names no platform that is known here.
     pub fn of_evidence(evidence: &[u8], product: Option<Product>) -> Result<Self, CollateralError> {
         if detect(evidence) == Some(Kind::SnpReport) {
             return of_report(Report::parse(evidence)?, product).map(Self::Snp);

@@ -38,6 +38,9 @@ pub struct EndorsementSet {
 impl EndorsementSet {
     /// Puts a set together from the documents in a store, whichever service they came from; asks no
     /// service and ignores the time.
+    ///
+    /// # Errors
+    /// [`CollateralError::NotAtHand`] if a document is missing, and others if they do not fit together.
     pub fn from_store(
         store: &Store,
         platform: &Platform,
@@ -65,11 +68,6 @@ impl EndorsementSet {
     /// `endorsement_key`, `chain` and `crl` for SNP.
     pub fn json(&self) -> &[u8] {
         &self.json
-    }
-
-    /// The same JSON, shared.
-    pub fn shared_json(&self) -> Arc<[u8]> {
-        self.json.clone()
     }
 
     /// The documents of the set.

@@ -31,6 +31,9 @@ pub struct Source {
 
 impl Source {
     /// Reads the store and starts the thread.
+    ///
+    /// # Errors
+    /// If this machine has no root certificates for TLS, or the thread cannot be started.
     pub fn start(options: SourceOptions) -> Result<Self, CollateralError> {
         let failed = |error: std::io::Error| CollateralError::Thread { reason: error.to_string() };
         let runtime =
@@ -69,6 +72,9 @@ impl Source {
 
     /// The endorsements, fetched where they are not at hand or no longer hold. Callers that ask for
     /// the same platform at the same time share the work.
+    ///
+    /// # Errors
+    /// If the platform's documents are neither at hand nor to be had from a service.
     pub async fn ensure(
         &self,
         platform: &Platform,
@@ -82,6 +88,9 @@ impl Source {
 
     /// As [`Source::ensure`], for a caller without a runtime, or one that may block; `deadline`
     /// bounds the wait.
+    ///
+    /// # Errors
+    /// As those of [`Source::ensure`], and [`CollateralError::Deadline`].
     pub fn ensure_blocking(
         &self,
         platform: &Platform,

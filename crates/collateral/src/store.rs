@@ -40,6 +40,9 @@ const UNFINISHED_SUFFIX: &str = ".tmp";
 const LOCK_FILE: &str = "lock";
 
 /// The content of a file behind its header, where the header matches the content.
+///
+/// # Errors
+/// The fault in words.
 pub fn read_record(bytes: &[u8]) -> Result<&[u8], &'static str> {
     let (header, rest) = bytes.split_at_checked(HEADER_LENGTH).ok_or("no header")?;
     if &header[..8] != MAGIC {
@@ -92,15 +95,27 @@ pub struct Store {
 /// The file system calls of a store; tests replace them by failing ones.
 pub trait Files: Send + Sync {
     /// Makes a file that only its owner can access, writes it and synchronises it.
+    ///
+    /// # Errors
+    /// As the operating system gives them.
     fn write_new(&self, path: &Path, bytes: &[u8]) -> io::Result<()>;
     /// Writes over an existing file, from its first byte, and synchronises it: it needs no new
     /// space where the file was as long before.
+    ///
+    /// # Errors
+    /// As the operating system gives them.
     fn write_over(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         SystemFiles.write_over(path, bytes)
     }
     /// Puts one file in place of another.
+    ///
+    /// # Errors
+    /// As the operating system gives them.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Synchronises the names in a folder.
+    ///
+    /// # Errors
+    /// As the operating system gives them.
     fn sync_folder(&self, path: &Path) -> io::Result<()>;
 }
 
@@ -141,11 +156,17 @@ pub struct StoredFault {
 
 impl Store {
     /// Opens the folder; makes it, for its owner only, where it is missing.
+    ///
+    /// # Errors
+    /// If the folder cannot be made or read.
     pub fn open(folder: &Path, limits: StoreLimits) -> Result<Self, CollateralError> {
         Self::with_files(folder, limits, Box::new(SystemFiles))
     }
 
     /// As [`Store::open`], over another file system.
+    ///
+    /// # Errors
+    /// If the folder cannot be made or read.
     pub fn with_files(
         folder: &Path,
         limits: StoreLimits,
@@ -184,6 +205,9 @@ impl Store {
     }
 
     /// All whole documents in the order of their names, and the files that are not whole.
+    ///
+    /// # Errors
+    /// If the folder cannot be read.
     pub fn list(&self) -> Result<(Vec<Document>, Vec<StoredFault>), CollateralError> {
         let (mut documents, mut faults) = (Vec::new(), Vec::new());
         for entry in self.entries()? {
@@ -200,6 +224,9 @@ impl Store {
 
     /// Stores a document in place of the one of its name, unless that is newer: then the newer one
     /// is returned. On failure the old one is still there.
+    ///
+    /// # Errors
+    /// If the document cannot be written, or the folder is full.
     pub fn put(&self, document: &Document) -> Result<Option<Document>, CollateralError> {
         let _lock = self.lock()?;
         let name = file_name(&document.key);
@@ -211,7 +238,7 @@ impl Store {
         {
             return Ok(Some(there));
         }
-        let content = document.encode().map_err(|error| {
+        let content = serde_json::to_vec(document).map_err(|error| {
             CollateralError::store("encode", &self.folder.join(&name), &error.into())
         })?;
         let bytes = record(&content);
@@ -240,7 +267,7 @@ impl Store {
         if kept.iter().all(|kept| kept.as_ref().is_some_and(|kept| kept.holds_all_of(&memory))) {
             return Ok(());
         }
-        let mut content = memory.encode().map_err(|error| {
+        let mut content = serde_json::to_vec(&memory).map_err(|error| {
             CollateralError::store("encode", &self.folder.join(MEMORY_FILES[0]), &error.into())
         })?;
         // Padded with white space after the JSON: a memory that grows fits the space that it has.
@@ -275,7 +302,8 @@ impl Store {
 
     fn read_memory(&self, name: &str) -> Option<Memory> {
         let bytes = read_bounded(&self.folder.join(name)).ok()?;
-        let read = read_record(&bytes).ok().and_then(Memory::decode);
+        let content = read_record(&bytes).ok();
+        let read = content.and_then(|content| serde_json::from_slice(content).ok());
         if read.is_none() {
             tracing::warn!(name, "a stored memory is ignored: it is not whole");
         }
@@ -289,8 +317,8 @@ impl Store {
             other => other.map_err(|error| fault(error.to_string()))?,
         };
         let content = read_record(&bytes).map_err(|reason| fault(reason.to_owned()))?;
-        let document = Document::decode(content);
-        let document = document.ok_or_else(|| fault("not a document".to_owned()))?;
+        let document: Document =
+            serde_json::from_slice(content).map_err(|_| fault("not a document".to_owned()))?;
         // A file under another name would be found as another document.
         if file_name(&document.key) != name {
             return Err(fault(format!("the document {}", document.key)));

@@ -7,7 +7,7 @@
 //!
 //! The crate reads no clock, network or file. Time is a value in the statement.
 
-#![deny(missing_docs, clippy::missing_errors_doc)]
+#![deny(missing_docs)]
 
 mod amount;
 mod binding;

@@ -21,21 +21,21 @@ use sha2::{Digest, Sha256, Sha512};
 use crate::report_data::ReportData;
 
 /// Begins what is hashed to the root's report data. No session binder begins like this
-/// ([`crate::binder::SESSION_DOMAIN`]), so a binder is never taken for a root, nor a root for one.
-pub const BATCH_DOMAIN: &[u8] = b"confide batch v1\0";
+/// (`binder::SESSION_DOMAIN`), so a binder is never taken for a root, nor a root for one.
+const BATCH_DOMAIN: &[u8] = b"confide batch v1\0";
 
 /// The first byte of an encoded path. Another format is another number and another domain.
-pub const BATCH_VERSION: u8 = 1;
+const BATCH_VERSION: u8 = 1;
 
 /// The most sessions under one quote: ten siblings in a path (320 bytes), and a tree that takes
 /// about one millisecond to build beside a quote of 39 ms.
 pub const BATCH_MAX: usize = 1024;
 
 /// The fewest sessions under one quote: a session alone has its binder signed as it is and needs no path.
-pub const BATCH_MIN: usize = 2;
+const BATCH_MIN: usize = 2;
 
 /// The longest path, in siblings: the height of a tree with [`BATCH_MAX`] leaves.
-pub const BATCH_DEPTH_MAX: usize = BATCH_MAX.ilog2() as usize;
+const BATCH_DEPTH_MAX: usize = BATCH_MAX.ilog2() as usize;
 
 /// Length in bytes of a leaf's salt.
 pub const SALT_BYTES: usize = 32;
@@ -77,11 +77,10 @@ pub struct BatchTree {
 }
 
 impl BatchTree {
-    /// Builds the tree over `leaves`, [`BATCH_MIN`] to [`BATCH_MAX`] of them.
+    /// Builds the tree over `leaves`, two to [`BATCH_MAX`] of them.
     ///
     /// # Errors
-    /// [`BatchPathError::Size`] where there are fewer leaves than [`BATCH_MIN`] or more than
-    /// [`BATCH_MAX`].
+    /// [`BatchPathError::Size`] where there are fewer than two leaves or more than [`BATCH_MAX`].
     pub fn new(leaves: &[Leaf]) -> Result<Self, BatchPathError> {
         check_size(leaves.len())?;
         let mut level: Vec<Node> = leaves.iter().map(leaf_hash).collect();
@@ -212,7 +211,7 @@ pub enum BatchPathError {
     /// The path has another version of this format.
     #[error("batch path is of version {got}, wanted {wanted}")]
     Version {
-        /// [`BATCH_VERSION`].
+        /// The version that is read.
         wanted: u8,
         /// The version that came.
         got: u8,

@@ -5,10 +5,10 @@ use sha2::{Digest, Sha256, Sha512};
 use crate::report_data::ReportData;
 
 /// Begins every session binder, so that no other protocol's report data can be mistaken for one.
-pub const SESSION_DOMAIN: &[u8] = b"confide attestation v1\0";
+const SESSION_DOMAIN: &[u8] = b"confide attestation v1\0";
 
 /// Begins the input whose hash is a GPU's nonce.
-pub const GPU_DOMAIN: &[u8] = b"confide gpu nonce v1\0";
+const GPU_DOMAIN: &[u8] = b"confide gpu nonce v1\0";
 
 /// Label of the TLS exporter (RFC 8446 section 7.5), as draft-fossati-seat-expat-03 has it.
 pub const EXPORTER_LABEL: &[u8] = b"Attestation";

@@ -232,8 +232,16 @@ pub(crate) fn open_sequence<'a>(
     bytes: &'a [u8],
     field: &'static str,
 ) -> Result<SliceReader<'a>, &'static str> {
+    open_nested(read_sequence(bytes, field)?, field)
+}
+
+/// Reads bytes that are one whole SEQUENCE.
+pub(crate) fn read_sequence<'a>(
+    bytes: &'a [u8],
+    field: &'static str,
+) -> Result<AnyRef<'a>, &'static str> {
     let any = AnyRef::from_der(bytes).map_err(|_| field)?;
-    if any.tag() == Tag::Sequence { open_nested(any, field) } else { Err(field) }
+    if any.tag() == Tag::Sequence { Ok(any) } else { Err(field) }
 }
 
 /// Reads a UTCTime or GeneralizedTime as Unix seconds.
@@ -364,11 +372,7 @@ pub(crate) fn key_usage(bits: BitStringRef<'_>) -> Result<KeyUsage, &'static str
 
 pub(crate) fn read_is_ca(value: &[u8]) -> Result<bool, &'static str> {
     const FIELD: &str = "basic constraints";
-    let any = AnyRef::from_der(value).map_err(|_| FIELD)?;
-    if any.tag() != Tag::Sequence {
-        return Err(FIELD);
-    }
-    let mut fields = open_nested(any, FIELD)?;
+    let mut fields = open_sequence(value, FIELD)?;
     if fields.is_finished() {
         return Ok(false);
     }

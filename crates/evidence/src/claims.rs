@@ -11,22 +11,22 @@ use minicbor::Decoder;
 use crate::{cbor::Writer, unix_seconds::UnixSeconds};
 
 /// The value of `confide-version` that this code writes and reads.
-pub const CLAIMS_VERSION: u64 = 1;
+const CLAIMS_VERSION: u64 = 1;
 
 /// `sha-256` in IANA's Named Information registry, as `pubkey-hash` names it.
-pub const SHA_256: u64 = 1;
+const SHA_256: u64 = 1;
 
 /// The longest encoding that is read. A full set of claims takes under 600 bytes.
 pub const CLAIMS_BYTES_MAX: usize = 1024;
 
 /// The longest `guarantee` in bytes: one sentence that a person reads.
-pub const GUARANTEE_BYTES_MAX: usize = 256;
+const GUARANTEE_BYTES_MAX: usize = 256;
 
 /// The shortest `nonce` in bytes (RFC 9711 section 4.1).
-pub const NONCE_BYTES_MIN: usize = 8;
+const NONCE_BYTES_MIN: usize = 8;
 
 /// The longest `nonce` in bytes (RFC 9711 section 4.1).
-pub const NONCE_BYTES_MAX: usize = 64;
+const NONCE_BYTES_MAX: usize = 64;
 
 /// Claims of one end of an attested channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -156,7 +156,7 @@ pub enum ClaimsError {
     /// The claims have another version of this format.
     #[error("confide-version is {got}, wanted {wanted}")]
     Version {
-        /// [`CLAIMS_VERSION`].
+        /// The version that is read.
         wanted: u64,
         /// The version that came.
         got: u64,
@@ -164,7 +164,7 @@ pub enum ClaimsError {
     /// `pubkey-hash` names another hash.
     #[error("pubkey-hash algorithm is {got}, wanted {wanted} (sha-256)")]
     HashAlgorithm {
-        /// [`SHA_256`].
+        /// The number of SHA-256.
         wanted: u64,
         /// The algorithm that came.
         got: u64,
@@ -180,7 +180,7 @@ pub enum ClaimsError {
     /// `guarantee` is empty or too long.
     #[error("guarantee is {got} bytes, wanted 1 to {wanted}")]
     GuaranteeLength {
-        /// [`GUARANTEE_BYTES_MAX`].
+        /// The limit in bytes.
         wanted: usize,
         /// The length that came.
         got: usize,

@@ -19,8 +19,6 @@ pub use container::{
 };
 pub use ocsp::{CertificateId, CertificateStatus, HashAlgorithm, OcspResponse, SingleResponse};
 pub use opaque::{FeatureFlag, OpaqueData, OpaqueField};
-pub use report::{
-    GpuReport, MEASUREMENTS_MAX, Measurement, NONCE_BYTES, REPORT_BYTES_MAX, REQUEST_BYTES,
-    SIGNATURE_BYTES, is_report, report_bytes,
-};
+pub(crate) use report::is_report;
+pub use report::{GpuReport, Measurement, NONCE_BYTES, report_bytes};
 pub use rim::{ReferenceMeasurement, Rim, RimComponent, RimSignature};

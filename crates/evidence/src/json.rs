@@ -35,7 +35,7 @@ pub(crate) fn hex_array<'de, D: Deserializer<'de>, const N: usize>(
         let mut bytes = [0; N];
         match hexadecimal::decode(text.as_bytes(), &mut bytes) {
             true => Ok(bytes),
-            false => Err("hexadecimal of the field's length"),
+            false => Err("wanted hexadecimal of the field's length"),
         }
     })
 }
@@ -43,8 +43,9 @@ pub(crate) fn hex_array<'de, D: Deserializer<'de>, const N: usize>(
 /// Reads a time such as `2026-01-27T09:01:45Z` as Unix seconds.
 pub(crate) fn date<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     with_text(deserializer, |text| {
-        let date = der::DateTime::from_str(text).map_err(|_| "a date as 2026-01-27T09:01:45Z")?;
-        Ok(date.unix_duration().as_secs())
+        let date = der::DateTime::from_str(text);
+        let seconds = date.map(|date| date.unix_duration().as_secs());
+        seconds.map_err(|_| "wanted a date as 2026-01-27T09:01:45Z")
     })
 }
 
@@ -55,28 +56,16 @@ where
     T: FromStr,
     T::Err: fmt::Display,
 {
-    struct Text<T>(PhantomData<T>);
-    impl<T: FromStr<Err: fmt::Display>> de::Visitor<'_> for Text<T> {
-        type Value = T;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("text")
-        }
-
-        fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
-            text.parse().map_err(E::custom)
-        }
-    }
-    deserializer.deserialize_str(Text(PhantomData))
+    with_text(deserializer, T::from_str)
 }
 
-/// Reads text without keeping it; the error names what was wanted.
-pub(crate) fn with_text<'de, D: Deserializer<'de>, T>(
+/// Reads text without keeping it; the error is that of `read`.
+pub(crate) fn with_text<'de, D: Deserializer<'de>, T, X: fmt::Display>(
     deserializer: D,
-    read: impl FnOnce(&str) -> Result<T, &'static str>,
+    read: impl FnOnce(&str) -> Result<T, X>,
 ) -> Result<T, D::Error> {
-    struct Text<F, T>(F, PhantomData<T>);
-    impl<T, F: FnOnce(&str) -> Result<T, &'static str>> de::Visitor<'_> for Text<F, T> {
+    struct Text<F, T, X>(F, PhantomData<(T, X)>);
+    impl<T, X: fmt::Display, F: FnOnce(&str) -> Result<T, X>> de::Visitor<'_> for Text<F, T, X> {
         type Value = T;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -84,7 +73,7 @@ pub(crate) fn with_text<'de, D: Deserializer<'de>, T>(
         }
 
         fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
-            (self.0)(text).map_err(|wanted| E::custom(format_args!("wanted {wanted}")))
+            (self.0)(text).map_err(E::custom)
         }
     }
     deserializer.deserialize_str(Text(read, PhantomData))

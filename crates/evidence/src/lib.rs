@@ -2,7 +2,7 @@
 //!
 #![doc = include_str!("../README.md")]
 #![no_std]
-#![deny(missing_docs, clippy::missing_errors_doc)]
+#![deny(missing_docs)]
 
 extern crate alloc;
 

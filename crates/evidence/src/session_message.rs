@@ -168,17 +168,24 @@ impl<'a> SessionMessage<'a> {
         let members =
             decoder.array().ok().flatten().ok_or(malformed_error(&decoder, "an array"))?;
         let kind = decoder.u64().map_err(|_| malformed_error(&decoder, "a kind"))?;
-        let message = match (kind, members) {
-            (REQUEST, 2) => Self::Request { context: read_context(&mut decoder)? },
-            (REPLY, 3) => Self::Reply {
+        let wanted = match kind {
+            ACCEPTED => 1,
+            REQUEST | EVIDENCE | REFUSED => 2,
+            REPLY => 3,
+            got => return Err(SessionMessageError::Kind { got }),
+        };
+        if members != wanted {
+            return Err(SessionMessageError::Members { kind, wanted, got: members });
+        }
+        let message = match kind {
+            REQUEST => Self::Request { context: read_context(&mut decoder)? },
+            REPLY => Self::Reply {
                 context: read_context(&mut decoder)?,
                 evidence: optional(&mut decoder, read_evidence)?,
             },
-            (EVIDENCE, 2) => Self::Evidence(read_evidence(&mut decoder)?),
-            (ACCEPTED, 1) => Self::Accepted,
-            (REFUSED, 2) => Self::Refused(read_refusal(&mut decoder)?),
-            (REFUSED..=ACCEPTED, got) => return Err(SessionMessageError::Members { kind, got }),
-            (got, _) => return Err(SessionMessageError::Kind { got }),
+            EVIDENCE => Self::Evidence(read_evidence(&mut decoder)?),
+            ACCEPTED => Self::Accepted,
+            _ => Self::Refused(read_refusal(&mut decoder)?),
         };
         if message.encode() != bytes {
             return Err(SessionMessageError::NotCanonical);
@@ -205,10 +212,12 @@ pub enum SessionMessageError {
         got: u64,
     },
     /// A known kind has another number of members.
-    #[error("session message of kind {kind} has {got} members")]
+    #[error("session message of kind {kind} has {got} members, wanted {wanted}")]
     Members {
         /// The kind.
         kind: u64,
+        /// The number of members of this kind.
+        wanted: u64,
         /// The number of members that came.
         got: u64,
     },
@@ -399,7 +408,8 @@ mod tests {
         let kind = decode(&|w| w.array(1).uint(9));
         assert_eq!(kind, Some(SessionMessageError::Kind { got: 9 }));
         let members = decode(&|w| w.array(2).uint(ACCEPTED));
-        assert_eq!(members, Some(SessionMessageError::Members { kind: ACCEPTED, got: 2 }));
+        let wanted = SessionMessageError::Members { kind: ACCEPTED, wanted: 1, got: 2 };
+        assert_eq!(members, Some(wanted));
         let code = decode(&|w| w.array(2).uint(REFUSED).uint(6));
         assert_eq!(code, Some(SessionMessageError::RefusalCode { got: 6 }));
     }

@@ -8,7 +8,7 @@ use crate::{json, parse_error::ParseError};
 
 /// Longest object that is read. A chip key's certificate is 1.4 KB, its chain 4.6 KB, and AMD's
 /// revocation lists are below 1 KB, but may grow.
-pub const SNP_ENDORSEMENTS_LENGTH_MAX: usize = 256 * 1024;
+const SNP_ENDORSEMENTS_LENGTH_MAX: usize = 256 * 1024;
 /// Longest certificate of a chip key, DER.
 pub const ENDORSEMENT_KEY_LENGTH_MAX: usize = 8 * 1024;
 /// Longest revocation list, DER.

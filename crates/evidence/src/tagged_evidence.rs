@@ -11,7 +11,7 @@ use minicbor::{Decoder, data::Tag};
 use crate::{cbor::Writer, claims::CLAIMS_BYTES_MAX};
 
 /// The CBOR tag of a TEE quote.
-pub const TAG_QUOTE: u64 = 60000;
+const TAG_QUOTE: u64 = 60000;
 
 /// The longest quote that is read: what Linux's configfs-tsm gives at most.
 pub const QUOTE_BYTES_MAX: usize = 32 * 1024;
@@ -93,7 +93,7 @@ pub enum TaggedEvidenceError {
     /// The bytes do not begin with the tag.
     #[error("tagged evidence begins with another item, wanted CBOR tag {wanted}")]
     Tag {
-        /// [`TAG_QUOTE`].
+        /// The tag of a quote.
         wanted: u64,
     },
     /// The tag holds no array of the wanted length.

@@ -15,7 +15,7 @@ use serde::{Deserialize, Deserializer, de};
 use crate::{json, parse_error::ParseError, quote::Tee};
 
 /// Most TCB levels (platform, module or QE) in one document: 20 are seen in the field.
-pub const TCB_LEVELS_MAX: usize = 256;
+const TCB_LEVELS_MAX: usize = 256;
 
 /// Intel's verdict on a TCB level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -54,7 +54,7 @@ impl TcbStatus {
     ];
 
     /// The statuses that follow from comparing two levels; no document has them.
-    pub const DERIVED: [TcbStatus; 2] =
+    const DERIVED: [TcbStatus; 2] =
         [TcbStatus::TdRelaunchAdvised, TcbStatus::TdRelaunchAdvisedConfigurationNeeded];
 
     /// Intel's spelling.
@@ -147,7 +147,7 @@ impl TcbInfo {
     /// # Errors
     /// [`ParseError::Json`] or [`ParseError::Text`] where the document is malformed or contradicts
     /// itself, [`ParseError::Unsupported`] for another version than 3, [`ParseError::TooMany`] over
-    /// [`TCB_LEVELS_MAX`] levels.
+    /// 256 levels.
     pub fn parse(text: &str) -> Result<Self, ParseError> {
         let wire: Wire = json::document("TCB info", text.as_bytes())?;
         let tee = match (wire.id, wire.tdx_module.is_some()) {
@@ -352,8 +352,8 @@ fn module_version<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u8, D::E
     json::with_text(deserializer, |text| {
         let mut version = [0];
         let digits = text.strip_prefix("TDX_").unwrap_or_default();
-        hex::decode_to_slice(digits, &mut version).map_err(|_| "TDX_ and two digits")?;
-        Ok(version[0])
+        let read = hex::decode_to_slice(digits, &mut version);
+        read.map(|()| version[0]).map_err(|_| "wanted TDX_ and two digits")
     })
 }
 

@@ -40,16 +40,25 @@ struct SnpFiles {
 
 impl FakeAttester {
     /// An attester whose evidence is accepted by a verifier that trusts [`Self::root_der`].
+    ///
+    /// # Errors
+    /// [`FakeError`] if `options.issued_at` lies outside of the certificates' lifetime, or an encoder fails.
     pub fn new(options: FakeAttesterOptions) -> Result<Self, FakeError> {
         Self::with_variant(options, Variant::default(), None)
     }
 
     /// The same attester with one fault, for tests of verifiers.
+    ///
+    /// # Errors
+    /// As those of [`Self::new`].
     pub fn with_fault(options: FakeAttesterOptions, fault: Fault) -> Result<Self, FakeError> {
         Self::with_variant(options, Variant::default(), Some(fault))
     }
 
     /// An attester of the given variant, with or without one fault.
+    ///
+    /// # Errors
+    /// As those of [`Self::new`].
     pub fn with_variant(
         options: FakeAttesterOptions,
         variant: Variant,
@@ -60,6 +69,9 @@ impl FakeAttester {
     }
 
     /// The attester that [`Self::save`] wrote into `dir`.
+    ///
+    /// # Errors
+    /// [`FakeError`] if a file cannot be read, or was not written by [`Self::save`].
     pub fn load(dir: &Path) -> Result<Self, FakeError> {
         let (options, variant, has_gpu) = state::load(dir)?;
         let attester = Self::with_variant(options, variant, None)?;
@@ -67,6 +79,9 @@ impl FakeAttester {
     }
 
     /// The same attester with a simulated GPU, which its policy then requires.
+    ///
+    /// # Errors
+    /// [`FakeError`] if a certificate cannot be encoded.
     pub fn with_gpu(mut self) -> Result<Self, FakeError> {
         let FakeAttesterOptions { seed, issued_at, .. } = &self.options;
         self.gpu = Some(FakeGpu::new(GpuOptions::new(*seed, *issued_at))?);
@@ -76,6 +91,9 @@ impl FakeAttester {
     /// Writes `collateral.json`, `root.der`, `policy.toml` and [`crate::STATE_FILE`] into `dir`,
     /// which is made where it is missing; for SNP also `endorsement-key.der`, `chain.pem` and
     /// `crl.der`. A fault is not saved.
+    ///
+    /// # Errors
+    /// [`FakeError::File`] if a file cannot be written.
     pub fn save(&self, dir: &Path) -> Result<(), FakeError> {
         fs::create_dir_all(dir).map_err(|source| FakeError::File {
             action: "write",
@@ -184,6 +202,9 @@ impl FakeAttester {
 
     /// An attester of vendors that exist already: as [`Self::with_variant`], without making their
     /// keys again. `options.seed` and `options.issued_at` have to be those of the vendors.
+    ///
+    /// # Errors
+    /// As those of [`Self::new`].
     pub fn with_vendors(
         vendors: &FakeEndorsements,
         options: FakeAttesterOptions,
@@ -215,14 +236,14 @@ fn dcap(
 ) -> Result<(Machine, String), FakeError> {
     let pki = vendors.intel_issuer();
     let pck = pki.pck(variant.pck_ca, variant.platform, &plan, 0)?;
-    if plan.revoke_pck {
+    if plan.has(Fault::RevokedPck) {
         plan.edition.revoked_pck.push(pck.serial.clone());
     }
-    if plan.revoke_platform_ca {
+    if plan.has(Fault::RevokedPlatformCa) {
         plan.edition.revoked_ca.push(pki.ca_serial(variant.pck_ca));
     }
     let issuers = pki.pck_issuers_pem(variant.pck_ca);
-    let other_chain = match plan.other_pck_chain {
+    let other_chain = match plan.has(Fault::OtherPckChain) {
         true => Some(pki.pck(variant.pck_ca, variant.platform, &plan, 1)?.pem + &issuers),
         false => None,
     };
@@ -242,12 +263,12 @@ fn snp(
     let Variant { product, signer, .. } = *variant;
     let machine = Machine::snp(vendors, options, variant, plan);
     let mut edition: Edition = plan.edition.clone();
-    if plan.revoke_pck {
+    if plan.has(Fault::RevokedPck) {
         // Chip keys are all certified under number zero.
         edition.revoked_amd.push(vec![0]);
     }
     let amd = vendors.amd_issuer(product);
-    if plan.revoke_platform_ca {
+    if plan.has(Fault::RevokedPlatformCa) {
         edition.revoked_amd.push(amd.intermediate_serial(signer));
     }
     let files = SnpFiles {

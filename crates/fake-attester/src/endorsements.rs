@@ -7,6 +7,7 @@ use serde::Serialize;
 use crate::{
     edition::Edition,
     error::FakeError,
+    keys::{Key, SimulatedKey},
     options::Tee,
     pki::Pki,
     plan::Plan,
@@ -110,6 +111,9 @@ pub struct PckCertificate {
 
 impl FakeEndorsements {
     /// Vendors under `seed`, whose certificates are dated `certified_at` (unix seconds).
+    ///
+    /// # Errors
+    /// [`FakeError`] if `certified_at` lies outside of the certificates' lifetime, or an encoder fails.
     pub fn new(seed: [u8; 32], certified_at: u64) -> Result<Self, FakeError> {
         let (first, last, got) = (FIRST_ISSUE, LAST_ISSUE, certified_at);
         if !(first..=last).contains(&got) {
@@ -131,6 +135,9 @@ impl FakeEndorsements {
     }
 
     /// Everything that Intel's service gives in this edition.
+    ///
+    /// # Errors
+    /// [`FakeError`] if an encoder fails.
     pub fn intel(&self, edition: &Edition) -> Result<IntelEndorsements, FakeError> {
         let mut plan = Plan::new(self.issuers.certified_at, None);
         plan.edition = edition.clone();
@@ -148,6 +155,9 @@ impl FakeEndorsements {
     }
 
     /// The certificate of machine `variant.platform`'s PCK at its highest TCB.
+    ///
+    /// # Errors
+    /// [`FakeError`] if an encoder fails.
     pub fn pck_certificate(&self, variant: &Variant) -> Result<PckCertificate, FakeError> {
         let plan = Plan::new(self.issuers.certified_at, None);
         let pki = &self.issuers.intel;
@@ -180,6 +190,12 @@ impl FakeEndorsements {
         self.certify(product, SnpSigner::Vcek, &key, chip_id, tcb)
     }
 
+    /// Signs any message by ECDSA P-256 with SHA-256, as r and s: for tests whose faults lie behind a
+    /// signature that has to hold.
+    pub fn sign_as(&self, key: SimulatedKey, message: &[u8]) -> [u8; 64] {
+        Key::derive(&self.issuers.seed, key).sign_raw(message)
+    }
+
     pub(crate) fn intel_planned(&self, plan: &Plan) -> Result<IntelEndorsements, FakeError> {
         let (pki, edition) = (&self.issuers.intel, &plan.edition);
         let pck = |ca| {
@@ -202,10 +218,6 @@ impl FakeEndorsements {
             tdx: tee(Tee::Tdx)?,
             tcb_signing_chain: pki.tcb_signer_chain_pem(),
         })
-    }
-
-    pub(crate) fn seed(&self) -> &[u8; 32] {
-        &self.issuers.seed
     }
 
     pub(crate) fn intel_issuer(&self) -> &Pki {
@@ -251,6 +263,9 @@ impl FakeEndorsements {
 
 impl IntelEndorsements {
     /// One TEE's and one CA's part as a `QuoteCollateralV3` object; binary fields are hex.
+    ///
+    /// # Errors
+    /// [`FakeError`] if an encoder fails.
     pub fn collateral_json(&self, tee: Tee, ca: PckCa) -> Result<String, FakeError> {
         self.collateral_with_chain(tee, ca, None)
     }

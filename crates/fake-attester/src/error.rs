@@ -19,9 +19,6 @@ pub enum FakeError {
     /// The X.509 encoder returned an error.
     #[error("simulated certificate or CRL could not be encoded: {0}")]
     Certificate(#[from] rcgen::Error),
-    /// The DER encoder returned an error.
-    #[error("simulated PCK extension could not be encoded: {0}")]
-    Der(#[from] der::Error),
     /// The JSON encoder returned an error.
     #[error("simulated collateral could not be encoded: {0}")]
     Json(#[from] serde_json::Error),

@@ -29,6 +29,9 @@ pub struct FakeGpu {
 
 impl FakeGpu {
     /// A GPU whose evidence is accepted by a verifier that trusts both of [`Self::root_ders`].
+    ///
+    /// # Errors
+    /// [`FakeError`] if a certificate cannot be encoded.
     pub fn new(options: GpuOptions) -> Result<Self, FakeError> {
         let chains = Chains::issue(&options)?;
         let rims = if options.rims { manifest::manifests(&options, &chains) } else { Vec::new() };

@@ -5,23 +5,27 @@ use rcgen::{PKCS_ECDSA_P256_SHA256, PublicKeyData, SignatureAlgorithm};
 use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
-/// The roles that hold a key.
-#[derive(Clone, Copy)]
-pub(crate) enum Role {
-    Root,
+/// The P-256 keys of the simulation, each of which signs for one role.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SimulatedKey {
+    /// The key of Intel's simulated root.
+    IntelRoot,
+    /// The key of the CA of machines with several packages.
     PlatformCa,
+    /// The key of the CA of machines with one package.
     ProcessorCa,
+    /// The key that signs TCB info and QE identity.
     TcbSigner,
-    /// The PCK of the platform with this number.
+    /// The PCK of the machine with this number.
     Pck(u32),
-    /// The attestation key of the platform with this number.
+    /// The attestation key of the machine with this number.
     AttestationKey(u32),
 }
 
-impl Role {
+impl SimulatedKey {
     fn label(self) -> String {
         match self {
-            Self::Root => "root".into(),
+            Self::IntelRoot => "root".into(),
             Self::PlatformCa => "platform ca".into(),
             Self::ProcessorCa => "processor ca".into(),
             Self::TcbSigner => "tcb signer".into(),
@@ -47,15 +51,15 @@ pub(crate) struct Key {
 }
 
 impl Key {
-    /// The key of `role` under `seed`.
+    /// The key of this name under `seed`.
     ///
     /// A hash that is no valid scalar (chance below 2^-32) is skipped by counting on.
-    pub(crate) fn derive(seed: &[u8; 32], role: Role) -> Self {
+    pub(crate) fn derive(seed: &[u8; 32], name: SimulatedKey) -> Self {
         let private = (0..=u8::MAX).find_map(|counter| {
             let scalar = Zeroizing::new(<[u8; 32]>::from(
                 Sha256::new()
                     .chain_update(b"confide SIMULATED key v1\0")
-                    .chain_update(role.label())
+                    .chain_update(name.label())
                     .chain_update([0, counter])
                     .chain_update(seed)
                     .finalize(),
@@ -105,14 +109,14 @@ mod tests {
     #[test]
     fn every_role_has_a_key_of_its_own() {
         let roles = [
-            Role::Root,
-            Role::PlatformCa,
-            Role::ProcessorCa,
-            Role::TcbSigner,
-            Role::Pck(0),
-            Role::Pck(1),
-            Role::AttestationKey(0),
-            Role::AttestationKey(1),
+            SimulatedKey::IntelRoot,
+            SimulatedKey::PlatformCa,
+            SimulatedKey::ProcessorCa,
+            SimulatedKey::TcbSigner,
+            SimulatedKey::Pck(0),
+            SimulatedKey::Pck(1),
+            SimulatedKey::AttestationKey(0),
+            SimulatedKey::AttestationKey(1),
         ];
         let mut points: Vec<_> = roles.map(|role| Key::derive(&[7; 32], role).public).to_vec();
         points.sort();
@@ -122,7 +126,10 @@ mod tests {
 
     #[test]
     fn signatures_are_deterministic() {
-        let (a, b) = (Key::derive(&[1; 32], Role::Pck(0)), Key::derive(&[1; 32], Role::Pck(0)));
+        let (a, b) = (
+            Key::derive(&[1; 32], SimulatedKey::Pck(0)),
+            Key::derive(&[1; 32], SimulatedKey::Pck(0)),
+        );
         assert_eq!(a.sign_raw(b"m"), b.sign_raw(b"m"));
         assert_ne!(a.sign_raw(b"m"), a.sign_raw(b"n"));
     }

@@ -20,7 +20,6 @@ mod device;
 mod edition;
 mod endorsements;
 mod error;
-mod forge;
 mod gpu;
 mod keys;
 mod level;
@@ -49,8 +48,8 @@ pub use endorsements::{
     SignedDocument, TeeEndorsements,
 };
 pub use error::FakeError;
-pub use forge::ForgedKey;
 pub use gpu::{FakeGpu, FakeGpuAttester, GpuFault, GpuOptions};
+pub use keys::SimulatedKey;
 pub use options::{FakeAttesterOptions, Mode, Tee};
 pub use plan::Fault;
 pub use snp::{Product, SnpSigner, SnpTcb};

@@ -7,7 +7,7 @@ use crate::{
     keys::{Key, numbered_name},
     measurements::chip_id,
     options::FakeAttesterOptions,
-    plan::Plan,
+    plan::{Fault, Plan},
     quote::Quoter,
     snp::{ReportFields, Reporter, SnpTcb},
     variant::Variant,
@@ -51,9 +51,9 @@ impl Machine {
             signer: variant.signer,
             chip_id: &chip.id,
             tcb: chip.tcb,
-            debug: options.debug || plan.debug,
-            low_privilege: plan.low_privilege,
-            migration_agent: plan.migration_agent,
+            debug: options.debug || plan.has(Fault::Debug),
+            low_privilege: plan.has(Fault::LowPrivilege),
+            migration_agent: plan.has(Fault::MigrationAgent),
         };
         Self::new(Signer::SecureProcessor(Box::new(Reporter::new(key, &fields))), plan)
     }
@@ -67,10 +67,10 @@ impl Machine {
     ) -> Vec<u8> {
         let Chip { mut id, mut tcb } = Chip::new(options, variant);
         let key = vendors.chip_key(variant.product, variant.signer, &id, tcb);
-        if plan.wrong_chip {
+        if plan.has(Fault::WrongChip) {
             id[0] ^= 1;
         }
-        if plan.wrong_tcb {
+        if plan.has(Fault::WrongTcb) {
             tcb.microcode -= 1;
         }
         vendors.certify(variant.product, variant.signer, &key, &id, tcb)
@@ -91,7 +91,7 @@ impl Machine {
     }
 
     fn new(signer: Signer, plan: &Plan) -> Self {
-        Self { signer, empty: plan.empty, trailing: plan.trailing }
+        Self { signer, empty: plan.has(Fault::EmptyQuote), trailing: plan.has(Fault::TrailingByte) }
     }
 }
 

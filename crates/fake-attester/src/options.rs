@@ -53,6 +53,9 @@ pub struct FakeAttesterOptions {
 
 impl FakeAttesterOptions {
     /// A seed that nobody else has, from the operating system.
+    ///
+    /// # Errors
+    /// [`FakeError::Random`] if the operating system has no random bytes.
     pub fn random_seed() -> Result<[u8; 32], FakeError> {
         let mut seed = [0; 32];
         getrandom::fill(&mut seed).map_err(FakeError::Random)?;

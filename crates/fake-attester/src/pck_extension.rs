@@ -3,13 +3,8 @@
 //!
 //! Intel SGX PCK Certificate and CRL Profile Specification, section 1.3.5.
 
-use der::{
-    Any, Encode, Tag,
-    asn1::{ObjectIdentifier, Uint},
-};
-
 use crate::{
-    error::FakeError,
+    asn1::{OCTET_STRING, element, integer, object, sequence},
     keys::numbered_name,
     measurements,
     plan::Plan,
@@ -20,7 +15,8 @@ use crate::{
 /// OID of the extension, as rcgen takes it.
 pub(crate) const OID: [u64; 7] = [1, 2, 840, 113_741, 1, 13, 1];
 
-const SGX: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113741.1.13.1");
+const BOOLEAN: u8 = 0x01;
+const ENUMERATED: u8 = 0x0a;
 
 /// Type 1: the platform is registered with keys for several packages ("scalable").
 const TYPE_SCALABLE: u8 = 1;
@@ -28,71 +24,49 @@ const TYPE_SCALABLE: u8 = 1;
 const TYPE_STANDARD: u8 = 0;
 
 /// The extension's content.
-pub(crate) fn encode(
-    seed: &[u8; 32],
-    ca: PckCa,
-    platform: u32,
-    plan: &Plan,
-) -> Result<Vec<u8>, FakeError> {
+pub(crate) fn encode(seed: &[u8; 32], ca: PckCa, platform: u32, plan: &Plan) -> Vec<u8> {
     let id = |name| measurements::platform_id(seed, &numbered_name(name, platform));
     let kind = match ca {
         PckCa::Platform => TYPE_SCALABLE,
         PckCa::Processor => TYPE_STANDARD,
     };
     let mut entries = vec![
-        entry(&[1], octets(&id("ppid"))?)?,
-        entry(&[2], tcb(plan)?)?,
-        entry(&[3], octets(&PCE_ID)?)?,
-        entry(&[4], octets(&FMSPC)?)?,
-        entry(&[5], element(Tag::Enumerated, &[kind])?)?,
+        entry("1", &octets(&id("ppid"))),
+        entry("2", &tcb(plan)),
+        entry("3", &octets(&PCE_ID)),
+        entry("4", &octets(&FMSPC)),
+        entry("5", &element(ENUMERATED, &[&[kind]])),
     ];
     if ca == PckCa::Platform {
-        entries.push(entry(&[6], octets(&id("platform instance"))?)?);
-        entries.push(entry(&[7], configuration()?)?);
+        entries.push(entry("6", &octets(&id("platform instance"))));
+        entries.push(entry("7", &configuration()));
     }
-    Ok(element(Tag::Sequence, &entries.concat())?)
+    sequence(&[&entries.concat()])
 }
 
 /// The 16 component SVNs, PCESVN (17) and the raw CPUSVN (18).
-fn tcb(plan: &Plan) -> Result<Vec<u8>, der::Error> {
+fn tcb(plan: &Plan) -> Vec<u8> {
     let cpu_svn = plan.level.cpu_svn();
     let mut entries = Vec::new();
     for (arc, svn) in (1..).zip(cpu_svn) {
-        entries.extend(entry(&[2, arc], integer(svn.into())?)?);
+        entries.extend(entry(&format!("2.{arc}"), &integer(&[svn])));
     }
-    entries.extend(entry(&[2, 17], integer(plan.level.pce_svn())?)?);
-    entries.extend(entry(&[2, 18], octets(&cpu_svn)?)?);
-    element(Tag::Sequence, &entries)
+    entries.extend(entry("2.17", &integer(&plan.level.pce_svn().to_be_bytes())));
+    entries.extend(entry("2.18", &octets(&cpu_svn)));
+    sequence(&[&entries])
 }
 
 /// Dynamic platform, cached keys and simultaneous multithreading: all off, which any policy allows.
-fn configuration() -> Result<Vec<u8>, der::Error> {
-    let mut entries = Vec::new();
-    for arc in 1..=3 {
-        entries.extend(entry(&[7, arc], element(Tag::Boolean, &[0])?)?);
-    }
-    element(Tag::Sequence, &entries)
+fn configuration() -> Vec<u8> {
+    let off = element(BOOLEAN, &[&[0]]);
+    sequence(&[&entry("7.1", &off), &entry("7.2", &off), &entry("7.3", &off)])
 }
 
 /// A SEQUENCE of an identifier below the extension's own, and a value.
-fn entry(arcs: &[u32], value: Vec<u8>) -> Result<Vec<u8>, der::Error> {
-    let mut oid = SGX;
-    for &arc in arcs {
-        oid = oid.push_arc(arc).map_err(|_| Tag::ObjectIdentifier.value_error())?;
-    }
-    let mut content = oid.to_der()?;
-    content.extend(value);
-    element(Tag::Sequence, &content)
+fn entry(arcs: &str, value: &[u8]) -> Vec<u8> {
+    sequence(&[&object(&format!("1.2.840.113741.1.13.1.{arcs}")), value])
 }
 
-fn octets(bytes: &[u8]) -> Result<Vec<u8>, der::Error> {
-    element(Tag::OctetString, bytes)
-}
-
-fn integer(value: u16) -> Result<Vec<u8>, der::Error> {
-    Uint::new(&value.to_be_bytes())?.to_der()
-}
-
-fn element(tag: Tag, content: &[u8]) -> Result<Vec<u8>, der::Error> {
-    Any::new(tag, content)?.to_der()
+fn octets(bytes: &[u8]) -> Vec<u8> {
+    element(OCTET_STRING, &[bytes])
 }

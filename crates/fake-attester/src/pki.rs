@@ -18,7 +18,7 @@ use zeroize::Zeroize;
 use crate::{
     edition::RevocationList,
     error::FakeError,
-    keys::{Key, Role},
+    keys::{Key, SimulatedKey},
     pck_extension, pem,
     plan::Plan,
     time::{DAY, ROOT_NOT_AFTER, ROOT_NOT_BEFORE, date_time},
@@ -73,7 +73,7 @@ impl Pki {
     /// Certifies root, CAs and TCB signer; the root depends on the seed alone.
     pub(crate) fn issue(seed: &[u8; 32], certified_at: u64) -> Result<Self, FakeError> {
         let root = {
-            let key = Key::derive(seed, Role::Root);
+            let key = Key::derive(seed, SimulatedKey::IntelRoot);
             let life = ROOT_NOT_BEFORE..ROOT_NOT_AFTER;
             let number = serial(&key, 0);
             let params = authority("Intel SGX Root CA", 1, life, number.clone());
@@ -90,10 +90,10 @@ impl Pki {
                 certified: Certified::new(key, number, &certificate),
             })
         };
-        let platform_ca = ca("Intel SGX PCK Platform CA", Role::PlatformCa)?;
-        let processor_ca = ca("Intel SGX PCK Processor CA", Role::ProcessorCa)?;
+        let platform_ca = ca("Intel SGX PCK Platform CA", SimulatedKey::PlatformCa)?;
+        let processor_ca = ca("Intel SGX PCK Processor CA", SimulatedKey::ProcessorCa)?;
         let tcb_signer = {
-            let key = Key::derive(seed, Role::TcbSigner);
+            let key = Key::derive(seed, SimulatedKey::TcbSigner);
             let number = serial(&key, certified_at);
             let life = life(certified_at, LEAF_DAYS);
             let params = leaf("Intel SGX TCB Signing", ROOT_CRL_URI, life, number.clone());
@@ -112,11 +112,11 @@ impl Pki {
         plan: &Plan,
         reissue: u64,
     ) -> Result<Certified, FakeError> {
-        let key = Key::derive(&self.seed, Role::Pck(platform));
+        let key = Key::derive(&self.seed, SimulatedKey::Pck(platform));
         let number = serial(&key, self.certified_at + reissue);
         let life = life(self.certified_at, LEAF_DAYS);
         let mut params = leaf("Intel SGX PCK Certificate", PCK_CRL_URI, life, number.clone());
-        let extension = pck_extension::encode(&self.seed, ca, platform, plan)?;
+        let extension = pck_extension::encode(&self.seed, ca, platform, plan);
         params.custom_extensions =
             vec![CustomExtension::from_oid_content(&pck_extension::OID, extension)];
         let certificate = params.signed_by(&key, &self.ca(ca).issuer())?;

@@ -66,59 +66,27 @@ pub enum Fault {
     MigrationAgent,
 }
 
-/// The times, levels and lists that the issuers follow.
+/// The times, levels and lists that the issuers follow, and the fault of the machine.
 #[derive(Clone)]
 pub(crate) struct Plan {
     pub(crate) edition: Edition,
-    pub(crate) revoke_pck: bool,
-    pub(crate) revoke_platform_ca: bool,
     pub(crate) level: Level,
-    pub(crate) unknown_status: bool,
-    pub(crate) old_module: bool,
-    pub(crate) foreign_fmspc: bool,
-    pub(crate) foreign_qe: bool,
-    pub(crate) other_pck_chain: bool,
-    pub(crate) unbound_key: bool,
-    pub(crate) sept_ve_disable: bool,
-    pub(crate) debug: bool,
-    pub(crate) service_td: bool,
-    pub(crate) wrong_chip: bool,
-    pub(crate) wrong_tcb: bool,
-    pub(crate) low_privilege: bool,
-    pub(crate) migration_agent: bool,
-    pub(crate) empty: bool,
-    pub(crate) trailing: bool,
+    fault: Option<Fault>,
 }
 
 impl Plan {
     pub(crate) fn new(issued_at: u64, fault: Option<Fault>) -> Self {
-        let is = |wanted| fault == Some(wanted);
-        Self {
-            edition: edition(issued_at, fault),
-            revoke_pck: is(Fault::RevokedPck),
-            revoke_platform_ca: is(Fault::RevokedPlatformCa),
-            level: match fault {
-                Some(Fault::SwHardeningNeeded) => Level::SwHardeningNeeded,
-                Some(Fault::OutOfDate) => Level::OutOfDate,
-                Some(Fault::RevokedTcb) => Level::Revoked,
-                _ => Level::UpToDate,
-            },
-            unknown_status: is(Fault::UnknownTcbStatus),
-            old_module: is(Fault::OutOfDateModule),
-            foreign_fmspc: is(Fault::ForeignFmspc),
-            foreign_qe: is(Fault::ForeignQuotingEnclave),
-            other_pck_chain: is(Fault::OtherPckChain),
-            unbound_key: is(Fault::UnboundAttestationKey),
-            sept_ve_disable: !is(Fault::SeptVeEnabled),
-            debug: is(Fault::Debug),
-            service_td: is(Fault::ServiceTdBound),
-            wrong_chip: is(Fault::WrongChip),
-            wrong_tcb: is(Fault::WrongTcb),
-            low_privilege: is(Fault::LowPrivilege),
-            migration_agent: is(Fault::MigrationAgent),
-            empty: is(Fault::EmptyQuote),
-            trailing: is(Fault::TrailingByte),
-        }
+        let level = match fault {
+            Some(Fault::SwHardeningNeeded) => Level::SwHardeningNeeded,
+            Some(Fault::OutOfDate) => Level::OutOfDate,
+            Some(Fault::RevokedTcb) => Level::Revoked,
+            _ => Level::UpToDate,
+        };
+        Self { edition: edition(issued_at, fault), level, fault }
+    }
+
+    pub(crate) fn has(&self, fault: Fault) -> bool {
+        self.fault == Some(fault)
     }
 }
 

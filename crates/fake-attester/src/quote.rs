@@ -8,10 +8,10 @@ use confide_evidence::ReportData;
 use sha2::{Digest, Sha256};
 
 use crate::{
-    keys::{Key, Role},
+    keys::{Key, SimulatedKey},
     measurements::{of_enclave, of_trust_domain},
     options::{FakeAttesterOptions, Tee},
-    plan::Plan,
+    plan::{Fault, Plan},
     tcb::{QuotingEnclave, tee_tcb_svn},
     variant::{TdBody, Variant},
 };
@@ -65,9 +65,10 @@ impl Quoter {
         pck: &Key,
         chain: &str,
     ) -> Self {
-        let attestation_key = Key::derive(&options.seed, Role::AttestationKey(variant.platform));
+        let attestation_key =
+            Key::derive(&options.seed, SimulatedKey::AttestationKey(variant.platform));
         let enclave = QuotingEnclave::running(options.tee, plan);
-        let debug = options.debug || plan.debug;
+        let debug = options.debug || plan.has(Fault::Debug);
         let mut unsigned = header(options.tee, &enclave, plan);
         let mut after_report_data = Vec::new();
         match (options.tee, variant.td_body) {
@@ -121,7 +122,7 @@ fn header(tee: Tee, enclave: &QuotingEnclave, plan: &Plan) -> Vec<u8> {
 
 /// The TD report of TDX 1.0, 584 bytes.
 fn trust_domain_report(debug: bool, plan: &Plan) -> Vec<u8> {
-    let sept = if plan.sept_ve_disable { TD_SEPT_VE_DISABLE } else { 0 };
+    let sept = if plan.has(Fault::SeptVeEnabled) { 0 } else { TD_SEPT_VE_DISABLE };
     let attributes = if debug { sept | TD_DEBUG } else { sept };
     let zero = [0; 48];
     [
@@ -153,7 +154,8 @@ fn body_type(body: TdBody) -> u16 {
 
 /// The fields that TDX 1.5 adds behind the report data: TEE_TCB_SVN_2 and MRSERVICETD, 64 bytes.
 fn trust_domain_15_fields(plan: &Plan) -> Vec<u8> {
-    let service = if plan.service_td { of_trust_domain("service td") } else { [0; 48] };
+    let service =
+        if plan.has(Fault::ServiceTdBound) { of_trust_domain("service td") } else { [0; 48] };
     [&tee_tcb_svn(plan)[..], &service].concat()
 }
 
@@ -186,7 +188,7 @@ fn certify(
     chain: &str,
 ) -> Vec<u8> {
     let mut vouched = Sha256::new().chain_update(attestation_key.point());
-    if !plan.unbound_key {
+    if !plan.has(Fault::UnboundAttestationKey) {
         vouched = vouched.chain_update(QE_AUTHENTICATION_DATA);
     }
     let report = enclave_report(&EnclaveReport {

@@ -6,7 +6,12 @@
 use serde::Serialize;
 
 use crate::{
-    error::FakeError, level::Level, measurements, options::Tee, plan::Plan, time::rfc3339,
+    error::FakeError,
+    level::Level,
+    measurements,
+    options::Tee,
+    plan::{Fault, Plan},
+    time::rfc3339,
 };
 
 /// The FMSPC: `SIM` in ASCII and zeros, which no real family has.
@@ -19,7 +24,7 @@ pub(crate) const PCE_ID: [u8; 2] = [0, 0];
 /// The TEE_TCB_SVN of the TD report: module SVN, module version, then what the level demands.
 pub(crate) fn tee_tcb_svn(plan: &Plan) -> [u8; 16] {
     let mut svn = plan.level.tdx_svn();
-    svn[0] = if plan.old_module { OLD_MODULE_SVN } else { MODULE_SVN };
+    svn[0] = if plan.has(Fault::OutOfDateModule) { OLD_MODULE_SVN } else { MODULE_SVN };
     svn[1] = MODULE_VERSION;
     svn
 }
@@ -52,10 +57,10 @@ impl QuotingEnclave {
     /// The enclave as it runs under `plan`.
     pub(crate) fn running(tee: Tee, plan: &Plan) -> Self {
         let mut enclave = Self::for_tee(tee);
-        if plan.old_module && tee == Tee::Sgx {
+        if plan.has(Fault::OutOfDateModule) && tee == Tee::Sgx {
             enclave.isv_svn -= 1;
         }
-        if plan.foreign_qe {
+        if plan.has(Fault::ForeignQuotingEnclave) {
             enclave.mr_signer = measurements::of_enclave("foreign quoting enclave mrsigner");
         }
         enclave
@@ -75,7 +80,7 @@ pub(crate) fn tcb_info(tee: Tee, plan: &Plan) -> Result<String, FakeError> {
         issue_date: rfc3339(plan.edition.issued_at),
         next_update: rfc3339(plan.edition.until()),
         // Intel's service writes both cases; go-tdx-guest compares with small letters.
-        fmspc: hex::encode(if plan.foreign_fmspc { FOREIGN_FMSPC } else { FMSPC }),
+        fmspc: hex::encode(if plan.has(Fault::ForeignFmspc) { FOREIGN_FMSPC } else { FMSPC }),
         pce_id: hex::encode_upper(PCE_ID),
         tcb_type: 0,
         tcb_evaluation_data_number: plan.edition.evaluation_number,
@@ -139,7 +144,7 @@ fn enclave_level(isvsvn: u16, level: Level, advisories: &'static [&str]) -> TcbL
 
 fn platform_levels(tdx: bool, plan: &Plan) -> Vec<TcbLevel<PlatformTcb>> {
     let mut levels: Vec<_> = Level::ALL.iter().map(|&level| platform_level(level, tdx)).collect();
-    if plan.unknown_status {
+    if plan.has(Fault::UnknownTcbStatus) {
         levels[0].tcb_status = "SimulatedUnknownStatus";
     }
     levels

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use confide_evidence::UnixSeconds;
 use time::OffsetDateTime;
 
 /// Seconds in a day.
@@ -26,16 +27,17 @@ pub(crate) fn date_time(unix: u64) -> OffsetDateTime {
 
 /// The time as PCS writes it: `2026-01-27T09:01:45Z`.
 pub(crate) fn rfc3339(unix: u64) -> String {
-    let at = date_time(unix);
-    let (year, month, day) = at.to_calendar_date();
-    let (hour, minute, second) = at.to_hms();
-    format!("{year:04}-{:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z", u8::from(month))
+    UnixSeconds(unix).utc().to_string()
+}
+
+/// The time as certificates write it from 2050 on, and revocation answers always: `20260127090145Z`.
+pub(crate) fn generalized_time(unix: u64) -> String {
+    rfc3339(unix).replace(['-', ':', 'T'], "")
 }
 
 /// The time as certificates write it before 2050: `260127090145Z`.
 pub(crate) fn utc_time(unix: u64) -> String {
-    let digits = rfc3339(unix).replace(['-', ':', 'T'], "");
-    digits[2..].to_owned()
+    generalized_time(unix)[2..].to_owned()
 }
 
 #[cfg(test)]
@@ -46,6 +48,7 @@ mod tests {
     fn dates_are_written_as_pcs_writes_them() {
         assert_eq!(rfc3339(1_769_504_505), "2026-01-27T09:01:45Z");
         assert_eq!(utc_time(1_769_504_505), "260127090145Z");
+        assert_eq!(generalized_time(1_769_504_505), "20260127090145Z");
         assert_eq!(rfc3339(ROOT_NOT_BEFORE), "2018-05-21T00:00:00Z");
         assert_eq!(rfc3339(ROOT_NOT_AFTER), "2049-12-31T23:59:59Z");
     }

@@ -31,6 +31,9 @@ const THREADS: usize = 4;
 
 impl TsmTree {
     /// The tree of a guest whose reports `attester` makes.
+    ///
+    /// # Errors
+    /// [`FakeError::Tree`] if the evidence is not of a guest.
     pub fn new(attester: Arc<FakeAttester>) -> Result<Self, FakeError> {
         let provider = match attester.tee() {
             Tee::Tdx | Tee::TdxV5 => TsmProvider::Tdx,
@@ -46,6 +49,9 @@ impl TsmTree {
     /// Needs `/dev/fuse` and the privilege to mount (root in a user namespace will do). A mount
     /// lives until it is dropped; that of a killed process stays as a dead folder, which
     /// `umount` removes.
+    ///
+    /// # Errors
+    /// [`FakeError::Mount`] if the tree cannot be mounted.
     pub fn mount(self, mountpoint: &Path) -> Result<MountedTsm, FakeError> {
         let reports = Arc::new(Mutex::new(Reports::new(self)));
         let mut config = Config::default();
@@ -89,6 +95,9 @@ impl MountedTsm {
     }
 
     /// Unmounts the tree.
+    ///
+    /// # Errors
+    /// [`FakeError::Mount`] if the tree is in use or gone.
     pub fn unmount(mut self) -> Result<(), FakeError> {
         self.end().map_err(|source| FakeError::Mount { path: self.mountpoint.clone(), source })
     }

@@ -6,7 +6,7 @@
 //! them; [`masked`] and [`direct`] are the two schemes, both roles of each, as functions without
 //! I/O; [`Budgets`] count the answers of each client.
 
-#![deny(missing_docs, clippy::missing_errors_doc)]
+#![deny(missing_docs)]
 
 mod adapt_error;
 mod adapter;

@@ -84,9 +84,9 @@ fn dcap(collateral: &Collateral, fetched_at: u64) -> Result<Vec<Document>, Impor
         Document::signed_body(wanted.kind(), json, &hex::encode(signature))
     };
     let set = Evaluation::Standard;
-    let tcb = DocumentRequest::Tcb { tee: info.tee, fmspc: info.fmspc, set };
+    let tcb = DocumentRequest::Tcb { tee: info.tee.try_into()?, fmspc: info.fmspc, set };
     let tcb_body = signed(&tcb, &collateral.tcb_info, &collateral.tcb_info_signature);
-    let qe = DocumentRequest::QeIdentity { tee: identity.tee, set };
+    let qe = DocumentRequest::QeIdentity { tee: identity.tee.try_into()?, set };
     let qe_body = signed(&qe, &collateral.qe_identity, &collateral.qe_identity_signature);
     let ca = issuer(&collateral.pck_crl_issuer_chain)?;
     let pck_crl = DocumentRequest::PckCrl { ca, encoding: Encoding::Der };

@@ -42,7 +42,7 @@ pub use import::{ImportError, import};
 pub use kind::Kind;
 pub use limits::PccsLimits;
 pub use listen::{ServeError, serve};
-pub use request::{DocumentRequest, Encoding, EndorsementKey, Refusal, parse};
+pub use request::{DocumentRequest, Encoding, EndorsementKey, IntelTee, Refusal, parse};
 pub use service::{DocumentSource, PccsOptions, Service};
 #[cfg(feature = "simulate")]
 pub use simulation::{Documents, Simulation};

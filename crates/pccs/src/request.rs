@@ -2,7 +2,7 @@
 //! service.
 
 use confide_collateral::{Ca, Evaluation, Product};
-use confide_evidence::quote::Tee;
+use confide_evidence::{ParseError, quote::Tee};
 use confide_http::decode_percent;
 
 use crate::kind::Kind;
@@ -16,6 +16,40 @@ pub enum Encoding {
     Der,
     /// The DER encoding in hexadecimal, as a PCCS sends the root's list.
     Hex,
+}
+
+/// A TEE for which Intel's service has documents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum IntelTee {
+    /// Enclaves.
+    Sgx,
+    /// Trust domains.
+    Tdx,
+}
+
+impl From<IntelTee> for Tee {
+    fn from(tee: IntelTee) -> Self {
+        match tee {
+            IntelTee::Sgx => Tee::Sgx,
+            IntelTee::Tdx => Tee::Tdx,
+        }
+    }
+}
+
+impl TryFrom<Tee> for IntelTee {
+    type Error = ParseError;
+
+    fn try_from(tee: Tee) -> Result<Self, ParseError> {
+        match tee {
+            Tee::Sgx => Ok(IntelTee::Sgx),
+            Tee::Tdx => Ok(IntelTee::Tdx),
+            Tee::Snp => Err(ParseError::Unsupported {
+                subject: "TEE of Intel's endorsements",
+                wanted: "SGX or TDX",
+                got: tee.to_string(),
+            }),
+        }
+    }
 }
 
 /// The kind of AMD's keys that signs a report.
@@ -33,7 +67,7 @@ pub enum DocumentRequest {
     /// TCB info of a platform family.
     Tcb {
         /// SGX or TDX.
-        tee: Tee,
+        tee: IntelTee,
         /// The platform family.
         fmspc: [u8; 6],
         /// The TCB recovery that is asked for.
@@ -42,14 +76,14 @@ pub enum DocumentRequest {
     /// Identity of the quoting enclave.
     QeIdentity {
         /// SGX or TDX.
-        tee: Tee,
+        tee: IntelTee,
         /// The TCB recovery that is asked for.
         set: Evaluation,
     },
     /// The list of evaluation data numbers.
     EvaluationNumbers {
         /// SGX or TDX.
-        tee: Tee,
+        tee: IntelTee,
     },
     /// Revocations by a PCK CA.
     PckCrl {
@@ -125,10 +159,10 @@ pub fn parse(path: &str, query: Option<&str>) -> Result<DocumentRequest, Refusal
     let parts: Vec<&str> = path.strip_prefix('/').unwrap_or(path).split('/').collect();
     match parts.as_slice() {
         ["sgx", "certification", "v4", rest @ ..] => {
-            parse_intel(Tee::Sgx, rest, &Query::parse(query)?)
+            parse_intel(IntelTee::Sgx, rest, &Query::parse(query)?)
         }
         ["tdx", "certification", "v4", rest @ ..] => {
-            parse_intel(Tee::Tdx, rest, &Query::parse(query)?)
+            parse_intel(IntelTee::Tdx, rest, &Query::parse(query)?)
         }
         // The path at which Intel's root certificate says that its list lies.
         ["IntelSGXRootCA.der"] => Ok(DocumentRequest::RootCrl { encoding: Encoding::Der }),
@@ -150,12 +184,12 @@ impl DocumentRequest {
     /// The kind of document that answers it.
     pub fn kind(&self) -> Kind {
         match self {
-            DocumentRequest::Tcb { tee: Tee::Sgx, .. } => Kind::SgxTcb,
-            DocumentRequest::Tcb { .. } => Kind::TdxTcb,
-            DocumentRequest::QeIdentity { tee: Tee::Sgx, .. } => Kind::SgxQeIdentity,
-            DocumentRequest::QeIdentity { .. } => Kind::TdxQeIdentity,
-            DocumentRequest::EvaluationNumbers { tee: Tee::Sgx } => Kind::SgxEvaluationNumbers,
-            DocumentRequest::EvaluationNumbers { .. } => Kind::TdxEvaluationNumbers,
+            DocumentRequest::Tcb { tee: IntelTee::Sgx, .. } => Kind::SgxTcb,
+            DocumentRequest::Tcb { tee: IntelTee::Tdx, .. } => Kind::TdxTcb,
+            DocumentRequest::QeIdentity { tee: IntelTee::Sgx, .. } => Kind::SgxQeIdentity,
+            DocumentRequest::QeIdentity { tee: IntelTee::Tdx, .. } => Kind::TdxQeIdentity,
+            DocumentRequest::EvaluationNumbers { tee: IntelTee::Sgx } => Kind::SgxEvaluationNumbers,
+            DocumentRequest::EvaluationNumbers { tee: IntelTee::Tdx } => Kind::TdxEvaluationNumbers,
             DocumentRequest::PckCrl { .. } => Kind::PckCrl,
             DocumentRequest::PckCertificate { .. } => Kind::PckCertificate,
             DocumentRequest::RootCrl { .. } => Kind::RootCrl,
@@ -199,11 +233,11 @@ impl DocumentRequest {
                 let (fmspc, set) = key.split_once('/')?;
                 let mut bytes = [0; 6];
                 hex::decode_to_slice(fmspc, &mut bytes).ok()?;
-                let tee = if kind == Kind::SgxTcb { Tee::Sgx } else { Tee::Tdx };
+                let tee = if kind == Kind::SgxTcb { IntelTee::Sgx } else { IntelTee::Tdx };
                 Some(DocumentRequest::Tcb { tee, fmspc: bytes, set: set.parse().ok()? })
             }
             Kind::SgxQeIdentity | Kind::TdxQeIdentity => {
-                let tee = if kind == Kind::SgxQeIdentity { Tee::Sgx } else { Tee::Tdx };
+                let tee = if kind == Kind::SgxQeIdentity { IntelTee::Sgx } else { IntelTee::Tdx };
                 Some(DocumentRequest::QeIdentity { tee, set: key.parse().ok()? })
             }
             Kind::PckCrl => {
@@ -261,7 +295,7 @@ impl DocumentRequest {
     }
 }
 
-fn parse_intel(tee: Tee, rest: &[&str], query: &Query) -> Result<DocumentRequest, Refusal> {
+fn parse_intel(tee: IntelTee, rest: &[&str], query: &Query) -> Result<DocumentRequest, Refusal> {
     match (tee, rest) {
         (_, ["tcb"]) => {
             let fmspc = query.hex("fmspc", "12 hexadecimal digits")?;
@@ -269,9 +303,9 @@ fn parse_intel(tee: Tee, rest: &[&str], query: &Query) -> Result<DocumentRequest
         }
         (_, ["qe", "identity"]) => Ok(DocumentRequest::QeIdentity { tee, set: query.set()? }),
         (_, ["tcbevaluationdatanumbers"]) => Ok(DocumentRequest::EvaluationNumbers { tee }),
-        (Tee::Sgx, ["pckcrl"]) => parse_pck_crl(query),
-        (Tee::Sgx, ["pckcert"]) => parse_pck_certificate(query),
-        (Tee::Sgx, ["rootcacrl"]) => Ok(DocumentRequest::RootCrl { encoding: Encoding::Hex }),
+        (IntelTee::Sgx, ["pckcrl"]) => parse_pck_crl(query),
+        (IntelTee::Sgx, ["pckcert"]) => parse_pck_certificate(query),
+        (IntelTee::Sgx, ["rootcacrl"]) => Ok(DocumentRequest::RootCrl { encoding: Encoding::Hex }),
         _ => Err(Refusal::NotFound),
     }
 }
@@ -461,6 +495,15 @@ mod tests {
         ] {
             assert_eq!(read(url), Ok((kind, key.into())), "{url}");
         }
+    }
+
+    #[test]
+    fn intel_has_no_documents_for_sev_snp() {
+        for tee in [Tee::Sgx, Tee::Tdx] {
+            assert_eq!(IntelTee::try_from(tee).map(Tee::from), Ok(tee));
+        }
+        let refused = IntelTee::try_from(Tee::Snp);
+        assert!(matches!(refused, Err(ParseError::Unsupported { .. })));
     }
 
     #[test]

@@ -84,10 +84,10 @@ impl From<confide_evidence::ParseError> for Failure {
 fn key(wanted: &DocumentRequest) -> Option<DocumentKey> {
     Some(match wanted {
         DocumentRequest::Tcb { tee, fmspc, set } => {
-            DocumentKey::TcbInfo { tee: *tee, fmspc: *fmspc, evaluation: *set }
+            DocumentKey::TcbInfo { tee: (*tee).into(), fmspc: *fmspc, evaluation: *set }
         }
         DocumentRequest::QeIdentity { tee, set } => {
-            DocumentKey::QeIdentity { tee: *tee, evaluation: *set }
+            DocumentKey::QeIdentity { tee: (*tee).into(), evaluation: *set }
         }
         DocumentRequest::PckCrl { ca, .. } => DocumentKey::IntelPckCrl(*ca),
         DocumentRequest::RootCrl { .. } => DocumentKey::IntelRootCrl,

@@ -11,7 +11,7 @@
 //! Other schemes over the same rings can use the pointwise products of a [`Limb`] and
 //! [`run_vectorised`]. Report 003's CKKS in `confide-report-003` is one.
 
-#![deny(missing_docs, clippy::missing_errors_doc)]
+#![deny(missing_docs)]
 
 mod ciphertext;
 mod context;

@@ -10,7 +10,7 @@
 //! context is refused in another. Secrets are computed on in constant time and wiped. What is
 //! hashed and sent is written down in docs/sigma-proofs.md, for a second implementation.
 
-#![deny(missing_docs, clippy::missing_errors_doc)]
+#![deny(missing_docs)]
 
 mod challenge;
 mod ecdsa;

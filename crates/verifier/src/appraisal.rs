@@ -14,7 +14,7 @@ use crate::{
 pub(crate) struct Appraisal<'a> {
     pub(crate) evidence: &'a Evidence<'a>,
     pub(crate) quote: Quote<'a>,
-    pub(crate) grounds: EndorsedValues<'a>,
+    pub(crate) endorsed: EndorsedValues<'a>,
     pub(crate) policy: &'a Policy,
     pub(crate) now: UnixTime,
     pub(crate) crypto: &'a dyn Crypto,
@@ -23,7 +23,7 @@ pub(crate) struct Appraisal<'a> {
 impl Appraisal<'_> {
     /// The lower of TCB info's and QE identity's evaluation data number.
     pub(crate) fn evaluation_number(&self) -> u32 {
-        let EndorsedValues { tcb_info, qe_identity, .. } = self.grounds;
+        let EndorsedValues { tcb_info, qe_identity, .. } = self.endorsed;
         tcb_info.tcb_evaluation_data_number.min(qe_identity.tcb_evaluation_data_number)
     }
 }
@@ -48,16 +48,16 @@ pub(crate) struct Platform {
 /// all of them each time, [`crate::Prepared`] leaves out those that it knows.
 pub(crate) trait Signatures {
     /// Verifies the PCK chain, which says what the platform is.
-    fn pck(&mut self, checks: &mut Checks, case: &Appraisal<'_>) -> Result<Platform, Reason>;
+    fn pck(&mut self, checks: &mut Checks, appraisal: &Appraisal<'_>) -> Result<Platform, Reason>;
 
     /// Verifies the PCK's signature on the quoting enclave's report, and that it binds the attestation key.
     fn enclave(
         &mut self,
         checks: &mut Checks,
-        case: &Appraisal<'_>,
+        appraisal: &Appraisal<'_>,
         platform: &Platform,
     ) -> Result<(), Reason>;
 
     /// Verifies the attestation key's signature on the quote.
-    fn quote(&mut self, checks: &mut Checks, case: &Appraisal<'_>) -> Result<(), Reason>;
+    fn quote(&mut self, checks: &mut Checks, appraisal: &Appraisal<'_>) -> Result<(), Reason>;
 }

@@ -43,8 +43,9 @@ pub fn appraise(
     let outcome = read_quote(&mut found, evidence, policy).and_then(|quote| {
         let verified = endorsements.verify_into(&mut found.checks, &policy.roots, now, crypto)?;
         found.root = Some(verified.root);
-        let case = Appraisal { evidence, quote, grounds: verified.values(), policy, now, crypto };
-        case.judge(&mut found, &mut FullVerification(&verified))
+        let appraisal =
+            Appraisal { evidence, quote, endorsed: verified.values(), policy, now, crypto };
+        appraisal.judge(&mut found, &mut FullVerification(&verified))
     });
     found.close(outcome)
 }
@@ -58,7 +59,8 @@ impl Appraisal<'_> {
         self.check_root_crl(&mut found.checks)?;
         let platform = signatures.pck(&mut found.checks, self)?;
         self.check_endorsed(&mut found.checks, &platform)?;
-        self.policy.admit_chip(&mut found.checks, Step::Chip, &platform.pck.ppid)?;
+        let (ppids, ppid) = (self.policy.ppids.as_ref(), &platform.pck.ppid);
+        found.checks.compare(Step::Chip, "PPID", ppids, ppid, "one that the policy names")?;
         self.check_pck_crl(&mut found.checks)?;
         signatures.enclave(&mut found.checks, self, &platform)?;
         signatures.quote(&mut found.checks, self)?;
@@ -73,14 +75,14 @@ impl Appraisal<'_> {
         let Self { evidence, policy, now, crypto, .. } = *self;
         let (checks, covered) = (&mut found.checks, claims.as_ref());
         let gpu = judge_attached(evidence, covered, policy, now, crypto, checks, Step::Gpu)?;
-        let grounds = ScopeConditions {
+        let conditions = ScopeConditions {
             names_program,
             bound: found.checks.has_passed(Step::ReportData),
             configured: claims.is_none() || found.checks.has_passed(Step::ConfigDigest),
             closed: found.checks.has_passed(Step::Debug),
         };
-        let (tcb_status, platform) = (Some(verdict.status), self.platform_claims(&platform));
-        Ok(AcceptedParts { grounds, tcb_status, platform, claims, gpu })
+        let platform = self.platform_claims(&platform);
+        Ok(AcceptedParts { conditions, platform, claims, gpu })
     }
 
     fn platform_claims(&self, platform: &Platform) -> PlatformClaims {
@@ -92,8 +94,8 @@ impl Appraisal<'_> {
             endorsed: Endorsed::Intel(IntelClaims {
                 fmspc: platform.pck.fmspc,
                 tcb_evaluation_data_number: self.evaluation_number(),
-                root_crl: self.grounds.root_crl,
-                pck_crl: self.grounds.pck_crl,
+                root_crl: self.endorsed.root_crl,
+                pck_crl: self.endorsed.pck_crl,
             }),
             valid_from: platform.life.from,
             valid_until: platform.life.until,

@@ -112,22 +112,13 @@ impl Binding<'_> {
             };
             Ok((claims, detail.into()))
         })?;
-        match &self.policy.config_digest {
-            None => checks.skip(S::CONFIG_DIGEST, "the policy names none"),
-            Some(Expect::DangerousAny) => {
-                checks.skip(S::CONFIG_DIGEST, "the policy says dangerous-any");
-            }
-            Some(wanted) => checks.run(S::CONFIG_DIGEST, || {
-                if !wanted.accepts(&claims.config_digest) {
-                    return Err(Reason::Value {
-                        field: "configuration digest",
-                        wanted: wanted.to_string(),
-                        got: hex::encode(claims.config_digest),
-                    });
-                }
-                Ok(((), "as wanted".into()))
-            })?,
-        }
+        checks.compare(
+            S::CONFIG_DIGEST,
+            "configuration digest",
+            self.policy.config_digest.as_ref(),
+            &claims.config_digest,
+            "as wanted",
+        )?;
         check_ages::<S>(checks, &claims, self.policy, self.now)?;
         Ok(Some(claims))
     }

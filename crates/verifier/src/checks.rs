@@ -8,7 +8,11 @@ use alloc::{string::ToString, vec::Vec};
 
 use serde_json::{Value, json};
 
-use crate::{detail::Detail, reason::Reason};
+use crate::{
+    detail::Detail,
+    expect::{Expect, ReferenceValue},
+    reason::Reason,
+};
 
 /// The outcome of a check. `NotEvaluated` is not a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,6 +148,27 @@ impl Checks {
         self.run(step, || if holds { Ok(((), detail.into())) } else { Err(reason()) })
     }
 
+    /// Compares a value with the policy's reference values, where it has some; `detail` is the text of a pass.
+    pub(crate) fn compare<T: ReferenceValue + PartialEq>(
+        &mut self,
+        step: impl Steps,
+        field: &'static str,
+        wanted: Option<&Expect<T>>,
+        got: &T,
+        detail: &'static str,
+    ) -> Result<(), Reason> {
+        match wanted {
+            None => self.skip(step, "the policy names none"),
+            Some(Expect::DangerousAny) => self.skip(step, "the policy says dangerous-any"),
+            Some(wanted) => self.require(step, wanted.accepts(got), detail, || Reason::Value {
+                field,
+                wanted: wanted.to_string(),
+                got: got.to_text(),
+            })?,
+        }
+        Ok(())
+    }
+
     /// Records as passed a check that cannot fail at this point.
     pub(crate) fn pass(&mut self, step: impl Steps, detail: impl Into<Detail>) {
         self.set(step, Outcome::Passed, detail.into());
@@ -166,6 +191,10 @@ impl Checks {
     /// Whether a check has passed.
     pub(crate) fn has_passed(&self, step: impl Steps) -> bool {
         self.0[step.index()].outcome == Outcome::Passed
+    }
+
+    pub(crate) fn as_slice(&self) -> &[Check] {
+        &self.0
     }
 
     pub(crate) fn into_vec(self) -> Vec<Check> {

@@ -11,7 +11,7 @@ use confide_evidence::tcb_info::TcbStatus;
 use serde::{Deserialize, Deserializer, de};
 
 /// Longest list of alternatives in a policy.
-pub const ALTERNATIVES_MAX: usize = 256;
+const ALTERNATIVES_MAX: usize = 256;
 /// The spelling of [`Expect::DangerousAny`] in a policy.
 pub const DANGEROUS_ANY: &str = "dangerous-any";
 

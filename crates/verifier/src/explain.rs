@@ -43,51 +43,48 @@ impl Policy {
             snp,
             workload,
         } = self;
-        let mut words = Explanation::default();
-        words.add_roots(roots, operator_roots.as_ref());
-        words.add_scope(*dangerous_scope);
-        words.add_formats(formats);
-        words.add_tcb(tcb_status, *tcb_grace_s, advisories);
-        words.add_minimum(
+        let mut explanation = Explanation::default();
+        explanation.add_roots(roots, operator_roots.as_ref());
+        explanation.add_scope(*dangerous_scope);
+        explanation.add_formats(formats);
+        explanation.add_tcb(tcb_status, *tcb_grace_s, advisories);
+        explanation.add_minimum(
             "tcb_evaluation_data_number_min",
             "the TCB evaluation data number",
-            u64::from(*tcb_evaluation_data_number_min),
+            *tcb_evaluation_data_number_min,
         );
-        words.add_revocation_list("root_crl", "the root's revocation list", *root_crl);
-        words.add_revocation_list("pck_crl", "the PCK CA's revocation list", *pck_crl);
-        words.add_debug(*dangerous_accept_debug);
-        match ppids {
-            Some(wanted) => words.add_expect("ppids", "the Intel platform's PPID", wanted),
-            None => words.add_unchecked("ppids", "any Intel platform".into()),
-        }
-        words.add_binding(*binding);
-        match report_data {
-            Some(wanted) => words.add_expect("report_data", "the report data", wanted),
-            None => {
-                let text = "the report data is whatever the channel or the caller computes";
-                words.add_unchecked("report_data", text.into());
-            }
-        }
-        words.add_config_digest(config_digest.as_ref());
-        words.add_ages(*key_validity_s_max, *evidence_age_s_max);
+        explanation.add_revocation_list("root_crl", "the root's revocation list", *root_crl);
+        explanation.add_revocation_list("pck_crl", "the PCK CA's revocation list", *pck_crl);
+        explanation.add_debug(*dangerous_accept_debug);
+        let (ppid, otherwise) = ("the Intel platform's PPID", "any Intel platform");
+        explanation.add_optional("ppids", ppid, ppids.as_ref(), otherwise);
+        explanation.add_binding(*binding);
+        let otherwise = "the report data is whatever the channel or the caller computes";
+        let wanted = report_data.as_ref();
+        explanation.add_optional("report_data", "the report data", wanted, otherwise);
+        let otherwise = "any configuration of the program: clients refuse, because a yes speaks \
+                         of the platform only";
+        let (digest, wanted) = ("the configuration's digest", config_digest.as_ref());
+        explanation.add_optional("config_digest", digest, wanted, otherwise);
+        explanation.add_ages(*key_validity_s_max, *evidence_age_s_max);
         let lifetime = describe_seconds(*cache_lifetime_s);
         let text = format!("a verdict on a platform's keys is used {lifetime} at most");
-        words.add_checked("cache_lifetime_s", text);
-        words.add_gpu(gpu);
+        explanation.add_checked("cache_lifetime_s", text);
+        explanation.add_gpu(gpu);
         if *dangerous_skip_revocation {
             let text = "a chip key may be revoked where no revocation list came (SEV-SNP)";
-            words.add_dangerous("dangerous_skip_revocation", text.into());
+            explanation.add_dangerous("dangerous_skip_revocation", text);
         }
-        snp.explain(&mut words);
-        words.add_workload(workload.as_ref());
-        words.0
+        snp.explain(&mut explanation);
+        explanation.add_workload(workload.as_ref());
+        explanation.0
     }
 }
 
 impl Explanation {
     fn add_formats(&mut self, formats: &Formats) {
         match formats.is_all() {
-            true => self.add_unchecked("formats", "any kind of evidence".into()),
+            true => self.add_unchecked("formats", "any kind of evidence"),
             false => self.add_checked("formats", format!("the evidence is of {formats}")),
         }
     }
@@ -102,19 +99,7 @@ impl Explanation {
     fn add_scope(&mut self, lifted: Option<DangerousScope>) {
         if lifted.is_some() {
             let text = "clients talk to any program, or to the named one in any configuration";
-            self.add_dangerous("dangerous_scope", text.into());
-        }
-    }
-
-    fn add_config_digest(&mut self, wanted: Option<&Expect<[u8; 32]>>) {
-        const FIELD: &str = "config_digest";
-        match wanted {
-            Some(wanted) => self.add_expect(FIELD, "the configuration's digest", wanted),
-            None => {
-                let text = "any configuration of the program: clients refuse, because a yes speaks \
-                            of the platform only";
-                self.add_unchecked(FIELD, text.into());
-            }
+            self.add_dangerous("dangerous_scope", text);
         }
     }
 
@@ -131,10 +116,8 @@ impl Explanation {
     fn add_debug(&mut self, accepted: bool) {
         const FIELD: &str = "dangerous_accept_debug";
         match accepted {
-            false => self.add_checked(FIELD, "debug is off".into()),
-            true => {
-                self.add_dangerous(FIELD, "debug may be on: the host can read the memory".into())
-            }
+            false => self.add_checked(FIELD, "debug is off"),
+            true => self.add_dangerous(FIELD, "debug may be on: the host can read the memory"),
         }
     }
 
@@ -142,14 +125,14 @@ impl Explanation {
         const FIELD: &str = "binding";
         match level {
             Some(BindingLevel::Session) => {
-                self.add_checked(FIELD, "the evidence is bound to this very TLS session".into());
+                self.add_checked(FIELD, "the evidence is bound to this very TLS session");
             }
             Some(BindingLevel::Key) => {
-                self.add_checked(FIELD, "the evidence is bound to the TLS key or session".into());
+                self.add_checked(FIELD, "the evidence is bound to the TLS key or session");
             }
             None => {
                 let text = "evidence may be bound to the TLS key, to the session, or to no channel";
-                self.add_unchecked(FIELD, text.into());
+                self.add_unchecked(FIELD, text);
             }
         }
     }
@@ -165,16 +148,16 @@ impl Explanation {
                     format!("the claims were made {} ago at most", describe_seconds(most)),
                 );
             }
-            None => self.add_unchecked(AGE, "claims may be as old as their key".into()),
+            None => self.add_unchecked(AGE, "claims may be as old as their key"),
         }
     }
 
     fn add_advisories(&mut self, wanted: &Expect<String>) {
         const FIELD: &str = "advisories";
         match wanted {
-            Expect::DangerousAny => self.add_dangerous(FIELD, "any advisory may apply".into()),
+            Expect::DangerousAny => self.add_dangerous(FIELD, "any advisory may apply"),
             Expect::AnyOf(values) if values.is_empty() => {
-                self.add_checked(FIELD, "no advisory applies".into());
+                self.add_checked(FIELD, "no advisory applies");
             }
             _ => self.add_checked(FIELD, format!("no advisory applies but {wanted}")),
         }
@@ -192,25 +175,19 @@ impl Explanation {
             dangerous_accept_protected_pcie,
         } = wanted;
         match required {
-            true => self.add_checked("gpu.required", "a GPU attests as well".into()),
-            false => self.add_unchecked("gpu.required", "a GPU may be present or absent".into()),
+            true => self.add_checked("gpu.required", "a GPU attests as well"),
+            false => self.add_unchecked("gpu.required", "a GPU may be present or absent"),
         }
-        for (name, subject, version) in [
-            ("driver", "the GPU's driver version", driver),
-            ("vbios", "the GPU's VBIOS version", vbios),
+        for (field, subject, version) in [
+            ("gpu.driver", "the GPU's driver version", driver),
+            ("gpu.vbios", "the GPU's VBIOS version", vbios),
         ] {
-            match version {
-                Some(version) => self.add_expect(format!("gpu.{name}"), subject, version),
-                None => self.add_unchecked(format!("gpu.{name}"), format!("{subject} may be any")),
-            }
+            let otherwise = format!("{subject} may be any");
+            self.add_optional(field, subject, version.as_ref(), otherwise);
         }
-        match rim_sha256 {
-            Some(wanted) => self.add_expect("gpu.rim_sha256", "each reference manifest", wanted),
-            None => {
-                let text = "any reference manifest that NVIDIA or another trusted root signed";
-                self.add_unchecked("gpu.rim_sha256", text.into());
-            }
-        }
+        let otherwise = "any reference manifest that NVIDIA or another trusted root signed";
+        let (manifest, wanted) = ("each reference manifest", rim_sha256.as_ref());
+        self.add_optional("gpu.rim_sha256", manifest, wanted, otherwise);
         let lifted = [
             (
                 dangerous_accept_rim_not_evaluated,
@@ -235,7 +212,7 @@ impl Explanation {
         ];
         for (is_lifted, field, text) in lifted {
             match is_lifted {
-                true => self.add_dangerous(field, text.into()),
+                true => self.add_dangerous(field, text),
                 false => self.add_checked(field, format!("exception not granted: {text}")),
             }
         }
@@ -244,38 +221,47 @@ impl Explanation {
     fn add_workload(&mut self, workload: Option<&Workload>) {
         let Some(Workload { tdx, sgx, snp }) = workload else {
             let text = "any program: clients refuse, because a yes speaks of the platform only";
-            self.add_unchecked("workload", text.into());
+            self.add_unchecked("workload", text);
             return;
         };
         match tdx {
             Some(tdx) => self.add_trust_domain(tdx),
-            None => {
-                self.add_checked("workload.tdx", "evidence of a trust domain is refused".into())
-            }
+            None => self.add_checked("workload.tdx", "evidence of a trust domain is refused"),
         }
         match sgx {
             Some(sgx) => self.add_enclave(sgx),
-            None => self.add_checked("workload.sgx", "evidence of an enclave is refused".into()),
+            None => self.add_checked("workload.sgx", "evidence of an enclave is refused"),
         }
         match snp {
             Some(snp) => snp.explain(self),
-            None => {
-                self.add_checked("workload.snp", "evidence of a SEV-SNP guest is refused".into())
-            }
+            None => self.add_checked("workload.snp", "evidence of a SEV-SNP guest is refused"),
         }
     }
 
     fn add_trust_domain(&mut self, wanted: &TdxWorkload) {
-        for (name, field) in wanted.fields() {
-            self.add_expect(format!("workload.tdx.{name}"), name, field);
-        }
-        match &wanted.mrseam {
-            Some(mrseam) => self.add_expect("workload.tdx.mrseam", "mrseam", mrseam),
-            None => {
-                let text = "any TDX module that TCB info accepts";
-                self.add_unchecked("workload.tdx.mrseam", text.into());
-            }
-        }
+        let TdxWorkload {
+            mrtd,
+            rtmr0,
+            rtmr1,
+            rtmr2,
+            rtmr3,
+            mrconfigid,
+            mrowner,
+            mrownerconfig,
+            mr_service_td,
+            mrseam,
+        } = wanted;
+        self.add_expect("workload.tdx.mrtd", "mrtd", mrtd);
+        self.add_expect("workload.tdx.rtmr0", "rtmr0", rtmr0);
+        self.add_expect("workload.tdx.rtmr1", "rtmr1", rtmr1);
+        self.add_expect("workload.tdx.rtmr2", "rtmr2", rtmr2);
+        self.add_expect("workload.tdx.rtmr3", "rtmr3", rtmr3);
+        self.add_expect("workload.tdx.mrconfigid", "mrconfigid", mrconfigid);
+        self.add_expect("workload.tdx.mrowner", "mrowner", mrowner);
+        self.add_expect("workload.tdx.mrownerconfig", "mrownerconfig", mrownerconfig);
+        self.add_expect("workload.tdx.mr_service_td", "mr_service_td", mr_service_td);
+        let otherwise = "any TDX module that TCB info accepts";
+        self.add_optional("workload.tdx.mrseam", "mrseam", mrseam.as_ref(), otherwise);
     }
 
     fn add_enclave(&mut self, wanted: &SgxWorkload) {
@@ -283,11 +269,7 @@ impl Explanation {
         self.add_expect("workload.sgx.mrenclave", "mrenclave", mrenclave);
         self.add_expect("workload.sgx.mrsigner", "mrsigner", mrsigner);
         self.add_expect("workload.sgx.isv_prod_id", "the product number", isv_prod_id);
-        self.add_minimum(
-            "workload.sgx.isv_svn_min",
-            "the enclave's version",
-            u64::from(*isv_svn_min),
-        );
+        self.add_minimum("workload.sgx.isv_svn_min", "the enclave's version", *isv_svn_min);
         self.add_expect("workload.sgx.config_id", "config_id", config_id);
     }
 }

@@ -1,6 +1,6 @@
 //! The sentences in which a policy is explained.
 
-use alloc::{borrow::Cow, format, string::String, vec::Vec};
+use alloc::{format, string::String, vec::Vec};
 
 use confide_evidence::UnixSeconds;
 
@@ -24,7 +24,7 @@ pub enum Stance {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sentence {
     /// The key in the policy's text.
-    pub field: Cow<'static, str>,
+    pub field: &'static str,
     /// The treatment of the field by the policy.
     pub stance: Stance,
     /// The treatment in words.
@@ -35,21 +35,25 @@ pub struct Sentence {
 pub(crate) struct Explanation(pub(crate) Vec<Sentence>);
 
 impl Explanation {
-    pub(crate) fn add_checked(&mut self, field: impl Into<Cow<'static, str>>, text: String) {
-        self.0.push(Sentence { field: field.into(), stance: Stance::Checked, text });
+    pub(crate) fn add_checked(&mut self, field: &'static str, text: impl Into<String>) {
+        self.add(field, Stance::Checked, text);
     }
 
-    pub(crate) fn add_unchecked(&mut self, field: impl Into<Cow<'static, str>>, text: String) {
-        self.0.push(Sentence { field: field.into(), stance: Stance::Unchecked, text });
+    pub(crate) fn add_unchecked(&mut self, field: &'static str, text: impl Into<String>) {
+        self.add(field, Stance::Unchecked, text);
     }
 
-    pub(crate) fn add_dangerous(&mut self, field: impl Into<Cow<'static, str>>, text: String) {
-        self.0.push(Sentence { field: field.into(), stance: Stance::Dangerous, text });
+    pub(crate) fn add_dangerous(&mut self, field: &'static str, text: impl Into<String>) {
+        self.add(field, Stance::Dangerous, text);
+    }
+
+    fn add(&mut self, field: &'static str, stance: Stance, text: impl Into<String>) {
+        self.0.push(Sentence { field, stance, text: text.into() });
     }
 
     pub(crate) fn add_expect<T: ReferenceValue>(
         &mut self,
-        field: impl Into<Cow<'static, str>>,
+        field: &'static str,
         subject: &str,
         wanted: &Expect<T>,
     ) {
@@ -65,7 +69,27 @@ impl Explanation {
         }
     }
 
-    pub(crate) fn add_minimum(&mut self, field: &'static str, subject: &str, least: u64) {
+    /// As [`Self::add_expect`]; `otherwise` is the sentence where the policy has no value.
+    pub(crate) fn add_optional<T: ReferenceValue>(
+        &mut self,
+        field: &'static str,
+        subject: &str,
+        wanted: Option<&Expect<T>>,
+        otherwise: impl Into<String>,
+    ) {
+        match wanted {
+            Some(wanted) => self.add_expect(field, subject, wanted),
+            None => self.add_unchecked(field, otherwise),
+        }
+    }
+
+    pub(crate) fn add_minimum(
+        &mut self,
+        field: &'static str,
+        subject: &str,
+        least: impl Into<u64>,
+    ) {
+        let least: u64 = least.into();
         match least {
             0 => self.add_unchecked(field, format!("{subject} may be any")),
             _ => self.add_checked(field, format!("{subject} is at least {least}")),

@@ -37,6 +37,7 @@ pub(crate) struct Learning<'p> {
     enclave: Option<Arc<KnownEnclave>>,
     /// The attestation key verified in this appraisal; it is learnt once all else has passed.
     attestation_key: Option<AttestationKey>,
+    /// The new verdicts, which count only once the evidence was accepted.
     learned: NewVerdicts,
 }
 
@@ -52,26 +53,22 @@ impl<'p> Learning<'p> {
             learned: NewVerdicts::default(),
         }
     }
-
-    /// Returns the new verdicts; call it only after evidence was accepted.
-    pub(crate) fn into_verdicts(self) -> NewVerdicts {
-        self.learned
-    }
 }
 
 impl Signatures for Learning<'_> {
-    fn pck(&mut self, checks: &mut Checks, case: &Appraisal<'_>) -> Result<Platform, Reason> {
+    fn pck(&mut self, checks: &mut Checks, appraisal: &Appraisal<'_>) -> Result<Platform, Reason> {
         checks.run(Step::PckChain, || {
-            let certification = self.prepared.certification(&case.quote);
-            self.recall(case, certification);
+            let certification = self.prepared.certification(&appraisal.quote);
+            self.recall(appraisal, certification);
             let known = match self.pck.clone() {
                 Some(known) => {
-                    self.prepared.check_known_pck(&known, case)?;
+                    self.prepared.check_known_pck(&known, appraisal)?;
                     known
                 }
                 None => {
                     let tag = self.tags.map(|tags| tags.pck);
-                    let known = Arc::new(self.prepared.verify_pck(case, certification, tag)?);
+                    let known =
+                        Arc::new(self.prepared.verify_pck(appraisal, certification, tag)?);
                     self.learned.pck = tag.map(|_| known.clone());
                     known
                 }
@@ -90,25 +87,26 @@ impl Signatures for Learning<'_> {
     fn enclave(
         &mut self,
         checks: &mut Checks,
-        case: &Appraisal<'_>,
+        appraisal: &Appraisal<'_>,
         platform: &Platform,
     ) -> Result<(), Reason> {
         checks.run(Step::QeReport, || {
             if self.enclave.is_none() {
-                verify_enclave(&case.quote, case.crypto, |report, signature| {
-                    case.crypto.verify_p256(&platform.public_key, report, signature)
+                verify_enclave(&appraisal.quote, appraisal.crypto, |report, signature| {
+                    appraisal.crypto.verify_p256(&platform.public_key, report, signature)
                 })?;
-                self.attestation_key = Some(AttestationKey::new(&case.quote, case.crypto));
+                self.attestation_key =
+                    Some(AttestationKey::new(&appraisal.quote, appraisal.crypto));
             }
             Ok(((), QE_REPORT_PASSED))
         })
     }
 
-    fn quote(&mut self, checks: &mut Checks, case: &Appraisal<'_>) -> Result<(), Reason> {
+    fn quote(&mut self, checks: &mut Checks, appraisal: &Appraisal<'_>) -> Result<(), Reason> {
         checks.run(Step::QuoteSignature, || {
             let known = self.enclave.as_ref().map(|known| &known.attestation_key);
             let key = known.or(self.attestation_key.as_ref());
-            if !key.is_some_and(|key| key.has_signed(&case.quote, case.crypto)) {
+            if !key.is_some_and(|key| key.has_signed(&appraisal.quote, appraisal.crypto)) {
                 return Err(Reason::Signature { subject: "quote" });
             }
             if let (Some(attestation_key), Some(tags), Some(pck)) =
@@ -116,7 +114,7 @@ impl Signatures for Learning<'_> {
             {
                 self.learned.enclave = Some(Arc::new(KnownEnclave {
                     tag: tags.enclave,
-                    learnt_at: case.now.as_secs(),
+                    learnt_at: appraisal.now.as_secs(),
                     pck: pck.clone(),
                     attestation_key,
                 }));
@@ -129,13 +127,13 @@ impl Signatures for Learning<'_> {
 impl Learning<'_> {
     /// Asks the memory, and believes it only where the tag is that of these bytes under this
     /// generation and the verdict is not too old for the policy.
-    fn recall(&mut self, case: &Appraisal<'_>, certification: Certification<'_>) {
+    fn recall(&mut self, appraisal: &Appraisal<'_>, certification: Certification<'_>) {
         let Some(secret) = self.memory.secret() else { return };
         let generation = &self.prepared.generation;
-        let tags = Tags::derive(secret, generation, certification, &case.quote);
+        let tags = Tags::derive(secret, generation, certification, &appraisal.quote);
         self.tags = Some(tags);
         let is_usable = |tag: Tag, wanted: Tag, learnt_at: u64| {
-            tag == wanted && is_fresh(learnt_at, case.policy.cache_lifetime_s, case.now)
+            tag == wanted && is_fresh(learnt_at, appraisal.policy.cache_lifetime_s, appraisal.now)
         };
         let pck_is_usable = |known: &Arc<KnownPck>| is_usable(known.tag, tags.pck, known.learnt_at);
         self.enclave = self.memory.enclave(tags.enclave).filter(|known| {
@@ -173,7 +171,7 @@ impl Prepared {
         let mut found = PartialResult::new(self.checks.clone());
         let mut learning = Learning::new(self, known);
         let outcome = self.judge(&mut found, &mut learning, evidence, policy, now, crypto);
-        found.close(outcome).map(|appraised| (appraised, learning.into_verdicts()))
+        found.close(outcome).map(|appraised| (appraised, learning.learned))
     }
 
     fn judge(
@@ -191,13 +189,13 @@ impl Prepared {
         };
         self.check_still_valid(&mut found.checks, policy, now)?;
         found.root = Some(self.root);
-        let grounds = EndorsedValues {
+        let endorsed = EndorsedValues {
             tcb_info: &self.endorsements.tcb_info,
             qe_identity: &self.endorsements.qe_identity,
             root_crl: self.root_crl.1,
             pck_crl: self.pck_crl.1,
         };
-        Appraisal { evidence, quote, grounds, policy, now, crypto }.judge(found, learning)
+        Appraisal { evidence, quote, endorsed, policy, now, crypto }.judge(found, learning)
     }
 
     /// Returns the part of the quote's chain that is not known: the leaf alone, where CA and root follow it in the
@@ -216,14 +214,14 @@ impl Prepared {
 
     /// Checks what can change about a known PCK certificate: the time, and (with the generation) whether it is
     /// revoked.
-    fn check_known_pck(&self, known: &KnownPck, case: &Appraisal<'_>) -> Result<(), Reason> {
-        known.life.check(Role::Pck.subject(), case.now)?;
-        self.check_ca_validity(case)?;
+    fn check_known_pck(&self, known: &KnownPck, appraisal: &Appraisal<'_>) -> Result<(), Reason> {
+        known.life.check(Role::Pck.subject(), appraisal.now)?;
+        self.check_ca_validity(appraisal)?;
         self.check_not_revoked(&known.serial)
     }
 
-    fn check_ca_validity(&self, case: &Appraisal<'_>) -> Result<(), Reason> {
-        self.ca_life.check(Role::PckCa.subject(), case.now)
+    fn check_ca_validity(&self, appraisal: &Appraisal<'_>) -> Result<(), Reason> {
+        self.ca_life.check(Role::PckCa.subject(), appraisal.now)
     }
 
     fn check_not_revoked(&self, serial: &[u8]) -> Result<(), Reason> {
@@ -237,7 +235,7 @@ impl Prepared {
     /// Verifies the leaf under the CA that is held: one signature.
     fn verify_pck(
         &self,
-        case: &Appraisal<'_>,
+        appraisal: &Appraisal<'_>,
         certification: Certification<'_>,
         tag: Option<Tag>,
     ) -> Result<KnownPck, Reason> {
@@ -250,20 +248,20 @@ impl Prepared {
             Some(list) if list.len() == 1 && repeated.is_none() => list,
             // The chain is read as a whole, so that a wrong shape gets the same reason as in the reference.
             _ => {
-                let list = pem::decode_chain(QUOTE_CHAIN, case.quote.pck_chain)?;
+                let list = pem::decode_chain(QUOTE_CHAIN, appraisal.quote.pck_chain)?;
                 split_chain(&list)?;
                 check_same_chain(&list, &self.root_der, Some(&self.ca_der), repeated)?;
                 list
             }
         };
         let leaf_der = list.first().map(Vec::as_slice).unwrap_or_default();
-        let leaf = chain::read_certificate(Role::Pck, leaf_der, case.now)?;
-        self.check_ca_validity(case)?;
-        chain::verify_leaf(leaf_der, &self.ca_anchor, case.now, case.crypto)?;
+        let leaf = chain::read_certificate(Role::Pck, leaf_der, appraisal.now)?;
+        self.check_ca_validity(appraisal)?;
+        chain::verify_leaf(leaf_der, &self.ca_anchor, appraisal.now, appraisal.crypto)?;
         self.check_not_revoked(leaf.serial)?;
         Ok(KnownPck {
             tag: tag.unwrap_or(Tag::UNNAMED),
-            learnt_at: case.now.as_secs(),
+            learnt_at: appraisal.now.as_secs(),
             pck: sgx_extension(&leaf)?,
             public_key: *leaf.public_key,
             serial: leaf.serial.into(),

@@ -2,7 +2,7 @@
 //!
 #![doc = include_str!("../README.md")]
 #![no_std]
-#![deny(missing_docs, clippy::missing_errors_doc)]
+#![deny(missing_docs)]
 
 extern crate alloc;
 
@@ -53,17 +53,14 @@ pub use crypto::{Crypto, P256Key, P384Key};
 pub use detail::Detail;
 pub use endorsements::Endorsements;
 pub use evidence::Evidence;
-pub use expect::{ALTERNATIVES_MAX, DANGEROUS_ANY, Expect, ReferenceValue};
+pub use expect::{DANGEROUS_ANY, Expect, ReferenceValue};
 pub use explanation::{Sentence, Stance};
 pub use generation::Generation;
 pub use gpu::{GpuAppraised, GpuCase, GpuClaims, GpuPolicy, GpuVersion, verify_rim};
 pub use memory::{
     KnownEnclave, KnownPck, LastPlatform, NewVerdicts, NoMemory, RecallPlatform, Secret, Tag,
 };
-pub use policy::{
-    CACHE_LIFETIME_DEFAULT_S, KEY_VALIDITY_DEFAULT_S, POLICY_LENGTH_MAX, Policy, PolicyError,
-    SgxWorkload, TdxWorkload, Workload,
-};
+pub use policy::{POLICY_LENGTH_MAX, Policy, PolicyError, SgxWorkload, TdxWorkload, Workload};
 pub use prepared::Prepared;
 pub use reason::Reason;
 pub use result::{
@@ -71,9 +68,8 @@ pub use result::{
     Measurements, PlatformClaims, Rejection, TdMeasurements,
 };
 pub use roots::{
-    AMD_PRODUCTION, AMD_ROOTS_SHA256, Anchor, INTEL_PRODUCTION, INTEL_ROOT_DER, INTEL_ROOT_SHA256,
-    NVIDIA_DEVICE_ROOT_DER, NVIDIA_DEVICE_ROOT_SHA256, NVIDIA_PRODUCTION, NVIDIA_RIM_ROOT_DER,
-    NVIDIA_RIM_ROOT_SHA256, Root, RootKind, Roots,
+    AMD_ROOTS_SHA256, Anchor, INTEL_ROOT_DER, INTEL_ROOT_SHA256, NVIDIA_DEVICE_ROOT_DER,
+    NVIDIA_DEVICE_ROOT_SHA256, NVIDIA_RIM_ROOT_DER, NVIDIA_RIM_ROOT_SHA256, Root, RootKind, Roots,
 };
 pub use rustls_pki_types::{SignatureVerificationAlgorithm, UnixTime};
 pub use scope::Scope;

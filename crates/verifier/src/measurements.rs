@@ -51,11 +51,18 @@ pub(crate) fn read_measurements(quote: &Quote<'_>) -> Measurements {
 fn compare_trust_domain(wanted: &TdxWorkload, report: TdReport<'_>) -> Result<Comparison, Reason> {
     let [rtmr0, rtmr1, rtmr2, rtmr3] = report.rtmrs();
     let mut fields = FieldComparison::new(&TD_FIELDS);
-    let launch = [report.mr_config_id(), report.mr_owner(), report.mr_owner_config()];
-    let got = [report.mr_td(), rtmr0, rtmr1, rtmr2, rtmr3].into_iter().chain(launch);
-    // The ninth field, `mr_service_td`, is compared among the attributes.
-    for ((name, wanted), got) in wanted.fields().into_iter().zip(got) {
-        fields.compare(name, wanted, got)?;
+    // `mr_service_td` is compared among the attributes.
+    for (name, expected, got) in [
+        ("mrtd", &wanted.mrtd, report.mr_td()),
+        ("rtmr0", &wanted.rtmr0, rtmr0),
+        ("rtmr1", &wanted.rtmr1, rtmr1),
+        ("rtmr2", &wanted.rtmr2, rtmr2),
+        ("rtmr3", &wanted.rtmr3, rtmr3),
+        ("mrconfigid", &wanted.mrconfigid, report.mr_config_id()),
+        ("mrowner", &wanted.mrowner, report.mr_owner()),
+        ("mrownerconfig", &wanted.mrownerconfig, report.mr_owner_config()),
+    ] {
+        fields.compare(name, expected, got)?;
     }
     if let Some(mrseam) = &wanted.mrseam {
         fields.compare("mrseam", mrseam, report.mr_seam())?;

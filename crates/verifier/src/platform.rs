@@ -31,15 +31,15 @@ use crate::{
 pub(crate) struct FullVerification<'a>(pub(crate) &'a VerifiedEndorsements<'a>);
 
 impl Signatures for FullVerification<'_> {
-    fn pck(&mut self, checks: &mut Checks, case: &Appraisal<'_>) -> Result<Platform, Reason> {
+    fn pck(&mut self, checks: &mut Checks, appraisal: &Appraisal<'_>) -> Result<Platform, Reason> {
         let endorsements = self.0;
         checks.run(Step::PckChain, || {
-            let list = pem::decode_chain(QUOTE_CHAIN, case.quote.pck_chain)?;
+            let list = pem::decode_chain(QUOTE_CHAIN, appraisal.quote.pck_chain)?;
             let [leaf_der, ca_der, root_der] = split_chain(&list)?;
             let repeated = endorsements.pck_chain();
             check_same_chain(&list, endorsements.root_der, endorsements.pck_ca(), repeated)?;
-            let leaf = chain::read_certificate(Role::Pck, leaf_der, case.now)?;
-            let ca = chain::read_certificate(Role::PckCa, ca_der, case.now)?;
+            let leaf = chain::read_certificate(Role::Pck, leaf_der, appraisal.now)?;
+            let ca = chain::read_certificate(Role::PckCa, ca_der, appraisal.now)?;
             let anchor_der = CertificateDer::from(root_der);
             let anchor = chain::read_anchor(&anchor_der)?;
             let crl = &endorsements.pck_crl;
@@ -49,8 +49,8 @@ impl Signatures for FullVerification<'_> {
                 &[ca_der],
                 &anchor,
                 crl,
-                case.now,
-                case.crypto,
+                appraisal.now,
+                appraisal.crypto,
             )?;
             endorsements.root_crl.check_not_listed(Role::PckCa.subject(), &ca)?;
             let platform = Platform {
@@ -68,22 +68,23 @@ impl Signatures for FullVerification<'_> {
     fn enclave(
         &mut self,
         checks: &mut Checks,
-        case: &Appraisal<'_>,
+        appraisal: &Appraisal<'_>,
         platform: &Platform,
     ) -> Result<(), Reason> {
         checks.run(Step::QeReport, || {
-            let quote = &case.quote;
-            verify_enclave(quote, case.crypto, |report, signature| {
-                case.crypto.verify_p256(&platform.public_key, report, signature)
+            let quote = &appraisal.quote;
+            verify_enclave(quote, appraisal.crypto, |report, signature| {
+                appraisal.crypto.verify_p256(&platform.public_key, report, signature)
             })?;
             Ok(((), QE_REPORT_PASSED))
         })
     }
 
-    fn quote(&mut self, checks: &mut Checks, case: &Appraisal<'_>) -> Result<(), Reason> {
+    fn quote(&mut self, checks: &mut Checks, appraisal: &Appraisal<'_>) -> Result<(), Reason> {
         let mut key = [4; 65];
-        key[1..].copy_from_slice(case.quote.attestation_key);
-        let is_signed = case.crypto.verify_p256(&key, case.quote.signed, case.quote.signature);
+        key[1..].copy_from_slice(appraisal.quote.attestation_key);
+        let is_signed =
+            appraisal.crypto.verify_p256(&key, appraisal.quote.signed, appraisal.quote.signature);
         checks.require(Step::QuoteSignature, is_signed, QUOTE_SIGNATURE_PASSED, || {
             Reason::Signature { subject: "quote" }
         })
@@ -157,13 +158,13 @@ pub(crate) fn verify_enclave(
 impl Appraisal<'_> {
     /// Compares the root's list with its minimum; its signature is verified with the endorsements.
     pub(crate) fn check_root_crl(&self, checks: &mut Checks) -> Result<(), Reason> {
-        let (seen, minimum) = (self.grounds.root_crl, self.policy.root_crl);
+        let (seen, minimum) = (self.endorsed.root_crl, self.policy.root_crl);
         check_revocation_list(checks, Step::RootCrl, "root CRL", seen, minimum)
     }
 
     /// Compares the PCK CA's list with its minimum; its signature is verified with the PCK chain.
     pub(crate) fn check_pck_crl(&self, checks: &mut Checks) -> Result<(), Reason> {
-        let (seen, minimum) = (self.grounds.pck_crl, self.policy.pck_crl);
+        let (seen, minimum) = (self.endorsed.pck_crl, self.policy.pck_crl);
         check_revocation_list(checks, Step::PckCrl, "PCK CRL", seen, minimum)
     }
 
@@ -174,7 +175,7 @@ impl Appraisal<'_> {
         platform: &Platform,
     ) -> Result<(), Reason> {
         checks.run(Step::Platform, || {
-            let info = self.grounds.tcb_info;
+            let info = self.endorsed.tcb_info;
             check_same_tee("TCB info", self.quote.tee(), info.tee)?;
             check_same_bytes("FMSPC", &info.fmspc, &platform.pck.fmspc)?;
             check_same_bytes("PCE-ID", &info.pce_id, &platform.pck.pce_id)?;
@@ -189,9 +190,9 @@ impl Appraisal<'_> {
         checks: &mut Checks,
         platform: &Platform,
     ) -> Result<Verdict, Reason> {
-        let info = self.grounds.tcb_info;
+        let info = self.endorsed.tcb_info;
         let qe_level = checks.run(Step::QeEnclave, || {
-            let identity = self.grounds.qe_identity;
+            let identity = self.endorsed.qe_identity;
             check_same_tee("QE identity", self.quote.tee(), identity.tee)?;
             let level = tcb::qe_level(identity, self.quote.qe_report)?;
             Ok((level, level.tcb_status.as_str().into()))
@@ -294,7 +295,7 @@ fn check_same_bytes(field: &'static str, wanted: &[u8], got: &[u8]) -> Result<()
     if wanted == got {
         return Ok(());
     }
-    Err(Reason::Value { field, wanted: hex::encode(wanted), got: hex::encode(got) })
+    Err(tcb::difference(field, wanted, got))
 }
 
 fn difference(subject: &'static str, other: &'static str) -> Reason {

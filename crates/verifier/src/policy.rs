@@ -25,12 +25,12 @@ use crate::{
 pub const POLICY_LENGTH_MAX: usize = 64 * 1024;
 /// Longest life of a bound key that is accepted unless the policy says otherwise: one day, so that
 /// a leaked key does not live for ever.
-pub const KEY_VALIDITY_DEFAULT_S: u64 = 24 * 60 * 60;
+const KEY_VALIDITY_DEFAULT_S: u64 = 24 * 60 * 60;
 
 /// How long a learnt verdict is used unless the policy says otherwise: one hour. Dates, revocation
 /// and security versions are looked at each time; this only bounds how long a mistake in memory
 /// could live.
-pub const CACHE_LIFETIME_DEFAULT_S: u64 = 60 * 60;
+const CACHE_LIFETIME_DEFAULT_S: u64 = 60 * 60;
 
 /// Reference values and limits for one kind of peer.
 ///
@@ -119,28 +119,6 @@ impl Policy {
 }
 
 impl Policy {
-    /// Checks that the platform is one of those that the policy names.
-    pub(crate) fn admit_chip(
-        &self,
-        checks: &mut Checks,
-        step: impl Steps,
-        ppid: &[u8; 16],
-    ) -> Result<(), Reason> {
-        match &self.ppids {
-            None => checks.skip(step, "the policy names none"),
-            Some(Expect::DangerousAny) => checks.skip(step, "the policy says dangerous-any"),
-            Some(wanted) => {
-                let is_wanted = wanted.accepts(ppid);
-                checks.require(step, is_wanted, "one that the policy names", || Reason::Value {
-                    field: "PPID",
-                    wanted: wanted.to_string(),
-                    got: hex::encode(ppid),
-                })?;
-            }
-        }
-        Ok(())
-    }
-
     /// Checks that the evidence is tied to its connection as closely as the policy demands.
     pub(crate) fn admit_binding(
         &self,
@@ -249,23 +227,6 @@ pub struct TdxWorkload {
     /// The TDX module; absent: any that TCB info accepts.
     #[serde(default)]
     pub mrseam: Option<Expect<[u8; 48]>>,
-}
-
-impl TdxWorkload {
-    /// Every field that has a value, by its key in a policy; `mrseam` may have none.
-    pub(crate) fn fields(&self) -> [(&'static str, &Expect<[u8; 48]>); 9] {
-        [
-            ("mrtd", &self.mrtd),
-            ("rtmr0", &self.rtmr0),
-            ("rtmr1", &self.rtmr1),
-            ("rtmr2", &self.rtmr2),
-            ("rtmr3", &self.rtmr3),
-            ("mrconfigid", &self.mrconfigid),
-            ("mrowner", &self.mrowner),
-            ("mrownerconfig", &self.mrownerconfig),
-            ("mr_service_td", &self.mr_service_td),
-        ]
-    }
 }
 
 /// Measurements of an enclave. All four have to be written down.

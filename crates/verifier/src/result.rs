@@ -26,30 +26,26 @@ pub struct Appraised(Box<AppraisedParts>);
 
 #[derive(Clone, Debug)]
 struct AppraisedParts {
-    grounds: ScopeConditions,
     root: Root,
-    tcb_status: Option<TcbStatus>,
-    advisories: Arc<[String]>,
-    platform: PlatformClaims,
-    claims: Option<Claims>,
-    gpu: Option<GpuAppraised>,
-    checks: Vec<Check>,
+    accepted: AcceptedParts,
+    found: PartialResult,
 }
 
-/// The parts of accepted evidence beyond root, advisories and checks.
+/// The parts of accepted evidence beyond the findings of every appraisal.
+#[derive(Clone, Debug)]
 pub(crate) struct AcceptedParts {
-    pub(crate) grounds: ScopeConditions,
-    /// `None` for evidence whose vendor gives no status.
-    pub(crate) tcb_status: Option<TcbStatus>,
+    pub(crate) conditions: ScopeConditions,
     pub(crate) platform: PlatformClaims,
     pub(crate) claims: Option<Claims>,
     pub(crate) gpu: Option<GpuAppraised>,
 }
 
 /// The findings of an appraisal so far: all that a rejection may report.
+#[derive(Clone, Debug)]
 pub(crate) struct PartialResult {
     pub(crate) checks: Checks,
     pub(crate) root: Option<Root>,
+    /// `None` for evidence whose vendor gives no status.
     pub(crate) tcb_status: Option<TcbStatus>,
     pub(crate) advisories: Arc<[String]>,
 }
@@ -64,8 +60,8 @@ impl PartialResult {
         self,
         outcome: Result<AcceptedParts, Reason>,
     ) -> Result<Appraised, Rejection> {
-        let parts = match outcome {
-            Ok(parts) => parts,
+        let accepted = match outcome {
+            Ok(accepted) => accepted,
             Err(reason) => return Err(self.reject(reason)),
         };
         let Some(root) = self.root else {
@@ -73,35 +69,23 @@ impl PartialResult {
             let (wanted, got) = ("a verified root".into(), "none".into());
             return Err(self.reject(Reason::UntrustedRoot { wanted, got }));
         };
-        let AcceptedParts { grounds, tcb_status, platform, claims, gpu } = parts;
-        Ok(Appraised(Box::new(AppraisedParts {
-            grounds,
-            root,
-            tcb_status,
-            advisories: self.advisories,
-            platform,
-            claims,
-            gpu,
-            checks: self.checks.into_vec(),
-        })))
+        Ok(Appraised(Box::new(AppraisedParts { root, accepted, found: self })))
     }
 
     pub(crate) fn reject(self, reason: Reason) -> Rejection {
-        let Self { checks, root, tcb_status, advisories } = self;
-        let checks = checks.into_vec();
-        Rejection(Box::new(RejectionParts { reason, root, tcb_status, advisories, checks }))
+        Rejection(Box::new(RejectionParts { reason, found: self }))
     }
 }
 
 impl Appraised {
     /// The scope of the acceptance: the platform alone, or the program that runs on it.
     pub fn scope(&self) -> Scope {
-        self.0.grounds.scope()
+        self.0.accepted.conditions.scope()
     }
 
     /// The policy keys whose absence limits the scope to the platform; empty where the scope is the workload.
     pub fn missing_keys(&self) -> Vec<&'static str> {
-        self.0.grounds.missing_keys().collect()
+        self.0.accepted.conditions.missing_keys().collect()
     }
 
     /// The root under which the evidence was accepted.
@@ -112,52 +96,50 @@ impl Appraised {
     /// Platform, TDX module and quoting enclave together; `None` for evidence whose vendor gives
     /// no status (SEV-SNP).
     pub fn tcb_status(&self) -> Option<TcbStatus> {
-        self.0.tcb_status
+        self.0.found.tcb_status
     }
 
     /// Advisories that apply to the platform.
     pub fn advisories(&self) -> &[String] {
-        &self.0.advisories
+        &self.0.found.advisories
     }
 
     /// The claims of the quote and the endorsements.
     pub fn platform(&self) -> &PlatformClaims {
-        &self.0.platform
+        &self.0.accepted.platform
     }
 
     /// The attested end's own claims, which the report data covers; `None` where none came.
     pub fn claims(&self) -> Option<&Claims> {
-        self.0.claims.as_ref()
+        self.0.accepted.claims.as_ref()
     }
 
     /// The GPU that came with it; `None` where none came.
     pub fn gpu(&self) -> Option<&GpuAppraised> {
-        self.0.gpu.as_ref()
+        self.0.accepted.gpu.as_ref()
     }
 
     /// Whether the host can read the TEE's memory (only under `dangerous_accept_debug`).
     pub fn is_debug(&self) -> bool {
-        self.0.platform.debug
+        self.0.accepted.platform.debug
     }
 
     /// Every check with its outcome, in the order in which they ran.
     pub fn checks(&self) -> &[Check] {
-        &self.0.checks
+        self.0.found.checks.as_slice()
     }
 
     /// The verdict as `confide verify --json` prints it.
     pub fn to_json(&self) -> Value {
-        let AppraisedParts { grounds, root, tcb_status, advisories, platform, claims, gpu, checks } =
-            &*self.0;
         json!({
             "outcome": "accepted",
-            "scope": grounds.scope().as_str(),
-            "root": root.to_json(),
-            "tcb_status": tcb_status.map(TcbStatus::as_str),
-            "advisories": **advisories,
-            "claims": platform.to_json(claims.as_ref()),
-            "gpu": gpu.as_ref().map(GpuAppraised::part_json),
-            "checks": checks_to_json(checks),
+            "scope": self.scope().as_str(),
+            "root": self.root().to_json(),
+            "tcb_status": self.tcb_status().map(TcbStatus::as_str),
+            "advisories": self.advisories(),
+            "claims": self.platform().to_json(self.claims()),
+            "gpu": self.gpu().map(GpuAppraised::part_json),
+            "checks": checks_to_json(self.checks()),
             "reason": null,
         })
     }
@@ -394,10 +376,7 @@ pub struct Rejection(Box<RejectionParts>);
 #[derive(Clone, Debug)]
 struct RejectionParts {
     reason: Reason,
-    root: Option<Root>,
-    tcb_status: Option<TcbStatus>,
-    advisories: Arc<[String]>,
-    checks: Vec<Check>,
+    found: PartialResult,
 }
 
 impl Rejection {
@@ -413,25 +392,25 @@ impl Rejection {
 
     /// Every check; those that had not run when one failed were not evaluated.
     pub fn checks(&self) -> &[Check] {
-        &self.0.checks
+        self.0.found.checks.as_slice()
     }
 
     /// The TCB status, where appraisal came that far.
     pub fn tcb_status(&self) -> Option<TcbStatus> {
-        self.0.tcb_status
+        self.0.found.tcb_status
     }
 
     /// The verdict as `confide verify --json` prints it; it has no claims.
     pub fn to_json(&self) -> Value {
-        let RejectionParts { reason, root, tcb_status, advisories, checks } = &*self.0;
+        let RejectionParts { reason, found } = &*self.0;
         json!({
             "outcome": if reason.is_unreadable() { "error" } else { "rejected" },
             "scope": Scope::Platform.as_str(),
-            "root": root.map(Root::to_json),
-            "tcb_status": tcb_status.map(TcbStatus::as_str),
-            "advisories": **advisories,
+            "root": found.root.map(Root::to_json),
+            "tcb_status": found.tcb_status.map(TcbStatus::as_str),
+            "advisories": *found.advisories,
             "claims": {},
-            "checks": checks_to_json(checks),
+            "checks": checks_to_json(self.checks()),
             "reason": alloc::format!("{}", reason),
         })
     }

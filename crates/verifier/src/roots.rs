@@ -23,7 +23,7 @@ pub const INTEL_ROOT_SHA256: [u8; 32] = [
     0x0e, 0x74, 0x24, 0x96, 0x43, 0x99, 0xe8, 0x85, 0xa7, 0xcb, 0xb8, 0xcc, 0xfa, 0xb6, 0x74, 0xd3,
 ];
 /// The name of Intel's production root in a policy.
-pub const INTEL_PRODUCTION: &str = "intel-production";
+const INTEL_PRODUCTION: &str = "intel-production";
 
 /// NVIDIA's root of devices: the certificate chains of GPUs end in it.
 pub const NVIDIA_DEVICE_ROOT_DER: &[u8] = include_bytes!("../data/nvidia-device-identity-ca.der");
@@ -40,7 +40,7 @@ pub const NVIDIA_RIM_ROOT_SHA256: [u8; 32] = [
     0x4d, 0x26, 0x49, 0x71, 0xeb, 0xb3, 0x22, 0x98, 0x02, 0x3a, 0x46, 0x5f, 0xa4, 0x1d, 0xf5, 0xd1,
 ];
 /// The name of NVIDIA's two production roots in a policy.
-pub const NVIDIA_PRODUCTION: &str = "nvidia-production";
+const NVIDIA_PRODUCTION: &str = "nvidia-production";
 
 /// SHA-256 of the DER of AMD's roots (ARK) for Milan, Genoa and Turin (`data/README.md` says where
 /// they are from).
@@ -62,7 +62,7 @@ pub const AMD_ROOTS_SHA256: [[u8; 32]; 3] = [
     ],
 ];
 /// The name of AMD's three production roots in a policy.
-pub const AMD_PRODUCTION: &str = "amd-production";
+const AMD_PRODUCTION: &str = "amd-production";
 
 /// The kind of evidence that a vendor's root vouches for. It counts for this and for nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,7 +129,7 @@ impl Roots {
     }
 
     /// Whether each of these roots is one of `others`.
-    pub fn are_among(&self, others: &Roots) -> bool {
+    pub(crate) fn are_among(&self, others: &Roots) -> bool {
         self.0.iter().all(|root| others.0.contains(root))
     }
 

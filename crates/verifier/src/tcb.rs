@@ -3,7 +3,12 @@
 //! Source: Intel SGX and TDX Provisioning Certification Service API, version 4, "TCB status
 //! evaluation"; convergence as in Intel's quote verification library.
 
-use alloc::{format, string::String, sync::Arc, vec::Vec};
+use alloc::{
+    format,
+    string::{String, ToString},
+    sync::Arc,
+    vec::Vec,
+};
 
 use confide_evidence::{
     pck::PckExtension,
@@ -230,12 +235,8 @@ pub(crate) fn qe_level<'a>(
         return Err(difference("QE MRSIGNER", &identity.mrsigner, report.mr_signer()));
     }
     if report.isv_prod_id() != identity.isv_prod_id {
-        let (wanted, got) = (identity.isv_prod_id, report.isv_prod_id());
-        return Err(Reason::Value {
-            field: "QE ISVPRODID",
-            wanted: format!("{wanted}"),
-            got: format!("{got}"),
-        });
+        let (wanted, got) = (identity.isv_prod_id.to_string(), report.isv_prod_id().to_string());
+        return Err(Reason::Value { field: "QE ISVPRODID", wanted, got });
     }
     isv_level("the quoting enclave", &identity.tcb_levels, report.isv_svn(), &QE_STATUSES)
 }
@@ -302,6 +303,6 @@ fn check_masked<const N: usize>(
     if same { Ok(()) } else { Err(difference(field, wanted, have)) }
 }
 
-fn difference(field: &'static str, wanted: &[u8], got: &[u8]) -> Reason {
+pub(crate) fn difference(field: &'static str, wanted: &[u8], got: &[u8]) -> Reason {
     Reason::Value { field, wanted: hex::encode(wanted), got: hex::encode(got) }
 }

@@ -7,7 +7,8 @@ use der::{AnyRef, Decode, Reader, Tag, Tagged, asn1::BitStringRef};
 use super::certificate::SHA_384;
 use crate::{
     certificate::{
-        context_tag, open_nested, open_sequence, read_tagged, read_time, visit_extensions,
+        context_tag, open_nested, open_sequence, read_sequence, read_tagged, read_time,
+        visit_extensions,
     },
     parse_error::ParseError,
 };
@@ -110,7 +111,7 @@ fn read(bytes: &[u8]) -> Result<OcspResponse<'_>, &'static str> {
         return Err("response type (wanted basic)");
     }
     let basic = read_tagged(&mut wrapped, Tag::OctetString, "response")?.value();
-    let content = sequence_content(basic, "basic response")?;
+    let content = read_sequence(basic, "basic response")?;
     let mut fields = open_nested(content, "basic response")?;
     let data = read_tagged(&mut fields, Tag::Sequence, "response data")?;
     // The signed part is the first element of the content, head included: it ends where the next one begins.
@@ -197,9 +198,9 @@ fn read_status(response: AnyRef<'_>) -> Result<SingleResponse<'_>, &'static str>
 }
 
 fn certificates(explicit: AnyRef<'_>) -> Result<Vec<&[u8]>, &'static str> {
-    let content = sequence_content(explicit.value(), "certificates")?.value();
-    let mut list =
-        open_nested(sequence_content(explicit.value(), "certificates")?, "certificates")?;
+    let content = read_sequence(explicit.value(), "certificates")?;
+    let mut list = open_nested(content, "certificates")?;
+    let content = content.value();
     let mut found = Vec::new();
     let mut begin = 0;
     while !list.is_finished() {
@@ -219,9 +220,4 @@ fn check_none_critical(extensions: AnyRef<'_>) -> Result<(), &'static str> {
         true => Err("extensions (wanted none critical)"),
         false => Ok(()),
     })
-}
-
-fn sequence_content<'a>(bytes: &'a [u8], field: &'static str) -> Result<AnyRef<'a>, &'static str> {
-    let any = AnyRef::from_der(bytes).map_err(|_| field)?;
-    if any.tag() == Tag::Sequence { Ok(any) } else { Err(field) }
 }

@@ -5,16 +5,12 @@ use alloc::{borrow::Cow, format, vec::Vec};
 use super::opaque::OpaqueData;
 use crate::{byte_reader::ByteReader, parse_error::ParseError};
 
-/// Length in bytes of the GET_MEASUREMENTS request that the report begins with.
-pub const REQUEST_BYTES: usize = 37;
 /// Length in bytes of the nonce that the requester chose.
 pub const NONCE_BYTES: usize = 32;
 /// Length in bytes of the ECDSA P-384 signature (r, then s) that the report ends with.
-pub const SIGNATURE_BYTES: usize = 96;
+const SIGNATURE_BYTES: usize = 96;
 /// The longest report that is read: the buffer that NVML has for one.
-pub const REPORT_BYTES_MAX: usize = 0x2000;
-/// Most measurement blocks: the count is one byte.
-pub const MEASUREMENTS_MAX: usize = 255;
+pub(super) const REPORT_BYTES_MAX: usize = 0x2000;
 
 /// SPDM version 1.1, as its first byte says it.
 const SPDM_1_1: u8 = 0x11;
@@ -58,7 +54,7 @@ pub struct Measurement<'a> {
 }
 
 /// Whether bytes look like a report, raw or as hexadecimal text: known by its SPDM code.
-pub fn is_report(bytes: &[u8]) -> bool {
+pub(crate) fn is_report(bytes: &[u8]) -> bool {
     let is_text =
         bytes.trim_ascii_start().get(..4).is_some_and(|head| head.eq_ignore_ascii_case(b"11e0"));
     bytes.starts_with(&[SPDM_1_1, GET_MEASUREMENTS]) || is_text
@@ -67,7 +63,7 @@ pub fn is_report(bytes: &[u8]) -> bool {
 /// The bytes of a report that may come as hexadecimal text, white space around it allowed.
 ///
 /// # Errors
-/// [`ParseError::TooLong`] where the text stands for more than [`REPORT_BYTES_MAX`] bytes,
+/// [`ParseError::TooLong`] where the text stands for more than 8 KiB,
 /// [`ParseError::Text`] where it is not hexadecimal.
 pub fn report_bytes(bytes: &[u8]) -> Result<Cow<'_, [u8]>, ParseError> {
     const SUBJECT: &str = "GPU report";
@@ -89,7 +85,7 @@ impl<'a> GpuReport<'a> {
     /// Reads a report; every byte has to belong to it.
     ///
     /// # Errors
-    /// [`ParseError::TooLong`] over [`REPORT_BYTES_MAX`], [`ParseError::Truncated`] where a field
+    /// [`ParseError::TooLong`] over 8 KiB, [`ParseError::Truncated`] where a field
     /// is cut, [`ParseError::Unsupported`] for another SPDM version, code or operation,
     /// [`ParseError::TrailingBytes`] where bytes follow the signature, and what the measurements
     /// and the opaque data lack.

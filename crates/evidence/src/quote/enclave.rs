@@ -8,7 +8,7 @@ pub struct EnclaveReport<'a>(pub &'a [u8; 384]);
 
 impl<'a> EnclaveReport<'a> {
     /// Length in bytes.
-    pub const LENGTH: usize = 384;
+    pub(super) const LENGTH: usize = 384;
 
     /// The whole report: what the PCK signs in the quoting enclave's case.
     pub fn bytes(self) -> &'a [u8; 384] {

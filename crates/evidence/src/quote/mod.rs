@@ -23,9 +23,9 @@ pub const QUOTE_LENGTH_MAX: usize = 32 * 1024;
 /// 3,065 bytes are seen in the field.
 pub const PADDING_LENGTH_MAX: usize = 3 * 1024;
 /// Longest QE authentication data; Intel's quoting enclaves write 32 bytes.
-pub const QE_AUTH_DATA_LENGTH_MAX: usize = 256;
+const QE_AUTH_DATA_LENGTH_MAX: usize = 256;
 /// Longest certification data: a PEM chain of three certificates is 3.7 KB.
-pub const CERTIFICATION_LENGTH_MAX: usize = 16 * 1024;
+const CERTIFICATION_LENGTH_MAX: usize = 16 * 1024;
 
 /// Vendor identifier of Intel's quoting enclaves.
 pub const INTEL_QE_VENDOR_ID: [u8; 16] = [

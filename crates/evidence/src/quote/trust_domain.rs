@@ -12,11 +12,11 @@ pub struct TdReport<'a> {
 
 impl<'a> TdReport<'a> {
     /// Length in bytes of the report of TDX 1.0.
-    pub const LENGTH_1_0: usize = 584;
+    pub(super) const LENGTH_1_0: usize = 584;
     /// Length in bytes of the report of TDX 1.5.
-    pub const LENGTH_1_5: usize = 648;
+    pub(super) const LENGTH_1_5: usize = 648;
     /// Length in bytes of the extended report of TDX 1.5.
-    pub const LENGTH_1_5_EX: usize = 885;
+    pub(super) const LENGTH_1_5_EX: usize = 885;
 
     /// Security versions of the TDX module: byte 0 its ISVSVN, byte 1 its major version.
     pub fn tee_tcb_svn(self) -> &'a [u8; 16] {
@@ -46,11 +46,6 @@ impl<'a> TdReport<'a> {
     /// Whether the host can read the trust domain (attribute bit 0).
     pub fn is_debug(self) -> bool {
         self.td_attributes() & 1 != 0
-    }
-
-    /// Extended features that the trust domain may use.
-    pub fn xfam(self) -> &'a [u8; 8] {
-        self.field::<128, 8>()
     }
 
     /// Hash of the trust domain's initial contents.

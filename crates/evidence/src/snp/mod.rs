@@ -9,7 +9,7 @@ mod report;
 
 pub use certificate::{AmdCertificate, AmdKey, ChipKeyExtensions};
 pub use product::{Product, Tcb};
+pub(crate) use report::REPORT_LENGTH;
 pub use report::{
-    Cpuid, FirmwareVersion, GuestPolicy, PlatformInfo, REPORT_LENGTH, Report, SIGNED_LENGTH,
-    SigningKey,
+    Cpuid, FirmwareVersion, GuestPolicy, PlatformInfo, Report, SIGNED_LENGTH, SigningKey,
 };

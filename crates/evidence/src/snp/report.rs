@@ -6,7 +6,7 @@ use core::fmt;
 use crate::{parse_error::ParseError, report_data::ReportData};
 
 /// Length of a report in bytes.
-pub const REPORT_LENGTH: usize = 1184;
+pub(crate) const REPORT_LENGTH: usize = 1184;
 /// Length in bytes of the part of a report that the signature covers.
 pub const SIGNED_LENGTH: usize = 0x2a0;
 
@@ -27,7 +27,7 @@ impl<'a> Report<'a> {
     /// would have another number.
     ///
     /// # Errors
-    /// [`ParseError::Length`] for any length but [`REPORT_LENGTH`], [`ParseError::Unsupported`] for
+    /// [`ParseError::Length`] for any length but 1,184 bytes, [`ParseError::Unsupported`] for
     /// another version or signature algorithm, or where a reserved byte is not zero,
     /// [`ParseError::TrailingBytes`] where bytes follow the signature.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, ParseError> {
@@ -117,19 +117,9 @@ impl<'a> Report<'a> {
         self.u32::<0x30>()
     }
 
-    /// Security versions that run now.
-    pub fn current_tcb(self) -> &'a [u8; 8] {
-        self.field::<0x38, 8>()
-    }
-
     /// The configuration of the platform.
     pub fn platform_info(self) -> PlatformInfo {
         PlatformInfo(self.u64::<0x40>())
-    }
-
-    /// Whether the ID block's key was certified by an author key.
-    pub fn has_author_key(self) -> bool {
-        self.key_info() & 1 != 0
     }
 
     /// Whether the host forbids the use of the chip's own key (`MASK_CHIP_KEY`).
@@ -172,16 +162,6 @@ impl<'a> Report<'a> {
         self.field::<0x110, 48>()
     }
 
-    /// Identifier of this run of the guest.
-    pub fn report_id(self) -> &'a [u8; 32] {
-        self.field::<0x140, 32>()
-    }
-
-    /// Identifier of the guest's migration agent; all ones where there is none.
-    pub fn migration_agent_id(self) -> &'a [u8; 32] {
-        self.field::<0x160, 32>()
-    }
-
     /// Security versions that the signing key was derived for.
     pub fn reported_tcb(self) -> &'a [u8; 8] {
         self.field::<0x180, 8>()
@@ -206,11 +186,6 @@ impl<'a> Report<'a> {
     /// Version of the firmware that runs now.
     pub fn current_version(self) -> FirmwareVersion {
         FirmwareVersion::read(self.field::<0x1e8, 3>())
-    }
-
-    /// Version of the firmware that cannot be gone below.
-    pub fn committed_version(self) -> FirmwareVersion {
-        FirmwareVersion::read(self.field::<0x1ec, 3>())
     }
 
     /// Security versions that ran when the guest was launched or imported.
@@ -345,11 +320,6 @@ impl GuestPolicy {
     /// The host may read and write the guest's memory.
     pub fn allows_debug(self) -> bool {
         self.bit(19)
-    }
-
-    /// Memory may be on devices behind CXL.
-    pub fn allows_cxl(self) -> bool {
-        self.bit(21)
     }
 
     fn bit(self, number: u32) -> bool {

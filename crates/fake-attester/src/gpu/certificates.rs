@@ -12,7 +12,9 @@ use super::{
     options::{GpuFault, GpuOptions},
 };
 use crate::{
+    asn1::{OCTET_STRING, bit_string, element, sequence},
     error::FakeError,
+    pem,
     time::{DAY, ROOT_NOT_AFTER, ROOT_NOT_BEFORE, date_time},
 };
 
@@ -70,7 +72,7 @@ impl Chains {
             _ => {}
         }
         Ok(Self {
-            device_pem: device.iter().map(|issued| pem(&issued.der)).collect(),
+            device_pem: device.iter().map(|issued| pem::certificate(&issued.der)).collect(),
             device,
             device_root,
             manifest,
@@ -181,33 +183,10 @@ fn composite_device_id(device: &[u8; 97], fwid: &[u8; 48]) -> Vec<u8> {
     const EC: &[u8] = &[6, 7, 0x2a, 0x86, 0x48, 0xce, 0x3d, 2, 1];
     const SECP384R1: &[u8] = &[6, 5, 0x2b, 0x81, 4, 0, 34];
     const SHA_384: &[u8] = &[6, 9, 0x60, 0x86, 0x48, 1, 101, 3, 4, 2, 2];
-    let point = der(3, &[&[0], &device[..]]);
-    let key = der(0x30, &[&der(0x30, &[EC, SECP384R1]), &point]);
-    let digest = der(0x30, &[SHA_384, &der(4, &[fwid])]);
-    der(0x30, &[&[2, 1, 1], &key, &digest])
-}
-
-/// A DER element whose content is the parts.
-pub(super) fn der(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
-    let content = parts.concat();
-    let length = content.len();
-    let mut out = vec![tag];
-    match length {
-        0..=0x7f => out.push(length as u8),
-        0x80..=0xff => out.extend([0x81, length as u8]),
-        _ => out.extend([0x82, (length >> 8) as u8, length as u8]),
-    }
-    out.extend(content);
-    out
-}
-
-fn pem(der: &[u8]) -> String {
-    let lines: Vec<String> = base64(der)
-        .as_bytes()
-        .chunks(64)
-        .map(|line| String::from_utf8_lossy(line).into_owned())
-        .collect();
-    format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", lines.join("\n"))
+    let point = bit_string(device);
+    let key = sequence(&[&sequence(&[EC, SECP384R1]), &point]);
+    let digest = sequence(&[SHA_384, &element(OCTET_STRING, &[fwid])]);
+    sequence(&[&[2, 1, 1], &key, &digest])
 }
 
 pub(super) fn base64(bytes: &[u8]) -> String {

@@ -4,11 +4,14 @@ use confide_evidence::gpu::DeviceCertificate;
 use sha2::{Digest, Sha384};
 
 use super::{
-    certificates::{Chains, Issued, der},
+    certificates::{Chains, Issued},
     keys::GpuKey,
     options::{GpuFault, GpuOptions},
 };
-use crate::time::DAY;
+use crate::{
+    asn1::{OCTET_STRING, bit_string, context, element, sequence},
+    time::{DAY, generalized_time},
+};
 
 /// The identifier of basic OCSP responses, 1.3.6.1.5.5.7.48.1.1.
 const BASIC: &[u8] = &[6, 9, 0x2b, 6, 1, 5, 5, 7, 48, 1, 1];
@@ -48,49 +51,37 @@ fn answer(
         (read.serial.to_vec(), read.subject_der())
     };
     let ((serial, _), (_, issuer_name)) = (read(subject), read(issuer));
-    let hash = |bytes: &[u8]| der(4, &[&Sha384::digest(bytes)]);
-    let id = der(
-        0x30,
-        &[
-            &der(0x30, &[SHA_384]),
-            &hash(&issuer_name),
-            &hash(&issuer.key.public),
-            &der(2, &[&serial]),
-        ],
-    );
+    let hash = |bytes: &[u8]| element(OCTET_STRING, &[&Sha384::digest(bytes)]);
+    let id = sequence(&[
+        &sequence(&[SHA_384]),
+        &hash(&issuer_name),
+        &hash(&issuer.key.public),
+        &element(0x02, &[&serial]),
+    ]);
     let this_update = options.issued_at - DAY / 2;
     let next_update = match options.fault {
         Some(GpuFault::OcspEnded) => options.issued_at - DAY / 4,
         _ => options.issued_at + ANSWER_DAYS * DAY,
     };
-    let status = if is_revoked { der(0xa1, &[&time(this_update)]) } else { der(0x80, &[]) };
-    let next_update = der(0xa0, &[&time(next_update)]);
-    let single = der(0x30, &[&id, &status, &time(this_update), &next_update]);
-    let by_key = der(0xa2, &[&der(4, &[&Sha384::digest(responder.key.public)[..20]])]);
-    let data = der(0x30, &[&by_key, &time(this_update), &der(0x30, &[&single])]);
+    let status = if is_revoked { context(1, &[&time(this_update)]) } else { element(0x80, &[]) };
+    let next_update = context(0, &[&time(next_update)]);
+    let single = sequence(&[&id, &status, &time(this_update), &next_update]);
+    let by_key =
+        context(2, &[&element(OCTET_STRING, &[&Sha384::digest(responder.key.public)[..20]])]);
+    let data = sequence(&[&by_key, &time(this_update), &sequence(&[&single])]);
     let stranger = GpuKey::of_gpu(options, "stranger");
     let signer = match options.fault {
         Some(GpuFault::OcspSignature) => &stranger,
         _ => &responder.key,
     };
-    let signature = der(3, &[&[0], &signer.sign_der(&data)]);
-    let certificates = der(0xa0, &[&der(0x30, &[&responder.der])]);
-    let basic = der(0x30, &[&data, &der(0x30, &[ECDSA_SHA384]), &signature, &certificates]);
-    let bytes = der(0x30, &[BASIC, &der(4, &[&basic])]);
-    der(0x30, &[&[0x0a, 1, 0], &der(0xa0, &[&bytes])])
+    let signature = bit_string(&signer.sign_der(&data));
+    let certificates = context(0, &[&sequence(&[&responder.der])]);
+    let basic = sequence(&[&data, &sequence(&[ECDSA_SHA384]), &signature, &certificates]);
+    let bytes = sequence(&[BASIC, &element(OCTET_STRING, &[&basic])]);
+    sequence(&[&[0x0a, 1, 0], &context(0, &[&bytes])])
 }
 
 /// A GeneralizedTime.
 fn time(unix_s: u64) -> Vec<u8> {
-    let at = crate::time::date_time(unix_s);
-    let text = format!(
-        "{:04}{:02}{:02}{:02}{:02}{:02}Z",
-        at.year(),
-        u8::from(at.month()),
-        at.day(),
-        at.hour(),
-        at.minute(),
-        at.second()
-    );
-    der(0x18, &[text.as_bytes()])
+    element(0x18, &[generalized_time(unix_s).as_bytes()])
 }

@@ -1,6 +1,6 @@
 //! The offsets of the parts of a well-formed quote, so that it can be signed anew.
 
-use confide_fake_attester::ForgedKey;
+use confide_fake_attester::SimulatedKey;
 use sha2::{Digest, Sha256};
 
 use crate::seeds::Forger;
@@ -82,9 +82,9 @@ pub(crate) fn sign_anew(quote: &mut [u8], forger: &Forger) -> Option<()> {
         .finalize();
     quote[layout.qe_report + 320..][..32].copy_from_slice(&vouched);
     let report = &quote[layout.qe_report..layout.qe_signature];
-    let signature = forger.vendors.sign_as(ForgedKey::Pck(platform), report);
+    let signature = forger.vendors.sign_as(SimulatedKey::Pck(platform), report);
     quote[layout.qe_signature..][..64].copy_from_slice(&signature);
-    let holder = ForgedKey::AttestationKey(platform);
+    let holder = SimulatedKey::AttestationKey(platform);
     let signature = forger.vendors.sign_as(holder, &quote[..layout.signed]);
     quote[layout.signature..][..64].copy_from_slice(&signature);
     Some(())

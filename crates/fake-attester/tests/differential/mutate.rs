@@ -1,6 +1,6 @@
 //! One mutation at a time.
 
-use confide_fake_attester::{Edition, ForgedKey, PckCa};
+use confide_fake_attester::{Edition, PckCa, SimulatedKey};
 
 use crate::{
     draw::Draw,
@@ -242,7 +242,7 @@ fn document(subject: &mut Subject, forger: &Forger, draw: &mut Draw) -> Option<S
     let tcb_info = draw.chance(2);
     let document = if tcb_info { &collateral.tcb_info } else { &collateral.qe_identity };
     let (changed, said) = json::change(document, draw)?;
-    let signature = forger.vendors.sign_as(ForgedKey::TcbSigner, changed.as_bytes()).to_vec();
+    let signature = forger.vendors.sign_as(SimulatedKey::TcbSigner, changed.as_bytes()).to_vec();
     if tcb_info {
         (collateral.tcb_info, collateral.tcb_info_signature) = (changed, signature);
         Some(format!("TCB info, signed anew: {said}"))
@@ -257,8 +257,8 @@ fn certificate(subject: &mut Subject, forger: &Forger, draw: &mut Draw) -> Optio
     let ca = holder(forger.variant.pck_ca);
     let (name, index, issuer) = match draw.number_below(4) {
         0 | 1 => ("PCK", 0, ca),
-        2 => ("PCK CA", 1, ForgedKey::IntelRoot),
-        _ => ("TCB signer", 0, ForgedKey::IntelRoot),
+        2 => ("PCK CA", 1, SimulatedKey::IntelRoot),
+        _ => ("TCB signer", 0, SimulatedKey::IntelRoot),
     };
     if name == "TCB signer" {
         let collateral = &mut subject.collateral;
@@ -282,7 +282,7 @@ fn certificate(subject: &mut Subject, forger: &Forger, draw: &mut Draw) -> Optio
 /// Changes a revocation list, and signs it anew.
 fn list(subject: &mut Subject, forger: &Forger, draw: &mut Draw) -> Option<String> {
     let (name, list, issuer) = match draw.number_below(2) {
-        0 => ("root", &mut subject.collateral.root_ca_crl, ForgedKey::IntelRoot),
+        0 => ("root", &mut subject.collateral.root_ca_crl, SimulatedKey::IntelRoot),
         _ => ("PCK", &mut subject.collateral.pck_crl, holder(forger.variant.pck_ca)),
     };
     let said = x509::change(list, &forger.vendors, issuer, draw)?;
@@ -329,9 +329,9 @@ fn edition(subject: &mut Subject, forger: &Forger, draw: &mut Draw) -> Option<St
     ))
 }
 
-fn holder(ca: PckCa) -> ForgedKey {
+fn holder(ca: PckCa) -> SimulatedKey {
     match ca {
-        PckCa::Platform => ForgedKey::PlatformCa,
-        PckCa::Processor => ForgedKey::ProcessorCa,
+        PckCa::Platform => SimulatedKey::PlatformCa,
+        PckCa::Processor => SimulatedKey::ProcessorCa,
     }
 }

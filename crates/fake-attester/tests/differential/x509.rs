@@ -1,7 +1,7 @@
 //! Parses certificates and revocation lists, changes them and signs them anew.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use confide_fake_attester::{FakeEndorsements, ForgedKey};
+use confide_fake_attester::{FakeEndorsements, SimulatedKey};
 
 use crate::draw::Draw;
 
@@ -35,7 +35,7 @@ pub(crate) fn to_pem(chain: &[Vec<u8>]) -> String {
 pub(crate) fn change(
     der: &mut Vec<u8>,
     vendors: &FakeEndorsements,
-    issuer: ForgedKey,
+    issuer: SimulatedKey,
     draw: &mut Draw,
 ) -> Option<String> {
     let signed = element(der, content(der)?)?;

@@ -152,6 +152,9 @@ impl HostInput {
     /// Answers the vectors of several clients, reading the matrix once for all. Gives one result
     /// for each job, `rows` words for each vector; a refused job loses the batch of its counter and
     /// does not affect the others.
+    ///
+    /// # Errors
+    /// In the place of each job: [`MaskedError`] if that job cannot be answered.
     pub fn apply(
         &self,
         jobs: &mut [ApplyJob<'_>],

@@ -41,9 +41,9 @@ pub(crate) fn judge_attached(
                 got: promised.map_or("none".into(), hex::encode),
             });
         }
-        let case = GpuCase::from_container(gpu.evidence, gpu.nonce)?;
-        let appraised = case.appraise(policy, now, crypto);
-        let appraised = appraised.map_err(|rejection| rejection.reason().clone())?;
+        let appraised = GpuCase::from_container(gpu.evidence, gpu.nonce)?
+            .appraise(policy, now, crypto)
+            .map_err(|rejection| rejection.reason().clone())?;
         Ok((Some(appraised), "the claims hold its hash, it holds the nonce".into()))
     })
 }

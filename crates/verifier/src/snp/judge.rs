@@ -63,14 +63,14 @@ impl Appraisal<'_> {
         let claims = binding.check_claims::<SnpStep>(checks)?;
         let covered = claims.as_ref();
         let gpu = judge_attached(evidence, covered, policy, now, crypto, checks, SnpStep::Gpu)?;
-        let grounds = ScopeConditions {
+        let conditions = ScopeConditions {
             names_program,
             bound: checks.has_passed(SnpStep::ReportData),
             configured: claims.is_none() || checks.has_passed(SnpStep::ConfigDigest),
             closed: checks.has_passed(SnpStep::Debug),
         };
         let platform = self.platform_claims();
-        Ok(AcceptedParts { grounds, tcb_status: None, platform, claims, gpu })
+        Ok(AcceptedParts { conditions, platform, claims, gpu })
     }
 
     /// Compares the list with its minimum; its signature and entries are verified with the chain. A policy can accept

@@ -85,67 +85,68 @@ pub struct SnpWorkload {
 pub struct PlatformBits(pub u64);
 
 impl SnpPlatform {
-    pub(crate) fn explain(&self, words: &mut Explanation) {
+    pub(crate) fn explain(&self, explanation: &mut Explanation) {
         let Self { tcb_min, crl, chip_ids, accept_masked_chip_id } = self;
         match tcb_min {
-            None => words.add_checked("snp.tcb_min", "no SEV-SNP report is accepted".into()),
+            None => explanation.add_checked("snp.tcb_min", "no SEV-SNP report is accepted"),
             Some(TcbMinimum::AtLeast(tcb)) => {
-                words.add_checked(
+                explanation.add_checked(
                     "snp.tcb_min",
                     format!("the security versions are at least {tcb}"),
                 );
             }
             Some(TcbMinimum::DangerousAny) => {
-                words.add_dangerous("snp.tcb_min", "the security versions may be any".into());
+                explanation.add_dangerous("snp.tcb_min", "the security versions may be any");
             }
         }
-        words.add_revocation_list("snp.crl", "AMD's revocation list", *crl);
-        match chip_ids {
-            Some(chips) => words.add_expect("snp.chip_ids", "the chip", chips),
-            None => words.add_unchecked("snp.chip_ids", "any chip".into()),
-        }
+        explanation.add_revocation_list("snp.crl", "AMD's revocation list", *crl);
+        explanation.add_optional("snp.chip_ids", "the chip", chip_ids.as_ref(), "any chip");
         match accept_masked_chip_id {
             false => {
-                words.add_checked("snp.accept_masked_chip_id", "the report names its chip".into())
+                explanation.add_checked("snp.accept_masked_chip_id", "the report names its chip")
             }
             true => {
-                words.add_unchecked("snp.accept_masked_chip_id", "the chip may be hidden".into())
+                explanation.add_unchecked("snp.accept_masked_chip_id", "the chip may be hidden")
             }
         }
     }
 }
 
 impl SnpWorkload {
-    pub(crate) fn explain(&self, words: &mut Explanation) {
+    pub(crate) fn explain(&self, explanation: &mut Explanation) {
         let Self { measurement, host_data, family_id, image_id, .. } = self;
         let Self { id_key_digest, author_key_digest, guest_svn_min, vmpl_max, .. } = self;
         let Self { smt, migrate_ma, platform_info, .. } = self;
-        words.add_expect("workload.snp.measurement", "measurement", measurement);
-        words.add_expect("workload.snp.host_data", "host_data", host_data);
-        words.add_expect("workload.snp.family_id", "family_id", family_id);
-        words.add_expect("workload.snp.image_id", "image_id", image_id);
-        words.add_expect("workload.snp.id_key_digest", "id_key_digest", id_key_digest);
-        words.add_expect("workload.snp.author_key_digest", "author_key_digest", author_key_digest);
-        words.add_minimum(
+        explanation.add_expect("workload.snp.measurement", "measurement", measurement);
+        explanation.add_expect("workload.snp.host_data", "host_data", host_data);
+        explanation.add_expect("workload.snp.family_id", "family_id", family_id);
+        explanation.add_expect("workload.snp.image_id", "image_id", image_id);
+        explanation.add_expect("workload.snp.id_key_digest", "id_key_digest", id_key_digest);
+        explanation.add_expect(
+            "workload.snp.author_key_digest",
+            "author_key_digest",
+            author_key_digest,
+        );
+        explanation.add_minimum(
             "workload.snp.guest_svn_min",
             "the guest's version",
-            (*guest_svn_min).into(),
+            *guest_svn_min,
         );
-        words.add_checked("workload.snp.vmpl_max", format!("asked from VMPL {vmpl_max} at most"));
+        explanation
+            .add_checked("workload.snp.vmpl_max", format!("asked from VMPL {vmpl_max} at most"));
         for (field, allowed, subject) in [
             ("workload.snp.smt", *smt, "multithreading"),
             ("workload.snp.migrate_ma", *migrate_ma, "a migration agent"),
         ] {
             match allowed {
-                true => words.add_unchecked(field, format!("{subject} may be allowed")),
-                false => words.add_checked(field, format!("{subject} is not allowed")),
+                true => explanation.add_unchecked(field, format!("{subject} may be allowed")),
+                false => explanation.add_checked(field, format!("{subject} is not allowed")),
             }
         }
         match platform_info.0 {
-            0 => words.add_unchecked("workload.snp.platform_info", "any configuration".into()),
-            _ => {
-                words.add_checked("workload.snp.platform_info", format!("{platform_info} are set"))
-            }
+            0 => explanation.add_unchecked("workload.snp.platform_info", "any configuration"),
+            _ => explanation
+                .add_checked("workload.snp.platform_info", format!("{platform_info} are set")),
         }
     }
 }
