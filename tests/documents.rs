@@ -19,7 +19,7 @@ const WRITTEN: &[(&str, &str, &str, &str)] = &[
         "claims that evidence binds",
         "1",
         "crates/evidence/src/claims.rs",
-        "pub const CLAIMS_VERSION: u64 = 1;",
+        "const CLAIMS_VERSION: u64 = 1;",
     ),
     (
         "batch path of a session's evidence",
