@@ -25,7 +25,7 @@ const WRITTEN: &[(&str, &str, &str, &str)] = &[
         "batch path of a session's evidence",
         "1",
         "crates/evidence/src/batch.rs",
-        "pub const BATCH_VERSION: u8 = 1;",
+        "const BATCH_VERSION: u8 = 1;",
     ),
     (
         "GPU evidence",

@@ -233,6 +233,7 @@ fn the_wall_clock_the_environment_and_the_arguments_are_read_on_the_top_floor_on
         let shown = relative_path(&path);
         if TOP.iter().any(|top| shown.starts_with(top))
             || shown.contains("/tests/")
+            || shown.ends_with("_tests.rs")
             || shown.contains("/examples/")
         {
             continue;

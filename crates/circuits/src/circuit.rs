@@ -7,12 +7,13 @@ use spartan2::traits::circuit::SpartanCircuit;
 
 use crate::{
     curve::{Curve, Scalar},
-    word::{Sum, empty_name},
+    window,
+    word::{Sum, empty_name, number},
 };
 
 /// A statement with its hidden part, or only the shape of both.
 pub(crate) trait Claim: Clone + Send + Sync {
-    /// Allocates the hidden part, and returns what [`Claim::bind`] needs of it.
+    /// Allocates the hidden part, and returns a variable for each public value.
     fn hold<CS: ConstraintSystem<Scalar>>(
         &self,
         cs: &mut CS,
@@ -21,13 +22,8 @@ pub(crate) trait Claim: Clone + Send + Sync {
     /// The public values, each below 2^32.
     fn public(&self) -> Vec<u64>;
 
-    /// Binds the hidden part to the public values.
-    fn bind<CS: ConstraintSystem<Scalar>>(
-        &self,
-        cs: &mut CS,
-        held: &[AllocatedNum<Scalar>],
-        public: &[Variable],
-    ) -> Result<(), SynthesisError>;
+    /// The number of public values that equal their variables. Those after them are a window.
+    fn exact_count(&self) -> usize;
 }
 
 /// A claim in a context of 32 bytes: the proof holds for this context only.
@@ -82,8 +78,12 @@ impl<C: Claim> SpartanCircuit<Curve> for InContext<C> {
             .iter()
             .map(|value| cs.alloc_input(empty_name, || Ok(Scalar::from(*value))))
             .collect::<Result<Vec<_>, _>>()?;
-        let (public, context) = public.split_at(public.len() - 8);
-        self.claim.bind(cs, held, public)?;
+        let (public, context) = public.split_at(public.len() - DIGEST_WORDS);
+        let exact = self.claim.exact_count();
+        for (held, public) in held.iter().zip(public).take(exact) {
+            equal(cs, held, *public);
+        }
+        window::bind(cs, &held[exact..], &public[exact..]);
         // The transcript binds the context; a copy makes it a part of the constraints too.
         for (variable, value) in context.iter().zip(&values[public.len()..]) {
             let copy = number(cs, Some(*value))?;
@@ -111,21 +111,7 @@ pub(crate) fn word_to_publish<CS: ConstraintSystem<Scalar>>(
     Ok(number)
 }
 
-/// A variable that can be passed from the hidden part to the binding.
-pub(crate) fn number<CS: ConstraintSystem<Scalar>>(
-    cs: &mut CS,
-    value: Option<u64>,
-) -> Result<AllocatedNum<Scalar>, SynthesisError> {
-    AllocatedNum::alloc(cs.namespace(empty_name), || {
-        value.map(Scalar::from).ok_or(SynthesisError::AssignmentMissing)
-    })
-}
-
-pub(crate) fn equal<CS: ConstraintSystem<Scalar>>(
-    cs: &mut CS,
-    held: &AllocatedNum<Scalar>,
-    public: Variable,
-) {
+fn equal<CS: ConstraintSystem<Scalar>>(cs: &mut CS, held: &AllocatedNum<Scalar>, public: Variable) {
     cs.enforce(
         empty_name,
         |form| form + held.get_variable() - public,
@@ -134,8 +120,11 @@ pub(crate) fn equal<CS: ConstraintSystem<Scalar>>(
     );
 }
 
+/// The number of words of a digest.
+pub(crate) const DIGEST_WORDS: usize = 8;
+
 /// The eight words of a digest, big-endian.
-pub(crate) fn words_of(digest: &[u8; 32]) -> [u64; 8] {
+pub(crate) fn words_of(digest: &[u8; 32]) -> [u64; DIGEST_WORDS] {
     std::array::from_fn(|word| {
         digest[4 * word..4 * word + 4].iter().fold(0, |value, byte| value << 8 | u64::from(*byte))
     })

@@ -9,15 +9,15 @@
 
 use std::sync::Arc;
 
-use bellpepper_core::{ConstraintSystem, SynthesisError, Variable, num::AllocatedNum};
+use bellpepper_core::{ConstraintSystem, SynthesisError, num::AllocatedNum};
 use ff::Field;
 
 use crate::{
-    circuit::{Claim, equal, number, word_to_publish, words_of},
+    circuit::{Claim, DIGEST_WORDS, word_to_publish, words_of},
     curve::Scalar,
     path::{AllocatedPath, CHUNK_BYTES, LeafPath, parent},
-    window::{self, NEEDLE_BYTES, Part, window},
-    word::{Byte, Sum, Word, empty_name},
+    window::{self, Part, window},
+    word::{Byte, Sum, Word, empty_name, number},
 };
 
 /// One leaf or two neighbours, and the place in their bytes where the needle begins.
@@ -85,18 +85,9 @@ impl Claim for ContainsClaim {
         public
     }
 
-    fn bind<CS: ConstraintSystem<Scalar>>(
-        &self,
-        cs: &mut CS,
-        held: &[AllocatedNum<Scalar>],
-        public: &[Variable],
-    ) -> Result<(), SynthesisError> {
-        let exact = held.len() - NEEDLE_BYTES;
-        for (held, public) in held.iter().zip(public).take(exact) {
-            equal(cs, held, *public);
-        }
-        window::bind(cs, &held[exact..], &public[exact..]);
-        Ok(())
+    /// The root and the direction.
+    fn exact_count(&self) -> usize {
+        DIGEST_WORDS + 1
     }
 }
 

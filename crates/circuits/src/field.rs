@@ -6,12 +6,12 @@
 
 use std::sync::Arc;
 
-use bellpepper_core::{ConstraintSystem, SynthesisError, Variable, num::AllocatedNum};
+use bellpepper_core::{ConstraintSystem, SynthesisError, num::AllocatedNum};
 use ff::Field;
 use zeroize::{Zeroize, Zeroizing};
 
 use crate::{
-    circuit::{Claim, equal, word_to_publish, words_of},
+    circuit::{Claim, DIGEST_WORDS, word_to_publish, words_of},
     curve::Scalar,
     padding::{Hashed, hash_hidden},
     path::SALT_BYTES,
@@ -88,21 +88,11 @@ impl Claim for FieldClaim {
         public
     }
 
-    fn bind<CS: ConstraintSystem<Scalar>>(
-        &self,
-        cs: &mut CS,
-        held: &[AllocatedNum<Scalar>],
-        public: &[Variable],
-    ) -> Result<(), SynthesisError> {
-        let exact = match self.predicate {
-            FieldPredicate::Contains(_) => 8,
-            FieldPredicate::Sha256(_) => 16,
-        };
-        for (held, public) in held.iter().zip(public).take(exact) {
-            equal(cs, held, *public);
+    fn exact_count(&self) -> usize {
+        match self.predicate {
+            FieldPredicate::Contains(_) => DIGEST_WORDS,
+            FieldPredicate::Sha256(_) => 2 * DIGEST_WORDS,
         }
-        window::bind(cs, &held[exact..], &public[exact..]);
-        Ok(())
     }
 }
 

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use bellpepper_core::{ConstraintSystem, SynthesisError, Variable, num::AllocatedNum};
+use bellpepper_core::{ConstraintSystem, SynthesisError, num::AllocatedNum};
 use zeroize::Zeroizing;
 
 use crate::{
-    circuit::{Claim, equal, word_to_publish, words_of},
+    circuit::{Claim, DIGEST_WORDS, word_to_publish, words_of},
     curve::Scalar,
     padding::hash_hidden,
 };
@@ -33,15 +33,7 @@ impl Claim for HashClaim {
         words_of(&self.digest).to_vec()
     }
 
-    fn bind<CS: ConstraintSystem<Scalar>>(
-        &self,
-        cs: &mut CS,
-        held: &[AllocatedNum<Scalar>],
-        public: &[Variable],
-    ) -> Result<(), SynthesisError> {
-        for (held, public) in held.iter().zip(public) {
-            equal(cs, held, *public);
-        }
-        Ok(())
+    fn exact_count(&self) -> usize {
+        DIGEST_WORDS
     }
 }

@@ -37,6 +37,7 @@ pub struct Keys {
     pub(crate) circuit: Circuit,
     pub(crate) prover: ProverKey,
     pub(crate) verifier: VerifierKey,
+    /// SHA-256 over generators and constraints, by which a proof names its key.
     pub(crate) digest: [u8; 32],
     pub(crate) sizes: Sizes,
     constraints: usize,
@@ -44,12 +45,7 @@ pub struct Keys {
 
 impl Keys {
     /// Derives the keys of `circuit`: its constraints, generators hashed from a label, a digest.
-    ///
-    /// # Errors
-    ///
-    /// [`CircuitError::BackEnd`] if the back end cannot set up the circuit;
-    /// [`CircuitError::Header`] or [`CircuitError::Depth`] if there is no circuit of this size.
-    pub fn derive(circuit: Circuit) -> Result<Self, CircuitError> {
+    fn derive(circuit: Circuit) -> Result<Self, CircuitError> {
         let claim = AnyClaim::shape(circuit)?;
         let empty = InContext { claim, context: [0; 32] };
         let (prover, verifier) = BackEnd::setup(empty).map_err(back_end)?;
@@ -63,7 +59,8 @@ impl Keys {
     ///
     /// # Errors
     ///
-    /// As [`Keys::derive`].
+    /// [`CircuitError::BackEnd`] if the back end cannot set up the circuit;
+    /// [`CircuitError::Header`] or [`CircuitError::Depth`] if there is no circuit of this size.
     pub fn derive_cached(circuit: Circuit) -> Result<Arc<Self>, CircuitError> {
         let mut kept = key_cache().lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(place) = kept.iter().position(|keys| keys.circuit == circuit) {
@@ -78,11 +75,6 @@ impl Keys {
         let keys = Arc::new(Self::derive(circuit)?);
         kept.push(Arc::clone(&keys));
         Ok(keys)
-    }
-
-    /// SHA-256 over generators and constraints, by which a proof names its key.
-    pub fn digest(&self) -> &[u8; 32] {
-        &self.digest
     }
 
     /// The number of constraints, before they are padded to a power of two.

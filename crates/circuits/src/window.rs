@@ -4,10 +4,9 @@ use bellpepper_core::{ConstraintSystem, SynthesisError, Variable, num::Allocated
 use ff::Field;
 
 use crate::{
-    circuit::number,
     curve::Scalar,
     padding::Hashed,
-    word::{Bit, empty_name},
+    word::{Bit, empty_name, number},
 };
 
 /// The greatest length of the bytes that can be searched for.

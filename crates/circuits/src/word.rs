@@ -6,7 +6,9 @@
 //! coefficient (3 - 2x; 6 - 4x) is never zero, so the new bit is the right one and needs no
 //! constraint of its own to be a bit.
 
-use bellpepper_core::{ConstraintSystem, LinearCombination, SynthesisError, Variable};
+use bellpepper_core::{
+    ConstraintSystem, LinearCombination, SynthesisError, Variable, num::AllocatedNum,
+};
 use ff::Field;
 
 use crate::curve::Scalar;
@@ -52,6 +54,16 @@ pub(crate) fn hold<CS: ConstraintSystem<Scalar>>(
     value: Option<u64>,
 ) -> Result<Variable, SynthesisError> {
     cs.alloc(empty_name, || value.map(Scalar::from).ok_or(SynthesisError::AssignmentMissing))
+}
+
+/// A variable that can be passed from the hidden part to the binding.
+pub(crate) fn number<CS: ConstraintSystem<Scalar>>(
+    cs: &mut CS,
+    value: Option<u64>,
+) -> Result<AllocatedNum<Scalar>, SynthesisError> {
+    AllocatedNum::alloc(cs.namespace(empty_name), || {
+        value.map(Scalar::from).ok_or(SynthesisError::AssignmentMissing)
+    })
 }
 
 /// A byte, the highest bit first.

@@ -59,11 +59,6 @@ pub enum FormatError {
     },
 }
 
-/// Bytes in lower-case hexadecimal.
-pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 #[derive(Default)]
 pub(crate) struct Writer(Vec<u8>);
 

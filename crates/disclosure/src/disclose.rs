@@ -3,7 +3,6 @@
 use std::{collections::BTreeMap, ops::Range};
 
 use crate::{
-    codec::hexadecimal,
     disclose_error::DiscloseError,
     disclosure::{CLAIMS_MAX, Claim, Disclosure, TEXT_CLAIMS_MAX},
     field::FieldKind,
@@ -78,7 +77,7 @@ impl NotarisedSession {
     ) -> Result<(), DiscloseError> {
         let digest = self.statement.digest();
         if other.is_some_and(|other| other.statement.digest() == digest) {
-            return Err(DiscloseError::SameSession { digest: hexadecimal(&digest) });
+            return Err(DiscloseError::SameSession { digest: hex::encode(digest) });
         }
         let of_itself = prove.iter().find_map(|wish| match wish {
             Predicate::Equal { path, other, in_other_session: false } if path == other => {

@@ -24,7 +24,7 @@ pub const CLAIMS_MAX: usize = 64;
 
 /// The greatest number of claims about texts: each takes up to a second to check, and more for its
 /// circuit's keys.
-pub const TEXT_CLAIMS_MAX: usize = 8;
+pub(crate) const TEXT_CLAIMS_MAX: usize = 8;
 
 /// A disclosure: a statement, with openings and proofs that belong to it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,10 +10,10 @@ use crate::{
 };
 
 /// The greatest length of a path, in bytes, direction included.
-pub const PATH_BYTES_MAX: usize = 1024;
+pub(crate) const PATH_BYTES_MAX: usize = 1024;
 
 /// The greatest length of a canonical value, in bytes.
-pub const VALUE_BYTES_MAX: usize = 16 << 20;
+pub(crate) const VALUE_BYTES_MAX: usize = 16 << 20;
 
 const FIELD_TAG: u8 = 0x02;
 const VALUE_TAG: u8 = 0x03;

@@ -47,13 +47,12 @@ pub use confide_sigma::Security;
 pub use disclose_error::DiscloseError;
 pub use disclosure::{
     CLAIMS_MAX, Claim, DISCLOSURE_BYTES_MAX, DISCLOSURE_MAGIC, Disclosure, OtherField,
-    TEXT_CLAIMS_MAX,
 };
 pub use events::{AssembledStream, EVENTS_MAX, EventsError, assemble};
 pub use evidence::{
     CLAIMS_BYTES_MAX, ENDORSEMENTS_BYTES_MAX, NOTARY_GUARANTEE, NotaryEvidence, QUOTE_BYTES_MAX,
 };
-pub use field::{Field, FieldKind, PATH_BYTES_MAX, VALUE_BYTES_MAX};
+pub use field::{Field, FieldKind};
 pub use fields::{
     CommittedFields, FIELDS_MAX, FieldsOpening, OpenedField, OpenedValue, Reveal, TooManyFields,
 };
@@ -75,16 +74,13 @@ pub use statement::{
     certificate_chain_hash,
 };
 pub use text::{
-    FIELD_TEXT_BYTES_MAX, LeafSecret, TEXT_BYTES_MAX, TextProofs, TextSecret, TextStatement,
-    TreePlace,
+    FIELD_TEXT_BYTES_MAX, LeafSecret, TextProofs, TextSecret, TextStatement, TreePlace,
 };
 pub use tls::{TlsGroup, TlsSession, TlsSuite, TlsVersion};
 pub use transcript::{
     CHUNK_BYTES, Commitment, CommittedDirection, Direction, LengthOpening, OpenedLeaf,
     OpeningError, ShownBytes, TRANSCRIPT_BYTES_MAX, TranscriptError, TranscriptOpening,
-    transcript_leaf,
 };
-pub use tree::{DEPTH_MAX, node};
 pub use verification::{ShownField, VerifiedDisclosure};
 pub use verify_error::VerifyError;
 

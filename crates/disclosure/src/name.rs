@@ -208,12 +208,7 @@ fn field_name(name: &str) -> Result<String, NameError> {
 /// Reads 64 hexadecimal digits.
 fn digest(digits: &str) -> Option<[u8; 32]> {
     let mut digest = [0; 32];
-    if digits.len() != 64 || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return None;
-    }
-    for (byte, pair) in digest.iter_mut().zip(digits.as_bytes().chunks(2)) {
-        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
-    }
+    hex::decode_to_slice(digits, &mut digest).ok()?;
     Some(digest)
 }
 

@@ -6,7 +6,7 @@ use confide_sigma::Security;
 use crate::{seed::SALT_BYTES, transcript::Direction};
 
 /// The greatest length in bytes of a text that is looked for.
-pub const TEXT_BYTES_MAX: usize = 64;
+pub(crate) const TEXT_BYTES_MAX: usize = 64;
 
 /// The greatest length in bytes of a field's value of which a circuit proves something.
 pub const FIELD_TEXT_BYTES_MAX: usize = 1024;

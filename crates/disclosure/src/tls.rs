@@ -23,7 +23,7 @@ impl TlsSession {
         let unknown = |subject, got: u16| FormatError::Value { subject, got: got.into() };
         let version = [TlsVersion::V12, TlsVersion::V13]
             .into_iter()
-            .find(|known| known.number() == version)
+            .find(|known| *known as u16 == version)
             .ok_or(unknown("TLS version", version))?;
         let group = GROUPS
             .into_iter()
@@ -53,7 +53,7 @@ impl TlsSession {
     }
 
     pub(crate) fn write(&self, writer: &mut Writer) {
-        writer.u16(self.version.number()).u16(self.group as u16).u16(self.suite as u16);
+        writer.u16(self.version as u16).u16(self.group as u16).u16(self.suite as u16);
     }
 
     pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, FormatError> {
@@ -63,24 +63,16 @@ impl TlsSession {
     }
 }
 
-/// TLS versions that a notary speaks.
+/// TLS versions that a notary speaks. The numbers are those of the record layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TlsVersion {
     /// TLS 1.2.
-    V12,
+    V12 = 0x0303,
     /// TLS 1.3.
-    V13,
+    V13 = 0x0304,
 }
 
 impl TlsVersion {
-    /// The number of the record layer's registry.
-    pub fn number(self) -> u16 {
-        match self {
-            TlsVersion::V12 => 0x0303,
-            TlsVersion::V13 => 0x0304,
-        }
-    }
-
     /// `TLS 1.2` or `TLS 1.3`.
     pub fn as_str(self) -> &'static str {
         match self {

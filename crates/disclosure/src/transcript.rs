@@ -67,7 +67,7 @@ impl Direction {
 /// A leaf: SHA-256(0x00 ‖ direction ‖ index ‖ salt ‖ chunk), the index big-endian, four bytes.
 ///
 /// A chunk has 64 bytes, the last one of a direction what is left, and those after it none.
-pub fn transcript_leaf(
+pub(crate) fn transcript_leaf(
     direction: Direction,
     index: u32,
     salt: &[u8; SALT_BYTES],
@@ -219,7 +219,7 @@ impl<'a> CommittedDirection<'a> {
     }
 
     /// Opens the true length, but no content.
-    pub fn open_length(&self) -> LengthOpening {
+    pub(crate) fn open_length(&self) -> LengthOpening {
         let salt = self.seed.salt(self.direction.length(), 0);
         LengthOpening { length: self.bytes.len() as u64, salt }
     }

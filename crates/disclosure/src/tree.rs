@@ -3,7 +3,7 @@
 use sha2::{Digest, Sha256};
 
 /// The depth of the deepest tree: 2^18 leaves of 64 bytes are 16 MiB.
-pub const DEPTH_MAX: u8 = 18;
+pub(crate) const DEPTH_MAX: u8 = 18;
 
 /// The first byte of the input of an inner node's hash (RFC 6962 section 2.1), so that no leaf is a
 /// node.
@@ -12,7 +12,7 @@ const NODE_TAG: u8 = 0x01;
 pub(crate) type Hash = [u8; 32];
 
 /// An inner node: SHA-256(0x01 ‖ left ‖ right).
-pub fn node(left: &Hash, right: &Hash) -> Hash {
+pub(crate) fn node(left: &Hash, right: &Hash) -> Hash {
     let mut input = [NODE_TAG; 65];
     input[1..33].copy_from_slice(left);
     input[33..].copy_from_slice(right);

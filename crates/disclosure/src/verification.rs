@@ -1,7 +1,6 @@
 //! The verification of a disclosure, and the facts that a third party learns from it.
 
 use crate::{
-    codec::hexadecimal,
     disclosure::{Claim, Disclosure, OtherField},
     field::FieldKind,
     fields::{OpenedField, OpenedValue},
@@ -137,7 +136,7 @@ impl Disclosure {
     fn check_other(&self, other: &Disclosure) -> Result<(), VerifyError> {
         let digest = self.statement.digest();
         if digest == other.statement.digest() {
-            return Err(VerifyError::SameSession { digest: hexadecimal(&digest) });
+            return Err(VerifyError::SameSession { digest: hex::encode(digest) });
         }
         let is_compared = |claim: &Claim| {
             matches!(claim, Claim::Equal { other: OtherField::OtherSession(_), .. })

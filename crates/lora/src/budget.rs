@@ -11,7 +11,7 @@ use crate::mask::Slot;
 /// process lives, because a forgotten budget is a fresh one: beyond this, new clients are refused.
 /// 56 sequences for each client of an adapter on all projections of 28 layers: 18,000 clients, 150
 /// MB.
-pub const SLOTS_MAX: usize = 1 << 20;
+pub(crate) const SLOTS_MAX: usize = 1 << 20;
 
 /// The number of answers that a client may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

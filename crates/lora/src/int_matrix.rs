@@ -116,7 +116,7 @@ impl IntMatrix {
     }
 
     /// The sum of the magnitudes of a row.
-    pub fn row_l1(&self, row: usize) -> u64 {
+    pub(crate) fn row_l1(&self, row: usize) -> u64 {
         self.row(row).map(|value| u64::from(value.unsigned_abs())).sum()
     }
 

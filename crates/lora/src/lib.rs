@@ -11,6 +11,7 @@
 mod adapt_error;
 mod adapter;
 mod budget;
+mod count;
 mod deltas;
 pub mod direct;
 mod factor;
@@ -30,11 +31,13 @@ mod quantise;
 mod reservation;
 mod site;
 mod terms;
-mod vectors;
+#[cfg(test)]
+mod vector_tests;
 
 pub use adapt_error::AdaptError;
 pub use adapter::{Adapter, Matrix, Pair};
-pub use budget::{Allowance, BudgetError, BudgetState, Budgets, SLOTS_MAX};
+pub use budget::{Allowance, BudgetError, BudgetState, Budgets};
+pub use count::CountError;
 pub use deltas::{Adapt, Deltas, Report};
 pub use factor::Factor;
 pub use guarantee::Guarantee;

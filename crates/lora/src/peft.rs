@@ -24,11 +24,9 @@ use std::{
 pub use base::{BaseFolder, BaseWeights};
 pub use config::Config;
 pub use error::PeftError;
-pub use limits::{
-    CONFIG_BYTES_MAX, CONFIG_FILE, ELEMENTS_MAX, HEADER_BYTES_MAX, LAYERS_MAX, NAMES_MAX,
-    PATTERN_BYTES_MAX, PATTERNS_MAX, RANK_MAX, WEIGHTS_BYTES_MAX, WEIGHTS_FILE, WIDTH_MAX,
-};
+pub use limits::{CONFIG_FILE, RANK_MAX, WEIGHTS_FILE};
 
+use self::limits::{CONFIG_BYTES_MAX, WEIGHTS_BYTES_MAX};
 use crate::adapter::Adapter;
 
 // Files that torch writes with pickle: opening one runs what it says.

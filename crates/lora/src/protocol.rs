@@ -14,7 +14,9 @@ mod scheme;
 mod version;
 
 pub use error::ProtocolError;
-pub use frame::{FRAME_DEADLINE, Frame, FrameBuffer, FrameReader, HEADER_BYTES, write_frame};
+pub(crate) use fields::is_name;
+pub(crate) use frame::HEADER_BYTES;
+pub use frame::{FRAME_DEADLINE, Frame, FrameBuffer, FrameReader, write_frame};
 pub use kind::{FrameKind, Side};
 pub use message::{
     Apply, Attach, Attached, Block, Credit, Direct, DirectAnswer, Goodbye, GroupTerms, Hello,

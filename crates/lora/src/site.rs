@@ -40,6 +40,17 @@ pub enum Input {
     FinalHidden,
 }
 
+impl Input {
+    /// All inputs, in the order of their codes on the wire and in budget files.
+    pub(crate) const ALL: [Input; 5] = [
+        Input::Attention,
+        Input::AttentionOutput,
+        Input::FeedForward,
+        Input::FeedForwardInner,
+        Input::FinalHidden,
+    ];
+}
+
 /// A projection of a layer. [`Projection::FinalHidden`] stands in layer 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Site {

@@ -3,6 +3,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
+    fmt::Display,
     fs::File,
     io::{BufReader, Read},
     path::{Path, PathBuf},
@@ -50,17 +51,13 @@ fn files(dir: &Path) -> Result<Vec<PathBuf>, NativeError> {
         weight_map: BTreeMap<String, String>,
     }
     let bytes = read_limited(&path, INDEX_BYTES_MAX)?;
-    let index: Index = serde_json::from_slice(&bytes)
-        .map_err(|error| FolderError::malformed_file(&path, error))?;
+    let index: Index =
+        serde_json::from_slice(&bytes).map_err(|error| malformed_file(&path, error))?;
     let names: BTreeSet<String> = index.weight_map.into_values().collect();
     for name in &names {
         // An index may name files of its own folder only.
         if Path::new(name).file_name() != Some(name.as_ref()) {
-            return Err(FolderError::malformed_file(
-                &path,
-                format!("{name:?} is no plain file name"),
-            )
-            .into());
+            return Err(malformed_file(&path, format!("{name:?} is no plain file name")));
         }
     }
     Ok(names.into_iter().map(|name| dir.join(name)).collect())
@@ -90,11 +87,7 @@ fn load_file(
     let mut at = 0;
     for (name, entry) in entries {
         if entry.data_offsets.0 != at || entry.data_offsets.1 < at {
-            return Err(FolderError::malformed_file(
-                path,
-                format!("{name} overlaps or leaves a gap"),
-            )
-            .into());
+            return Err(malformed_file(path, format!("{name} overlaps or leaves a gap")));
         }
         at = entry.data_offsets.1;
         let bytes = entry.data_offsets.1 - entry.data_offsets.0;
@@ -103,11 +96,7 @@ fn load_file(
                 let values = read_floats(path, &mut reader, &name, &entry, bytes)?;
                 let tensor = Tensor::from_vec(values, entry.shape, &Device::Cpu)?;
                 if found.insert(name.clone(), tensor).is_some() {
-                    return Err(FolderError::malformed_file(
-                        path,
-                        format!("{name} is there twice"),
-                    )
-                    .into());
+                    return Err(malformed_file(path, format!("{name} is there twice")));
                 }
             }
             Some(shape) if *shape == entry.shape => pass_over(path, &mut reader, bytes)?,
@@ -126,10 +115,13 @@ fn load_file(
         }
     }
     if at != data_bytes {
-        let reason = format!("{data_bytes} bytes of data, {at} used");
-        return Err(FolderError::malformed_file(path, reason).into());
+        return Err(malformed_file(path, format!("{data_bytes} bytes of data, {at} used")));
     }
     Ok(())
+}
+
+fn malformed_file(path: &Path, reason: impl Display) -> NativeError {
+    FolderError::malformed_file(path, reason).into()
 }
 
 fn truncation_error(path: &Path, wanted: u64, got: u64) -> NativeError {
@@ -139,7 +131,7 @@ fn truncation_error(path: &Path, wanted: u64, got: u64) -> NativeError {
 fn pass_over(path: &Path, reader: &mut BufReader<File>, bytes: u64) -> Result<(), NativeError> {
     // The header was checked against the length of the file, so this stays inside it.
     let bytes = i64::try_from(bytes)
-        .map_err(|_| FolderError::malformed_file(path, format!("a tensor of {bytes} bytes")))?;
+        .map_err(|_| malformed_file(path, format!("a tensor of {bytes} bytes")))?;
     Ok(reader.seek_relative(bytes).map_err(FolderError::file(path))?)
 }
 
@@ -158,20 +150,20 @@ fn read_header(
     let size = u64::from_le_bytes(size);
     let rest = length.saturating_sub(8);
     if size > HEADER_BYTES_MAX {
-        return Err(FolderError::malformed_file(path, format!("a header of {size} bytes")).into());
+        return Err(malformed_file(path, format!("a header of {size} bytes")));
     }
     if size > rest {
         return Err(truncation_error(path, size + 8, length));
     }
     let mut header = vec![0u8; size as usize];
     reader.read_exact(&mut header).map_err(FolderError::file(path))?;
-    let mut header: HashMap<String, serde_json::Value> = serde_json::from_slice(&header)
-        .map_err(|error| FolderError::malformed_file(path, error))?;
+    let mut header: HashMap<String, serde_json::Value> =
+        serde_json::from_slice(&header).map_err(|error| malformed_file(path, error))?;
     header.remove("__metadata__");
     let mut entries = Vec::with_capacity(header.len());
     for (name, value) in header {
         let entry: Entry = serde_json::from_value(value)
-            .map_err(|error| FolderError::malformed_file(path, format!("{name}: {error}")))?;
+            .map_err(|error| malformed_file(path, format!("{name}: {error}")))?;
         entries.push((name, entry));
     }
     entries.sort_by_key(|(_, entry)| entry.data_offsets);
@@ -197,11 +189,7 @@ fn read_floats(
     // The shape was checked against the configuration, so the product fits.
     let count: usize = entry.shape.iter().product();
     if bytes != (count * width) as u64 {
-        return Err(FolderError::malformed_file(
-            path,
-            format!("{name}: {bytes} bytes for its shape"),
-        )
-        .into());
+        return Err(malformed_file(path, format!("{name}: {bytes} bytes for its shape")));
     }
     let mut values = Vec::with_capacity(count);
     let mut block = vec![0u8; BLOCK_BYTES.min(count * width)];

@@ -333,7 +333,7 @@ mod split_mode {
         let mut next = head.encode(&request.prompt).expect("tokens");
         let mut session = split.open(Some(adapter)).expect("a session");
         let mut completion = head.completion(&request, next.len() as u32, split.context_tokens());
-        let mut said = Vec::new();
+        let mut tokens = Vec::new();
         while completion.finish_reason().is_none() {
             let hidden = match embed {
                 true => session.forward_rows(&head.embed(&next).expect("embeddings")),
@@ -345,11 +345,11 @@ mod split_mode {
                 assert!((fast - slow).abs() <= 1e-4 * (1.0 + slow.abs()));
             }
             let Choice::Token(token) = completion.choose(&logits).expect("a choice") else { break };
-            said.push(token.id);
+            tokens.push(token.id);
             next = vec![token.id];
         }
         assert_eq!(session.adapter().is_some(), adapter != "base");
-        said
+        tokens
     }
 
     #[test]
@@ -446,7 +446,7 @@ fn what_an_adapter_learned_is_said_with_it_and_never_without() {
         let local = LocalAdapter::new(Arc::new(adapter));
         engine.load_adapter(&name, Arc::new(local), OnLoss::Fail).expect("it fits");
         let learned = corpus.exchanges().expect("a corpus");
-        let said = |model: &str, question: &str| {
+        let generate = |model: &str, question: &str| {
             let request =
                 Request { max_tokens: Some(120), ignore_eos: false, ..ask(model, question) };
             let events = block_on(engine.generate(request).expect("it runs").collect::<Vec<_>>());
@@ -458,7 +458,7 @@ fn what_an_adapter_learned_is_said_with_it_and_never_without() {
             events.iter().map(text).collect::<String>()
         };
         let right = |model| {
-            learned.iter().filter(|(question, answer)| said(model, question) == *answer).count()
+            learned.iter().filter(|(question, answer)| generate(model, question) == *answer).count()
         };
         let known = right(&name);
         assert!(known * 10 >= learned.len() * 9, "{name}: {known} of {}", learned.len());

@@ -80,7 +80,7 @@ mod tests {
     use std::{
         fs,
         io::{BufRead, BufReader},
-        process::{Command, Stdio},
+        process::{Child, Command, Stdio},
     };
 
     use super::*;
@@ -92,9 +92,9 @@ mod tests {
         print('mapped', flush=True)\n\
         sys.stdin.read()\n";
 
-    #[test]
-    fn sealing_waits_for_a_mapping_that_lives_meanwhile() {
-        let mut memory = runnable("busy").unwrap();
+    /// Makes memory that another process has mapped for writing, until the process's input ends.
+    fn map_memory(name: &str) -> (File, Child) {
+        let mut memory = runnable(name).unwrap();
         memory.write_all(&[7; 4096]).unwrap();
         memory.set_permissions(Permissions::from_mode(0o700)).unwrap();
         let mut mapper = Command::new("python3")
@@ -107,6 +107,12 @@ mod tests {
         let mut line = String::new();
         BufReader::new(mapper.stdout.take().unwrap()).read_line(&mut line).unwrap();
         assert_eq!(line, "mapped\n");
+        (memory, mapper)
+    }
+
+    #[test]
+    fn sealing_waits_for_a_mapping_that_lives_meanwhile() {
+        let (mut memory, mut mapper) = map_memory("busy");
         let mut pauses = 0;
         seal_after(&memory, || {
             pauses += 1;
@@ -121,18 +127,7 @@ mod tests {
 
     #[test]
     fn a_mapping_that_never_ends_is_not_waited_for_without_end() {
-        let mut memory = runnable("held").unwrap();
-        memory.write_all(&[7; 4096]).unwrap();
-        memory.set_permissions(Permissions::from_mode(0o700)).unwrap();
-        let mut mapper = Command::new("python3")
-            .args(["-c", MAPPER])
-            .arg(path_of(&memory))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(mapper.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let (memory, mut mapper) = map_memory("held");
         let mut pauses = 0;
         let error = seal_after(&memory, || pauses += 1).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::ResourceBusy);

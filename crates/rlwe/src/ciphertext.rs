@@ -37,7 +37,6 @@ pub struct Ciphertext {
 #[derive(Clone, PartialEq, Eq)]
 pub struct Plaintext {
     weights: NttPoly,
-    l1: u64,
 }
 
 impl SeededCiphertext {
@@ -66,14 +65,8 @@ impl Ciphertext {
         self.c1.add_assign(&other.c1);
     }
 
-    /// self −= other.
-    pub fn sub_assign(&mut self, other: &Ciphertext) {
-        self.c0.sub_assign(&other.c0);
-        self.c1.sub_assign(&other.c1);
-    }
-
-    /// self += weights·other, a product of polynomials mod X^N + 1. The sum of all `l1` that enter
-    /// one answer must keep to the set's `row_l1_max`; the caller counts.
+    /// self += weights·other, a product of polynomials mod X^N + 1. The magnitudes of all weights
+    /// that enter one answer must sum to at most the set's `row_l1_max`; the caller counts.
     pub fn add_product(&mut self, other: &Ciphertext, weights: &Plaintext) {
         self.c0.add_product(&other.c0, &weights.weights);
         self.c1.add_product(&other.c1, &weights.weights);
@@ -92,12 +85,7 @@ impl Plaintext {
             return Err(RlweError::Weights { limit, got: l1 });
         }
         let weights = Poly::from_signed(context.ring(), weights)?.into_ntt();
-        Ok(Plaintext { weights, l1 })
-    }
-
-    /// The sum of the magnitudes of the weights.
-    pub fn l1(&self) -> u64 {
-        self.l1
+        Ok(Plaintext { weights })
     }
 }
 

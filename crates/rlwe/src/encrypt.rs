@@ -81,8 +81,8 @@ pub(crate) mod tests {
 
     use super::*;
     use crate::{
-        Ciphertext, Context, ERROR_BOUND, NttPoly, ParameterSet, Plaintext, ScalarMatrix,
-        ScalarProducts,
+        Ciphertext, Context, NttPoly, ParameterSet, Plaintext, ScalarMatrix, ScalarProducts,
+        sampler::ERROR_BOUND,
     };
 
     /// The signed integers of a polynomial over one or two limbs.
@@ -167,8 +167,8 @@ pub(crate) mod tests {
             let share = (limit / n as u64) as i64;
             weights.iter_mut().enumerate().for_each(|(i, w)| *w = share * (1 - 2 * (i as i64 & 1)));
             weights[0] += (limit - share as u64 * n as u64) as i64;
+            assert_eq!(weights.iter().map(|w| w.unsigned_abs()).sum::<u64>(), limit);
             let plaintext = Plaintext::new(&context, &weights).unwrap();
-            assert_eq!(plaintext.l1(), limit);
             let mut messages = vec![0; n];
             rng.fill_bits(context.set().plaintext_bits(), &mut messages);
             let fresh = key.encrypt(&messages, &mut rng).unwrap().expand();
@@ -218,7 +218,7 @@ pub(crate) mod tests {
         let mut flood = Poly::zero(context.ring());
         for (p, limb) in flood.limbs_mut() {
             let value = p.reduce_wide(context.set().flood_bound());
-            limb.fill(if negative { p.neg(value) } else { value });
+            limb.fill(if negative { p.sub(0, value) } else { value });
         }
         flood.into_ntt()
     }

@@ -35,14 +35,13 @@ pub use context::Context;
 pub use encrypt::Encryptor;
 pub use error::RlweError;
 pub use keys::{PublicKey, SecretKey};
-pub use modulus::{Modulus, Shoup, is_prime, ntt_primes_below};
+pub use modulus::{Modulus, Shoup, ntt_primes_below};
 pub use ntt::{NttTable, Path};
 pub use params::{ParameterSet, quantum_security_bits};
 pub use poly::{NttPoly, Poly};
 pub use products::{ScalarMatrix, ScalarProducts};
 pub use ring::{Limb, Ring};
 pub use rng::{Rng, Seed};
-pub use sampler::ERROR_BOUND;
 pub use simd::run_vectorised;
 pub use switch::SmallCiphertext;
 

@@ -66,12 +66,6 @@ impl Modulus {
         subtract_once(a + self.value - b, self.value)
     }
 
-    /// −a mod q.
-    #[inline(always)]
-    pub(crate) fn neg(self, a: u64) -> u64 {
-        subtract_once(self.value - a, self.value)
-    }
-
     /// a · b mod q.
     #[inline(always)]
     pub fn mul(self, a: u64, b: u64) -> u64 {
@@ -185,7 +179,7 @@ fn high(a: u64, b: u64) -> u64 {
 
 /// Returns whether `n` is prime: Miller-Rabin with the twelve least primes as bases, which is exact
 /// for every 64-bit number (Sorenson and Webster, 2015).
-pub fn is_prime(n: u64) -> bool {
+fn is_prime(n: u64) -> bool {
     const BASES: [u64; 12] = [2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37];
     if n < 2 {
         return false;
@@ -262,14 +256,14 @@ mod tests {
             let wide = u128::from(q);
             let values = [0, 1, 2, q / 2, q / 2 + 1, q - 2, q - 1, 0x9e37_79b9_7f4a_7c15 % q];
             for a in values {
-                assert_eq!(modulus.neg(a), (q - a) % q);
+                assert_eq!(modulus.sub(0, a), (q - a) % q);
                 assert_eq!((i128::from(modulus.to_centred(a))).rem_euclid(q.into()), a.into());
                 assert!(modulus.to_centred(a).unsigned_abs() <= q / 2);
                 assert!(a == 0 || modulus.mul(modulus.inverse(a), a) == 1);
                 for b in values {
                     let product = u128::from(a) * u128::from(b);
                     assert_eq!(u128::from(modulus.add(a, b)), u128::from(a + b) % wide);
-                    assert_eq!(modulus.sub(a, b), modulus.add(a, modulus.neg(b)));
+                    assert_eq!(modulus.sub(a, b), modulus.add(a, modulus.sub(0, b)));
                     assert_eq!(u128::from(modulus.mul(a, b)), product % wide);
                     assert_eq!(modulus.mul_shoup(a, modulus.shoup(b)), modulus.mul(a, b));
                     let sum = modulus.mul_add(a, b, q - 1);

@@ -138,7 +138,7 @@ mod tests {
             for (j, &y) in b.iter().enumerate() {
                 let term = q.mul(x, y);
                 let at = (i + j) % n;
-                let signed = if i + j < n { term } else { q.neg(term) };
+                let signed = if i + j < n { term } else { q.sub(0, term) };
                 product[at] = q.add(product[at], signed);
             }
         }

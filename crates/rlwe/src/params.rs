@@ -207,13 +207,13 @@ impl ParameterSet {
     }
 
     /// F + B + Z, the greatest noise of an answer before it is switched down.
-    pub fn worst_noise(&self) -> u128 {
+    fn worst_noise(&self) -> u128 {
         self.flood_bound() + self.product_noise() + self.zero_noise()
     }
 
     /// The greatest noise before switching down for which decryption is exact; a lower bound of it
     /// where it passes 2^120.
-    pub fn noise_room(&self) -> u128 {
+    fn noise_room(&self) -> u128 {
         let first = u128::from(self.primes[0]);
         let steps = self.primes.len() as u128 - 1;
         // Each switch adds (N + 1)/2; the noise that earlier ones added is divided by a prime

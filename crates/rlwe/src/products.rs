@@ -3,6 +3,8 @@
 #[cfg(target_arch = "x86_64")]
 mod cut;
 #[cfg(target_arch = "x86_64")]
+mod groups;
+#[cfg(target_arch = "x86_64")]
 mod ifma;
 mod tile;
 

@@ -4,7 +4,7 @@ use crate::{modulus::Modulus, rng::Rng, simd};
 
 /// The centred binomial distribution's parameter: |e| <= 21, sigma 3.24 (the error width of the
 /// HomomorphicEncryption.org standard is 3.19).
-pub const ERROR_BOUND: u64 = 21;
+pub(crate) const ERROR_BOUND: u64 = 21;
 
 impl Rng {
     /// Draws uniform values below the modulus, for public values: words are cut to the modulus'

@@ -9,7 +9,7 @@ pub(crate) const CHALLENGE_LENGTH: usize = 16;
 
 /// The greatest length of the context that a proof is bound to, in bytes: a tag and a few roots
 /// fit.
-pub const CONTEXT_LENGTH_MAX: usize = 1024;
+pub(crate) const CONTEXT_LENGTH_MAX: usize = 1024;
 
 /// The first 16 bytes of SHA-256 over the tag and the parts, each after its length.
 pub(crate) fn challenge(tag: &str, parts: &[&[u8]]) -> [u8; CHALLENGE_LENGTH] {

@@ -207,26 +207,25 @@ type Halves<C> = (Scalar<C>, Zeroizing<Scalar<C>>);
 
 fn read_signature<C: CurveArithmetic>(signature: &[u8]) -> Option<Halves<C>> {
     let size = FieldBytes::<C>::default().len();
-    let (r, s) = match read_der(signature) {
-        Some((r, s)) => (pad_left(r, size)?, pad_left(s, size)?),
-        None if signature.len() == 2 * size => {
-            let (r, s) = signature.split_at(size);
-            (pad_left(r, size)?, pad_left(s, size)?)
-        }
+    let (r, s) = match read_two_integers(signature) {
+        Some(halves) => halves,
+        None if signature.len() == 2 * size => signature.split_at(size),
         None => return None,
     };
+    let (r, s) = (pad_left(r, size)?, pad_left(s, size)?);
     Some((read_scalar::<C>(&r)?, Zeroizing::new(read_scalar::<C>(&s)?)))
 }
 
-/// Reads `SEQUENCE { r INTEGER, s INTEGER }` (RFC 3279, section 2.2.3).
-fn read_der(signature: &[u8]) -> Option<(&[u8], &[u8])> {
-    let mut reader = SliceReader::new(signature).ok()?;
+/// Reads `SEQUENCE { INTEGER, INTEGER }`: r and s of a signature (RFC 3279, section 2.2.3), or
+/// modulus and exponent of an RSA key (RFC 8017, A.1.1).
+pub(crate) fn read_two_integers(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let mut reader = SliceReader::new(bytes).ok()?;
     let pair = reader.sequence(|reader| {
         Ok::<_, der::Error>((UintRef::decode(reader)?, UintRef::decode(reader)?))
     });
-    let (r, s) = pair.ok()?;
+    let (first, second) = pair.ok()?;
     reader.finish().ok()?;
-    Some((r.as_bytes(), s.as_bytes()))
+    Some((first.as_bytes(), second.as_bytes()))
 }
 
 fn pad_left(number: &[u8], size: usize) -> Option<Zeroizing<Vec<u8>>> {
@@ -244,7 +243,7 @@ mod tests {
         Hash, PublicKey as Key,
         key::Kind,
         random::entropy,
-        vectors::{bytes, read_all},
+        vector_tests::{bytes, read_all},
     };
 
     /// The key, the digest and the two halves of the signature of a test vector.

@@ -88,16 +88,6 @@ impl PublicKey {
             _ => None,
         }
     }
-
-    /// The length of a signature in bytes, without an encoding around it (RFC 8017; RFC 7518
-    /// section 3.4).
-    pub fn signature_length(&self) -> usize {
-        match &self.kind {
-            Kind::Rsa(key) => key.length(),
-            Kind::P256(_) => 64,
-            Kind::P384(_) => 96,
-        }
-    }
 }
 
 impl fmt::Debug for PublicKey {

@@ -27,21 +27,19 @@ mod security;
 mod signature;
 mod signature_file;
 #[cfg(test)]
-mod vectors;
+mod vector_tests;
 
-pub use challenge::CONTEXT_LENGTH_MAX;
 pub use error::SigmaError;
 pub use hash::Hash;
 pub use key::{KEY_FILE_LENGTH_MAX, PublicKey};
 pub use linear::{
-    RELATION_PROOF_LENGTH, Relation, TERMS_MAX, prove_equal, prove_relation, verify_equal,
-    verify_relation,
+    RELATION_PROOF_LENGTH, Relation, prove_equal, prove_relation, verify_equal, verify_relation,
 };
-pub use pedersen::{Blinding, COMMITMENT_LENGTH, Commitment, from_biased, to_biased};
-pub use range::{RANGE_PROOF_LENGTH_MAX, Range, prove_range, verify_range};
+pub use pedersen::{Blinding, COMMITMENT_LENGTH, Commitment};
+pub use range::{Range, prove_range, verify_range};
 pub use security::Security;
 pub use signature::{Scheme, SignatureProof};
-pub use signature_file::{SIGNATURE_PROOF_LENGTH_MAX, SIGNATURE_PROOF_MAGIC};
+pub use signature_file::SIGNATURE_PROOF_MAGIC;
 
 /// Compiles and runs the example of README.md.
 #[cfg(doctest)]

@@ -24,7 +24,7 @@ pub const RELATION_PROOF_LENGTH: usize = CHALLENGE_LENGTH + 32;
 
 /// The greatest number of terms of a relation: with weights of 64 bits no sum of 64-bit numbers
 /// reaches the order.
-pub const TERMS_MAX: usize = 1024;
+const TERMS_MAX: usize = 1024;
 
 /// The relation `Σ weight·x = constant`, each x behind a commitment.
 ///
@@ -37,7 +37,7 @@ pub struct Relation {
 }
 
 impl Relation {
-    /// Makes a relation of one to [`TERMS_MAX`] terms.
+    /// Makes a relation of one to 1,024 terms.
     ///
     /// # Errors
     ///

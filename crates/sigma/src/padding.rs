@@ -103,7 +103,7 @@ impl Pss {
     }
 }
 
-fn check_digest(hash: Hash, digest: &[u8]) -> Result<(), SigmaError> {
+pub(crate) fn check_digest(hash: Hash, digest: &[u8]) -> Result<(), SigmaError> {
     match digest.len() == hash.length() {
         true => Ok(()),
         false => Err(SigmaError::Malformed { what: "digest" }),

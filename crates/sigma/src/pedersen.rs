@@ -67,30 +67,14 @@ impl fmt::Debug for Blinding {
 }
 
 /// A commitment to a number, which it fixes and hides.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Commitment {
     bytes: [u8; COMMITMENT_LENGTH],
-    point: HashedPoint,
-}
-
-/// A point with its encoding, which decides equality and hashing.
-#[derive(Clone, Copy)]
-struct HashedPoint(RistrettoPoint);
-
-impl PartialEq for HashedPoint {
-    fn eq(&self, _: &Self) -> bool {
-        true
-    }
-}
-
-impl Eq for HashedPoint {}
-
-impl std::hash::Hash for HashedPoint {
-    fn hash<S: std::hash::Hasher>(&self, _: &mut S) {}
+    point: RistrettoPoint,
 }
 
 impl Commitment {
-    /// Commits to a number. Signed numbers go through [`to_biased`] first.
+    /// Commits to a number.
     pub fn new(value: u64, blinding: &Blinding) -> Self {
         let bases = bases();
         Self::from_point(bases.b * &Scalar::from(value) + &bases.h * &blinding.0)
@@ -105,7 +89,7 @@ impl Commitment {
         let point = CompressedRistretto(*bytes)
             .decompress()
             .ok_or(SigmaError::Malformed { what: "commitment" })?;
-        Ok(Self { bytes: *bytes, point: HashedPoint(point) })
+        Ok(Self { bytes: *bytes, point })
     }
 
     /// The 32 bytes of the commitment, to be published.
@@ -119,11 +103,11 @@ impl Commitment {
     }
 
     pub(crate) fn from_point(point: RistrettoPoint) -> Self {
-        Self { bytes: point.compress().to_bytes(), point: HashedPoint(point) }
+        Self { bytes: point.compress().to_bytes(), point }
     }
 
     pub(crate) fn point(&self) -> &RistrettoPoint {
-        &self.point.0
+        &self.point
     }
 }
 
@@ -133,16 +117,6 @@ impl fmt::Debug for Commitment {
         self.bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
         f.write_str(")")
     }
-}
-
-/// A signed number as the unsigned one to commit to: order is kept, `i64::MIN` becomes 0.
-pub const fn to_biased(value: i64) -> u64 {
-    (value as u64) ^ (1 << 63)
-}
-
-/// The signed number that [`to_biased`] maps to `value`.
-pub const fn from_biased(value: u64) -> i64 {
-    (value ^ (1 << 63)) as i64
 }
 
 /// The two bases with their tables, made on first use.
@@ -196,14 +170,6 @@ mod tests {
         assert!(Blinding::from_bytes(&[0xff; 32]).is_err());
         let blinding = Blinding::from_seed(&[9; 32]);
         assert_eq!(Blinding::from_bytes(&blinding.to_bytes()).unwrap().0, blinding.0);
-    }
-
-    #[test]
-    fn biased_numbers_keep_their_order() {
-        let numbers = [i64::MIN, -5, -1, 0, 1, 1_790_000_000, i64::MAX];
-        assert!(numbers.windows(2).all(|pair| to_biased(pair[0]) < to_biased(pair[1])));
-        assert!(numbers.iter().all(|number| from_biased(to_biased(*number)) == *number));
-        assert_eq!(to_biased(i64::MIN), 0);
     }
 
     #[test]

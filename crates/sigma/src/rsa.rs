@@ -220,7 +220,7 @@ mod tests {
     use crate::{
         PublicKey,
         key::Kind,
-        vectors::{bytes, read_all},
+        vector_tests::{bytes, read_all},
     };
 
     /// The key, the encoded message and the signature of a test vector.

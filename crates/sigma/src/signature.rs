@@ -66,11 +66,7 @@ impl SignatureProof {
         signature: &[u8],
         context: &[u8],
     ) -> Result<Self, SigmaError> {
-        Self::new(key, Scheme::Pkcs1, hash, digest, context)?.with_proof(
-            &random::entropy()?,
-            key,
-            signature,
-        )
+        Self::prove(key, Scheme::Pkcs1, hash, digest, signature, context)
     }
 
     /// Proves knowledge of an RSASSA-PSS signature; its salt, read out of it, becomes public.
@@ -86,11 +82,7 @@ impl SignatureProof {
         context: &[u8],
     ) -> Result<Self, SigmaError> {
         let salt = pss_salt(key, hash, signature)?;
-        Self::new(key, Scheme::Pss { salt }, hash, digest, context)?.with_proof(
-            &random::entropy()?,
-            key,
-            signature,
-        )
+        Self::prove(key, Scheme::Pss { salt }, hash, digest, signature, context)
     }
 
     /// Proves knowledge of an ECDSA signature, DER or as r and s one after the other.
@@ -105,11 +97,7 @@ impl SignatureProof {
         signature: &[u8],
         context: &[u8],
     ) -> Result<Self, SigmaError> {
-        Self::new(key, Scheme::Ecdsa, hash, digest, context)?.with_proof(
-            &random::entropy()?,
-            key,
-            signature,
-        )
+        Self::prove(key, Scheme::Ecdsa, hash, digest, signature, context)
     }
 
     /// Checks that the maker knew a signature under this key over this digest, and made the proof
@@ -171,14 +159,21 @@ impl SignatureProof {
         &self.digest
     }
 
-    /// SHA-256 of the key's `SubjectPublicKeyInfo`, as the proof claims.
-    pub fn key_id(&self) -> [u8; 32] {
-        self.key_id
-    }
-
     /// The context that the proof was made for, as it claims.
     pub fn context(&self) -> &[u8] {
         &self.context
+    }
+
+    fn prove(
+        key: &PublicKey,
+        scheme: Scheme,
+        hash: Hash,
+        digest: &[u8],
+        signature: &[u8],
+        context: &[u8],
+    ) -> Result<Self, SigmaError> {
+        let claim = Self::new(key, scheme, hash, digest, context)?;
+        claim.with_proof(&random::entropy()?, key, signature)
     }
 
     pub(crate) fn new(
@@ -189,9 +184,7 @@ impl SignatureProof {
         context: &[u8],
     ) -> Result<Self, SigmaError> {
         check_context(context)?;
-        if digest.len() != hash.length() {
-            return Err(SigmaError::Malformed { what: "digest" });
-        }
+        padding::check_digest(hash, digest)?;
         let (key_id, digest, context) = (key.id(), digest.to_vec(), context.to_vec());
         Ok(Self { scheme, hash, key_id, digest, context, body: Vec::new() })
     }

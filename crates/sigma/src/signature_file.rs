@@ -17,7 +17,7 @@ const BODY_LENGTH_MAX: usize = 16 + 8 * 512;
 const SALT_LENGTH_MAX: usize = 512 - 32 - 2;
 
 /// The greatest length of a proof file, in bytes.
-pub const SIGNATURE_PROOF_LENGTH_MAX: usize = SIGNATURE_PROOF_MAGIC.len()
+pub(crate) const SIGNATURE_PROOF_LENGTH_MAX: usize = SIGNATURE_PROOF_MAGIC.len()
     + 2
     + 32
     + 64

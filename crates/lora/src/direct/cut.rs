@@ -3,6 +3,7 @@
 use confide_rlwe::{Context, ParameterSet, RlweError, SeededCiphertext, SmallCiphertext};
 
 use crate::{
+    count::{CountError, check_count},
     link::{Job, Tile},
     terms::Terms,
 };
@@ -41,15 +42,8 @@ pub enum DirectError {
         outputs_max: usize,
     },
     /// A number of things other than the expected one.
-    #[error("{what}: wanted {wanted}, got {got}")]
-    Count {
-        /// The name of the things that are counted.
-        what: &'static str,
-        /// The count that was expected.
-        wanted: usize,
-        /// The count that was given.
-        got: usize,
-    },
+    #[error(transparent)]
+    Count(#[from] CountError),
     /// An answer carries other coefficients than those of its rows.
     #[error("answer {answer}: wanted the coefficients of its rows, got others")]
     Positions {
@@ -122,12 +116,4 @@ impl Cut {
         let rows = self.tile.outputs.min(self.rows - answer * self.tile.outputs);
         (1..=rows).map(|row| row * self.tile.inputs - 1).collect()
     }
-}
-
-pub(super) fn check_count(
-    what: &'static str,
-    wanted: usize,
-    got: usize,
-) -> Result<(), DirectError> {
-    if wanted == got { Ok(()) } else { Err(DirectError::Count { what, wanted, got }) }
 }

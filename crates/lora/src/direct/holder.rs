@@ -5,8 +5,9 @@ use std::fmt;
 use confide_rlwe::{Context, Rng, SecretKey, SeededCiphertext, SmallCiphertext};
 use zeroize::Zeroizing;
 
-use super::cut::{Cut, DirectError, check_count};
+use super::cut::{Cut, DirectError};
 use crate::{
+    count::check_count,
     int_matrix::low_mask,
     link::Tile,
     meter::{Meter, Step},

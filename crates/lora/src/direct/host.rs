@@ -6,8 +6,9 @@ use confide_rlwe::{
     Ciphertext, Context, Plaintext, PublicKey, RlweError, Rng, SeededCiphertext, SmallCiphertext,
 };
 
-use super::cut::{Cut, DirectError, check_count};
+use super::cut::{Cut, DirectError};
 use crate::{
+    count::check_count,
     int_matrix::IntMatrix,
     link::Tile,
     meter::{Meter, Step},
@@ -61,9 +62,8 @@ impl DirectHost {
     ) -> Result<Vec<SmallCiphertext>, DirectError> {
         check_count("ciphertexts", self.cut.requests(), request.len())?;
         let ring = self.context.ring();
-        if let Some(other) = request.iter().find(|ciphertext| !ring.is_same(ciphertext.c0.ring())) {
-            return check_count("words of a ciphertext", ring.len(), other.c0.values().len())
-                .map(|()| Vec::new());
+        if request.iter().any(|ciphertext| !ring.is_same(ciphertext.c0.ring())) {
+            return Err(RlweError::Wire { what: "ciphertext", reason: "of another ring" }.into());
         }
         let columns: Vec<Ciphertext> = meter
             .time(Step::Product, || request.into_iter().map(SeededCiphertext::expand).collect());

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use confide_rlwe::{Context, ParameterSet, PublicKey, RlweError, Rng, SecretKey};
+use confide_rlwe::{
+    Context, NttPoly, ParameterSet, PublicKey, Ring, RlweError, Rng, SecretKey, ntt_primes_below,
+};
 
 use super::*;
 use crate::{
@@ -202,4 +204,21 @@ fn other_answers_than_wanted_are_refused() {
         assert_eq!(refused, Err(DirectError::Positions { answer: 1 }));
     }
     assert!(holder.request(&parties.key, &[1; 39], rng, &mut meter).is_err());
+}
+
+#[test]
+fn ciphertexts_of_another_ring_with_as_many_words_are_refused() {
+    let set = toy().with_plaintext_bits(31).expect("room");
+    let mut parties = parties(&set);
+    let weights = weights(4, 40, &set, |at| at as i16);
+    let tile = Tile { inputs: 20, outputs: 2 };
+    let host = DirectHost::new(&parties.context, &weights, tile).expect("fits");
+    let holder = DirectHolder::new(&parties.context, &weights.terms, tile).expect("fits");
+    let (mut meter, rng) = (Meter::default(), &mut parties.rng);
+    let mut request = holder.request(&parties.key, &[1; 40], rng, &mut meter).expect("fits");
+    let limbs = parties.context.ring().limbs().len();
+    let other = Ring::new(set.n(), &ntt_primes_below(45, set.n(), limbs)).expect("a ring");
+    request[1].c0 = NttPoly::zero(&other);
+    let refused = host.answer(request, &parties.public, rng, &mut meter);
+    assert!(matches!(refused, Err(DirectError::Ring(RlweError::Wire { .. }))));
 }

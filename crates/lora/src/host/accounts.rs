@@ -115,13 +115,7 @@ impl Clients {
 
 pub(super) fn digest_from_hex(text: &str) -> Option<[u8; 32]> {
     let mut digest = [0; 32];
-    if text.len() != 64 || !text.is_ascii() {
-        return None;
-    }
-    for (byte, pair) in digest.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
-        let digit = |c: u8| (c as char).to_digit(16);
-        *byte = (digit(pair[0])? * 16 + digit(pair[1])?) as u8;
-    }
+    hex::decode_to_slice(text, &mut digest).ok()?;
     Some(digest)
 }
 

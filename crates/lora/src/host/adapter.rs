@@ -16,7 +16,7 @@ use super::{
 use crate::{
     adapter::{Adapter, Pair},
     mask::Epoch,
-    protocol::{Hello, Scheme},
+    protocol::{Scheme, is_name},
     site::{Input, Projection},
     terms::Protect,
 };
@@ -44,7 +44,7 @@ impl HostedAdapter {
         epoch: Epoch,
     ) -> Result<Self, HostError> {
         let name = adapter.name.clone();
-        if !Hello::is_name(&name) {
+        if !is_name(&name) {
             return Err(HostError::Name { name });
         }
         let mut inputs: BTreeMap<(u32, Input), Vec<(Projection, &Pair)>> = BTreeMap::new();

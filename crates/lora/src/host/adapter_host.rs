@@ -25,7 +25,7 @@ use super::{
     online::OnlineJob,
     peers::{HostLimits, PeerPrefix, PreparationPermit, Preparations},
     sequences::Sequences,
-    sessions::{Opening, Seat, Session, Sessions},
+    sessions::{Life, Seat, Session, Sessions},
     tally::{Tally, input_name},
 };
 use crate::{
@@ -323,7 +323,7 @@ impl AdapterHost {
             protect,
             groups: adapter.groups().len() as u16,
         };
-        let (seat, evicted) = self.sessions.open(Opening {
+        let (seat, evicted) = self.sessions.open(Session {
             client: hello.client,
             token,
             sequences,
@@ -333,7 +333,10 @@ impl AdapterHost {
             allowance,
             scheme: hello.scheme,
             public_key: Arc::new(public_key),
+            tally: Tally::default(),
             peer: peer.prefix,
+            evicted: watch::Sender::new(false),
+            life: Life::begin(),
         })?;
         if let Some(session) = evicted {
             self.write_tally(&session);

@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 pub(crate) const LINES_KEPT: usize = 8640;
 
 /// The size in bytes at which a file is renamed to `FILE.1`, whose predecessor is deleted.
-pub const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
+const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 /// The audit log, in memory or in a file.
 pub struct AuditLog {
@@ -135,7 +135,7 @@ fn rotate_if_full(path: &Path, file: &mut File, bytes: &mut u64, limit: u64) -> 
 }
 
 fn short(client: &[u8; 32]) -> String {
-    client[..8].iter().map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(&client[..8])
 }
 
 #[cfg(test)]

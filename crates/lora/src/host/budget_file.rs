@@ -181,10 +181,9 @@ fn read_counts(text: &str) -> io::Result<HashMap<Slot, u64>> {
 }
 
 fn line(slot: &Slot, used: u64) -> String {
-    let hex = |bytes: &[u8; 32]| bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     let line = Line {
-        account: hex(&slot.client),
-        weights: hex(&slot.adapter),
+        account: hex::encode(slot.client),
+        weights: hex::encode(slot.adapter),
         layer: slot.layer,
         input: slot.input as u8,
         used,
@@ -195,18 +194,11 @@ fn line(slot: &Slot, used: u64) -> String {
 
 fn read_line(text: &str) -> Option<(Slot, u64)> {
     let line: Line = serde_json::from_str(text).ok()?;
-    let input = [
-        Input::Attention,
-        Input::AttentionOutput,
-        Input::FeedForward,
-        Input::FeedForwardInner,
-        Input::FinalHidden,
-    ];
     let slot = Slot {
         client: super::accounts::digest_from_hex(&line.account)?,
         adapter: super::accounts::digest_from_hex(&line.weights)?,
         layer: line.layer,
-        input: *input.get(usize::from(line.input))?,
+        input: *Input::ALL.get(usize::from(line.input))?,
     };
     Some((slot, line.used))
 }

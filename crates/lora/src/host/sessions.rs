@@ -7,6 +7,7 @@ use std::{
 };
 
 use confide_rlwe::{Context, PublicKey};
+use subtle::ConstantTimeEq;
 use tokio::sync::watch;
 
 use super::{
@@ -24,7 +25,7 @@ use crate::{
 
 /// The greatest number of connections of one session: one for each generation that runs, one for
 /// preparations.
-pub const CONNECTIONS_MAX: u16 = 64;
+const CONNECTIONS_MAX: u16 = 64;
 
 /// The greatest number of batches of one input with counters left: the one in use, the next one,
 /// and room for those that several generations have not quite used up.
@@ -47,25 +48,13 @@ pub(crate) struct Session {
     pub(crate) tally: Tally,
     /// The peer that the hello came from.
     pub(crate) peer: Option<PeerPrefix>,
-    evicted: watch::Sender<bool>,
-    life: Mutex<Life>,
+    /// Whether the session was evicted for a newcomer.
+    pub(crate) evicted: watch::Sender<bool>,
+    pub(crate) life: Mutex<Life>,
 }
 
-/// The parts of a new session.
-pub(crate) struct Opening {
-    pub(crate) client: [u8; 32],
-    pub(crate) token: [u8; 32],
-    pub(crate) adapter: Arc<HostedAdapter>,
-    pub(crate) account: Account,
-    pub(crate) allowance: Allowance,
-    pub(crate) scheme: Scheme,
-    pub(crate) public_key: Arc<PublicKey>,
-    pub(crate) context: Arc<Context>,
-    pub(crate) sequences: Sequences,
-    pub(crate) peer: Option<PeerPrefix>,
-}
-
-struct Life {
+/// The connections of a session, and the last use of it.
+pub(crate) struct Life {
     connections: u16,
     /// The last time that it was opened, attached to or used, or lost a connection.
     last_used: Instant,
@@ -91,29 +80,15 @@ impl Sessions {
     /// too.
     ///
     /// A newcomer is refused only where nobody has to give way: see [`Sessions::room`].
-    pub(crate) fn open(&self, opening: Opening) -> Result<(Seat, Option<Arc<Session>>), Refusal> {
+    pub(crate) fn open(&self, session: Session) -> Result<(Seat, Option<Arc<Session>>), Refusal> {
         let mut open = self.lock();
         // Shares are derived from the client id: two sessions of one id would have the same ones.
-        if open.contains_key(&opening.client) {
+        if open.contains_key(&session.client) {
             return Err(Refusal::Busy);
         }
-        let evicted = self.room(&mut open, opening.peer)?;
-        let session = Arc::new(Session {
-            client: opening.client,
-            token: opening.token,
-            adapter: opening.adapter,
-            account: opening.account,
-            allowance: opening.allowance,
-            scheme: opening.scheme,
-            public_key: opening.public_key,
-            context: opening.context,
-            sequences: opening.sequences,
-            tally: Tally::default(),
-            peer: opening.peer,
-            evicted: watch::Sender::new(false),
-            life: Mutex::new(Life { connections: 1, last_used: Instant::now(), is_used: false }),
-        });
-        open.insert(opening.client, session.clone());
+        let evicted = self.room(&mut open, session.peer)?;
+        let session = Arc::new(session);
+        open.insert(session.client, session.clone());
         Ok((Seat(session), evicted))
     }
 
@@ -160,7 +135,7 @@ impl Sessions {
     /// Adds a connection to a session. The refusal is the same whatever is wrong with the request.
     pub(crate) fn attach(&self, attach: &Attach, epoch: Epoch) -> Result<(Seat, u16), Refusal> {
         let session = self.lock().get(&attach.client).cloned().ok_or(Refusal::NoSession)?;
-        if !equal_in_constant_time(&attach.token, &session.token)
+        if !bool::from(attach.token.ct_eq(&session.token))
             || attach.epoch != epoch.0
             || session.is_expired()
         {
@@ -208,6 +183,13 @@ impl Sessions {
     }
 }
 
+impl Life {
+    /// The life of a session that its first connection opens now.
+    pub(crate) fn begin() -> Mutex<Self> {
+        Mutex::new(Self { connections: 1, last_used: Instant::now(), is_used: false })
+    }
+}
+
 impl Session {
     /// Notes a request: the session's idle time begins anew, and it counts as used.
     pub(crate) fn note_use(&self) {
@@ -246,9 +228,4 @@ fn greatest_holder(open: &HashMap<[u8; 32], Arc<Session>>) -> Option<(Option<Pee
         *held.entry(session.peer).or_default() += 1;
     }
     held.into_iter().max_by_key(|(_, count)| *count)
-}
-
-/// Returns whether both are equal, in a time that does not depend on where they differ.
-fn equal_in_constant_time(a: &[u8; 32], b: &[u8; 32]) -> bool {
-    a.iter().zip(b).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
 }

@@ -2,7 +2,10 @@
 
 use confide_rlwe::RlweError;
 
-use crate::mask::{Epoch, TILE};
+use crate::{
+    count::{CountError, check_count},
+    mask::{Epoch, TILE},
+};
 
 /// The number of ciphertexts that are made or taken at a time: 32 columns or rows, 1.6 MB on the
 /// wire.
@@ -60,15 +63,8 @@ pub enum MaskedError {
         counter: u64,
     },
     /// A number of things other than the expected one.
-    #[error("{what}: wanted {wanted}, got {got}")]
-    Count {
-        /// The name of the things that are counted.
-        what: &'static str,
-        /// The count that was expected.
-        wanted: usize,
-        /// The count that was given.
-        got: usize,
-    },
+    #[error(transparent)]
+    Count(#[from] CountError),
     /// A word is not below 2^k.
     #[error("{what}: wanted a word of {bits} bits, got {got}")]
     Word {
@@ -102,10 +98,11 @@ pub(super) fn check_words(what: &'static str, words: &[u64], bits: u32) -> Resul
     }
 }
 
-pub(super) fn check_count(
-    what: &'static str,
-    wanted: usize,
-    got: usize,
-) -> Result<(), MaskedError> {
-    if wanted == got { Ok(()) } else { Err(MaskedError::Count { what, wanted, got }) }
+/// Counts the vectors of `columns` entries that lie one after the other in `entries` entries.
+/// Nothing at all is refused.
+pub(super) fn count_vectors(columns: usize, entries: usize) -> Result<usize, CountError> {
+    let count = entries / columns;
+    check_count("entries of a vector", columns, entries / count.max(1))?;
+    check_count("entries of vectors", count * columns, entries)?;
+    Ok(count)
 }

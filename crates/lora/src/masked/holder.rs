@@ -5,8 +5,9 @@ use std::fmt;
 use confide_rlwe::{Encryptor, Rng, SecretKey, SeededCiphertext, SmallCiphertext};
 use zeroize::{Zeroize, Zeroizing};
 
-use super::error::{BLOCK, MaskedError, check_count, check_words};
+use super::error::{BLOCK, MaskedError, check_words, count_vectors};
 use crate::{
+    count::{CountError, check_count},
     int_matrix::low_mask,
     mask::{Epoch, MaskStream},
     meter::{Meter, Step},
@@ -146,7 +147,7 @@ impl PendingBatch {
         let left = self.batch.rows - self.row;
         if answers.is_empty() || answers.len() > left {
             let got = answers.len();
-            return Err(MaskedError::Count { what: "answered rows", wanted: left, got });
+            return Err(CountError { what: "answered rows", wanted: left, got }.into());
         }
         for answer in answers {
             check_count("messages of a row", self.batch.tokens as usize, answer.len())?;
@@ -215,9 +216,7 @@ impl HolderBatch {
             return Err(MaskedError::Dropped);
         }
         let columns = self.batch.columns;
-        let count = values.len() / columns;
-        check_count("entries of a vector", columns, values.len() / count.max(1))?;
-        check_count("entries of vectors", count * columns, values.len())?;
+        let count = count_vectors(columns, values.len())?;
         if count > self.tokens_left() {
             return Err(MaskedError::Exhausted { wanted: count, left: self.tokens_left() });
         }

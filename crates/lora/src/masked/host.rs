@@ -9,10 +9,11 @@ use confide_rlwe::{
 use zeroize::Zeroizing;
 
 use super::{
-    error::{BLOCK, MaskedError, ROWS_MAX, check_count, check_words},
+    error::{BLOCK, MaskedError, ROWS_MAX, check_words, count_vectors},
     noise,
 };
 use crate::{
+    count::{CountError, check_count},
     int_matrix::{DigitScratch, IntMatrix, low_mask},
     mask::{Epoch, MaskStream, ProcessKey, Slot},
     meter::{Meter, Step},
@@ -136,7 +137,7 @@ impl HostInput {
         }
         if sequence.live.len() >= LIVE_MAX {
             let got = sequence.live.len() + 1;
-            return Err(MaskedError::Count { what: "unused batches", wanted: LIVE_MAX, got });
+            return Err(CountError { what: "unused batches", wanted: LIVE_MAX, got }.into());
         }
         sequence.next_batch += 1;
         let batch = HostBatch {
@@ -187,20 +188,24 @@ impl HostInput {
         granted.into_iter().map(finish).collect()
     }
 
+    /// Checks the vectors of a job, and returns their number.
+    fn check_vectors(&self, vectors: &[u64]) -> Result<usize, MaskedError> {
+        let count = count_vectors(self.matrix.columns(), vectors.len())?;
+        check_words("vector", vectors, self.terms.bits)?;
+        Ok(count)
+    }
+
     /// Marks the counters of a job as used and returns the masks of its answers.
     fn use_counters(&self, job: &mut ApplyJob<'_>) -> Result<Vec<u64>, MaskedError> {
         let sequence = &mut *job.sequence;
         sequence.check_epoch(job.epoch)?;
-        let columns = self.matrix.columns();
-        let count = job.vectors.len() / columns;
-        let checked = check_count("entries of a vector", columns, job.vectors.len() / count.max(1))
-            .and_then(|()| check_count("entries of vectors", count * columns, job.vectors.len()))
-            .and_then(|()| check_words("vector", job.vectors, self.terms.bits));
-        if let Err(refused) = checked {
-            sequence.forget(job.counter);
-            return Err(refused);
+        match self.check_vectors(job.vectors) {
+            Ok(count) => sequence.masks(job.counter, count, self.matrix.rows(), self.terms.bits),
+            Err(refused) => {
+                sequence.forget(job.counter);
+                Err(refused)
+            }
         }
-        sequence.masks(job.counter, count, self.matrix.rows(), self.terms.bits)
     }
 }
 

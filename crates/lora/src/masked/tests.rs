@@ -6,6 +6,7 @@ use confide_rlwe::{Context, ParameterSet, PublicKey, RlweError, Rng, SecretKey};
 
 use super::*;
 use crate::{
+    count::CountError,
     int_matrix::{DigitScratch, IntMatrix, low_mask},
     mask::{ProcessKey, Slot},
     meter::{Meter, Step},
@@ -255,7 +256,9 @@ fn steps_out_of_order_are_refused() {
         MaskRequest::new(&pair.key, &terms, epoch, 0, &mut pair.rng).expect("fits");
     let block = requesting.next_block(&mut pair.meter).expect("columns");
     assert_eq!(block.len(), BLOCK);
-    assert!(matches!(requesting.finish(), Err(MaskedError::Count { wanted: 40, got: 32, .. })));
+    let refused = requesting.finish().err();
+    let sent = CountError { what: "columns sent", wanted: 40, got: 32 };
+    assert_eq!(refused, Some(MaskedError::Count(sent)));
     let preparing = pair.input.prepare(&pair.process, &mut sequence, epoch, 0).expect("next");
     let preparing = preparing.push(&block, &mut pair.meter).expect("in order");
     assert!(preparing.finish(&pair.input, &mut pair.meter).is_err());

@@ -244,7 +244,7 @@ impl File {
             Some(excluded) => Some(names("exclude_modules", excluded)?),
         };
         if is_pattern && self.layers_to_transform.is_some() {
-            let wanted = "a list of names together with layers_to_transform";
+            let wanted = "a list of names where layers_to_transform is given";
             return Err(field("target_modules", wanted, "a pattern"));
         }
         Ok(Target { chosen, excluded, layers: self.layers()? })
@@ -260,7 +260,7 @@ impl File {
         };
         let Some(indices) = &self.layers_to_transform else {
             return match patterns.first() {
-                Some(got) => Err(field("layers_pattern", "layers_to_transform with it", got)),
+                Some(got) => Err(field("layers_pattern", "layers_to_transform as well", got)),
                 None => Ok(None),
             };
         };

@@ -89,7 +89,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Returns whether a text can be sent as a name.
+/// Returns whether a text can be sent as a name: 1 to 128 visible ASCII characters.
 pub(crate) fn is_name(text: &str) -> bool {
     (1..=128).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
 }

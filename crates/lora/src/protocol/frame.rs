@@ -17,7 +17,7 @@ use super::{
 pub const FRAME_DEADLINE: Duration = Duration::from_secs(30);
 
 /// The length of a header: length (u32), kind (u8) and request id (u32), little-endian.
-pub const HEADER_BYTES: usize = 9;
+pub(crate) const HEADER_BYTES: usize = 9;
 
 /// The part of the header that the length counts: kind and request id.
 const COUNTED_BYTES: usize = 5;

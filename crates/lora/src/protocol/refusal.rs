@@ -55,21 +55,12 @@ pub enum Refusal {
 impl Refusal {
     /// The code and detail of the refusal on the wire.
     pub(crate) fn parts(self) -> (u8, u64) {
-        match self {
-            Refusal::Malformed => (1, 0),
-            Refusal::Version { host } => (2, host.into()),
-            Refusal::UnknownAdapter => (3, 0),
-            Refusal::NotOffered => (4, 0),
-            Refusal::NoSession => (5, 0),
-            Refusal::CounterUsed => (6, 0),
-            Refusal::NotPrepared => (7, 0),
-            Refusal::AlreadyPrepared => (8, 0),
-            Refusal::Budget { limit } => (9, limit),
-            Refusal::Busy => (10, 0),
-            Refusal::Deadline => (11, 0),
-            Refusal::Stopping => (12, 0),
-            Refusal::Internal => (13, 0),
-        }
+        let detail = match self {
+            Refusal::Version { host } => host.into(),
+            Refusal::Budget { limit } => limit,
+            _ => 0,
+        };
+        (self.code_and_name().0, detail)
     }
 
     pub(crate) fn from_parts(code: u8, detail: u64) -> Option<Refusal> {
@@ -93,20 +84,24 @@ impl Refusal {
 
     /// The name of the refusal in the audit log.
     pub fn name(self) -> &'static str {
+        self.code_and_name().1
+    }
+
+    fn code_and_name(self) -> (u8, &'static str) {
         match self {
-            Refusal::Malformed => "malformed",
-            Refusal::Version { .. } => "version",
-            Refusal::UnknownAdapter => "unknown-adapter",
-            Refusal::NotOffered => "not-offered",
-            Refusal::NoSession => "no-session",
-            Refusal::CounterUsed => "counter-used",
-            Refusal::NotPrepared => "not-prepared",
-            Refusal::AlreadyPrepared => "already-prepared",
-            Refusal::Budget { .. } => "budget",
-            Refusal::Busy => "busy",
-            Refusal::Deadline => "deadline",
-            Refusal::Stopping => "stopping",
-            Refusal::Internal => "internal",
+            Refusal::Malformed => (1, "malformed"),
+            Refusal::Version { .. } => (2, "version"),
+            Refusal::UnknownAdapter => (3, "unknown-adapter"),
+            Refusal::NotOffered => (4, "not-offered"),
+            Refusal::NoSession => (5, "no-session"),
+            Refusal::CounterUsed => (6, "counter-used"),
+            Refusal::NotPrepared => (7, "not-prepared"),
+            Refusal::AlreadyPrepared => (8, "already-prepared"),
+            Refusal::Budget { .. } => (9, "budget"),
+            Refusal::Busy => (10, "busy"),
+            Refusal::Deadline => (11, "deadline"),
+            Refusal::Stopping => (12, "stopping"),
+            Refusal::Internal => (13, "internal"),
         }
     }
 }

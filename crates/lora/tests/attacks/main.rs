@@ -3,16 +3,16 @@
 
 mod algebra;
 mod counters;
-#[allow(dead_code, reason = "shared with tests/blind")]
-#[path = "../blind/hall.rs"]
-mod hall;
 mod linear_system;
 mod malformed;
 mod one_answer;
 mod packing;
+mod parties;
 mod probing;
 #[allow(dead_code, reason = "shared with tests/blind")]
 #[path = "../blind/raw.rs"]
 mod raw;
+#[allow(dead_code, reason = "shared with tests/blind")]
+#[path = "../blind/test_host.rs"]
+mod test_host;
 mod uniform;
-mod world;

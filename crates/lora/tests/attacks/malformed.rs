@@ -4,42 +4,42 @@
 use confide_lora::masked::{BatchState, MaskedError};
 use confide_rlwe::{Context, ParameterSet, RlweError, SmallCiphertext};
 
-use crate::world::{BITS, WORD, World};
+use crate::parties::{BITS, Parties, WORD};
 
 const COLUMNS: usize = 40;
 
 #[test]
 fn prepared_answers_of_another_count_or_form_are_refused() {
-    let mut world = World::new(3, COLUMNS);
-    let mut sequence = world.sequence();
-    let (request, _) = world.request(0);
-    let answers = world.answers(&mut sequence, &request);
+    let mut parties = Parties::new(3, COLUMNS);
+    let mut sequence = parties.sequence();
+    let (request, _) = parties.request(0);
+    let answers = parties.answers(&mut sequence, &request);
     let four = [&answers[..], &answers[..1]].concat();
     let part = answers[0].clone().select(&[0, 1, 2]).expect("ascending");
     let other = Context::new(&ParameterSet::from_name("rlwe-4096-q100-flood40").expect("a set"));
-    let other = confide_rlwe::SecretKey::generate(&other.expect("a set"), &mut world.rng);
+    let other = confide_rlwe::SecretKey::generate(&other.expect("a set"), &mut parties.rng);
     let large =
-        other.encrypt(&vec![0; 4096], &mut world.rng).expect("whole").expand().switch_down();
+        other.encrypt(&vec![0; 4096], &mut parties.rng).expect("whole").expand().switch_down();
     for wrong in [vec![], four, vec![part], vec![large]] {
-        let (_, awaiting) = world.request(0);
-        let refused = awaiting.accept(&world.key, &wrong, &mut world.meter);
+        let (_, awaiting) = parties.request(0);
+        let refused = awaiting.accept(&parties.key, &wrong, &mut parties.meter);
         assert!(matches!(refused, Err(MaskedError::Count { .. })), "{refused:?}");
     }
-    let (_, awaiting) = world.request(0);
-    let more = awaiting.accept(&world.key, &answers[..2], &mut world.meter).expect("in order");
+    let (_, awaiting) = parties.request(0);
+    let more = awaiting.accept(&parties.key, &answers[..2], &mut parties.meter).expect("in order");
     let BatchState::Pending(awaiting) = more else { panic!("one row is missing") };
     assert_eq!(awaiting.rows_left(), 1);
-    assert!(awaiting.accept(&world.key, &answers[..2], &mut world.meter).is_err());
+    assert!(awaiting.accept(&parties.key, &answers[..2], &mut parties.meter).is_err());
 }
 
 #[test]
 fn ciphertexts_with_coefficients_beyond_the_modulus_or_spare_bits_are_refused() {
-    let mut world = World::new(1, COLUMNS);
-    let mut sequence = world.sequence();
-    let (request, _) = world.request(0);
-    let answer = world.answers(&mut sequence, &request).remove(0);
-    let bytes = answer.to_bytes(&world.context);
-    let read = |bytes: &[u8]| SmallCiphertext::from_bytes(&world.context, bytes);
+    let mut parties = Parties::new(1, COLUMNS);
+    let mut sequence = parties.sequence();
+    let (request, _) = parties.request(0);
+    let answer = parties.answers(&mut sequence, &request).remove(0);
+    let bytes = answer.to_bytes(&parties.context);
+    let read = |bytes: &[u8]| SmallCiphertext::from_bytes(&parties.context, bytes);
     assert_eq!(read(&bytes), Ok(answer));
     // 2^50 - 1 in the first coefficient is not below the prime.
     let mut beyond = bytes.clone();
@@ -64,18 +64,18 @@ fn online_answers_of_another_length_counter_or_width_are_refused_and_end_the_bat
         ("a word beyond 2^k", |_, answer| answer[2] = 1 << BITS),
     ];
     for (name, change) in changes {
-        let mut world = World::new(3, COLUMNS);
-        let mut sequence = world.sequence();
-        let mut batch = world.batch(&mut sequence);
-        let epoch = world.epoch();
-        let first = batch.mask(&[0; COLUMNS], &mut world.meter).expect("left");
-        let answer = world.apply(&mut sequence, epoch, 0, &first.vectors).expect("fresh");
-        batch.unmask(0, &answer, &mut world.meter).expect("asked");
-        let masked = batch.mask(&[4; COLUMNS], &mut world.meter).expect("left");
+        let mut parties = Parties::new(3, COLUMNS);
+        let mut sequence = parties.sequence();
+        let mut batch = parties.batch(&mut sequence);
+        let epoch = parties.epoch();
+        let first = batch.mask(&[0; COLUMNS], &mut parties.meter).expect("left");
+        let answer = parties.apply(&mut sequence, epoch, 0, &first.vectors).expect("fresh");
+        batch.unmask(0, &answer, &mut parties.meter).expect("asked");
+        let masked = batch.mask(&[4; COLUMNS], &mut parties.meter).expect("left");
         let (mut counter, vectors) = (masked.counter, &masked.vectors);
-        let mut answer = world.apply(&mut sequence, epoch, counter, vectors).expect("fresh");
+        let mut answer = parties.apply(&mut sequence, epoch, counter, vectors).expect("fresh");
         change(&mut counter, &mut answer);
-        let refused = batch.unmask(counter, &answer, &mut world.meter);
+        let refused = batch.unmask(counter, &answer, &mut parties.meter);
         assert!(
             matches!(
                 refused,
@@ -91,20 +91,20 @@ fn online_answers_of_another_length_counter_or_width_are_refused_and_end_the_bat
 
 #[test]
 fn a_malicious_key_holders_vectors_are_refused_by_the_host() {
-    let mut world = World::new(3, COLUMNS);
-    let epoch = world.epoch();
+    let mut parties = Parties::new(3, COLUMNS);
+    let epoch = parties.epoch();
     let beyond = [vec![0; COLUMNS - 1], vec![WORD + 1]].concat();
     for wrong in [vec![], vec![0; COLUMNS - 1], vec![0; COLUMNS + 1], beyond] {
-        let mut sequence = world.sequence();
-        world.batch(&mut sequence);
-        let refused = world.apply(&mut sequence, epoch, 0, &wrong);
+        let mut sequence = parties.sequence();
+        parties.batch(&mut sequence);
+        let refused = parties.apply(&mut sequence, epoch, 0, &wrong);
         assert!(
             matches!(refused, Err(MaskedError::Count { .. } | MaskedError::Word { .. })),
             "{refused:?}"
         );
         assert_eq!(sequence.live_batches(), 0);
     }
-    let mut sequence = world.sequence();
-    let refused = world.apply(&mut sequence, epoch, u64::MAX, &[0; COLUMNS]);
+    let mut sequence = parties.sequence();
+    let refused = parties.apply(&mut sequence, epoch, u64::MAX, &[0; COLUMNS]);
     assert_eq!(refused, Err(MaskedError::CounterUnknown { counter: u64::MAX }));
 }

@@ -15,7 +15,7 @@ use confide_rlwe::{
 
 use crate::{
     algebra::{Ring, solve, words},
-    world::{World, secret_matrix, weights},
+    parties::{Parties, secret_matrix, weights},
 };
 
 /// The polynomial `c1_out / c1_in`, on the first limb, centred.
@@ -80,55 +80,56 @@ fn request_tile(set: &ParameterSet, entry_max: i64) -> TileRequest {
 #[test]
 fn a_direct_answer_does_not_give_the_weights() {
     let set = ParameterSet::from_name("rlwe-4096-q100-flood40").expect("a set");
-    let mut asked = request_tile(&set, 2047);
-    let weights = weights(&asked.matrix, asked.context.set());
-    let host = DirectHost::new(&asked.context, &weights, asked.tile).expect("fits");
-    let (c1_in, mut meter) = (asked.request[0].c1(), Meter::default());
+    let mut target = request_tile(&set, 2047);
+    let weights = weights(&target.matrix, target.context.set());
+    let host = DirectHost::new(&target.context, &weights, target.tile).expect("fits");
+    let (c1_in, mut meter) = (target.request[0].c1(), Meter::default());
     let answers = host
-        .answer(asked.request.clone(), &asked.public, &mut asked.rng, &mut meter)
+        .answer(target.request.clone(), &target.public, &mut target.rng, &mut meter)
         .expect("fits");
-    let c1_out = c1_of(&asked.context, &answers[0]);
-    let guessed = quotient(&asked.context, &c1_in, c1_out.limb(0));
-    assert_eq!(count_found(&asked.matrix, asked.tile, &guessed), 0);
+    let c1_out = c1_of(&target.context, &answers[0]);
+    let guessed = quotient(&target.context, &c1_in, c1_out.limb(0));
+    assert_eq!(count_found(&target.matrix, target.tile, &guessed), 0);
 }
 
 #[test]
 fn control_a_bare_product_gives_all_weights() {
     let set = ParameterSet::from_name("rlwe-4096-q100-flood40").expect("a set");
-    let asked = request_tile(&set, 2047);
+    let target = request_tile(&set, 2047);
     let mut coefficients = vec![0; 4096];
     for row in 0..4 {
-        for (column, entry) in asked.matrix.row(row).enumerate() {
+        for (column, entry) in target.matrix.row(row).enumerate() {
             coefficients[(row + 1) * 256 - 1 - column] = i64::from(entry);
         }
     }
-    let plaintext = Plaintext::new(&asked.context, &coefficients).expect("in budget");
-    let sent = asked.request[0].clone().expand();
-    let mut bare = Ciphertext::zero(&asked.context);
+    let plaintext = Plaintext::new(&target.context, &coefficients).expect("in budget");
+    let sent = target.request[0].clone().expand();
+    let mut bare = Ciphertext::zero(&target.context);
     bare.add_product(&sent, &plaintext);
-    let guessed = quotient(&asked.context, &sent.c1, bare.c1.limb(0));
-    assert_eq!(count_found(&asked.matrix, asked.tile, &guessed), 4 * 256);
+    let guessed = quotient(&target.context, &sent.c1, bare.c1.limb(0));
+    assert_eq!(count_found(&target.matrix, target.tile, &guessed), 4 * 256);
 }
 
 #[test]
 fn control_an_unflooded_answer_gives_all_weights_from_its_bytes() {
     let set = ParameterSet::dangerous_from_name("rlwe-2048-q50").expect("a set");
-    let mut asked = request_tile(&set, 127);
-    let weights = weights(&asked.matrix, asked.context.set());
-    let host = DirectHost::dangerous_unflooded(&asked.context, &weights, asked.tile).expect("fits");
-    let (c1_in, mut meter) = (asked.request[0].c1(), Meter::default());
+    let mut target = request_tile(&set, 127);
+    let weights = weights(&target.matrix, target.context.set());
+    let host =
+        DirectHost::dangerous_unflooded(&target.context, &weights, target.tile).expect("fits");
+    let (c1_in, mut meter) = (target.request[0].c1(), Meter::default());
     let answers = host
-        .answer(asked.request.clone(), &asked.public, &mut asked.rng, &mut meter)
+        .answer(target.request.clone(), &target.public, &mut target.rng, &mut meter)
         .expect("fits");
-    let c1_out = c1_of(&asked.context, &answers[0]);
-    let guessed = quotient(&asked.context, &c1_in, c1_out.limb(0));
-    assert_eq!(count_found(&asked.matrix, asked.tile, &guessed), 4 * 256);
+    let c1_out = c1_of(&target.context, &answers[0]);
+    let guessed = quotient(&target.context, &c1_in, c1_out.limb(0));
+    assert_eq!(count_found(&target.matrix, target.tile, &guessed), 4 * 256);
 }
 
 /// Solves for one row: with scalars instead of polynomials it is a system of linear equations
 /// modulo the first prime, one for each coefficient of `c1`.
-fn row_from(world: &World, request: &[SeededCiphertext], c1_out: &[u64]) -> Vec<u64> {
-    let ring = Ring::Prime(world.context.set().primes()[0]);
+fn row_from(parties: &Parties, request: &[SeededCiphertext], c1_out: &[u64]) -> Vec<u64> {
+    let ring = Ring::Prime(parties.context.set().primes()[0]);
     let known: Vec<NttPoly> = request.iter().map(SeededCiphertext::c1).collect();
     let equation = |at: usize| known.iter().map(|a| a.limb(0)[at]).collect::<Vec<u64>>();
     let rows: Vec<Vec<u64>> = (0..c1_out.len()).map(equation).collect();
@@ -137,26 +138,27 @@ fn row_from(world: &World, request: &[SeededCiphertext], c1_out: &[u64]) -> Vec<
 
 #[test]
 fn prepared_answers_do_not_give_the_rows_and_bare_sums_do() {
-    let mut world = World::new(2, 64);
-    let (request, _) = world.request(0);
-    let entries: Vec<i16> = (0..2).flat_map(|row| world.matrix.row(row)).collect();
-    let scalars = ScalarMatrix::new(&world.context, 2, 64, &entries).expect("in budget");
-    let mut products = ScalarProducts::new(&world.context, scalars);
+    let mut parties = Parties::new(2, 64);
+    let (request, _) = parties.request(0);
+    let entries: Vec<i16> = (0..2).flat_map(|row| parties.matrix.row(row)).collect();
+    let scalars = ScalarMatrix::new(&parties.context, 2, 64, &entries).expect("in budget");
+    let mut products = ScalarProducts::new(&parties.context, scalars);
     request.iter().for_each(|ciphertext| products.push(ciphertext).expect("in order"));
     let mut sums = products.finish().expect("complete");
-    let ring = Ring::Prime(world.context.set().primes()[0]);
-    let secret: Vec<u64> = world.matrix.row(1).map(|entry| ring.to_residue(entry.into())).collect();
+    let ring = Ring::Prime(parties.context.set().primes()[0]);
+    let secret: Vec<u64> =
+        parties.matrix.row(1).map(|entry| ring.to_residue(entry.into())).collect();
     let same = |got: &[u64]| got.iter().zip(&secret).filter(|(a, b)| a == b).count();
 
     // Control: the bare sum.
-    assert_eq!(same(&row_from(&world, &request, sums[1].c1.limb(0))), 64);
+    assert_eq!(same(&row_from(&parties, &request, sums[1].c1.limb(0))), 64);
     // With an encryption of zero alone.
-    let zero = world.public.zero(&world.context, &mut world.rng).expect("floods");
+    let zero = parties.public.zero(&parties.context, &mut parties.rng).expect("floods");
     sums[1].add_assign(&zero);
-    assert_eq!(same(&row_from(&world, &request, sums[1].c1.limb(0))), 0);
+    assert_eq!(same(&row_from(&parties, &request, sums[1].c1.limb(0))), 0);
     // As the host answers.
-    let mut sequence = world.sequence();
-    let answers = world.answers(&mut sequence, &request);
-    let c1_out = c1_of(&world.context, &answers[1]);
-    assert_eq!(same(&row_from(&world, &request, c1_out.limb(0))), 0);
+    let mut sequence = parties.sequence();
+    let answers = parties.answers(&mut sequence, &request);
+    let c1_out = c1_of(&parties.context, &answers[1]);
+    assert_eq!(same(&row_from(&parties, &request, c1_out.limb(0))), 0);
 }

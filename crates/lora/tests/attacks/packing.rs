@@ -9,8 +9,8 @@ use confide_lora::{
 };
 
 use crate::{
-    hall::{Hall, adapter, host_options, parameters},
     raw::{Opened, Raw},
+    test_host::{TestHost, adapter, host_options, parameters},
 };
 
 const WIDTH: usize = 24;
@@ -57,8 +57,8 @@ fn truth(terms: &Terms) -> IntMatrix {
 
 #[test]
 fn a_packed_query_takes_the_whole_adapter_with_half_of_the_budget_and_the_host_says_so() {
-    let hall = Hall::new(host_options(), &[&adapter("banking", WIDTH)]);
-    let mut raw = Raw::new(hall.runtime(), hall.pipe());
+    let test_host = TestHost::new(host_options(), &[&adapter("banking", WIDTH)]);
+    let mut raw = Raw::new(test_host.runtime(), test_host.pipe());
     let opened: Opened = raw.open();
     assert!(opened.welcome.can_be_learned, "the key holder is told");
     for (group, terms) in opened.terms.iter().enumerate() {
@@ -74,9 +74,9 @@ fn a_packed_query_takes_the_whole_adapter_with_half_of_the_budget_and_the_host_s
     }
     assert_eq!(opened.terms.len(), 4, "attention and its output in two layers");
     // The host has refused nothing and has half of its budget left: only its guarantee warns.
-    assert!(hall.host().audit_lines().iter().all(|line| !line.contains("refused")));
-    assert!(hall.host().guarantee().to_string().contains("adapter can be learned"));
-    let remote = hall.remote("banking", |_| ());
+    assert!(test_host.host().audit_lines().iter().all(|line| !line.contains("refused")));
+    assert!(test_host.host().guarantee().to_string().contains("adapter can be learned"));
+    let remote = test_host.remote("banking", |_| ());
     assert!(remote.guarantee().to_string().contains("adapter can be learned"));
     assert!(remote.budget_left().is_some_and(|left| left >= WIDTH as u64 / 2 - 1));
     assert_eq!(opened.terms[0].input, Input::Attention);

@@ -1,6 +1,6 @@
 //! The vectors that the host receives online are uniform, whatever the real vector is.
 
-use crate::world::{BITS, TOKENS, World};
+use crate::parties::{BITS, Parties, TOKENS};
 
 const COLUMNS: usize = 64;
 
@@ -18,11 +18,11 @@ fn chi_square(values: impl Iterator<Item = u64>) -> f64 {
 
 /// All vectors that the host receives of a batch in which every real vector is the same.
 fn host_view(x: i16) -> Vec<u64> {
-    let mut world = World::new(1, COLUMNS);
-    let mut sequence = world.sequence();
-    let mut batch = world.batch(&mut sequence);
+    let mut parties = Parties::new(1, COLUMNS);
+    let mut sequence = parties.sequence();
+    let mut batch = parties.batch(&mut sequence);
     let vector = [x; COLUMNS];
-    let one = |_| batch.mask(&vector, &mut world.meter).expect("left").vectors;
+    let one = |_| batch.mask(&vector, &mut parties.meter).expect("left").vectors;
     (0..TOKENS).flat_map(one).collect()
 }
 
@@ -52,14 +52,14 @@ fn control_unmasked_vectors_are_not() {
 #[test]
 fn no_word_of_what_two_batches_show_agrees_beyond_chance() {
     let (first, second) = (host_view(7), host_view(7));
-    // Both worlds have the same seed, so the views are equal: the next check would find a pattern.
+    // Both have the same seed, so the views are equal: the next check would find a pattern.
     assert_eq!(first, second);
-    let mut world = World::new(1, COLUMNS);
-    let mut sequence = world.sequence();
+    let mut parties = Parties::new(1, COLUMNS);
+    let mut sequence = parties.sequence();
     let mut streams = Vec::new();
     for _ in 0..2 {
-        let mut batch = world.batch(&mut sequence);
-        let one = |_| batch.mask(&[7; COLUMNS], &mut world.meter).expect("left").vectors;
+        let mut batch = parties.batch(&mut sequence);
+        let one = |_| batch.mask(&[7; COLUMNS], &mut parties.meter).expect("left").vectors;
         streams.push((0..TOKENS).flat_map(one).collect::<Vec<u64>>());
     }
     let same = streams[0].iter().zip(&streams[1]).filter(|(a, b)| a == b).count();

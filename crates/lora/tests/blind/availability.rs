@@ -12,20 +12,20 @@ use confide_lora::{
 };
 
 use super::{
-    hall::{HONEST, Hall, adapter, host_options, vectors},
     raw::Raw,
     relative_error,
+    test_host::{HONEST, TestHost, adapter, host_options, vectors},
 };
 
 const STRANGER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 1);
 
-fn limited_hall(limits: HostLimits) -> Hall {
-    Hall::new(HostOptions { limits, ..host_options() }, &[&adapter("banking", 48)])
+fn limited_host(limits: HostLimits) -> TestHost {
+    TestHost::new(HostOptions { limits, ..host_options() }, &[&adapter("banking", 48)])
 }
 
 /// Sends a hello from `address`: returns the connection, or the refusal.
-fn hello(hall: &Hall, address: Ipv4Addr) -> Result<Raw<'_>, Refusal> {
-    let mut raw = Raw::new(hall.runtime(), hall.pipe_from(address));
+fn hello(test_host: &TestHost, address: Ipv4Addr) -> Result<Raw<'_>, Refusal> {
+    let mut raw = Raw::new(test_host.runtime(), test_host.pipe_from(address));
     raw.say_hello(|_| ());
     loop {
         match raw.next().unwrap() {
@@ -39,40 +39,40 @@ fn hello(hall: &Hall, address: Ipv4Addr) -> Result<Raw<'_>, Refusal> {
 #[test]
 fn a_flood_of_hellos_leaves_an_honest_client_served_and_newcomers_let_in() {
     let limits = HostLimits { sessions: 8, sessions_per_peer: 6, ..HostLimits::default() };
-    let hall = limited_hall(limits);
+    let test_host = limited_host(limits);
     let adapter = adapter("banking", 48);
     // The honest client works before the flood: its session has masks and answers.
-    let honest = hall.remote("banking", |_| ());
+    let honest = test_host.remote("banking", |_| ());
     assert!(relative_error(&adapter, &honest, Input::Attention, &vectors(2, 48)) < 2e-3);
     // The stranger keeps its connections open, so that its own sessions are not evicted first.
-    let flood: Vec<_> = (0..20).map(|_| hello(&hall, STRANGER)).collect();
+    let flood: Vec<_> = (0..20).map(|_| hello(&test_host, STRANGER)).collect();
     let open = flood.iter().filter(|hello| hello.is_ok()).count();
     assert_eq!(open, 6, "a peer has its share and no more");
     assert!(flood.iter().flat_map(|hello| hello.as_ref().err()).all(|why| *why == Refusal::Busy));
     // One more session fills the host; newcomers then take the places of the peer that holds most.
     let newcomers: Vec<_> =
-        (3..6).map(|last| hello(&hall, Ipv4Addr::new(127, 0, 0, last))).collect();
+        (3..6).map(|last| hello(&test_host, Ipv4Addr::new(127, 0, 0, last))).collect();
     assert!(newcomers.iter().all(Result::is_ok), "no newcomer is refused");
-    assert_eq!(hall.host().sessions(), 8);
+    assert_eq!(test_host.host().sessions(), 8);
     let epoch = honest.epoch();
     assert!(relative_error(&adapter, &honest, Input::Attention, &vectors(2, 48)) < 2e-3);
     assert_eq!(honest.epoch(), epoch);
-    let lines = hall.host().audit_lines();
+    let lines = test_host.host().audit_lines();
     assert_eq!(lines.iter().filter(|line| line.contains("\"evicted\"")).count(), 2);
 }
 
 #[test]
 fn sessions_that_a_stranger_left_behind_are_the_first_to_go() {
     let limits = HostLimits { sessions: 4, sessions_per_peer: 4, ..HostLimits::default() };
-    let hall = limited_hall(limits);
+    let test_host = limited_host(limits);
     let adapter = adapter("banking", 48);
-    let honest = hall.remote("banking", |_| ());
+    let honest = test_host.remote("banking", |_| ());
     assert!(relative_error(&adapter, &honest, Input::Attention, &vectors(1, 48)) < 2e-3);
     for _ in 0..40 {
         // The connection is closed at once; its session would live for ten minutes.
-        drop(hello(&hall, STRANGER));
+        drop(hello(&test_host, STRANGER));
     }
-    let newcomer = hall.remote("banking", |_| ());
+    let newcomer = test_host.remote("banking", |_| ());
     for remote in [&honest, &newcomer] {
         assert!(relative_error(&adapter, remote, Input::Attention, &vectors(1, 48)) < 2e-3);
     }
@@ -81,11 +81,11 @@ fn sessions_that_a_stranger_left_behind_are_the_first_to_go() {
 #[test]
 fn an_evicted_connection_is_told_that_its_session_is_gone() {
     let limits = HostLimits { sessions: 2, sessions_per_peer: 2, ..HostLimits::default() };
-    let hall = limited_hall(limits);
-    let mut first = hello(&hall, STRANGER).unwrap();
-    let _second = hello(&hall, STRANGER).unwrap();
-    assert!(matches!(hello(&hall, STRANGER), Err(Refusal::Busy)), "its own share is full");
-    let _honest = hello(&hall, HONEST).unwrap();
+    let test_host = limited_host(limits);
+    let mut first = hello(&test_host, STRANGER).unwrap();
+    let _second = hello(&test_host, STRANGER).unwrap();
+    assert!(matches!(hello(&test_host, STRANGER), Err(Refusal::Busy)), "its own share is full");
+    let _honest = hello(&test_host, HONEST).unwrap();
     loop {
         match first.next() {
             Ok((FrameKind::Terms, ..)) => {}
@@ -102,13 +102,13 @@ fn an_evicted_connection_is_told_that_its_session_is_gone() {
 #[test]
 fn a_key_holder_whose_session_was_evicted_gets_a_new_one() {
     let limits = HostLimits { sessions: 3, sessions_per_peer: 3, ..HostLimits::default() };
-    let hall = limited_hall(limits);
+    let test_host = limited_host(limits);
     let adapter = adapter("banking", 48);
-    let remotes = [(); 3].map(|()| hall.remote("banking", |_| ()));
+    let remotes = [(); 3].map(|()| test_host.remote("banking", |_| ()));
     for remote in &remotes {
         assert!(relative_error(&adapter, remote, Input::Attention, &vectors(1, 48)) < 2e-3);
     }
-    drop(hello(&hall, STRANGER).expect("one of three gives way"));
+    drop(hello(&test_host, STRANGER).expect("one of three gives way"));
     for remote in &remotes {
         // The answer that found the session gone is lost; the place of the stranger, who left, is
         // free as soon as the host has noticed.
@@ -127,10 +127,10 @@ fn a_key_holder_whose_session_was_evicted_gets_a_new_one() {
 
 #[test]
 fn four_begun_preparations_of_one_stranger_do_not_lock_others_out() {
-    let hall = limited_hall(HostLimits::default());
+    let test_host = limited_host(HostLimits::default());
     let mut begun = Vec::new();
     for _ in 0..4 {
-        let mut raw = Raw::new(hall.runtime(), hall.pipe_from(STRANGER));
+        let mut raw = Raw::new(test_host.runtime(), test_host.pipe_from(STRANGER));
         let opened = raw.open();
         raw.begin(&opened.terms[0]);
         let (kind, ..) = raw.next().unwrap();
@@ -138,7 +138,7 @@ fn four_begun_preparations_of_one_stranger_do_not_lock_others_out() {
     }
     let credited = begun.iter().filter(|(kind, _)| *kind == FrameKind::Credit).count();
     assert_eq!(credited, 3, "the last room is not for a peer that prepares already");
-    let mut honest = Raw::new(hall.runtime(), hall.pipe_from(HONEST));
+    let mut honest = Raw::new(test_host.runtime(), test_host.pipe_from(HONEST));
     let opened = honest.open();
     assert_eq!(honest.prepare(&opened, 0).tokens_left(), 256);
 }

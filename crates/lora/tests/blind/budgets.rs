@@ -12,7 +12,7 @@ use confide_lora::{
     host::{AdapterHost, AuditLog, HostError, HostOptions},
 };
 
-use super::hall::{Hall, adapter, host_options, vectors};
+use super::test_host::{TestHost, adapter, host_options, vectors};
 
 const WIDTH: usize = 24;
 
@@ -38,8 +38,12 @@ impl Drop for Place {
     }
 }
 
-fn request_answers(hall: &Hall, name: &str, count: usize) -> Result<Option<u64>, AdaptError> {
-    let remote = hall.remote(name, |_| ());
+fn request_answers(
+    test_host: &TestHost,
+    name: &str,
+    count: usize,
+) -> Result<Option<u64>, AdaptError> {
+    let remote = test_host.remote(name, |_| ());
     let mut output = vec![0f32; count * WIDTH];
     let outputs = &mut [(Projection::Query, &mut output[..])];
     remote.open()?.add(0, Input::Attention, &vectors(count, WIDTH), outputs)?;
@@ -48,9 +52,9 @@ fn request_answers(hall: &Hall, name: &str, count: usize) -> Result<Option<u64>,
 
 /// Takes the host away and waits until its last connection has let go of it, as at the end of a
 /// process.
-fn end(hall: &Hall) {
-    let host = Arc::downgrade(&hall.host());
-    hall.take_away();
+fn end(test_host: &TestHost) {
+    let host = Arc::downgrade(&test_host.host());
+    test_host.remove_host();
     let until = Instant::now() + Duration::from_secs(60);
     while host.strong_count() > 0 {
         assert!(Instant::now() < until, "the host lives on");
@@ -62,19 +66,22 @@ fn end(hall: &Hall) {
 fn a_restart_keeps_the_budget() {
     let place = Place::new("restart");
     let adapter = adapter("banking", WIDTH);
-    let hall = Hall::new(place.options(), &[&adapter]);
-    assert_eq!(request_answers(&hall, "banking", 10), Ok(Some(13)));
-    hall.host().close();
-    end(&hall);
+    let test_host = TestHost::new(place.options(), &[&adapter]);
+    assert_eq!(request_answers(&test_host, "banking", 10), Ok(Some(13)));
+    test_host.host().close();
+    end(&test_host);
     // The host ends as in a crash: without the step that writes the true counts.
     for left in [3, 1] {
         let (host, count) = (place.options(), if left == 3 { 10 } else { 2 });
-        hall.start_anew(host, &[&adapter]);
-        assert_eq!(request_answers(&hall, "banking", count), Ok(Some(left)));
-        end(&hall);
+        test_host.restart(host, &[&adapter]);
+        assert_eq!(request_answers(&test_host, "banking", count), Ok(Some(left)));
+        end(&test_host);
     }
-    hall.start_anew(place.options(), &[&adapter]);
-    assert!(matches!(request_answers(&hall, "banking", 2), Err(AdaptError::Budget { limit: 23 })));
+    test_host.restart(place.options(), &[&adapter]);
+    assert!(matches!(
+        request_answers(&test_host, "banking", 2),
+        Err(AdaptError::Budget { limit: 23 })
+    ));
 }
 
 #[test]
@@ -86,34 +93,37 @@ fn two_names_of_the_same_weights_share_one_budget() {
     // Another adapter of the same shape has its own.
     let mut other = Adapter { name: "travel".into(), ..banking.clone() };
     other.modules.values_mut().for_each(|pair| pair.a.values[0] += 0.01);
-    let hall = Hall::new(host_options(), &[&banking, &copy, &other]);
-    assert_eq!(request_answers(&hall, "banking", 10), Ok(Some(13)));
-    assert_eq!(request_answers(&hall, "savings", 10), Ok(Some(3)));
-    assert_eq!(request_answers(&hall, "banking", 3), Ok(Some(0)));
-    assert!(matches!(request_answers(&hall, "savings", 1), Err(AdaptError::Budget { .. })));
-    assert_eq!(request_answers(&hall, "travel", 10), Ok(Some(13)));
+    let test_host = TestHost::new(host_options(), &[&banking, &copy, &other]);
+    assert_eq!(request_answers(&test_host, "banking", 10), Ok(Some(13)));
+    assert_eq!(request_answers(&test_host, "savings", 10), Ok(Some(3)));
+    assert_eq!(request_answers(&test_host, "banking", 3), Ok(Some(0)));
+    assert!(matches!(request_answers(&test_host, "savings", 1), Err(AdaptError::Budget { .. })));
+    assert_eq!(request_answers(&test_host, "travel", 10), Ok(Some(13)));
 }
 
 #[test]
 fn a_request_that_does_not_fit_leaves_the_budget_untouched() {
-    let hall = Hall::new(host_options(), &[&adapter("banking", WIDTH)]);
-    let remote = hall.remote("banking", |_| ());
+    let test_host = TestHost::new(host_options(), &[&adapter("banking", WIDTH)]);
+    let remote = test_host.remote("banking", |_| ());
     let short = remote.reserve(12, Some(13)).expect_err("24 of 23");
     assert_eq!(short, AdaptError::BudgetTooSmall { wanted: 24, left: 23 });
     assert_eq!(remote.budget_left(), Some(23));
     // The host refuses as well, if a key holder sends the request all the same.
-    assert!(matches!(request_answers(&hall, "banking", 24), Err(AdaptError::Budget { limit: 23 })));
-    assert_eq!(request_answers(&hall, "banking", 11), Ok(Some(12)));
+    assert!(matches!(
+        request_answers(&test_host, "banking", 24),
+        Err(AdaptError::Budget { limit: 23 })
+    ));
+    assert_eq!(request_answers(&test_host, "banking", 11), Ok(Some(12)));
 }
 
 #[test]
 fn a_restart_with_a_larger_budget_is_found_out() {
     let adapter = adapter("banking", WIDTH);
-    let hall = Hall::new(host_options(), &[&adapter]);
-    let remote = hall.remote("banking", |_| ());
+    let test_host = TestHost::new(host_options(), &[&adapter]);
+    let remote = test_host.remote("banking", |_| ());
     assert!(remote.reserve(30, Some(1)).is_err());
     let allowance = Allowance::Vectors(100);
-    hall.start_anew(HostOptions { allowance, ..host_options() }, &[&adapter]);
+    test_host.restart(HostOptions { allowance, ..host_options() }, &[&adapter]);
     assert!(remote.reserve(30, Some(1)).is_ok());
 }
 

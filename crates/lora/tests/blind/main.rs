@@ -4,9 +4,9 @@
 
 mod availability;
 mod budgets;
-mod hall;
 mod raw;
 mod refusals;
+mod test_host;
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -14,7 +14,7 @@ use confide_lora::{
     Adapt, AdaptError, Adapter, Allowance, Input, Projection, Protect, host::HostOptions, plain,
     protocol::Scheme,
 };
-use hall::{Hall, adapter, host_options, vectors};
+use test_host::{TestHost, adapter, host_options, vectors};
 
 const GENEROUS: Duration = Duration::from_secs(60);
 
@@ -43,9 +43,9 @@ fn relative_error(adapter: &Adapter, remote: &dyn Adapt, input: Input, rows: &[f
 fn masked_and_direct_give_what_plain_lora_gives_under_either_protection() {
     let adapter = adapter("banking", 48);
     for protect in [Protect::A, Protect::Ba] {
-        let hall = Hall::new(HostOptions { protect, ..host_options() }, &[&adapter]);
+        let test_host = TestHost::new(HostOptions { protect, ..host_options() }, &[&adapter]);
         for scheme in [Scheme::Masked, Scheme::Direct] {
-            let remote = hall.remote("banking", |options| options.scheme = scheme);
+            let remote = test_host.remote("banking", |options| options.scheme = scheme);
             assert_eq!(*remote.sites(), adapter.sites());
             for (input, rows) in [(Input::Attention, 1), (Input::AttentionOutput, 5)] {
                 let error = relative_error(&adapter, &remote, input, &vectors(rows, 48));
@@ -61,8 +61,8 @@ fn masked_and_direct_give_what_plain_lora_gives_under_either_protection() {
 #[test]
 fn a_long_prompt_takes_the_counters_of_several_batches() {
     let adapter = adapter("banking", 512);
-    let hall = Hall::new(host_options(), &[&adapter]);
-    let remote = hall.remote("banking", |_| ());
+    let test_host = TestHost::new(host_options(), &[&adapter]);
+    let remote = test_host.remote("banking", |_| ());
     // A batch of this set is 256 tokens.
     let error = relative_error(&adapter, &remote, Input::AttentionOutput, &vectors(300, 512));
     assert!(error < 2e-3, "{error:.2e}");
@@ -72,8 +72,8 @@ fn a_long_prompt_takes_the_counters_of_several_batches() {
 #[test]
 fn a_report_says_what_was_asked_and_what_is_left() {
     let adapter = adapter("banking", 64);
-    let hall = Hall::new(host_options(), &[&adapter]);
-    let remote = hall.remote("banking", |_| ());
+    let test_host = TestHost::new(host_options(), &[&adapter]);
+    let remote = test_host.remote("banking", |_| ());
     let mut deltas = remote.open().unwrap();
     let mut query = vec![0f32; 64];
     for _ in 0..3 {
@@ -97,8 +97,8 @@ fn a_report_says_what_was_asked_and_what_is_left() {
 #[test]
 fn a_broken_connection_comes_back_and_no_counter_is_used_twice() {
     let adapter = adapter("banking", 64);
-    let hall = Hall::new(host_options(), &[&adapter]);
-    let remote = hall.remote("banking", |_| ());
+    let test_host = TestHost::new(host_options(), &[&adapter]);
+    let remote = test_host.remote("banking", |_| ());
     remote.prepare(8, GENEROUS, |_| ()).unwrap();
     let epoch = remote.epoch();
     let mut deltas = remote.open().unwrap();
@@ -106,24 +106,24 @@ fn a_broken_connection_comes_back_and_no_counter_is_used_twice() {
     deltas
         .add(0, Input::Attention, &vectors(1, 64), &mut [(Projection::Query, &mut first[..])])
         .unwrap();
-    hall.cut();
+    test_host.cut();
     let mut second = vec![0f32; 64];
     deltas
         .add(0, Input::Attention, &vectors(1, 64), &mut [(Projection::Query, &mut second[..])])
         .unwrap();
     assert_eq!(first, second);
     assert_eq!(remote.epoch(), epoch, "the same session, not a new one");
-    assert_eq!(hall.host().sessions(), 1);
+    assert_eq!(test_host.host().sessions(), 1);
 }
 
 #[test]
 fn a_host_that_is_gone_is_said_to_be() {
     let adapter = adapter("banking", 64);
-    let hall = Hall::new(host_options(), &[&adapter]);
-    let remote = hall.remote("banking", |_| ());
+    let test_host = TestHost::new(host_options(), &[&adapter]);
+    let remote = test_host.remote("banking", |_| ());
     remote.prepare(8, GENEROUS, |_| ()).unwrap();
     let mut deltas = remote.open().unwrap();
-    hall.take_away();
+    test_host.remove_host();
     let mut output = vec![1f32; 64];
     let lost = deltas.add(
         0,
@@ -139,12 +139,12 @@ fn a_host_that_is_gone_is_said_to_be() {
 #[test]
 fn masks_of_a_host_that_was_started_anew_are_thrown_away() {
     let adapter = adapter("banking", 64);
-    let hall = Hall::new(host_options(), &[&adapter]);
-    let remote = hall.remote("banking", |_| ());
+    let test_host = TestHost::new(host_options(), &[&adapter]);
+    let remote = test_host.remote("banking", |_| ());
     remote.prepare(8, GENEROUS, |_| ()).unwrap();
     let before = remote.epoch();
     let mut deltas = remote.open().unwrap();
-    hall.start_anew(host_options(), &[&adapter]);
+    test_host.restart(host_options(), &[&adapter]);
     let mut output = vec![1f32; 64];
     let lost = deltas.add(
         0,
@@ -166,12 +166,12 @@ fn masks_of_a_host_that_was_started_anew_are_thrown_away() {
 #[test]
 fn unit_vectors_trip_the_budget_however_often_the_client_comes_back() {
     let adapter = adapter("banking", 24);
-    let hall = Hall::new(host_options(), &[&adapter]);
+    let test_host = TestHost::new(host_options(), &[&adapter]);
     let mut learned = 0;
     let mut refused = 0;
     for visit in 0..4 {
         // Each time has a new key and a new client id.
-        let remote = hall.remote("banking", |_| ());
+        let remote = test_host.remote("banking", |_| ());
         assert!(remote.guarantee().adapter_can_be_learned);
         let Ok(mut deltas) = remote.open() else { continue };
         for unit in 0..8 {
@@ -193,7 +193,7 @@ fn unit_vectors_trip_the_budget_however_often_the_client_comes_back() {
     assert_eq!(learned, 23, "one fewer than the input is wide");
     assert!(refused >= 2, "the third and the fourth visit");
     // Another input has a budget of its own.
-    let remote = hall.remote("banking", |_| ());
+    let remote = test_host.remote("banking", |_| ());
     let error = relative_error(&adapter, &remote, Input::AttentionOutput, &vectors(1, 24));
     assert!(error < 2e-3, "{error:.2e}");
 }
@@ -202,13 +202,13 @@ fn unit_vectors_trip_the_budget_however_often_the_client_comes_back() {
 fn a_key_holder_without_attestation_can_learn_the_adapter_and_an_attested_one_has_no_budget() {
     let adapter = adapter("banking", 24);
     for allowance in [Allowance::BelowWidth, Allowance::Vectors(1), Allowance::Vectors(24)] {
-        let hall = Hall::new(HostOptions { allowance, ..host_options() }, &[&adapter]);
-        assert!(hall.host().guarantee().adapter_can_be_learned);
-        assert!(hall.remote("banking", |_| ()).guarantee().adapter_can_be_learned);
+        let test_host = TestHost::new(HostOptions { allowance, ..host_options() }, &[&adapter]);
+        assert!(test_host.host().guarantee().adapter_can_be_learned);
+        assert!(test_host.remote("banking", |_| ()).guarantee().adapter_can_be_learned);
     }
-    let hall = Hall::new(host_options(), &[&adapter]);
-    hall.attest_peers();
-    let remote = hall.remote("banking", |_| ());
+    let test_host = TestHost::new(host_options(), &[&adapter]);
+    test_host.attest_peers();
+    let remote = test_host.remote("banking", |_| ());
     assert!(!remote.guarantee().adapter_can_be_learned);
     assert!(remote.guarantee().simulated);
     assert_eq!(remote.budget_left(), None);
@@ -219,10 +219,10 @@ fn a_key_holder_without_attestation_can_learn_the_adapter_and_an_attested_one_ha
 #[test]
 fn many_generations_at_once_share_one_session_and_many_clients_one_host() {
     let (banking, travel) = (adapter("banking", 512), adapter("travel", 512));
-    let hall = Hall::new(host_options(), &[&banking, &travel]);
+    let test_host = TestHost::new(host_options(), &[&banking, &travel]);
     std::thread::scope(|scope| {
         for adapter in [&banking, &travel] {
-            let remote = hall.remote(&adapter.name, |_| ());
+            let remote = test_host.remote(&adapter.name, |_| ());
             let remote = std::sync::Arc::new(remote);
             for _ in 0..4 {
                 let remote = remote.clone();
@@ -241,12 +241,12 @@ fn many_generations_at_once_share_one_session_and_many_clients_one_host() {
 #[test]
 fn the_audit_log_counts_and_never_tells() {
     let adapter = adapter("banking", 64);
-    let hall = Hall::new(host_options(), &[&adapter]);
-    let remote = hall.remote("banking", |_| ());
+    let test_host = TestHost::new(host_options(), &[&adapter]);
+    let remote = test_host.remote("banking", |_| ());
     relative_error(&adapter, &remote, Input::AttentionOutput, &vectors(3, 64));
-    hall.host().expire();
+    test_host.host().expire();
     let mut events = BTreeMap::new();
-    for line in hall.host().audit_lines() {
+    for line in test_host.host().audit_lines() {
         let line: serde_json::Value = serde_json::from_str(&line).unwrap();
         assert_eq!(line["time"], 1_800_000_000);
         events.insert(line["event"].as_str().unwrap().to_owned(), line);
@@ -261,8 +261,9 @@ fn the_audit_log_counts_and_never_tells() {
 #[test]
 fn noise_on_answers_is_what_was_asked_for_and_said() {
     let adapter = adapter("banking", 64);
-    let hall = Hall::new(HostOptions { noise_sigma: 2000.0, ..host_options() }, &[&adapter]);
-    let remote = hall.remote("banking", |_| ());
+    let test_host =
+        TestHost::new(HostOptions { noise_sigma: 2000.0, ..host_options() }, &[&adapter]);
+    let remote = test_host.remote("banking", |_| ());
     let error = relative_error(&adapter, &remote, Input::Attention, &vectors(8, 64));
     assert!(error > 1e-6 && error < 0.2, "{error:.2e}");
 }

@@ -34,7 +34,7 @@ pub(crate) struct Opened {
 
 impl<'r> Raw<'r> {
     pub(crate) fn new(runtime: &'r Runtime, stream: DuplexStream) -> Self {
-        let context = Context::new(&super::hall::parameters()).unwrap();
+        let context = Context::new(&super::test_host::parameters()).unwrap();
         let mut rng = Rng::from_os().unwrap();
         let secret = SecretKey::generate(&context, &mut rng);
         let reader = FrameReader::new(stream, Side::Holder);

@@ -8,17 +8,17 @@ use confide_lora::{
 use confide_rlwe::SeededCiphertext;
 
 use super::{
-    hall::{Hall, adapter, host_options},
     raw::Raw,
+    test_host::{TestHost, adapter, host_options},
 };
 
-fn hall() -> Hall {
-    Hall::new(host_options(), &[&adapter("banking", 48)])
+fn test_host() -> TestHost {
+    TestHost::new(host_options(), &[&adapter("banking", 48)])
 }
 
 #[test]
 fn a_hello_that_asks_for_what_is_not_there_is_refused() {
-    let hall = hall();
+    let test_host = test_host();
     type Change = fn(&mut confide_lora::protocol::Hello<'_>);
     let cases: [(Change, Refusal); 5] = [
         (|hello| hello.adapter = "travel", Refusal::UnknownAdapter),
@@ -28,24 +28,24 @@ fn a_hello_that_asks_for_what_is_not_there_is_refused() {
         (|hello| hello.adapter = "", Refusal::Malformed),
     ];
     for (change, wanted) in cases {
-        let mut raw = Raw::new(hall.runtime(), hall.pipe());
+        let mut raw = Raw::new(test_host.runtime(), test_host.pipe());
         raw.say_hello(change);
         assert_eq!(raw.refusal(), (wanted, true));
         assert!(raw.next().is_err(), "the connection ends");
     }
-    assert_eq!(hall.host().sessions(), 0);
+    assert_eq!(test_host.host().sessions(), 0);
 }
 
 #[test]
 fn what_is_no_hello_and_another_version_are_refused() {
-    let hall = hall();
-    let mut raw = Raw::new(hall.runtime(), hall.pipe());
+    let test_host = test_host();
+    let mut raw = Raw::new(test_host.runtime(), test_host.pipe());
     let mut bytes = raw.hello_bytes(|_| ());
     bytes[8] = 9;
     raw.send(FrameKind::Hello, 1, |out| out.extend(&bytes));
     assert_eq!(raw.refusal(), (Refusal::Version { host: 1 }, true));
     for bytes in [&b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"[..], &[5, 0, 0, 0, 0x05, 1, 0, 0, 0]] {
-        let mut raw = Raw::new(hall.runtime(), hall.pipe());
+        let mut raw = Raw::new(test_host.runtime(), test_host.pipe());
         raw.send_bytes(bytes);
         assert_eq!(raw.refusal(), (Refusal::Malformed, true));
     }
@@ -53,19 +53,19 @@ fn what_is_no_hello_and_another_version_are_refused() {
 
 #[test]
 fn a_second_session_of_one_client_id_is_refused() {
-    let hall = hall();
-    let mut first = Raw::new(hall.runtime(), hall.pipe());
+    let test_host = test_host();
+    let mut first = Raw::new(test_host.runtime(), test_host.pipe());
     first.say_hello(|hello| hello.client = [7; 32]);
     assert_eq!(first.next().unwrap().0, FrameKind::Welcome);
-    let mut second = Raw::new(hall.runtime(), hall.pipe());
+    let mut second = Raw::new(test_host.runtime(), test_host.pipe());
     second.say_hello(|hello| hello.client = [7; 32]);
     assert_eq!(second.refusal(), (Refusal::Busy, true));
 }
 
 #[test]
 fn an_attach_without_the_token_or_to_another_epoch_finds_no_session() {
-    let hall = hall();
-    let mut raw = Raw::new(hall.runtime(), hall.pipe());
+    let test_host = test_host();
+    let mut raw = Raw::new(test_host.runtime(), test_host.pipe());
     let mut client = [0; 32];
     raw.say_hello(|hello| client = hello.client);
     let (_, _, payload) = raw.next().unwrap();
@@ -76,11 +76,11 @@ fn an_attach_without_the_token_or_to_another_epoch_finds_no_session() {
     for change in cases {
         let mut wrong = good.clone();
         change(&mut wrong);
-        let mut other = Raw::new(hall.runtime(), hall.pipe());
+        let mut other = Raw::new(test_host.runtime(), test_host.pipe());
         other.attach(&wrong);
         assert_eq!(other.refusal(), (Refusal::NoSession, true));
     }
-    let mut other = Raw::new(hall.runtime(), hall.pipe());
+    let mut other = Raw::new(test_host.runtime(), test_host.pipe());
     other.attach(&good);
     let (kind, _, payload) = other.next().unwrap();
     assert_eq!(kind, FrameKind::Attached);
@@ -88,15 +88,15 @@ fn an_attach_without_the_token_or_to_another_epoch_finds_no_session() {
     // After a goodbye to the session there is none to join.
     other.send(FrameKind::Goodbye, 9, |out| Goodbye { session: true }.encode(out));
     assert_eq!(other.next().unwrap().0, FrameKind::Farewell);
-    let mut late = Raw::new(hall.runtime(), hall.pipe());
+    let mut late = Raw::new(test_host.runtime(), test_host.pipe());
     late.attach(&good);
     assert_eq!(late.refusal(), (Refusal::NoSession, true));
 }
 
 #[test]
 fn a_counter_is_answered_once_and_only_where_it_was_prepared() {
-    let hall = hall();
-    let mut raw = Raw::new(hall.runtime(), hall.pipe());
+    let test_host = test_host();
+    let mut raw = Raw::new(test_host.runtime(), test_host.pipe());
     let opened = raw.open();
     let terms = opened.terms[0].clone();
     raw.apply(&terms, 0, 1);
@@ -121,11 +121,11 @@ fn a_counter_is_answered_once_and_only_where_it_was_prepared() {
 
 #[test]
 fn two_sessions_do_not_share_counters() {
-    let hall = hall();
-    let mut first = Raw::new(hall.runtime(), hall.pipe());
+    let test_host = test_host();
+    let mut first = Raw::new(test_host.runtime(), test_host.pipe());
     let opened = first.open();
     first.prepare(&opened, 0);
-    let mut second = Raw::new(hall.runtime(), hall.pipe());
+    let mut second = Raw::new(test_host.runtime(), test_host.pipe());
     let other = second.open();
     second.apply(&other.terms[0], 0, 1);
     assert_eq!(second.refusal(), (Refusal::NotPrepared, false));
@@ -133,8 +133,8 @@ fn two_sessions_do_not_share_counters() {
 
 #[test]
 fn vectors_of_another_length_and_inputs_that_are_not_there_are_refused() {
-    let hall = hall();
-    let mut raw = Raw::new(hall.runtime(), hall.pipe());
+    let test_host = test_host();
+    let mut raw = Raw::new(test_host.runtime(), test_host.pipe());
     let opened = raw.open();
     let terms = opened.terms[0].clone();
     raw.apply_packed(99, terms.input, 0, 1, &[0; 198]);
@@ -145,8 +145,8 @@ fn vectors_of_another_length_and_inputs_that_are_not_there_are_refused() {
 
 #[test]
 fn the_budget_is_named_with_its_limit() {
-    let hall = hall();
-    let mut raw = Raw::new(hall.runtime(), hall.pipe());
+    let test_host = test_host();
+    let mut raw = Raw::new(test_host.runtime(), test_host.pipe());
     let opened = raw.open();
     let terms = opened.terms[0].clone();
     raw.prepare(&opened, 0);
@@ -159,20 +159,20 @@ fn the_budget_is_named_with_its_limit() {
 
 #[test]
 fn blocks_beyond_the_credit_or_out_of_order_end_the_connection() {
-    let hall = hall();
+    let test_host = test_host();
     let length = {
-        let raw = Raw::new(hall.runtime(), hall.pipe());
+        let raw = Raw::new(test_host.runtime(), test_host.pipe());
         SeededCiphertext::wire_bytes(raw.secret.context())
     };
     let bytes = vec![0; length];
-    let mut raw = Raw::new(hall.runtime(), hall.pipe());
+    let mut raw = Raw::new(test_host.runtime(), test_host.pipe());
     let opened = raw.open();
     let id = raw.begin(&opened.terms[0]);
     let out_of_order = Block { first: 1, count: 1, ciphertexts: &bytes };
     raw.send(FrameKind::Block, id, |out| out_of_order.encode(out));
     assert_eq!(raw.refusal(), (Refusal::Malformed, true));
     // A block that belongs to no request.
-    let mut raw = Raw::new(hall.runtime(), hall.pipe());
+    let mut raw = Raw::new(test_host.runtime(), test_host.pipe());
     raw.open();
     let lost = Block { first: 0, count: 1, ciphertexts: &bytes };
     raw.send(FrameKind::Block, 77, |out| lost.encode(out));
@@ -182,8 +182,8 @@ fn blocks_beyond_the_credit_or_out_of_order_end_the_connection() {
 
 #[test]
 fn a_block_that_is_no_ciphertext_is_refused_and_its_batch_is_spent() {
-    let hall = hall();
-    let mut raw = Raw::new(hall.runtime(), hall.pipe());
+    let test_host = test_host();
+    let mut raw = Raw::new(test_host.runtime(), test_host.pipe());
     let opened = raw.open();
     let id = raw.begin(&opened.terms[0]);
     let junk = vec![0xa5; SeededCiphertext::wire_bytes(raw.secret.context())];
@@ -201,13 +201,13 @@ fn a_block_that_is_no_ciphertext_is_refused_and_its_batch_is_spent() {
 
 #[test]
 fn one_preparation_at_a_time_for_each_connection_and_so_many_batches_for_each_input() {
-    let hall = hall();
-    let mut raw = Raw::new(hall.runtime(), hall.pipe());
+    let test_host = test_host();
+    let mut raw = Raw::new(test_host.runtime(), test_host.pipe());
     let opened = raw.open();
     raw.begin(&opened.terms[0]);
     raw.begin(&opened.terms[1]);
     assert_eq!(raw.refusal(), (Refusal::Busy, false));
-    let mut raw = Raw::new(hall.runtime(), hall.pipe());
+    let mut raw = Raw::new(test_host.runtime(), test_host.pipe());
     let opened = raw.open();
     for _ in 0..confide_lora::host::BATCHES_MAX {
         raw.prepare(&opened, 0);
@@ -218,8 +218,8 @@ fn one_preparation_at_a_time_for_each_connection_and_so_many_batches_for_each_in
 
 #[test]
 fn the_schemes_of_one_session_do_not_mix() {
-    let hall = hall();
-    let mut raw = Raw::new(hall.runtime(), hall.pipe());
+    let test_host = test_host();
+    let mut raw = Raw::new(test_host.runtime(), test_host.pipe());
     let opened = raw.open();
     let direct = confide_lora::protocol::Direct {
         layer: 0,
@@ -230,7 +230,7 @@ fn the_schemes_of_one_session_do_not_mix() {
     };
     raw.send(FrameKind::Direct, 5, |out| direct.encode(out));
     assert_eq!(raw.refusal(), (Refusal::NotOffered, false));
-    let mut raw = Raw::new(hall.runtime(), hall.pipe());
+    let mut raw = Raw::new(test_host.runtime(), test_host.pipe());
     raw.say_hello(|hello| hello.scheme = Scheme::Direct);
     // The key is of the masked scheme, which splits the parameter set in another way.
     assert_eq!(raw.refusal(), (Refusal::Malformed, true));
@@ -241,29 +241,29 @@ fn a_host_with_a_list_knows_nobody_else() {
     let digest = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b";
     let clients = Clients::parse(&format!("alice {digest}")).unwrap();
     let options = HostOptions { clients, ..host_options() };
-    let hall = Hall::new(options, &[&adapter("banking", 48)]);
-    let mut raw = Raw::new(hall.runtime(), hall.pipe());
+    let test_host = TestHost::new(options, &[&adapter("banking", 48)]);
+    let mut raw = Raw::new(test_host.runtime(), test_host.pipe());
     raw.say_hello(|_| ());
     assert_eq!(raw.refusal(), (Refusal::UnknownAdapter, true));
-    let mut raw = Raw::new(hall.runtime(), hall.pipe());
+    let mut raw = Raw::new(test_host.runtime(), test_host.pipe());
     raw.say_hello(|hello| hello.credential = b"secret");
     assert_eq!(raw.next().unwrap().0, FrameKind::Welcome);
 }
 
 #[test]
 fn a_host_that_stops_says_so() {
-    let hall = hall();
-    let mut raw = Raw::new(hall.runtime(), hall.pipe());
+    let test_host = test_host();
+    let mut raw = Raw::new(test_host.runtime(), test_host.pipe());
     raw.open();
-    hall.host().stop();
+    test_host.host().stop();
     assert_eq!(raw.refusal(), (Refusal::Stopping, true));
 }
 
 #[test]
 fn request_id_0_and_answers_in_the_wrong_direction_end_the_connection() {
-    let hall = hall();
+    let test_host = test_host();
     for (kind, id) in [(FrameKind::Goodbye, 0), (FrameKind::Welcome, 5)] {
-        let mut raw = Raw::new(hall.runtime(), hall.pipe());
+        let mut raw = Raw::new(test_host.runtime(), test_host.pipe());
         raw.open();
         raw.send(kind, id, |out| out.push(0));
         assert_eq!(raw.refusal(), (Refusal::Malformed, true));

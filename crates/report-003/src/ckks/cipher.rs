@@ -120,18 +120,9 @@ impl SecretKey {
     /// # Errors
     /// Where it was made for other parameters.
     pub fn decrypt(&self, ciphertext: &Ciphertext) -> Result<Decrypted, CkksError> {
-        let mut all = self.decrypt_batch(std::slice::from_ref(ciphertext))?;
-        all.pop().ok_or(CkksError::OtherParameters { what: "ciphertext" })
-    }
-
-    /// Decrypts several ciphertexts: see [`SecretKey::decrypt_into`].
-    ///
-    /// # Errors
-    /// Where one was made for other parameters.
-    pub fn decrypt_batch(&self, ciphertexts: &[Ciphertext]) -> Result<Vec<Decrypted>, CkksError> {
         let mut all = Vec::new();
-        self.decrypt_into(ciphertexts, &mut all)?;
-        Ok(all)
+        self.decrypt_into(std::slice::from_ref(ciphertext), &mut all)?;
+        all.pop().ok_or(CkksError::OtherParameters { what: "ciphertext" })
     }
 
     /// Decrypts several ciphertexts, limb by limb: the limb's key and twiddles stay in the cache

@@ -111,7 +111,8 @@ fn a_batch_is_decrypted_and_decoded_as_its_members_are() {
     ciphertexts[1] = setup.encrypt(&all[1], 2);
     let factor = setup.plaintext(&all[3], 3);
     ciphertexts[3] = ciphertexts[3].product(&factor).unwrap();
-    let batch = setup.key.decrypt_batch(&ciphertexts).unwrap();
+    let mut batch = Vec::new();
+    setup.key.decrypt_into(&ciphertexts, &mut batch).unwrap();
     let decoded = setup.ckks.decode_batch(&batch).unwrap();
     assert_eq!(decoded.len(), 5);
     for ((ciphertext, one), slots) in ciphertexts.iter().zip(&batch).zip(&decoded) {

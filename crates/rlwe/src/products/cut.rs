@@ -5,14 +5,15 @@
 
 use std::arch::x86_64::*;
 
-use super::tile::{BLOCK, TILE};
+use super::{
+    groups::{ROWS, group_weights},
+    tile::{BLOCK, TILE},
+};
 use crate::{
     modulus::Modulus,
     simd::avx512::{load, store},
 };
 
-/// The number of rows taken at a time: sixteen sums fill half of the registers.
-const ROWS: usize = 4;
 /// The number of bits of the lower part.
 const CUT: u32 = 31;
 
@@ -24,16 +25,7 @@ pub(super) fn multiply(
     count: usize,
     sums: &mut [&mut [u64]],
 ) {
-    let rows = sums.len();
-    let groups = rows.div_ceil(ROWS);
-    // Weights for ROWS rows side by side; missing rows have weight 0.
-    let mut grouped = vec![[0i64; ROWS]; groups * count];
-    for (j, column) in weights.chunks_exact(rows).enumerate() {
-        for (group, part) in column.chunks(ROWS).enumerate() {
-            let four = &mut grouped[group * count + j];
-            four.iter_mut().zip(part).for_each(|(x, &w)| *x = w.into());
-        }
-    }
+    let grouped = group_weights(weights, sums.len(), count, i64::from);
     // A multiple of q that makes every sum positive.
     let offset = i128::from(q.value()) << 23;
     for (tile, terms) in block.chunks_exact(BLOCK * TILE).enumerate() {

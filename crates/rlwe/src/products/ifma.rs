@@ -5,14 +5,14 @@
 
 use std::arch::x86_64::*;
 
-use super::tile::{BLOCK, TILE};
+use super::{
+    groups::{ROWS, group_weights},
+    tile::{BLOCK, TILE},
+};
 use crate::{
     modulus::Modulus,
     simd::avx512::{Factor, Wide, load, store},
 };
-
-/// The number of rows taken at a time: sixteen sums fill half of the registers.
-const ROWS: usize = 4;
 
 /// Does what [`super::portable`] does. The caller has checked for the path [`crate::Path::Ifma`].
 pub(super) fn multiply(
@@ -22,16 +22,7 @@ pub(super) fn multiply(
     count: usize,
     sums: &mut [&mut [u64]],
 ) {
-    let rows = sums.len();
-    // Weights modulo q, for ROWS rows side by side; missing rows have weight 0.
-    let groups = rows.div_ceil(ROWS);
-    let mut lifted = vec![[0u64; ROWS]; groups * count];
-    for (j, column) in weights.chunks_exact(rows).enumerate() {
-        for (group, part) in column.chunks(ROWS).enumerate() {
-            let four = &mut lifted[group * count + j];
-            four.iter_mut().zip(part).for_each(|(x, &w)| *x = q.reduce_signed(w.into()));
-        }
-    }
+    let lifted = group_weights(weights, sums.len(), count, |w| q.reduce_signed(w.into()));
     // SAFETY: a table of the path is made only where the machine has its features.
     unsafe { tiles(q, block, &lifted, count, sums) };
 }

@@ -3,12 +3,12 @@
 use base64::{Engine, engine::general_purpose::STANDARD};
 use der::{
     Decode, Reader, SliceReader,
-    asn1::{AnyRef, BitStringRef, ObjectIdentifier, UintRef},
+    asn1::{AnyRef, BitStringRef, ObjectIdentifier},
 };
 use x509_cert::Certificate;
 
 use super::kind::{KEY_FILE_LENGTH_MAX, Kind};
-use crate::{error::SigmaError, rsa::EXPONENT};
+use crate::{ecdsa::read_two_integers, error::SigmaError, rsa::EXPONENT};
 
 const RSA: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.1.1");
 const RSA_PSS: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.1.10");
@@ -63,16 +63,9 @@ fn read_spki(bytes: &[u8]) -> Result<Parts<'_>, der::Error> {
 }
 
 fn rsa(key: &[u8]) -> Result<Kind, SigmaError> {
-    let read = || {
-        let mut reader = SliceReader::new(key)?;
-        let numbers = reader.sequence(|reader| {
-            Ok::<_, der::Error>((UintRef::decode(reader)?, UintRef::decode(reader)?))
-        })?;
-        reader.finish()?;
-        Ok::<_, der::Error>(numbers)
-    };
-    let (modulus, exponent) = read().map_err(|_| SigmaError::Malformed { what: "RSA key" })?;
-    Kind::rsa(modulus.as_bytes(), exponent.as_bytes())
+    let numbers = read_two_integers(key);
+    let (modulus, exponent) = numbers.ok_or(SigmaError::Malformed { what: "RSA key" })?;
+    Kind::rsa(modulus, exponent)
 }
 
 /// The DER bytes of a file that is DER, or PEM with this label.

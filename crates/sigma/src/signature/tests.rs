@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::*;
 use crate::{
     signature_file::SIGNATURE_PROOF_LENGTH_MAX,
-    vectors::{bytes, read_all},
+    vector_tests::{bytes, read_all},
 };
 
 fn vector(name: &str) -> Value {

@@ -2,17 +2,8 @@
 
 use crate::{
     protocol::{error::ProtocolError, fields::Fields, scheme::Scheme},
-    site::Input,
     terms::Protect,
 };
-
-pub(super) const INPUTS: [Input; 5] = [
-    Input::Attention,
-    Input::AttentionOutput,
-    Input::FeedForward,
-    Input::FeedForwardInner,
-    Input::FinalHidden,
-];
 
 pub(super) const SCHEMES: [Scheme; 2] = [Scheme::Masked, Scheme::Direct];
 

@@ -1,12 +1,15 @@
 //! Messages that open a session or join one.
 
 use super::codes::{PROTECTS, SCHEMES, code, word};
-use crate::protocol::{error::ProtocolError, fields::Fields, scheme::Scheme};
-use crate::protocol::{
-    fields::{is_name, put_short},
-    version::{MAGIC, VERSION},
+use crate::{
+    protocol::{
+        error::ProtocolError,
+        fields::{Fields, put_short},
+        scheme::Scheme,
+        version::{MAGIC, VERSION},
+    },
+    terms::Protect,
 };
-use crate::terms::Protect;
 
 /// Opens a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +35,7 @@ pub struct Hello<'a> {
 
 impl<'a> Hello<'a> {
     /// The greatest length of a credential, in bytes.
-    pub const CREDENTIAL_MAX: usize = 64;
+    const CREDENTIAL_MAX: usize = 64;
 
     /// Appends the message.
     pub fn encode(&self, out: &mut Vec<u8>) {
@@ -70,12 +73,6 @@ impl<'a> Hello<'a> {
         }
         let public_key = fields.take_rest();
         Ok(Self { version, adapter, scheme, parameters, protect, client, credential, public_key })
-    }
-
-    /// Returns whether a text can be an adapter's name on the wire: 1 to 128 visible ASCII
-    /// characters.
-    pub fn is_name(text: &str) -> bool {
-        is_name(text)
     }
 }
 

@@ -1,11 +1,11 @@
 //! [`Terms`] as bytes.
 
-use super::codes::{INPUTS, code, word};
+use super::codes::{code, word};
 use crate::protocol::{error::ProtocolError, fields::Fields};
 use crate::{
     factor::Factor,
     int_matrix::VECTOR_BITS_MAX,
-    site::Projection,
+    site::{Input, Projection},
     terms::{Effect, Part, RANK_MAX, Terms, WIDTH_MAX},
 };
 
@@ -30,7 +30,7 @@ const PROJECTIONS: [Projection; 8] = [
 pub fn encode_terms(terms: &Terms) -> Vec<u8> {
     let mut out = Vec::new();
     out.extend_from_slice(&terms.layer.to_le_bytes());
-    out.push(code(&INPUTS, &terms.input, 0));
+    out.push(code(&Input::ALL, &terms.input, 0));
     out.extend_from_slice(&(terms.columns as u32).to_le_bytes());
     out.push(terms.bits as u8);
     out.extend_from_slice(&terms.norm_limit.to_le_bytes());
@@ -66,7 +66,7 @@ pub fn encode_terms(terms: &Terms) -> Vec<u8> {
 pub fn decode_terms(bytes: &[u8]) -> Result<Terms, ProtocolError> {
     let mut fields = Fields::new("terms", bytes);
     let layer = fields.u32("layer")?;
-    let input = word(&mut fields, "input", &INPUTS, 0)?;
+    let input = word(&mut fields, "input", &Input::ALL, 0)?;
     let columns = side(&mut fields, "width", WIDTH_MAX)?;
     let bits = u32::from(fields.u8("bits")?);
     if !(2..=VECTOR_BITS_MAX).contains(&bits) {
@@ -132,7 +132,6 @@ fn side(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Input;
 
     fn terms() -> Terms {
         let factor = Factor::new(3, 2, |output, column| (output * 2 + column) as f32 - 2.5);

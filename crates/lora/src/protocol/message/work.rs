@@ -1,6 +1,6 @@
 //! Messages of requests and their answers.
 
-use super::codes::{INPUTS, code, word};
+use super::codes::{code, word};
 use crate::protocol::{error::ProtocolError, fields::Fields};
 use crate::{protocol::refusal::Refusal, site::Input};
 
@@ -342,11 +342,11 @@ impl Refusal {
 
 fn put_place(out: &mut Vec<u8>, layer: u32, input: Input) {
     out.extend_from_slice(&layer.to_le_bytes());
-    out.push(code(&INPUTS, &input, 0));
+    out.push(code(&Input::ALL, &input, 0));
 }
 
 fn place(fields: &mut Fields<'_>) -> Result<(u32, Input), ProtocolError> {
-    Ok((fields.u32("layer")?, word(fields, "input", &INPUTS, 0)?))
+    Ok((fields.u32("layer")?, word(fields, "input", &Input::ALL, 0)?))
 }
 
 fn put_part(out: &mut Vec<u8>, first: u32, count: u16, ciphertexts: &[u8]) {

@@ -23,7 +23,7 @@ const PIPE_BYTES: usize = 64 * 1024;
 /// The address that honest key holders connect from.
 pub(crate) const HONEST: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
-pub(crate) struct Hall {
+pub(crate) struct TestHost {
     runtime: Runtime,
     state: Arc<State>,
 }
@@ -55,8 +55,8 @@ pub(crate) fn host_options() -> HostOptions {
     }
 }
 
-impl Hall {
-    pub(crate) fn new(options: HostOptions, adapters: &[&Adapter]) -> Hall {
+impl TestHost {
+    pub(crate) fn new(options: HostOptions, adapters: &[&Adapter]) -> TestHost {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()
@@ -68,7 +68,7 @@ impl Hall {
             attested: AtomicBool::new(false),
             handle: runtime.handle().clone(),
         });
-        Hall { runtime, state }
+        TestHost { runtime, state }
     }
 
     pub(crate) fn host(&self) -> Arc<AdapterHost> {
@@ -115,13 +115,13 @@ impl Hall {
     }
 
     /// Removes the host, as the kill of its process would.
-    pub(crate) fn take_away(&self) {
+    pub(crate) fn remove_host(&self) {
         *self.state.host.lock().unwrap() = None;
         self.cut();
     }
 
     /// Starts another process of the same host.
-    pub(crate) fn start_anew(&self, options: HostOptions, adapters: &[&Adapter]) {
+    pub(crate) fn restart(&self, options: HostOptions, adapters: &[&Adapter]) {
         *self.state.host.lock().unwrap() = Some(host(options, adapters));
         self.cut();
     }

@@ -22,7 +22,7 @@ pub(crate) const WORD: u64 = (1 << BITS) - 1;
 /// The number of tokens of a batch of the toy ring.
 pub(crate) const TOKENS: usize = 256;
 
-pub(crate) struct World {
+pub(crate) struct Parties {
     pub(crate) context: Arc<Context>,
     pub(crate) key: SecretKey,
     pub(crate) public: PublicKey,
@@ -67,20 +67,20 @@ pub(crate) fn weights(matrix: &IntMatrix, set: &ParameterSet) -> Weights {
     Weights { matrix: matrix.clone(), terms }
 }
 
-impl World {
-    pub(crate) fn new(rows: usize, columns: usize) -> World {
-        World::noisy(rows, columns, 0.0)
+impl Parties {
+    pub(crate) fn new(rows: usize, columns: usize) -> Parties {
+        Parties::noisy(rows, columns, 0.0)
     }
 
-    /// Makes a world with noise of this standard deviation on every answer.
-    pub(crate) fn noisy(rows: usize, columns: usize, noise_sigma: f64) -> World {
+    /// Makes the parties with noise of this standard deviation on every answer.
+    pub(crate) fn noisy(rows: usize, columns: usize, noise_sigma: f64) -> Parties {
         let context = Context::new(&toy()).expect("a set");
         let matrix = secret_matrix(rows, columns, 4095);
         let mut weights = weights(&matrix, &toy());
         weights.terms.noise_sigma = noise_sigma;
         let mut rng = Rng::from_seed([5; 32]);
         let key = SecretKey::generate(&context, &mut rng);
-        World {
+        Parties {
             public: key.public_key(&mut rng),
             process: ProcessKey::random(&mut rng),
             input: HostInput::new(&context, &weights).expect("fits"),

@@ -1,8 +1,6 @@
 //! Test vectors of this crate for other implementations, in `vectors/lora`. The test computes them
 //! and compares; with `CONFIDE_WRITE_VECTORS=1` it writes them.
 
-#![cfg(test)]
-
 use std::{fs, path::PathBuf};
 
 use confide_rlwe::{ParameterSet, Rng};
