@@ -10,10 +10,7 @@ use confide_tests::{checkout, files_under, relative_path};
 use syn::visit::{self, Visit};
 
 /// Packages whose modules are compared, by their folder.
-///
-/// `zkvm` is left out: its packages take an hour to build, so their modules are moved only together with a change
-/// of the back end.
-const PACKAGES: &[&str] = &["crates", "bench", "guests"];
+const PACKAGES: &[&str] = &["crates", "bench", "guests", "zkvm"];
 
 #[test]
 fn modules_of_a_package_form_no_circle() {

@@ -16,7 +16,7 @@ use openvm_stark_sdk::config::baby_bear_poseidon2::{
 };
 use p3_matrix::dense::RowMajorMatrix;
 
-use crate::prove_constraints;
+use crate::constraint_proof::prove_constraints;
 
 type Backend = CpuBackend<SC>;
 type Data = <Backend as ProverBackend>::PcsData;

@@ -6,10 +6,7 @@ use openvm_stark_backend::air_builders::symbolic::{
 use openvm_stark_sdk::config::baby_bear_poseidon2::{EF, F};
 use p3_field::PrimeCharacteristicRing;
 
-use crate::{
-    lanes::{P, PE, Point},
-    table::Table,
-};
+use crate::lanes::{P, PE, Point};
 
 /// One step of a program. Each names earlier steps by their number.
 #[derive(Clone, Copy)]
@@ -28,7 +25,7 @@ enum Step {
 /// Steps to the values that are asked for, and no others.
 pub(crate) struct Program {
     steps: Vec<Step>,
-    /// Places of the columns that it reads, as [`Table::place`] numbers them.
+    /// Places of the columns that it reads, as its table numbers them.
     pub(crate) columns: Vec<usize>,
     /// The step of each value that was asked for.
     pub(crate) wanted: Vec<u32>,
@@ -40,10 +37,12 @@ impl Program {
         Self { steps: Vec::new(), columns: Vec::new(), wanted: Vec::new() }
     }
 
-    /// Lists the steps to `wanted`, nodes of `dag`. Public values become constants.
+    /// Lists the steps to `wanted`, nodes of `dag`. Public values become constants; `place` numbers
+    /// the column of a part (none is the preprocessed one), an offset and an index.
     pub(crate) fn new(
         dag: &SymbolicConstraintsDag<F>,
-        table: &Table<'_>,
+        public_values: &[F],
+        place: impl Fn(Option<usize>, usize, usize) -> usize,
         wanted: &[usize],
     ) -> Self {
         let nodes = &dag.constraints.nodes;
@@ -56,14 +55,20 @@ impl Program {
         let mut step_of = vec![0; nodes.len()];
         for (at, node) in nodes.iter().enumerate().filter(|(at, _)| is_needed[*at]) {
             step_of[at] = program.steps.len() as u32;
-            let step = program.step(node, &step_of, table);
+            let step = program.step(node, &step_of, public_values, &place);
             program.steps.push(step);
         }
         program.wanted = wanted.iter().map(|at| step_of[*at]).collect();
         program
     }
 
-    fn step(&mut self, node: &Node<F>, step_of: &[u32], table: &Table<'_>) -> Step {
+    fn step(
+        &mut self,
+        node: &Node<F>,
+        step_of: &[u32],
+        public_values: &[F],
+        place: impl Fn(Option<usize>, usize, usize) -> usize,
+    ) -> Step {
         match *node {
             Node::Constant(value) => Step::Constant(value),
             Node::IsFirstRow => Step::Selector(0),
@@ -80,12 +85,10 @@ impl Program {
             }
             Node::Neg { idx, .. } => Step::Neg(step_of[idx]),
             Node::Variable(variable) => match variable.entry {
-                Entry::Public => Step::Constant(table.public_values[variable.index]),
-                Entry::Preprocessed { offset } => {
-                    self.column(table.place(None, offset, variable.index))
-                }
+                Entry::Public => Step::Constant(public_values[variable.index]),
+                Entry::Preprocessed { offset } => self.column(place(None, offset, variable.index)),
                 Entry::Main { part_index, offset } => {
-                    self.column(table.place(Some(part_index), offset, variable.index))
+                    self.column(place(Some(part_index), offset, variable.index))
                 }
                 Entry::Challenge => unreachable!("the back end makes no such variable"),
             },

@@ -95,8 +95,12 @@ impl<'a> Table<'a> {
             .collect();
         let constraints = &dag.constraints.constraint_idx;
         let both: Vec<usize> = constraints.iter().chain(&lookups).copied().collect();
-        table.program = Program::new(dag, &table, &both);
-        table.lookup_program = Program::new(dag, &table, &lookups);
+        let build = |wanted: &[usize]| {
+            let place = |part, offset, index| table.place(part, offset, index);
+            Program::new(dag, table.public_values, place, wanted)
+        };
+        let (program, lookup_program) = (build(&both), build(&lookups));
+        (table.program, table.lookup_program) = (program, lookup_program);
         let sorted = |steps: &[u32]| {
             let mut steps = steps.iter().copied();
             let each = dag.interactions.iter().map(|lookup| Lookup {

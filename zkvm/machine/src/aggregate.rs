@@ -14,14 +14,14 @@ use openvm_stark_sdk::config::{
 };
 
 use crate::{
-    AppProof, FanIn, Fault, SC, Step,
-    keys::{Lineage, bits_of},
+    backend::SC,
+    error::Fault,
+    fan_in::{FanIn, INTERNAL_CHILDREN, LEAF_CHILDREN},
+    lineage::{Lineage, bits_of},
+    progress::Step,
+    prove::AppProof,
     wire::Body,
 };
-
-/// Proofs that one node of the tree may check. Both are part of the keys.
-pub(crate) const LEAF_CHILDREN: usize = 4;
-pub(crate) const INTERNAL_CHILDREN: usize = 3;
 
 /// Provers of the layers of the tree.
 pub(crate) struct Aggregator {

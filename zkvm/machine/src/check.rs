@@ -14,9 +14,12 @@ use openvm_verify_stark_host::{
 };
 
 use crate::{
-    Blueprint, Commitment, Digest, Engine, F, Keys, PUBLIC_VALUES_BYTES, Rejection, SC,
-    keys::memory_dimensions,
-    program::to_bytes,
+    app_key::memory_dimensions,
+    backend::{Digest, Engine, F, PUBLIC_VALUES_BYTES, SC},
+    config::Blueprint,
+    error::Rejection,
+    keys::Keys,
+    program::{Commitment, to_bytes},
     wire::{Body, PublicValues},
 };
 

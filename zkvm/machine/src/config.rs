@@ -30,7 +30,7 @@ use openvm_stark_sdk::config::app_params_with_100_bits_security;
 use openvm_transpiler::transpiler::Transpiler;
 use serde::{Deserialize, Serialize};
 
-use crate::{F, PUBLIC_VALUES_BYTES, SC};
+use crate::backend::{F, PUBLIC_VALUES_BYTES, SC};
 
 /// The instructions and parameters of a machine. All machines have rv32im and input; each extension
 /// adds tables to every segment, so a program gets those that it uses and no other.

@@ -2,18 +2,16 @@
 
 use std::sync::Arc;
 
-use openvm_circuit::{arch::VmCircuitConfig, system::memory::dimensions::MemoryDimensions};
-use openvm_stark_backend::{
-    StarkEngine,
-    keygen::types::{MultiStarkProvingKey, MultiStarkVerifyingKey},
-    soundness::SoundnessCalculator,
-};
-use openvm_verify_stark_host::pvs::VkCommit;
+use openvm_stark_backend::keygen::types::MultiStarkVerifyingKey;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest as _, Sha256};
 
 use crate::{
-    BACKEND, Blueprint, Engine, F, Fault, SC, VERSION, aggregate::Aggregator, program::to_bytes,
+    aggregate::Aggregator,
+    app_key::{app_key, machine_digest},
+    backend::SC,
+    config::Blueprint,
+    error::Fault,
+    lineage::{Lineage, bits_of},
 };
 
 /// The keys that check the proofs of one machine.
@@ -29,15 +27,6 @@ pub struct Keys {
     pub(crate) app_bits: u32,
     /// The least of the bits of all layers of an aggregated proof.
     pub(crate) aggregated_bits: u32,
-}
-
-/// Commitments to the keys of the layers of an aggregated proof.
-#[derive(Clone, Serialize, Deserialize)]
-pub(crate) struct Lineage {
-    pub app: VkCommit<F>,
-    pub leaf: VkCommit<F>,
-    pub internal_for_leaf: VkCommit<F>,
-    pub internal_recursive: VkCommit<F>,
 }
 
 /// Why keys cannot be read or written.
@@ -94,32 +83,4 @@ impl Keys {
     pub fn bits(&self, aggregated: bool) -> u32 {
         if aggregated { self.aggregated_bits } else { self.app_bits }
     }
-}
-
-pub(crate) fn machine_digest(app: &MultiStarkVerifyingKey<SC>) -> [u8; 32] {
-    let mut hash = Sha256::new();
-    for part in ["confide/openvm/machine/v1", BACKEND, VERSION] {
-        hash.update((part.len() as u32).to_le_bytes());
-        hash.update(part);
-    }
-    hash.update(to_bytes(&app.pre_hash));
-    hash.finalize().into()
-}
-
-pub(crate) fn app_key(blueprint: Blueprint) -> Result<MultiStarkProvingKey<SC>, Fault> {
-    let engine: Engine = Engine::new(blueprint.params());
-    let airs = VmCircuitConfig::<SC>::create_airs(&blueprint.config())
-        .map_err(|e| Fault::Backend(e.to_string()))?;
-    Ok(airs.keygen(engine.config()))
-}
-
-/// Proven bits of round-by-round soundness, rounded down.
-pub(crate) fn bits_of(key: &MultiStarkVerifyingKey<SC>) -> u32 {
-    SoundnessCalculator::calculate_from_vk(key).total_bits.floor() as u32
-}
-
-pub(crate) fn memory_dimensions(blueprint: Blueprint) -> MemoryDimensions {
-    let config = blueprint.config();
-    let system: &openvm_circuit::arch::SystemConfig = config.as_ref();
-    system.memory_config.memory_dimensions()
 }

@@ -6,7 +6,11 @@ use openvm_circuit::arch::instructions::exe::VmExe;
 use openvm_stark_backend::p3_field::PrimeField32;
 use openvm_transpiler::{FromElf, elf::Elf, openvm_platform::memory::MEM_SIZE};
 
-use crate::{Blueprint, Digest, F, Fault};
+use crate::{
+    backend::{Digest, F},
+    config::Blueprint,
+    error::Fault,
+};
 
 /// An ELF loaded for a machine.
 pub struct Program {

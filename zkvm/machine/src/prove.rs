@@ -18,11 +18,16 @@ use openvm_stark_backend::{
 };
 
 use crate::{
-    Commitment, Engine, F, Fault, Load, PUBLIC_VALUES_BYTES, Program, SC, Step,
+    app_key::{app_key, machine_digest},
+    backend::{Engine, F, PUBLIC_VALUES_BYTES, SC},
     config::MachineBuilder,
-    keys::{app_key, machine_digest},
-    program::to_bytes,
-    size::{LIMIT_MAX, LIMIT_MIN, Tables, first_limit, memory_to_name, next_limit, seconds},
+    error::Fault,
+    program::{Commitment, Program, to_bytes},
+    progress::Step,
+    size::{
+        LIMIT_MAX, LIMIT_MIN, Load, Tables, first_limit, least_memory_to_report, next_limit,
+        seconds,
+    },
     wire::{Body, PublicValues},
 };
 
@@ -118,7 +123,7 @@ impl Machine {
             refined += u32::from(best.is_some());
             limit = next_limit(limit, memory, needed);
         }
-        best.ok_or_else(|| Fault::Memory { needed: memory_to_name(least), given: memory })
+        best.ok_or_else(|| Fault::Memory { needed: least_memory_to_report(least), given: memory })
     }
 
     /// Makes a plan within the back end's own limit, whose bytes are those of a graphics card.

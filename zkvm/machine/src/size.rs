@@ -9,8 +9,6 @@
 
 use openvm_circuit::arch::execution_mode::Segment;
 
-use crate::aggregate::{INTERNAL_CHILDREN, LEAF_CHILDREN};
-
 /// Memory of a run where the caller gives none.
 pub const MEMORY_DEFAULT: u64 = 4 << 30;
 
@@ -19,7 +17,7 @@ pub const MEMORY_DEFAULT: u64 = 4 << 30;
 pub(crate) const LIMIT_MAX: usize = 1 << 40;
 pub(crate) const LIMIT_MIN: usize = 420 << 20;
 /// The first cut that is tried however little memory there is, above the least limit: no run fits into
-/// so little, and the need that is named is that of a cut.
+/// so little, and the need that is reported is that of a cut.
 const ABOVE_MIN: u64 = 50 << 20;
 
 /// Memory of a process that proves, without its segments: program, keys, the guest's memory, the
@@ -35,10 +33,10 @@ const LEAVES_MIN: u64 = 1 << 21;
 const BYTES_LEFT: u64 = 320 << 20;
 const BYTES_PER_PROOF: u64 = 512 << 10;
 
-/// A need that is named is rounded up to this, after a margin: cuts of about one size differ by
-/// some megabytes, and what is named has to suffice.
-const NAMED_STEP: u64 = 64 << 20;
-const NAMED_MARGIN: u64 = 16 << 20;
+/// A need that is reported is rounded up to this, after a margin: cuts of about one size differ by
+/// some megabytes, and what is reported has to suffice.
+const REPORTED_STEP: u64 = 64 << 20;
+const REPORTED_MARGIN: u64 = 16 << 20;
 
 const FIXED_S: f64 = 3.0;
 const S_PER_CELL: f64 = 0.125e-6;
@@ -57,24 +55,9 @@ pub(crate) fn next_limit(limit: usize, memory: u64, needed: u64) -> usize {
     LIMIT_MIN + (above * excess.clamp(0.5, 0.85)) as usize
 }
 
-/// The memory to name in the refusal where none of the cuts fits.
-pub(crate) fn memory_to_name(least: u64) -> u64 {
-    least.saturating_add(NAMED_MARGIN).next_multiple_of(NAMED_STEP)
-}
-
-/// How many proofs one node of an aggregation joins, at most; its keys bound it too. A node of more
-/// takes more memory, one of fewer makes more nodes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FanIn {
-    /// Proofs of segments that one node joins.
-    pub leaf: usize,
-    /// Joined proofs that one node joins.
-    pub internal: usize,
-}
-
-impl FanIn {
-    /// The most that the keys allow.
-    pub const MOST: Self = Self { leaf: LEAF_CHILDREN, internal: INTERNAL_CHILDREN };
+/// The least memory to report in the refusal where none of the cuts fits.
+pub(crate) fn least_memory_to_report(least: u64) -> u64 {
+    least.saturating_add(REPORTED_MARGIN).next_multiple_of(REPORTED_STEP)
 }
 
 /// The size of one segment, in cells and lookups.

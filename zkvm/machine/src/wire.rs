@@ -18,7 +18,10 @@ use openvm_stark_backend::{
 };
 use openvm_stark_sdk::config::baby_bear_poseidon2::DIGEST_SIZE;
 
-use crate::{F, Rejection, SC};
+use crate::{
+    backend::{F, SC},
+    error::Rejection,
+};
 
 /// Longest body: that of a proof file (`confide_prover::BODY_BYTES_MAX`, with which the binary compares
 /// it when it is built).
