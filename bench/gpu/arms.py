@@ -17,6 +17,7 @@ from blocks import Arm, Failed, Measurement, Session
 from confide.worker.deltas import Adapter, AdapterError
 from decode_loop import PROMPT, TOKENS, DecodeLoop
 from device import Device
+from probe import choose_decoder
 from steps import TOY
 
 LEAST_VECTORS = 64
@@ -86,6 +87,7 @@ class Kit:
 def open_kit(session: Session, **options: Any) -> Iterator[Kit]:
     """A kit of a decode loop with one slot; after a failure the loop stays as it is, since the stage's process ends."""
     kit = Kit(session, DecodeLoop(Device(session.cpu), slots=1, **options))
+    choose_decoder(session, kit.loop)
     try:
         yield kit
     finally:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from journal import case_key, read_suite
+from journal import REHEARSAL, case_key, read_suite
 
 # Of what is left of a stage's budget the most that one arm may take to be ready: the others are to be measured too.
 MAKING_SHARE = 0.45
@@ -79,8 +79,9 @@ class Session:
         self.emit({"kind": "fact", "name": name, "value": value})
 
     def say(self, text: str) -> None:
-        """Prints a line at the terminal; it is not part of the record."""
-        self.emit({"kind": "say", "text": text})
+        """Prints a line at the terminal, labelled in a rehearsal; it is not part of the record."""
+        label = f"{REHEARSAL}: " if self.cpu else ""
+        self.emit({"kind": "say", "text": label + text})
 
     def report_service(self, name: str, command: list[str], ready: dict[str, Any]) -> None:
         """Reports the outcome of a build or a check in the record's list of services."""
@@ -202,10 +203,8 @@ class Session:
         for index, metrics in enumerate(measured.samples):
             answer = {"answer": measured.answer} if measured.answer is not None else {}
             self.emit({"kind": "sample", **place, "index": index, "metrics": metrics, **answer})
-        failed = self.facts.get("checks_failed")
-        marks = measured.marks + ([f"kernel checks: {failed}"] if failed else [])
         line = {"kind": "slice", **place, **times, "samples": len(measured.samples), "metrics": {}}
-        optional = {"floor": measured.floor, "marks": marks, "void": measured.void}
+        optional = {"floor": measured.floor, "marks": measured.marks, "void": measured.void}
         kept = {name: value for name, value in optional.items() if value}
         self.emit(line | {"quiet": quiet} | kept)
 

@@ -1,8 +1,8 @@
 """The worker's own decode loop in this process: its weights, cache, recorded steps and scheduler, without the socket.
 
-A *run* gives every slot a prompt and decodes until the first generation ends; the clock runs from the moment at which
-every generation has its first token. In a rehearsal the shape is tiny, under the true one's name, so that every later
-step is as it will be; all of it is labelled.
+A *run* gives every slot a prompt and decodes; the clock runs from the moment at which every generation has its first
+token to the end of the first generation, so every step inside has all its rows. In a rehearsal the shape is tiny, under
+the true one's name, so that every later step is as it will be; all of it is labelled.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import time
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from blocks import Failed
@@ -22,8 +22,8 @@ from confide.worker.model import Model
 from confide.worker.rows import Rows
 from confide.worker.schedule import Scheduler
 from device import Device
+from variants import MODEL
 
-MODEL = "qwen2.5-1.5b"
 SEED = 1
 # One bucket of context holds both.
 PROMPT, TOKENS = 64, 160
@@ -34,12 +34,31 @@ def shape_of(model: str, cpu: bool) -> config.Config:
     return config.SHAPES["tiny" if cpu else model]
 
 
+class Decoder(NamedTuple):
+    """One way to compute a decode step: the stepper's options, and words for the record."""
+
+    decoder: str
+    overlap: bool
+    says: str
+
+
+# By the name of its arm in the bench `decoder`.
+DECODERS = {
+    "decoder-kernels": Decoder("kernels", True, "decoder kernels"),
+    "decoder-kernels-in-turn": Decoder(
+        "kernels", False, "decoder kernels without programmatic launch"
+    ),
+    "decoder-torch": Decoder("torch", False, "decoder torch"),
+}
+
+
 @dataclass
 class DecodeRun:
-    """One run: seconds of the window, tokens of all generations in it, every generation's tokens."""
+    """One run: seconds of the window, tokens of all generations in it, every generation's prompt and its tokens."""
 
     seconds: float
     tokens: int
+    prompts: dict[int, list[int]]
     told: dict[int, list[int]]
     reports: list[dict[str, Any] | None]
 
@@ -68,12 +87,13 @@ class DecodeLoop:
             self.cache = cache.Cache(self.config, size, device.torch_device, dtype)
         idle = self.cache.idle_position
         self.rows = Rows(slots, size.context, self.config.vocabulary, idle, device.torch_device)
-        self.stepper = make_stepper(self.model, self.cache, self.rows, cpu)
-        self.scheduler = Scheduler(self.model, self.cache, self.rows, self.stepper, self)
+        self._decoders: dict[str, tuple[Stepper, Scheduler, Any]] = {}
+        self.use_decoder("decoder-torch")
         self.adapters = worker_adapters.Adapters(
             worker_adapters.Context(self.config, device.torch_device, dtype, slots)
         )
         self._numbers = 0
+        self._prompts: dict[int, list[int]] = {}
         self._told: dict[int, list[int]] = {}
         self._ended: dict[int, Generation] = {}
         self._marks: list[tuple[float, int]] = []
@@ -82,8 +102,20 @@ class DecodeLoop:
     def says(self) -> str:
         """The description of what runs, for the record."""
         cut = f", truncated to {self.config.layers} layers" if self.truncated else ""
-        decoder = "kernels" if self.stepper.kernels is not None else "torch"
-        return f"{self.model_name}{cut}, {self.weights.label}, decoder {decoder}"
+        return f"{self.model_name}{cut}, {self.weights.label}, {DECODERS[self.decoder].says}"
+
+    def use_decoder(self, name: str) -> None:
+        """Decodes by this entry of `DECODERS` from now on; raises ImportError where its kernels are missing."""
+        if name not in self._decoders:
+            chosen = DECODERS[name]
+            self.model.kernel_attention = None
+            stepper = Stepper(
+                self.model, self.cache, self.rows, decoder=chosen.decoder, overlap=chosen.overlap
+            )
+            scheduler = Scheduler(self.model, self.cache, self.rows, stepper, self)
+            self._decoders[name] = (stepper, scheduler, self.model.kernel_attention)
+        self.decoder = name
+        self.stepper, self.scheduler, self.model.kernel_attention = self._decoders[name]
 
     # Calls of the scheduler.
 
@@ -121,6 +153,7 @@ class DecodeLoop:
             self.scheduler.turn()
             if began is None and all(self._told[number] for number in numbers):
                 began = len(self._marks)
+        full = len(self._marks)
         while len(self._ended) < len(numbers):
             self.scheduler.turn()
         ended = [self._ended[number] for number in numbers]
@@ -128,10 +161,13 @@ class DecodeLoop:
             if one.ended != "length":
                 reason = one.failure.message if one.failure else ""
                 raise Failed(f"generation ended by {one.ended}: {reason}"[:200])
-        window = self._marks[(began or 1) - 1 :]
+        if began is None:
+            raise Failed("a generation ended before the last one had its first token")
+        window = self._marks[began - 1 : full]
         return DecodeRun(
             window[-1][0] - window[0][0],
             sum(count for _, count in window[1:]),
+            {number: self._prompts[number] for number in numbers},
             {number: self._told[number] for number in numbers},
             [one.report() for one in ended],
         )
@@ -147,13 +183,13 @@ class DecodeLoop:
         self, seed: int, tokens: int, prompt: int, adapters: list[Any] | None = None
     ) -> list[int]:
         """Submits one request a slot; gives their numbers. The same seed gives the same prompts."""
-        self._told, self._ended, self._marks = {}, {}, []
+        self._prompts, self._told, self._ended, self._marks = {}, {}, {}, []
         generator = random.Random(seed)
         numbers = []
         for slot in range(self.slots):
             ids = [generator.randrange(self.config.vocabulary) for _ in range(prompt)]
             self._numbers += 1
-            self._told[self._numbers] = []
+            self._prompts[self._numbers], self._told[self._numbers] = ids, []
             request = Request(self._numbers, ids, tokens)
             self.scheduler.submit(request, adapters[slot] if adapters else None)
             numbers.append(self._numbers)
@@ -168,18 +204,18 @@ class DecodeLoop:
     def close(self) -> None:
         """Releases everything that takes memory."""
         self.adapters.clear()
-        self.scheduler.close()
+        for _, scheduler, _ in self._decoders.values():
+            scheduler.close()
         if not self.device.cpu:
             torch.cuda.synchronize()
-        for name in ("scheduler", "stepper", "rows", "cache", "model", "weights", "adapters"):
+        for name in (
+            "_decoders",
+            "scheduler",
+            "stepper",
+            "rows",
+            "cache",
+            "model",
+            "weights",
+            "adapters",
+        ):
             delattr(self, name)
-
-
-def make_stepper(model: Model, held: cache.Cache, rows: Rows, cpu: bool) -> Stepper:
-    """A stepper with the decode kernels where they are installed, as is the worker's default; else one on torch."""
-    if not cpu:
-        try:
-            return Stepper(model, held, rows, decoder="kernels")
-        except ImportError:
-            pass
-    return Stepper(model, held, rows)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import subprocess
 import time
 import tomllib
@@ -111,7 +112,9 @@ def read_version() -> str:
 
 
 def read_commit() -> str:
-    """The checkout's commit, `-dirty` where tracked files differ; `unknown` where there is no git."""
+    """The checkout's commit, `-dirty` where tracked files differ; $CONFIDE_COMMIT where there is no repository, or else
+    `unknown`.
+    """
 
     def git(*words: str) -> str | None:
         try:
@@ -123,7 +126,7 @@ def read_commit() -> str:
 
     found = git("rev-parse", "HEAD")
     if not found:
-        return "unknown"
+        return os.environ.get("CONFIDE_COMMIT", "unknown")
     return found if git("status", "--porcelain", "--untracked-files=no") == "" else f"{found}-dirty"
 
 

@@ -5,6 +5,7 @@
     python3 bench/gpu/run.py --list            the stages and their budgets
     python3 bench/gpu/run.py --cpu --out DIR   a rehearsal on the CPU with tiny shapes; no record
     python3 bench/gpu/run.py --table DIR       the speed table of a record
+    python3 bench/gpu/run.py --build-cubins    compiles the kernels for other machines' cards, without a GPU
 
 Without a GPU and without --cpu it says so, writes nothing and ends with status 3.
 """
@@ -19,6 +20,7 @@ import os
 import select
 import signal
 import sys
+import tarfile
 import time
 import tomllib
 import traceback
@@ -29,11 +31,13 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent.parent / "python")]
 
+import checks
 import machine
 from blocks import CardLost, Session, one_line
 from journal import REHEARSAL, Journal, make_head, read_suite
 
 NO_GPU = 3
+ARCHIVE = "gpu-record.tar.gz"
 # After its budget a stage may end its block; then it is killed.
 GRACE_S = 5.0
 # Of the whole run on a card, from the first line of this file: stages have ended by then, whatever their budgets say.
@@ -53,6 +57,9 @@ def main() -> int:
         return refuse_arm(args.arm)
     if args.list:
         return list_stages(stages)
+    if args.build_cubins:
+        status: int = importlib.import_module("variants").build_cubins()
+        return status
     if args.table is not None:
         return importlib.import_module("table").main(args.table)
     if not args.cpu and (reason := find_gpu_fault()):
@@ -73,6 +80,7 @@ HELP = {
     "confide": "the binary: for the host on the CPU and to write record.json.gz",
     "price": "dollars an hour of this machine; without it no price is shown",
     "table": "print the speed table of a record and end",
+    "build_cubins": "compile the kernels into bench/gpu/cubins, where a run on another machine finds them",
 }
 
 
@@ -87,6 +95,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--price", type=float, help=HELP["price"])
     parser.add_argument("--seed", type=int, default=read_suite()["suite"]["seed"])
     parser.add_argument("--table", type=Path, nargs="?", const=Path(), help=HELP["table"])
+    parser.add_argument("--build-cubins", action="store_true", help=HELP["build_cubins"])
     parser.add_argument("--arm", help=argparse.SUPPRESS)
     return parser.parse_args()
 
@@ -148,6 +157,7 @@ def run(args: argparse.Namespace, stages: list[dict[str, Any]]) -> int:
             importlib.import_module(module)
         except ImportError:
             print(f"no {module} in this Python")
+    name_cubins()
     record = make_head(
         ["bench/gpu/run.py", *public_arguments()], machine.read(args.confide), args.seed
     )
@@ -162,14 +172,53 @@ def run(args: argparse.Namespace, stages: list[dict[str, Any]]) -> int:
                 failed.append(f"{stage['name']}: {ended}")
     except KeyboardInterrupt as why:
         failed.append(str(why) or "interrupted by Ctrl-C")
-    journal.end("; ".join(failed) or None)
-    print(
-        f"{journal.elapsed_s():.0f} s in all; "
-        + ("; ".join(failed) if failed else "every stage ended by itself")
-    )
+    end(journal, facts, failed)
     table = importlib.import_module("table")
     table.finish(args.out, journal.path, args.confide, rehearsal=args.cpu, seconds=RECORD_S)
+    if not args.cpu:
+        print(f"everything that should come back: {pack(args.out)}")
     return 1 if failed else 0
+
+
+def end(journal: Journal, facts: dict[str, Any], failed: list[str]) -> None:
+    """Writes the journal's last lines."""
+    # Once more, since checks ran after most of them; a reader takes an arm's last line.
+    for line in facts.get("arms", {}).values():
+        journal.put(add_check_note(line, facts))
+    journal.end("; ".join(failed) or None)
+    ended = "; ".join(failed) if failed else "every stage ended by itself"
+    print(f"{journal.elapsed_s():.0f} s in all; {ended}")
+
+
+def pack(folder: Path) -> Path:
+    """Puts the folder's files, and the tilings that were measured on this card, into one archive beside them."""
+    archive = folder / ARCHIVE
+    with tarfile.open(archive, "w:gz") as packed:
+        for path in sorted(folder.rglob("*")):
+            if path.is_file() and path != archive:
+                packed.add(path, path.relative_to(folder))
+        for path in sorted(
+            importlib.import_module("confide.cuda.cache").folder().glob("tilings-*.json")
+        ):
+            packed.add(path, f"tilings/{path.name}")
+    return archive
+
+
+def name_cubins() -> None:
+    """Names the folder of cubins that were built on another machine, if it came along and is this user's."""
+    folder = HERE / "cubins"
+    if not folder.is_dir() or "CONFIDE_CUBINS" in os.environ:
+        return
+    # A copy may have come with wider rights.
+    with contextlib.suppress(PermissionError):
+        folder.chmod(0o700)
+        os.environ["CONFIDE_CUBINS"] = str(folder)
+
+
+def add_check_note(arm: dict[str, Any], facts: dict[str, Any]) -> dict[str, Any]:
+    """The line of an arm with what the checks say of it added to its note."""
+    notes = [arm["note"], checks.describe(arm["name"], facts.get("checks", {}))]
+    return arm | {"note": "; ".join(filter(None, notes)) or None}
 
 
 def raise_interrupt(number: int, _frame: Any) -> None:
@@ -286,11 +335,15 @@ def collect(
             elif line["kind"] in ("sample", "slice"):
                 of_block.append(line)
             else:
+                if line["kind"] == "arm":
+                    place = (line["bench"], line["name"], line["twin"])
+                    facts.setdefault("arms", {})[place] = line
+                    line = add_check_note(line, facts)
                 for kept in [*of_block, line] if line["kind"] == "block" else [line]:
                     journal.put(kept)
                 if line["kind"] == "block":
-                    place, of_block = f"{line['bench']}/{line['case']}", []
-                    facts["done"][place] = facts["done"].get(place, 0) + 1
+                    case, of_block = f"{line['bench']}/{line['case']}", []
+                    facts["done"][case] = facts["done"].get(case, 0) + 1
     return True
 
 

@@ -13,8 +13,9 @@ import torch
 from blocks import Arm, Failed, Measurement
 from confide.cuda import ckks
 from confide.worker.deltas import AdapterError
-from decode_loop import MODEL, shape_of
+from decode_loop import shape_of
 from device import Device
+from variants import MODEL
 
 RANK, REPEATS = 32, 6
 SCALE = made.ALPHA / made.RANK

@@ -68,7 +68,8 @@ def read(path: Path) -> list[Slice]:
     with opened(path, "rt", encoding="utf-8") as file:
         content = file.read()
     if path.name.startswith("record"):
-        return refuse_rehearsal(json.loads(content))["slices"]
+        record = refuse_rehearsal(json.loads(content))
+        return add_notes(record["slices"], record["arms"])
     return read_slices([json.loads(line) for line in content.splitlines()])
 
 
@@ -96,7 +97,16 @@ def read_slices(lines: list[Slice], rehearsal: bool = False) -> list[Slice]:
         names = {name for metrics in samples.get(key, []) for name in metrics}
         columns = {name: [metrics.get(name) for metrics in samples[key]] for name in sorted(names)}
         entry["columns"] = {"metrics": columns}
-    return list(slices.values())
+    return add_notes(list(slices.values()), [line for line in lines if line["kind"] == "arm"])
+
+
+def add_notes(slices: list[Slice], arms: list[dict[str, Any]]) -> list[Slice]:
+    """The slices, each with its arm's note among its marks; of several lines of an arm the last counts."""
+    notes = {(arm["bench"], arm["name"]): arm.get("note") for arm in arms}
+    for entry in slices:
+        if note := notes.get((entry["bench"], entry["arm"])):
+            entry["marks"] = [*entry.get("marks", []), note]
+    return slices
 
 
 def figures_by_block(slices: list[Slice], case: Case, metric: str) -> dict[int, float]:
@@ -143,7 +153,12 @@ def render_rate(slices: list[Slice], case: Case) -> str:
     online = figures_by_block(slices, case, "online_tokens_per_s")
     if online and case.arm not in ("base", "plain-lora"):
         words.append(f"{geometric_mean(online.values()):,.0f} without the offline work")
-    return ", ".join(words) + f"; {len(own)} blocks" + render_marks(slices, case)
+    return ", ".join(words) + f"; {count_blocks(own)}" + render_marks(slices, case)
+
+
+def count_blocks(figures: dict[int, float]) -> str:
+    """`1 block`, `12 blocks`."""
+    return f"{len(figures)} block{'s' if len(figures) != 1 else ''}"
 
 
 def render_marks(slices: list[Slice], case: Case) -> str:
@@ -158,7 +173,9 @@ def render_step(slices: list[Slice], arm: str) -> str:
     own = figures_by_block(slices, case, "step_ms")
     if not own:
         return NOT_MEASURED
-    return f"{sum(own.values()) / len(own):.3f} ms; {len(own)} blocks" + render_marks(slices, case)
+    return f"{sum(own.values()) / len(own):.3f} ms; {count_blocks(own)}" + render_marks(
+        slices, case
+    )
 
 
 def render(slices: list[Slice]) -> str:

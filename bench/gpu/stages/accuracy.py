@@ -1,4 +1,8 @@
-"""The integers of the masked step against exact ones, and logits against the same decoder in float64."""
+"""The masked step's integers against exact ones, and logits against the same decoder in float64.
+
+What is looked at is what serves: the recorded steps that decode, and the two kernels of the fused online step, at the
+true shape.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +18,20 @@ from confide.worker.deltas import points_of
 from confide.worker.linear import Plain
 from confide.worker.model import Model, Span, drive
 from confide.worker.weights import Layer, Weights
-from decode_loop import MODEL, DecodeLoop
+from decode_loop import DecodeLoop
 from device import Device
+from variants import MODEL
 
-PROMPT = 32
-ROWS, COLUMNS, BITS, VECTORS = 32, 1536, 33, 16
+# Tokens that are decoded before the logits are looked at: each adds what the kernels left in the cache.
+PROMPT, TOKENS = 32, 16
+# An attention input of Qwen2.5-1.5B at rank 32: rows of A for q, k and v, and the widths of their outputs.
+RANK, COLUMNS, BITS, VECTORS = 32, 1536, 33, 16
+WIDTHS = (1536, 256, 256)
+SHORT = 3
 
 
 def run(session: Session) -> None:
-    with open_kit(session, context=PROMPT + 8) as kit:
+    with open_kit(session, context=PROMPT + TOKENS + 8) as kit:
         loop, exact = kit.loop, Exact(kit.loop, str(kit.path))
         arms = arm(loop, "plain-lora", kit.plain(), exact, None).with_twin()
         graph = session.prepare("accuracy", "one-graph", kit.one_graph)
@@ -35,9 +44,12 @@ def arm(loop: DecodeLoop, name: str, adapter: Any, exact: Exact, integers: Devic
     """Distance of its logits from float64; with `integers`, how many of the masked step's are wrong."""
 
     def measure(seed: int) -> Measurement:
-        ids = prompt(loop, seed)
-        right = exact.logits(ids)
-        got = forward(loop.model, loop.cache, adapter, ids).double()
+        decoded = loop.run(seed, TOKENS, PROMPT, [adapter])
+        (number,) = decoded.told
+        # The last step read all tokens but the one that it chose.
+        ids = [*decoded.prompts[number], *decoded.told[number][:-1]]
+        right = exact.logits(torch.tensor(ids, device=loop.device.torch_device))
+        got = loop.stepper.logits[:1].double()
         if not torch.isfinite(got).all():
             raise Failed("a logit is no number")
         metrics = {"logits_error_ratio": float((got - right).norm() / right.norm())}
@@ -48,27 +60,13 @@ def arm(loop: DecodeLoop, name: str, adapter: Any, exact: Exact, integers: Devic
     return Arm(name, measure, says=loop.says, guarantee="none")
 
 
-def prompt(loop: DecodeLoop, seed: int) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    ids = torch.randint(0, loop.config.vocabulary, (PROMPT,), generator=generator)
-    return ids.to(loop.device.torch_device)
-
-
 def forward(model: Model, held: cache.Cache, adapter: Any, ids: torch.Tensor) -> torch.Tensor:
     """Logits [1, vocabulary] after a prompt, with the adapter."""
     deltas = adapter.open()
-    try:
-        with torch.inference_mode():
-            getattr(deltas, "before_step", lambda _rows: None)(len(ids))
-            passing = model.prefill(ids, Span(0, 0, len(ids)), held, points_of(adapter.sites))
-            logits = drive(passing, lambda at: deltas.add(at.layer, at.source, at.rows, at.outputs))
-            if model.device.type == "cuda":
-                # What a kernel refused is read after it has run.
-                torch.cuda.synchronize(model.device)
-            getattr(deltas, "after_step", lambda: None)()
-            return logits.clone()
-    finally:
-        getattr(deltas, "close", lambda: None)()
+    with torch.inference_mode():
+        passing = model.prefill(ids, Span(0, 0, len(ids)), held, points_of(adapter.sites))
+        logits = drive(passing, lambda at: deltas.add(at.layer, at.source, at.rows, at.outputs))
+        return logits.clone()
 
 
 class Exact:
@@ -110,26 +108,63 @@ def in_double(weights: Weights) -> Weights:
 
 
 def wrong_integers(device: Device, seed: int) -> int:
-    """The number of integers of A·y + s mod 2^k, by the host's kernel, that differ from exact ones on this CPU."""
+    """The number of products A·v, of `masked_products` and as `add_outputs` adds them, that differ from exact ones.
+
+    B picks the rows of A, so each output shows one product. Half the vectors meet few and small entries of A, so that
+    float32 holds their products, below 2^24, to the last bit; the others use the whole range of the words.
+    """
     from confide.blind.tests import reference
     from confide.cuda import arrays, online
 
     generator = numpy.random.default_rng(seed)
-    matrix = generator.integers(-2047, 2048, (ROWS, COLUMNS)).astype(numpy.int16)
-    words = generator.integers(0, 1 << BITS, (VECTORS, COLUMNS), dtype=numpy.uint64)
-    key = generator.bytes(32)
-    line = online.InputOnDevice(device.name, matrix, COLUMNS, BITS, 1 << 60, 1, {})
-    # Without parts the kernel's rows are the matrix's own.
-    table = online.Table(device.name, 1)
-    table.put(0, line)
-    jobs = numpy.zeros((VECTORS, 6), numpy.uint64)
-    jobs[:, 1:5] = numpy.frombuffer(key, "<u8")
-    jobs[:, 5] = numpy.arange(VECTORS)
-    answers = arrays.zeros((VECTORS, ROWS), "int64", device.name)
-    online.Online(device.name, 1, 1).answer(
-        table, arrays.upload(jobs, device.name), arrays.upload(words, device.name), None, answers
-    )
+    rows = RANK * len(WIDTHS)
+    matrix = generator.integers(-2047, 2048, (rows, COLUMNS)).astype(numpy.int16)
+    matrix[:, :SHORT] = generator.integers(-99, 100, (rows, SHORT))
+    norms = numpy.sqrt((matrix.astype(numpy.float64) ** 2).sum(axis=1))
+    limit = int(2.0 ** (BITS - 1) / norms.max())
+    mask_key, share_key = generator.bytes(32), generator.bytes(32)
     low = numpy.uint64((1 << BITS) - 1)
-    products = words @ matrix.T.astype(numpy.int64).view(numpy.uint64)
-    right = (products + reference.mask_rows(key, 0, VECTORS, ROWS, BITS)) & low
-    return int(numpy.count_nonzero(arrays.as_words(answers) != right))
+    masks = reference.mask_rows(mask_key, 0, VECTORS, COLUMNS, BITS)
+    shares = reference.mask_rows(share_key, 0, VECTORS, rows, BITS)
+    words = matrix.T.astype(numpy.int64).view(numpy.uint64)
+    prepared = arrays.upload((masks @ words - shares) & low, device.name)
+
+    parts = {place: online.PartOnDevice(place * RANK, RANK, width, selector(device, width))
+             for place, width in enumerate(WIDTHS)}  # fmt: skip
+    line = online.InputOnDevice(device.name, matrix, COLUMNS, BITS, limit, VECTORS, parts)
+    pool, table = online.Pool(device.name, VECTORS), online.Table(device.name, 1)
+    pool.install(0, prepared, mask_key, share_key)
+    table.put(0, line, pool)
+    real = generator.normal(0.0, 1.0, (VECTORS, COLUMNS)).astype(numpy.float32)
+    real[::2, SHORT:] = 0.0
+    owners, offsets = numpy.zeros(VECTORS, numpy.int32), numpy.arange(VECTORS, dtype=numpy.int32)
+    outputs = [arrays.zeros((VECTORS, width), "float32", device.name) for width in WIDTHS]
+    status = online.Status(device.name, VECTORS)
+    owner_of, offset_of, rows_of = (
+        arrays.upload(values, device.name) for values in (owners, offsets, real)
+    )
+    online.Online(device.name, VECTORS, rows).run_fused(
+        table, owner_of, offset_of, rows_of, outputs, status
+    )
+    device.wait()
+    if status.take():
+        raise Failed("the online step refused a vector")
+
+    def right(vector: numpy.ndarray) -> numpy.ndarray:
+        values, scale = reference.quantise_vector(vector, limit)
+        return (matrix.astype(numpy.int64) @ values.astype(numpy.int64) * scale).astype(
+            numpy.float32
+        )
+
+    wanted = numpy.stack([right(vector) for vector in real])
+    found = [arrays.to_host(output) for output in outputs]
+    wrong = sum(int(numpy.count_nonzero(output[:, RANK:])) for output in found)
+    picked = numpy.concatenate([output[:, :RANK] for output in found], axis=1)
+    return wrong + int(numpy.count_nonzero(picked != wanted))
+
+
+def selector(device: Device, width: int) -> Any:
+    """B of shape [rank, width] that shows product i in column i."""
+    from confide.cuda import arrays
+
+    return arrays.upload(numpy.eye(RANK, width, dtype=numpy.float32), device.name)

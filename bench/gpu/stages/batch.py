@@ -8,17 +8,12 @@ from typing import Any
 import torch
 from arms import Kit, base_arms, decode_arm
 from blocks import Arm, Failed, Measurement, Session
-from decode_loop import MODEL, DecodeLoop, shape_of
+from decode_loop import DecodeLoop, shape_of
 from device import Device, release
+from probe import choose_decoder
+from variants import CASES, MODEL
 
-# Of 70B in 4 bits the weights take 38 GB; where the card has less, layers are left out and the label says so.
-CASES = (
-    ("qwen2.5-1.5b", (1, 8, 32), 0),
-    ("llama-3.1-8b", (1, 8, 32), 0),
-    ("phi-3-medium-14b", (1,), 0),
-    ("llama-3.1-70b", (1,), 4),
-)
-# Beside the weights: cache, graphs, workspaces, the copy's buffers.
+# Next to the weights: cache, graphs, workspaces, the copy's buffers.
 SPARE_BYTES = 8 << 30
 GROUPED, GROUPED_BATCH = 8, 32
 
@@ -60,6 +55,7 @@ def measure_with_loop(
         slots = min(batch, 2) if session.cpu else batch
         layers = layers_that_fit(session, model, bits)
         loop = DecodeLoop(device, slots, model, layers=layers, bits=bits)
+        choose_decoder(session, loop)
         work(session, loop, params, before)
     except torch.OutOfMemoryError as error:
         reason = f"{model}, batch {batch}: out of memory: {str(error).splitlines()[0][:120]}"

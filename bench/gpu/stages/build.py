@@ -1,15 +1,17 @@
-"""Every kernel compiled for this card (in a rehearsal: for the CPU); later stages find them in the cache."""
+"""Every kernel of the run compiled for this card (in a rehearsal: for the CPU); later stages find them in the cache."""
 
 from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import variants
 from blocks import Session
 from confide.cuda import compile as compiler
-from confide.cuda import nvrtc, runtime, source
+from confide.cuda import driver, nvrtc, runtime, source, tiling
 
 THREADS_MAX = 12
 
@@ -18,29 +20,26 @@ def run(session: Session) -> None:
     """A kernel that does not compile ends the stage with the compiler's words; the others stand in the cache."""
     device = "cpu" if session.cpu else "cuda:0"
     began = time.monotonic()
-    variants = [(file, defines) for file in compiler.files() for defines in source.variants(file)]
+    wanted = variants_here(session.cpu)
 
-    def build(variant: tuple[str, dict[str, str]]) -> int:
+    def build(variant: variants.Variant) -> int:
         file, defines = variant
         return len(runtime.Module(file, device, defines).kernels)
 
-    with ThreadPoolExecutor(
-        min(THREADS_MAX, os.cpu_count() or 1) if not session.cpu else 1
-    ) as pool:
-        kernels = sum(pool.map(build, variants))
+    threads = 1 if session.cpu else min(THREADS_MAX, os.cpu_count() or 1)
+    with ThreadPoolExecutor(threads) as pool:
+        kernels = sum(pool.map(build, wanted))
     took_s = time.monotonic() - began
     # What later stages need comes first; ptxas' figures only where a second round of compiling has time.
-    figures: list[Any] = (
-        registers(session) if not session.cpu and session.left_s() > took_s + 2 else []
-    )
+    figures = read_figures(wanted) if not session.cpu and session.left_s() > took_s + 2 else []
     ready: dict[str, Any] = {
         "kernels": kernels,
-        "files": len(compiler.files()),
+        "variants": len(wanted),
+        "brought_along": "CONFIDE_CUBINS" in os.environ,
         "seconds": round(took_s, 2),
     }
     if figures:
         ready |= {
-            "nvrtc": ".".join(map(str, nvrtc.version())),
             "registers_most": max(one.registers for one in figures),
             "spilled_bytes": sum(one.spill_stores + one.spill_loads for one in figures),
         }
@@ -48,12 +47,20 @@ def run(session: Session) -> None:
     session.say(", ".join(f"{name} {value}" for name, value in ready.items()))
 
 
-def registers(session: Session) -> list[Any]:
-    """Compiles for this card's architecture without touching the card's context; ptxas's figures of each kernel."""
+def variants_here(cpu: bool) -> list[variants.Variant]:
+    """Lists what this run compiles: on a card exactly what its stages launch, with the tilings measured on such a card;
+    in a rehearsal, whose shapes are tiny, the variants that the kernel files name.
+    """
+    if cpu:
+        every = ((file, source.variants(file)) for file in compiler.files())
+        return [(file, dict(defines)) for file, found in every for defines in found]
     import torch
 
-    major, minor = torch.cuda.get_device_capability(0)
-    arch = f"sm_{major}{minor}"
-    with ThreadPoolExecutor(min(THREADS_MAX, os.cpu_count() or 1)) as pool:
-        built = pool.map(lambda file: list(compiler.build(file, arch)), compiler.files())
-    return [kernel.figures for file in built for kernel in file if kernel.figures is not None]
+    return variants.list_variants(tiling.load_measured(torch.cuda.get_device_name(0)))
+
+
+def read_figures(wanted: Iterable[variants.Variant]) -> list[nvrtc.Figures]:
+    """Ptxas's figures of every kernel, from the logs in the cache."""
+    arch = driver.architecture(0)
+    logs = (nvrtc.build_cubin(source.read(*variant), arch)[1] for variant in wanted)
+    return [figures for log in logs for figures in nvrtc.figures(log).values()]

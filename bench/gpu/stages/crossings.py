@@ -8,8 +8,9 @@ from typing import Any
 import crossings
 from arms import open_kit
 from blocks import Arm, Measurement, Session
-from decode_loop import MODEL, DecodeLoop
+from decode_loop import DecodeLoop
 from device import Sampler
+from variants import MODEL
 
 PREFILL, PASSES = 128, 32
 USE_S = 1.2

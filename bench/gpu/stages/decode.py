@@ -5,7 +5,7 @@ from __future__ import annotations
 import steps
 from arms import base_arms, open_kit, try_arm
 from blocks import Session
-from decode_loop import MODEL
+from variants import MODEL
 
 
 def run(session: Session) -> None:

@@ -8,8 +8,10 @@ from typing import Any
 
 import torch
 from blocks import Arm, Failed, Measurement, Session, one_line
-from decode_loop import MODEL, DecodeLoop, shape_of
+from decode_loop import DecodeLoop, shape_of
 from device import Device
+from probe import choose_decoder
+from variants import MODEL
 
 PROMPT, TOKENS = 16, 64
 # Compiling takes a minute: without that much left it is not begun.
@@ -21,6 +23,7 @@ def run(session: Session) -> None:
     import transformers
 
     loop = DecodeLoop(device, slots=1, context=PROMPT + TOKENS + 1)
+    choose_decoder(session, loop)
     peer = make(device, session.cpu)
     version = f"transformers {transformers.__version__}, torch {torch.__version__}"
 
@@ -49,19 +52,22 @@ def run(session: Session) -> None:
     def peer_arm(name: str, work: Callable[[int], Measurement]) -> Arm:
         return Arm(name, work, says=type(peer).__name__, version=version, guarantee="none")
 
-    arms = Arm("base", base, says=loop.says, guarantee="none").with_twin()
-    arms.append(peer_arm("transformers", generate()))
+    def base_arms() -> list[Arm]:
+        return Arm("base", base, says=loop.says, guarantee="none").with_twin()
+
+    params = {"model": MODEL, "batch": 1}
+    # Eager first: torch's compiler leaves hooks and caches behind that the eager calls would go through.
+    session.bench("generate", params, [*base_arms(), peer_arm("transformers", generate())])
+    bench, name = "generate-compiled", "transformers-compiled"
     compiled = generate(cache_implementation="static")
-    left_out = session.facts.get("left_out", {}).get("generate/transformers-compiled")
-    reason = left_out or try_to_compile(session, compiled)
-    if reason is None:
-        arms.append(peer_arm("transformers-compiled", compiled))
+    left_out = session.facts.get("left_out", {}).get(f"{bench}/{name}")
+    if reason := left_out or try_to_compile(session, bench, name, compiled):
+        session.leave_out(bench, name, reason)
     else:
-        session.leave_out("generate", "transformers-compiled", reason)
-    session.bench("generate", {"model": MODEL, "batch": 1}, arms)
+        session.bench(bench, params, [*base_arms(), peer_arm(name, compiled)])
 
 
-def try_to_compile(session: Session, work: Any) -> str | None:
+def try_to_compile(session: Session, bench: str, name: str, work: Any) -> str | None:
     """Makes the first call, which compiles; gives the reason where the compiled form cannot be measured."""
     if session.left_s() < (5.0 if session.cpu else COMPILE_S):
         return "no time left to compile"
@@ -69,9 +75,9 @@ def try_to_compile(session: Session, work: Any) -> str | None:
     try:
         work(0)
     except Exception as error:  # Whatever a compiler of theirs raises, the arm is left out by name.
-        session.raise_if_lost("generate", "transformers-compiled", error)
+        session.raise_if_lost(bench, name, error)
         return one_line(error)
-    session.say(f"transformers-compiled: first call {time.monotonic() - began:.1f} s")
+    session.say(f"{name}: first call {time.monotonic() - began:.1f} s")
     return None
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 from arms import Unavailable, base_arms, open_kit, try_arm
 from blocks import Session
-from decode_loop import MODEL
 from journal import CHECKOUT
 from process import Process, Silent
 from steps import TOY
+from variants import MODEL
 
 from stages import crossings
 

@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 import unittest
@@ -22,8 +23,10 @@ sys.path[:0] = [str(HERE.parent)]
 
 from typing import Any, Never
 
+import checks
 import journal
 import peers
+import probe
 import run
 from blocks import Arm, Failed, Measurement, Session
 
@@ -35,7 +38,9 @@ def measure(_seed: int) -> Measurement:
     return Measurement([{"tokens_per_s": 1.0}])
 
 
-class AStage(unittest.TestCase):
+class StageCase(unittest.TestCase):
+    """A journal, and stages whose work is made up."""
+
     def setUp(self) -> None:
         folder = self.enterContext(tempfile.TemporaryDirectory())
         head = journal.make_head(["run.py"], {"cpu_model": "made-up", "cpus_online": 1}, 7)
@@ -56,6 +61,8 @@ class AStage(unittest.TestCase):
         ]
         return [line for line in every if line["kind"] == kind]
 
+
+class AStage(StageCase):
     def test_that_fails_stands_in_the_record_with_its_error_and_keeps_its_blocks(self) -> None:
         def work(session: Session) -> Never:
             session.bench("decode", PARAMS, [Arm("base", measure)])
@@ -161,6 +168,137 @@ class AStage(unittest.TestCase):
         with mock.patch.object(run, "STARTED", time.monotonic() - run.LIMIT_S):
             self.assertIn("no time left of the run", str(self.run_stage(lambda _: None, cpu=False)))
         self.assertLess(run.LIMIT_S + run.RECORD_S, 480)
+
+
+class Checks(StageCase):
+    """What a record says of checks that ran after the figures, failed, or did not run."""
+
+    def notes(self, outcomes: dict[str, str] | None) -> dict[str, str | None]:
+        def decode(session: Session) -> None:
+            arms = [Arm("base", measure), Arm("one-graph", measure, note="its own")]
+            session.bench("decode", PARAMS, arms)
+            session.bench("generate", PARAMS, [Arm("transformers", measure)])
+
+        def check(session: Session) -> None:
+            session.share_fact("checks", outcomes)
+
+        for work in (decode, *([check] if outcomes is not None else [])):
+            self.assertIsNone(self.run_stage(work))
+        with contextlib.redirect_stdout(io.StringIO()):
+            run.end(self.journal, self.facts, [])
+        return {line["name"]: line["note"] for line in self.lines("arm")}
+
+    def test_an_arm_is_not_checked_where_they_did_not_run(self) -> None:
+        not_run = {"base": "not checked on this card", "transformers": None,
+                   "one-graph": "its own; not checked on this card"}  # fmt: skip
+        self.assertEqual(self.notes(None), not_run)
+
+    def test_an_arm_is_not_checked_where_they_had_no_time(self) -> None:
+        outcomes = dict.fromkeys(checks.OF_ARM["base"], "passed: OK")
+        outcomes[checks.OF_ARM["one-graph"][0]] = "no time left"
+        self.assertEqual(self.notes(outcomes)["one-graph"], "its own; not checked on this card")
+
+    def test_an_arm_names_those_that_failed(self) -> None:
+        every = {name: "passed: OK" for names in checks.OF_ARM.values() for name in names}
+        failed = every | {"confide.cuda.tests.test_online": "failed with status 1: FAILED"}
+        wanted = "its own; checks failed on this card: test_online"
+        self.assertEqual(
+            self.notes(failed), {"base": None, "transformers": None, "one-graph": wanted}
+        )
+
+    def test_an_arm_is_clean_where_all_passed(self) -> None:
+        every = {name: "passed: OK" for names in checks.OF_ARM.values() for name in names}
+        clean = {"base": None, "transformers": None, "one-graph": "its own"}
+        self.assertEqual(self.notes(every), clean)
+
+    def test_the_checks_of_every_arm_are_files_that_the_stage_runs(self) -> None:
+        arms = {arm["name"] for arm in journal.read_suite()["arm"]}
+        self.assertLessEqual(set(checks.OF_ARM), arms)
+        for names in checks.OF_ARM.values():
+            for name in names:
+                path = journal.CHECKOUT / "python" / f"{name.replace('.', '/')}.py"
+                self.assertTrue(path.is_file(), name)
+
+
+class TheProbe(StageCase):
+    """The choice of a decoder, with decoders of made-up speed."""
+
+    def choose(self, rates: dict[str, float]) -> str:
+        loop: Any = SimpleNamespace(
+            model_name="qwen2.5-1.5b", slots=1, decoder="", floor=lambda _: None
+        )
+
+        def use_decoder(name: str) -> None:
+            loop.decoder = name
+
+        def decode(*_: int) -> Any:
+            if loop.decoder not in rates:
+                raise RuntimeError("made-up: operation not supported in a capture")
+            return SimpleNamespace(tokens=rates[loop.decoder], seconds=1.0)
+
+        loop.use_decoder, loop.run = use_decoder, decode
+
+        def work(session: Session) -> None:
+            probe.choose_decoder(session, loop)
+            session.share_fact("used", loop.decoder)
+
+        synchronize = SimpleNamespace(cuda=SimpleNamespace(synchronize=lambda: None))
+        with mock.patch.dict(sys.modules, {"torch": synchronize}):
+            self.assertIsNone(self.run_stage(work, cpu=False))
+        return str(self.facts["used"])
+
+    def test_takes_the_fastest(self) -> None:
+        names = ("decoder-kernels", "decoder-kernels-in-turn", "decoder-torch")
+        for best in names:
+            self.facts.clear()
+            found = self.choose({name: 900.0 if name == best else 800.0 for name in names})
+            self.assertEqual(found, best)
+
+    def test_does_without_one_that_breaks_and_names_it(self) -> None:
+        self.assertEqual(self.choose({"decoder-torch": 500.0}), "decoder-torch")
+        given_up = {line["name"] for line in self.lines("arm") if line["given_up"]}
+        self.assertEqual(given_up, {"decoder-kernels", "decoder-kernels-in-turn"})
+        # What was chosen is known to later stages, which do not try again.
+        blocks = len(self.lines("block"))
+        self.assertEqual(self.choose({"decoder-torch": 500.0}), "decoder-torch")
+        self.assertEqual(len(self.lines("block")), blocks)
+
+
+class TheArchive(StageCase):
+    def test_holds_everything_that_should_come_back(self) -> None:
+        folder = self.journal.path.parent
+        (folder / "log").mkdir()
+        (folder / "log" / "check-made-up.log").write_text("OK")
+        cache = Path(self.enterContext(tempfile.TemporaryDirectory()))
+        self.enterContext(mock.patch.dict(os.environ, {"CONFIDE_CACHE": str(cache)}))
+        (cache / "kernels").mkdir(mode=0o700)
+        (cache / "kernels" / "tilings-NVIDIA-H100-0123.json").write_text("[]")
+        (cache / "kernels" / "gemv-sm_90-0123.cubin").write_bytes(b"")
+        for _ in range(2):
+            with tarfile.open(run.pack(folder)) as packed:
+                names = [
+                    "log/check-made-up.log",
+                    "rehearsal.jsonl",
+                    "tilings/tilings-NVIDIA-H100-0123.json",
+                ]
+                self.assertEqual(sorted(packed.getnames()), names)
+
+    def test_names_its_commit_where_there_is_no_repository(self) -> None:
+        nowhere = self.enterContext(tempfile.TemporaryDirectory())
+        with (
+            mock.patch.object(journal, "CHECKOUT", Path(nowhere)),
+            mock.patch.dict(os.environ, {"CONFIDE_COMMIT": "0123abc"}),
+        ):
+            self.assertEqual(journal.read_commit(), "0123abc")
+
+
+class ThePlan(unittest.TestCase):
+    def test_measures_what_is_wanted_most_first_and_checks_before_the_rest(self) -> None:
+        names = [stage["name"] for stage in run.plan()]
+        wanted = ["ceilings", "decode", "batch", "generate", "placement", "accuracy", "check"]
+        self.assertEqual([name for name in names if name in wanted], wanted)
+        self.assertEqual(names[:3], ["ceilings", "build", "decode"])
+        self.assertEqual(set(names[names.index("check") :]), {"check", "ring", "crossings", "step"})
 
 
 class APeer(unittest.TestCase):

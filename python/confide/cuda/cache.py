@@ -1,4 +1,6 @@
-"""Where built kernels are kept: $CONFIDE_CACHE, or `confide` in the user's cache folder."""
+"""Where built kernels are kept: $CONFIDE_CACHE, or `confide` in the user's cache folder; and $CONFIDE_CUBINS, a folder
+of cubins that were built on another machine.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +16,17 @@ def folder() -> Path:
     )
     path = Path(base).expanduser() / "kernels"
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return refuse_others(path)
+
+
+def cubins() -> Path | None:
+    """Gives the folder of cubins that were brought along, or None where none is named."""
+    named = os.environ.get("CONFIDE_CUBINS")
+    return refuse_others(Path(named)) if named else None
+
+
+def refuse_others(path: Path) -> Path:
+    """Returns the folder, if only this user can write to it: what lies in it is executed."""
     if path.stat().st_uid != os.getuid() or path.stat().st_mode & 0o022:
         raise PermissionError(
             f"kernel cache {path}: wanted a folder that only this user can write to"

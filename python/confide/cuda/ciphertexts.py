@@ -52,17 +52,23 @@ class Seeded:
 def public_polynomials(context: Context, seeds: list[bytes], indices: list[int]) -> Array:
     """Expands seeds and indices to public polynomials, [count, limbs, n] in NTT form."""
     count = len(seeds)
+    words = np.frombuffer(b"".join(seeds), "<u4").reshape(count, 8).copy()
+    given = arrays.to_device(words, "uint32", context.device, "seeds", (count, 8))
+    places = np.array(indices, np.uint32)
+    return expand_seeds(
+        context, given, arrays.to_device(places, "uint32", context.device, "indices", (count,))
+    )
+
+
+def expand_seeds(context: Context, seeds: Array, indices: Array) -> Array:
+    """Expands seeds uint32 [count, 8] and indices uint32 [count] on the device as `public_polynomials` does."""
+    count = seeds.shape[0]
     values = arrays.empty((count, context.limbs, context.n), "uint64", context.device)
     if count == 0:
         return values
-    words = np.frombuffer(b"".join(seeds), "<u4").reshape(count, 8).copy()
-    given = arrays.to_device(words, "uint32", context.device, "seeds", (count, 8))
-    places = arrays.to_device(
-        np.array(indices, np.uint32), "uint32", context.device, "indices", (count,)
-    )
-    kernel = context.kernel("encrypt.cu", "public_polynomials")
-    block = context.transform["block"]
-    kernel((count, context.limbs), block, given, places, context.limb_table, values, context.log_n)
+    kernel, block = context.kernel("encrypt.cu", "public_polynomials"), context.transform["block"]
+    given = (seeds, indices, context.limb_table, values, context.log_n)
+    kernel((count, context.limbs), block, *given)
     return values
 
 

@@ -239,6 +239,44 @@ class DecodeStep:
         return torch.zeros(shape, dtype=getattr(torch, dtype), device=like.device)
 
 
+def kernel_variants(
+    config: Shape,
+    rows: int,
+    element: str,
+    tilings: dict[Product, Tiling],
+    sources: frozenset[str] = frozenset(),
+) -> list[tuple[str, dict[str, str | int]]]:
+    """Lists the kernel files of a step, each with its macros: what a `DecodeStep` of these sizes compiles.
+
+    sources: the points at which an adapter adds (`Point.source`); `tilings` as in `DecodeStep`.
+    """
+    group = config.heads // config.kv_heads
+    products = step_products(config, rows, element, sources)
+    chosen = ((tilings.get(one) or tiling.choose_by_shape(one), one) for one in products)
+    return [
+        ("attention.cu", {"ELEMENT": element, "GROUP": group, "HEAD_DIM": config.head_dim}),
+        ("embed.cu", {"WEIGHT": element}),
+        ("norm.cu", {"ELEMENT": element}),
+        *(("gemv.cu", tiles.defines(product, element)) for tiles, product in chosen),
+    ]
+
+
+def step_products(
+    config: Shape, rows: int, element: str, sources: frozenset[str] = frozenset()
+) -> list[Product]:
+    """Lists the products of a step. At the points `sources` the rows are normed before, in a kernel of their own."""
+    query, key = config.heads * config.head_dim, config.kv_heads * config.head_dim
+    hidden, ffn = config.hidden, config.ffn
+    gated = "feed_forward" in sources
+    return [
+        Product(element, "STORE", "attention" not in sources, query + 2 * key, hidden, rows),
+        Product(element, "ADD", False, hidden, query, rows),
+        Product(element, "STORE" if gated else "SWIGLU", not gated, 2 * ffn, hidden, rows),
+        Product(element, "ADD", False, hidden, ffn, rows),
+        Product(element, "STORE", "final_hidden" not in sources, config.vocabulary, hidden, rows),
+    ]
+
+
 def _load_tilings(device: str) -> dict[Product, Tiling]:
     if device == "cpu":
         return {}

@@ -9,6 +9,7 @@ import hashlib
 import importlib.util
 import os
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -71,17 +72,21 @@ def version() -> tuple[int, int]:
 
 
 def options(source: Source, arch: str) -> list[str]:
-    """Lists NVRTC's options, part of the cubin's cache key. `--fmad` stays on: exact steps use the _rn intrinsics."""
-    told = [f"--gpu-architecture={arch}", "--std=c++17", "--ptxas-options=-v"]
-    told += [f"--include-path={folder}" for folder in dict.fromkeys((source.path.parent, FOLDER))]
-    return told + [f"--define-macro={name}={value}" for name, value in source.defines]
+    """Lists NVRTC's options but for the folders of includes, whose content is in the source's digest.
+
+    `--fmad` stays on: exact steps use the _rn intrinsics.
+    """
+    fixed = [f"--gpu-architecture={arch}", "--std=c++17", "--ptxas-options=-v"]
+    return fixed + [f"--define-macro={name}={value}" for name, value in source.defines]
 
 
 def compile_cubin(source: Source, arch: str) -> tuple[bytes, str]:
     """Compiles `source` for `arch` (such as "sm_90"); gives the cubin and the log of NVRTC and ptxas."""
     nvrtc = library()
     program = ctypes.c_void_p()
-    told = [option.encode() for option in options(source, arch)]
+    folders = dict.fromkeys((source.path.parent, FOLDER))
+    includes = [f"--include-path={folder}" for folder in folders]
+    told = [option.encode() for option in (*options(source, arch), *includes)]
     array = (ctypes.c_char_p * len(told))(*told)
     name, text = source.path.name.encode(), source.text.encode()
     _check(
@@ -101,17 +106,42 @@ def compile_cubin(source: Source, arch: str) -> tuple[bytes, str]:
 
 
 def build_cubin(source: Source, arch: str) -> tuple[bytes, str]:
-    """Gives what `compile_cubin` gives, from the cache where the same options and NVRTC compiled it before."""
-    told = [source.digest, repr(version()), *options(source, arch)]
-    key = hashlib.sha256("\0".join(told).encode()).hexdigest()
-    path = cache.folder() / f"{source.path.stem}-{arch}-{key[:32]}.cubin"
+    """Gives what `compile_cubin` gives: from the folder of cubins that were brought along (`cache.cubins`), whichever
+    NVRTC compiled them, or from the cache where the same options and this NVRTC compiled it before.
+    """
+    if (brought := cache.cubins()) and (found := _read_pair(brought / cubin_name(source, arch))):
+        return found
+    path = cache.folder() / cubin_name(source, arch, repr(version()))
+    if found := _read_pair(path):
+        return found
+    binary, log = compile_cubin(source, arch)
+    _put_pair(path, binary, log)
+    return binary, log
+
+
+def bring_along(source: Source, arch: str, folder: Path) -> None:
+    """Puts the cubin of `source` into a folder for another machine, whose $CONFIDE_CUBINS names it there."""
+    _put_pair(folder / cubin_name(source, arch), *build_cubin(source, arch))
+
+
+def cubin_name(source: Source, arch: str, compiler: str = "") -> str:
+    """The name of a cubin's file: the same for the same sources, options and compiler, wherever the sources lie."""
+    parts = [source.digest, compiler, *options(source, arch)]
+    key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
+    return f"{source.path.stem}-{arch}-{key[:32]}.cubin"
+
+
+def _read_pair(path: Path) -> tuple[bytes, str] | None:
+    """Reads a cubin and its compiler's log; None where one of them is missing or the cubin is broken."""
     log = path.with_suffix(".log")
     if path.is_file() and log.is_file() and (binary := path.read_bytes()).startswith(_ELF):
         return binary, log.read_text()
-    binary, said = compile_cubin(source, arch)
-    cache.put(log, said.encode())
+    return None
+
+
+def _put_pair(path: Path, binary: bytes, log: str) -> None:
+    cache.put(path.with_suffix(".log"), log.encode())
     cache.put(path, binary)
-    return binary, said
 
 
 def figures(log: str) -> dict[str, Figures]:
@@ -132,10 +162,9 @@ def figures(log: str) -> dict[str, Figures]:
     return found
 
 
-def _candidates() -> list[Path | str]:
-    found: list[Path | str] = []
+def _candidates() -> Iterator[Path | str]:
     if given := os.environ.get("CONFIDE_NVRTC"):
-        found.append(given)
+        yield given
     for package in ("nvidia", "torch"):
         spec = importlib.util.find_spec(package)
         for folder in (spec.submodule_search_locations or []) if spec else []:
@@ -143,11 +172,10 @@ def _candidates() -> list[Path | str]:
                 Path(folder).rglob("libnvrtc.so*"), key=lambda path: path.name, reverse=True
             )
             # The wheels keep an alternative build next to the right one; it lacks its builtins.
-            found += [path for path in libraries if ".alt." not in path.name]
+            yield from (path for path in libraries if ".alt." not in path.name)
     if named := ctypes.util.find_library("nvrtc"):
-        found.append(named)
-    found += sorted(Path("/usr/local/cuda/lib64").glob("libnvrtc.so*"), reverse=True)
-    return found
+        yield named
+    yield from sorted(Path("/usr/local/cuda/lib64").glob("libnvrtc.so*"), reverse=True)
 
 
 def _bytes(program: ctypes.c_void_p, what: str) -> bytes:

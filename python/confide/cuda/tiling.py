@@ -12,6 +12,8 @@ from . import cache, source
 # Columns that a warp takes at a time: 32 lanes of 16 bytes.
 CHUNK_COLUMNS = {"float": 128, "bf16": 256}
 SPLIT_MAX, RESULTS_MAX = 8, 32
+# Tilings that were measured on a card and came back with a record.
+SHIPPED = Path(__file__).resolve().parent / "tilings"
 # Staged vectors larger than the first bound leave room for too few blocks; than the second, for none.
 STAGED_BYTES_USUAL, STAGED_BYTES_MAX = 48 << 10, 192 << 10
 
@@ -131,13 +133,18 @@ def path(device_name: str) -> Path:
 
 
 def load_measured(device_name: str) -> dict[Product, Tiling]:
-    """Loads the tilings that tune.py chose on a device of this name; none where it never ran."""
-    file = path(device_name)
+    """Loads the tilings that tune.py chose on a device of this name, here or before the package was made; none where it
+    never ran with gemv.cu as it is.
+    """
+    own = path(device_name)
+    return {**_read(SHIPPED / own.name), **_read(own)}
+
+
+def _read(file: Path) -> dict[Product, Tiling]:
     if not file.is_file():
         return {}
-    return {
-        Product(**one["product"]): Tiling(**one["tiling"]) for one in json.loads(file.read_text())
-    }
+    rows = json.loads(file.read_text())
+    return {Product(**row["product"]): Tiling(**row["tiling"]) for row in rows}
 
 
 def save_measured(device_name: str, chosen: dict[Product, Tiling]) -> None:

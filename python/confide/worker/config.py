@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from .deltas import Site, Width
+from ..sites import Site, Width
 
 CONFIG_BYTES_MAX = 1 << 20
 DIMENSION_MAX = 1 << 20

@@ -64,10 +64,11 @@ class TokenCopy:
 
 @dataclass
 class RecordedStep:
-    """A chain of graphs with the points between them (one fewer)."""
+    """A chain of graphs with the points between them (one fewer), and the logits that a replay leaves."""
 
     graphs: list[Any]
     points: list[Point]
+    logits: Tensor
 
 
 @dataclass
@@ -95,8 +96,15 @@ class Stepper:
     """Runs decode steps of a model over its cache and rows."""
 
     def __init__(
-        self, model: Model, cache: Cache, rows: Rows, graphs: bool = True, decoder: str = "torch"
+        self,
+        model: Model,
+        cache: Cache,
+        rows: Rows,
+        graphs: bool = True,
+        decoder: str = "torch",
+        overlap: bool = True,
     ) -> None:
+        """decoder: `torch` or `kernels`; of kernels `overlap` as in `Kernels`."""
         self.model, self.cache, self.rows = model, cache, rows
         self.device = model.device
         self.graphs = graphs and can_record(self.device)
@@ -107,6 +115,8 @@ class Stepper:
         self.forms: dict[tuple[int, int], str] = {}
         self.shadow: Rows | None = None
         self.next = 0
+        # Those of the latest step [batch, vocabulary], until the next one runs.
+        self.logits = torch.empty(0)
         # Whether what adapters add is recorded now, to be replayed for others.
         self.is_recording = False
         self.ring = [self.make_pinned() for _ in range(RING)]
@@ -114,7 +124,7 @@ class Stepper:
         if decoder == "kernels":
             from .kernels import Attention, Kernels
 
-            self.kernels = Kernels(model, cache)
+            self.kernels = Kernels(model, cache, overlap)
             model.kernel_attention = Attention(model, cache)
         if self.graphs:
             # Recorded kernels keep the stream's priority: masks that are prepared meanwhile give way to tokens.
@@ -205,10 +215,12 @@ class Stepper:
             logits = yield from self.model.decode(
                 tokens, positions, self.cache, shape.context, shape.points, form
             )
+        self.logits = logits
         rows.advance(batch, shape.group, logits, shape.kind)
 
     def replay(self, shape: Shape, recorded: RecordedStep, add: Add) -> None:
         """Replays the recorded graphs of a step, with what `add` does between them."""
+        self.logits = recorded.logits
         for index, graph in enumerate(recorded.graphs):
             graph.replay()
             if index < len(recorded.points):
@@ -252,7 +264,7 @@ class Stepper:
                 ended = self.capture_part(run, shape, graphs, points, add)
         finally:
             gc.enable()
-        return RecordedStep(graphs, points)
+        return RecordedStep(graphs, points, self.logits)
 
     def capture_part(
         self,

@@ -43,8 +43,10 @@ def shape_of(config: Config) -> decode.Shape:
 class Kernels:
     """Decode steps in kernels, made when a size is first asked for."""
 
-    def __init__(self, model: Model, cache: Cache) -> None:
+    def __init__(self, model: Model, cache: Cache, overlap: bool = True) -> None:
+        """overlap: let each kernel begin while the one before still runs, where the device can (`overlaps`)."""
         self.model, self.cache = model, cache
+        self.overlap = overlap and model.device.type == "cuda" and overlaps(model.device)
         cosines, sines = angles(model.config.rope, cache.length)
         self.cosines, self.sines = cosines.to(model.device), sines.to(model.device)
         self.steps: dict[tuple[int, int], Any] = {}
@@ -63,7 +65,6 @@ class Kernels:
         """Gives the kernels with their buffers for so many rows of a group."""
         key = (shape.batch, shape.group)
         if key not in self.steps:
-            device = str(self.model.device)
             self.steps[key] = decode.DecodeStep(
                 shape_of(self.model.config),
                 self.model.weights,
@@ -71,9 +72,9 @@ class Kernels:
                 self.cosines,
                 self.sines,
                 shape.batch,
-                device,
+                str(self.model.device),
                 limit=self.cache.idle_position,
-                overlap=device != "cpu" and overlaps(self.model.device),
+                overlap=self.overlap,
             )
         return self.steps[key]
 

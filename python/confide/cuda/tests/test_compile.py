@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import re
+import shutil
 import tempfile
 import unittest
 from pathlib import Path
@@ -108,6 +110,25 @@ class Checks(unittest.TestCase):
                 nvrtc, "compile_cubin", side_effect=AssertionError("compiled again")
             ):
                 self.assertEqual(nvrtc.build_cubin(read, "sm_90"), (binary, log))
+            # What was built on another machine is found whatever NVRTC is here, and wherever its sources lie.
+            brought, elsewhere = Path(folder, "brought"), Path(folder, "elsewhere")
+            brought.mkdir(mode=0o700)
+            nvrtc.bring_along(read, "sm_90", brought)
+            shutil.copytree(source.FOLDER, elsewhere, ignore=shutil.ignore_patterns("tests"))
+            moved = source.read(elsewhere / "embed.cu")
+            with (
+                mock.patch.dict("os.environ", {"CONFIDE_CUBINS": str(brought)}),
+                mock.patch.object(nvrtc, "library", side_effect=nvrtc.NvrtcMissing("none")),
+            ):
+                self.assertEqual(nvrtc.build_cubin(moved, "sm_90"), (binary, log))
+                with self.assertRaises(nvrtc.NvrtcMissing):
+                    nvrtc.build_cubin(moved, "sm_100")
+            os.chmod(brought, 0o777)
+            with (
+                mock.patch.dict("os.environ", {"CONFIDE_CUBINS": str(brought)}),
+                self.assertRaises(PermissionError),
+            ):
+                nvrtc.build_cubin(read, "sm_90")
             (kept,) = Path(folder, "kernels").glob("*.cubin")
             kept.write_bytes(b"")
             self.assertEqual(nvrtc.build_cubin(read, "sm_90")[0], binary)

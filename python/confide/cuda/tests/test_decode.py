@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 import unittest
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
@@ -13,7 +15,7 @@ from unittest import mock
 import numpy as np
 
 from confide.cuda import runtime, source, tiling, tune
-from confide.cuda.decode import DecodeStep
+from confide.cuda.decode import DecodeStep, kernel_variants
 from confide.cuda.tests import Device, on_each_device
 from confide.cuda.tests.reference import TINY, Reference, random_weights, rotary
 from confide.cuda.tiling import Product, Tiling, candidates, choose_by_shape
@@ -240,6 +242,41 @@ class Products(unittest.TestCase):
         step = step_on(Device("cpu"), TINY, random_weights(TINY, 9), 1)
         step.logits(np.zeros(1, np.int64), np.zeros(1, np.int64))
         self.assertEqual({product for product, _, _ in tune._products(step)}, set(step._products))
+
+    def test_the_listed_variants_are_those_that_a_step_compiles(self) -> None:
+        every = ("attention", "attention_output", "feed_forward", "feed_forward_inner")
+        for rows, sources in ((1, ()), (3, ("final_hidden",)), (2, every)):
+            compiled: list[tuple[str, dict[str, str]]] = []
+
+            def module(file: str, _device: str, defines: dict[str, Any]) -> Any:
+                compiled.append((file, defines))  # noqa: B023
+                return SimpleNamespace(kernel=lambda _name: lambda *_, **__: None)
+
+            points = frozenset((index, name) for name in sources for index in range(TINY.layers))
+            chosen = {Product("float", "ADD", False, 64, 64, rows): Tiling(1, 1, 1, 4)}
+            with mock.patch.object(runtime, "Module", module):
+                step = step_on(Device("cpu"), TINY, random_weights(TINY, 9), rows, tilings=chosen)
+                zeros = np.zeros(rows, np.int64)
+                for _ in step.run(zeros, zeros, points):
+                    pass
+            listed = kernel_variants(TINY, rows, "float", chosen, frozenset(sources))
+            in_order = sorted(map(str, listed))
+            self.assertEqual(in_order, sorted(map(str, compiled)))
+
+    def test_measured_tilings_come_from_the_package_where_none_were_measured_here(self) -> None:
+        product = Product("bf16", "STORE", True, 64, 64, 1)
+        shipped, own = Tiling(2, 1, 1, 4), Tiling(1, 1, 1, 4)
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            mock.patch.dict(os.environ, {"CONFIDE_CACHE": f"{folder}/cache"}),
+            mock.patch.object(tiling, "SHIPPED", Path(folder)),
+        ):
+            tiling.save_measured("NVIDIA H100", {product: shipped})
+            shutil.copy(tiling.path("NVIDIA H100"), folder)
+            shutil.rmtree(f"{folder}/cache")
+            self.assertEqual(tiling.load_measured("NVIDIA H100"), {product: shipped})
+            tiling.save_measured("NVIDIA H100", {product: own})
+            self.assertEqual(tiling.load_measured("NVIDIA H100"), {product: own})
 
     def test_measured_tilings_serve_the_same_device_and_kernel_alone(self) -> None:
         product = Product("bf16", "STORE", True, 64, 64, 1)
