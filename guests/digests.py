@@ -11,7 +11,7 @@ import sys
 import tomllib
 
 HEAD = """\
-# The programs that `confide-prover` proves. `sha256` and `bytes` are of the ELF beside this file
+# The programs that `confide-prover` proves. `sha256` and `bytes` are of the ELF next to this file
 # (`make guests`); `program_digest` is the back end's commitment to it, which every proof names. It is
 # filled by `confide-prover digests`.
 """

@@ -73,7 +73,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "worker",
         ],
     ),
-    // beside the house: the harness knows no product, its arms are processes
+    // next to the house: the harness knows no product, its arms are processes
     ("bench/estimate", &[]),
     ("bench/harness", &["estimate"]),
     ("bench/arm-line", &[]),

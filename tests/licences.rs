@@ -85,7 +85,7 @@ fn packages() -> Vec<Value> {
     WORKSPACES.iter().flat_map(all).collect()
 }
 
-/// The packages of one workspace; `None` where cargo fails, whose reason is printed.
+/// The packages of one workspace; `None` if cargo fails, whose reason is printed.
 fn packages_of(folder: &str, more: &[&str]) -> Option<Vec<Value>> {
     let output = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()))
         .args(["metadata", "--format-version", "1", "--locked"])

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Asks scipy, arch and ruptures again for what vectors/estimate holds, and confide-estimate for the
-# same. `--write` makes the vectors anew. Skipped where the wheels cannot be had for this Python.
+# same. `--write` makes the vectors again. Skipped where the wheels cannot be had for this Python.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

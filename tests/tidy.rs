@@ -254,7 +254,7 @@ fn python_functions(text: &str) -> Vec<(String, usize)> {
     found
 }
 
-/// The functions of a CUDA or C++ file: a `{` that ends a statement which is no type, scope or control structure opens
+/// The functions of a CUDA or C++ file: a `{` that ends a statement which is not a type, scope or control structure opens
 /// one, the `}` of the statement's indent closes it.
 fn cuda_functions(text: &str) -> Vec<(String, usize)> {
     const OTHERS: &[&str] = &[
@@ -307,7 +307,7 @@ fn cuda_functions(text: &str) -> Vec<(String, usize)> {
     found
 }
 
-/// Whether a line of C++ is continued by the next: it ends no statement and is no comment or directive.
+/// Whether a line of C++ is continued by the next: it ends no statement and is not a comment or directive.
 fn continues(line: &str) -> bool {
     let code = line.trim();
     let ends = code.is_empty() || code.ends_with([';', '{', '}', ':']);

@@ -122,7 +122,7 @@ def is_long_running(words: list[str]) -> bool:
 
 
 def has_own_loopback() -> bool:
-    """Enters a network namespace with nothing but a loopback interface; false where that is not permitted."""
+    """Enters a network namespace with nothing but a loopback interface; false if that is not permitted."""
     new_user, new_net = 0x10000000, 0x40000000
     libc = ctypes.CDLL(None, use_errno=True)
     user, group = os.getuid(), os.getgid()

@@ -31,7 +31,7 @@ without=confide.cuda
 if "$python" -c 'import sys, torch; sys.exit(not torch.cuda.is_available())'; then without=nothing; fi
 modules=$(cd python && find confide -name 'test_*.py' | sort | sed 's/\.py$//; s#/#.#g' |
   awk -v without="$without" 'index($0, without ".") != 1 || /_torch$/')
-# The rehearsal beside the others: both wait for processes of their own most of the time.
+# The rehearsal next to the others: both wait for processes of their own most of the time.
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 "$python" -m unittest discover -s bench/gpu/tests -t bench/gpu >"$log" 2>&1 &

@@ -171,7 +171,7 @@ def try_arm(
 
 
 def time_offline_of(loop: DecodeLoop, held: Any) -> Offline | None:
-    """The offline work of an adapter, timed from its preparation of a whole batch; None where it has none."""
+    """The offline work of an adapter, timed from its preparation of a whole batch; None if it has none."""
     measure = getattr(held, "time_offline", None)
     if measure is None:
         return None

@@ -93,7 +93,7 @@ class Session:
         self.emit({"kind": "not_run", "bench": bench, "reason": reason})
 
     def prepare(self, bench: str, name: str, make: Callable[[], Any]) -> Any:
-        """The result of `make`; None where it fails, and the arm is then left out by name, so that the others go on."""
+        """The result of `make`; None if it fails, and the arm is then left out by name, so that the others go on."""
         if reason := self.facts.get("left_out", {}).get(f"{bench}/{name}"):
             self.leave_out(bench, name, reason)
             return None
@@ -136,7 +136,7 @@ class Session:
         if begun >= warmup + planned or not arms:
             return done
         if begun:
-            # In an earlier process: here everything is to be compiled and recorded anew.
+            # In an earlier process: here everything is to be compiled and recorded again.
             self._warm(bench, arms)
         for block in range(begun, warmup + planned):
             if self.left_s() < longest * 1.2:

@@ -191,7 +191,7 @@ def end(journal: Journal, facts: dict[str, Any], failed: list[str]) -> None:
 
 
 def pack(folder: Path) -> Path:
-    """Puts the folder's files, and the tilings that were measured on this card, into one archive beside them."""
+    """Puts the folder's files, and the tilings that were measured on this card, into one archive next to them."""
     archive = folder / ARCHIVE
     with tarfile.open(archive, "w:gz") as packed:
         for path in sorted(folder.rglob("*")):

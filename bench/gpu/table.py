@@ -129,7 +129,7 @@ def geometric_mean(values: Iterable[float]) -> float:
 
 
 def ratio_to_reference(slices: list[Slice], case: Case) -> float | None:
-    """Geometric mean over blocks of the ratio to the other arm, or to the floor measured beside the slice."""
+    """Geometric mean over blocks of the ratio to the other arm, or to the floor measured next to the slice."""
     own = figures_by_block(slices, case, "tokens_per_s")
     if case.over == "floor":
         floors = [entry for entry in filter(case.is_of, slices) if entry.get("floor")]

@@ -4,7 +4,7 @@
 use confide_load::{Answer, EventTooLong, Events};
 use libfuzzer_sys::fuzz_target;
 
-/// The status, whether the answer is whole, its body and the data of its events; `None` where it is
+/// The status, whether the answer is whole, its body and the data of its events; `None` if it is
 /// not HTTP.
 fn read(bytes: &[u8], size: usize) -> Option<(u16, bool, Vec<u8>, Vec<Vec<u8>>)> {
     let (mut answer, mut events) = (Answer::default(), Events::default());

@@ -1,4 +1,4 @@
-//! The certificate table beside an SNP report.
+//! The certificate table next to an SNP report.
 #![no_main]
 
 use confide_attester::CertTable;

@@ -10,4 +10,4 @@ class AdapterError(Exception):
 
 
 class AdapterRefused(AdapterError):
-    """A folder that is no adapter this package reads, or one beyond a limit."""
+    """A folder that is not an adapter this package reads, or one beyond a limit."""

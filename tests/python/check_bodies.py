@@ -21,7 +21,7 @@ def u32(value: int) -> bytes:
 
 
 def canonical_number(token: str) -> tuple[str, int | None] | None:
-    """The canonical form and the millionths, or None for what is no number that is read."""
+    """The canonical form and the millionths, or None for what is not a number that is read."""
     found = re.fullmatch(r"(-?)(0|[1-9][0-9]*)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]+))?", token)
     if not found or len(token) > 128:
         return None

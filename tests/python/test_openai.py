@@ -114,7 +114,7 @@ def run_checks_on_torch(binary: str) -> int:
 
 
 def python_with_torch() -> str | None:
-    """A Python that has torch, found as tests/worker.sh finds it; `None` where there is none."""
+    """A Python that has torch, found as tests/worker.sh finds it; `None` if there is none."""
     imports = ["-c", "import aiohttp, safetensors, torch, transformers"]
     for python in [
         os.environ.get("CONFIDE_TORCH_PYTHON"),

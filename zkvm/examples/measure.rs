@@ -11,7 +11,7 @@
 use std::{error::Error, time::Instant};
 
 use confide_zkvm_machine::{
-    Blueprint, FanIn, Keys, Machine, Program, Step, aggregate, check_aggregated, check_app,
+    Blueprint, FanIn, Keys, Machine, Program, ProofStep, aggregate, check_aggregated, check_app,
 };
 
 #[global_allocator]
@@ -50,7 +50,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     clock.lap("commit");
     let cycles = plan.cycles;
     let start = Instant::now();
-    let proof = prover.prove(plan, &input, &mut |step: Step| println!("{step:?} {}", peak()))?;
+    let proof =
+        prover.prove(plan, &input, &mut |step: ProofStep| println!("{step:?} {}", peak()))?;
     println!("kHz {:.1}", cycles as f64 / start.elapsed().as_secs_f64() / 1e3);
     clock.lap("prove");
     let body = proof.encode()?;
@@ -85,7 +86,7 @@ impl Clock {
 fn peak() -> String {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let peak = status.lines().find(|line| line.starts_with("VmHWM")).unwrap_or("VmHWM: ?");
-    // 5: the peak begins anew (proc(5)). Where that is not allowed, it only grows.
+    // 5: the peak begins again (proc(5)). Where that is not allowed, it only grows.
     if let Err(error) = std::fs::write("/proc/self/clear_refs", "5") {
         return format!("{peak} (since the start: {error})");
     }

@@ -3,9 +3,9 @@
 use std::{io::Write as _, time::Instant};
 
 use confide_prover::line::{Line, Phase, Progress, Refusal, RefusalReason};
-use confide_zkvm_machine::{Fault, Rejection, Step};
+use confide_zkvm_machine::{Fault, ProofStep, Rejection};
 
-/// Longest detail of a refusal: it is for people, and holds nothing of the input.
+/// The longest detail of a refusal: it is for people, and holds nothing of the input.
 const DETAIL_BYTES_MAX: usize = 300;
 
 /// A stage that ends in a refusal.
@@ -64,11 +64,11 @@ pub fn progress(phase: Phase, done: u32, of: Option<u32>) {
 }
 
 /// Prints a step of a machine.
-pub fn step(step: Step) {
+pub fn step(step: ProofStep) {
     match step {
-        Step::Segment { done, of } => progress(Phase::Segment, done, Some(of)),
-        Step::Aggregate { done, of } => progress(Phase::Aggregate, done, Some(of)),
-        Step::Wrap => progress(Phase::Wrap, 0, Some(1)),
+        ProofStep::Segment { done, of } => progress(Phase::Segment, done, Some(of)),
+        ProofStep::Aggregate { done, of } => progress(Phase::Aggregate, done, Some(of)),
+        ProofStep::Wrap => progress(Phase::Wrap, 0, Some(1)),
     }
 }
 
@@ -90,7 +90,7 @@ impl Parts {
         self.last = Instant::now();
     }
 
-    /// Gives the seconds of all parts.
+    /// Returns the seconds of all parts.
     pub fn seconds(self) -> std::collections::BTreeMap<String, f64> {
         self.parts
     }

@@ -27,7 +27,7 @@ pub enum Request {
     Prove(Work),
     /// Check a proof.
     Check(Work),
-    /// Make the keys anew from the programs of a folder.
+    /// Make the keys again from the programs of a folder.
     Keys {
         /// Folder of the guests' ELFs.
         elf: PathBuf,

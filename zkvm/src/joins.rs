@@ -14,7 +14,7 @@ pub const LEAST_BYTES: u64 = match LEAF_BYTES[0] > INTERNAL_BYTES[1] {
     false => INTERNAL_BYTES[1],
 };
 
-/// Gives the greatest fan-in that fits.
+/// Returns the greatest fan-in that fits.
 ///
 /// # Errors
 ///

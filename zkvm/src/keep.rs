@@ -1,4 +1,4 @@
-//! Keys made anew, for whoever changes a guest or the back end.
+//! Keys made again, for whoever changes a guest or the back end.
 
 use std::{collections::BTreeSet, fs, path::Path};
 

@@ -18,7 +18,7 @@ use confide_prover::line::{Line, RefusalReason};
 use crate::{answer::Refused, arguments::Request};
 
 /// Proving takes and gives back gigabytes many times in a second; the system's allocator asks the
-/// kernel for them anew each time.
+/// kernel for them again each time.
 #[cfg(feature = "jemalloc")]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;

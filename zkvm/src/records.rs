@@ -1,7 +1,7 @@
 //! The data that a check needs: keys of the machines and commitments of the programs, built in.
 //!
 //! They are data, made by `confide-prover keys` and committed under `zkvm/keys`; a test makes them
-//! anew and compares.
+//! again and compares.
 
 use confide_prover::line::{Digest, RefusalReason};
 use confide_zkvm_machine::{Commitment, Keys};
@@ -28,7 +28,7 @@ pub struct Record {
     pub instructions: Digest,
     /// Commitment to instructions, first memory and entry point.
     pub executable: Digest,
-    /// The program's name everywhere else: see [`program_digest`].
+    /// The digest that identifies the program outside this table: see [`program_digest`].
     pub program_digest: Digest,
 }
 
@@ -60,7 +60,7 @@ impl Record {
         serde_json::from_str(text).map_err(|e| Refused::new(RefusalReason::Fault, e))
     }
 
-    /// Gives the commitments by which the checker knows the program.
+    /// Returns the commitments by which the checker knows the program.
     pub fn commitment(&self) -> Commitment {
         Commitment { instructions: self.instructions.0, executable: self.executable.0 }
     }

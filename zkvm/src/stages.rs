@@ -26,7 +26,7 @@ use crate::{
 /// Both limits are the same, so that a body that fits a proof file is never too long to check.
 const _: () = assert!(BODY_BYTES_MAX == confide_prover::BODY_BYTES_MAX);
 
-/// Longest input of a guest. The longest that a claim takes, a quote with its endorsements, has
+/// The longest input of a guest. The longest that a claim takes, a quote with its endorsements, has
 /// some 100 KiB.
 const INPUT_BYTES_MAX: usize = 1 << 20;
 

@@ -1,4 +1,4 @@
-//! Aggregated proofs. Making one takes minutes, so one is committed; making it anew is left to
+//! Aggregated proofs. Making one takes minutes, so one is committed; making it again is left to
 //! `make long` (`cargo test --release -- --ignored`).
 
 mod prover;

@@ -27,7 +27,7 @@ fn a_changed_public_value_is_refused() {
     let end = forged.public_values.len() - 32;
     forged.public_values[end - 4 * 32] ^= 1;
     assert_eq!(check_refused("sort", &forged.join()), RefusalReason::PublicValues);
-    // A value above 255 is no byte, whatever it is equal to.
+    // A value above 255 is not a byte, whatever it is equal to.
     let mut forged = proof().clone();
     forged.public_values[end - 4 * 32 + 1] = 1;
     assert_eq!(check_refused("sort", &forged.join()), RefusalReason::PublicValues);
@@ -77,7 +77,7 @@ fn parts_of_another_run_of_the_same_program_are_refused() {
             "segment {place}"
         );
     }
-    // What the other run revealed, beside this one's segments.
+    // What the other run revealed, next to this one's segments.
     let mut forged = proof().clone();
     forged.public_values.clone_from(&other.public_values);
     assert_eq!(check_refused("sort", &forged.join()), RefusalReason::PublicValues);

@@ -19,7 +19,7 @@ const CASES: u64 = 400;
 /// What the checker may ask for beyond what the process has: bodies here have half a megabyte.
 const MEMORY_BYTES: u64 = 1 << 30;
 
-/// Modulus of the field: what is not below it is no element.
+/// Modulus of the field: what is not below it is not an element.
 const MODULUS: u32 = 2_013_265_921;
 
 /// The machine of `fibonacci`, as src/guests.rs has it.
@@ -136,7 +136,7 @@ impl Random {
         (self.next() % end.max(1) as u64) as usize
     }
 
-    /// One to four changes: in the whole body, or in a part of it whose length is written anew.
+    /// One to four changes: in the whole body, or in a part of it whose length is written again.
     fn mutate(&mut self, body: &[u8], words: &[usize]) -> Vec<u8> {
         let mut whole = body.to_vec();
         if self.next_below(3) == 0 {

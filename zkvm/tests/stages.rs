@@ -44,7 +44,7 @@ fn keys_made_anew_are_the_keys_that_are_committed() {
     let committed = fs::read_dir(repository("zkvm/keys")).unwrap().flatten();
     let mut made = 0;
     for file in committed {
-        // A file that nothing makes anew would be built in unchecked.
+        // A file that nothing makes again would be built in unchecked.
         let name = file.file_name().into_string().unwrap();
         let anew = fs::read(folder.path(&name)).unwrap_or_default();
         assert!(anew == fs::read(file.path()).unwrap(), "{name} differs: make zkvm-keys");

@@ -43,7 +43,7 @@ pub struct Hello {
     /// A note for the reader.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// Whether the harness makes an unmeasured run first; false where every run starts a new process.
+    /// Whether the harness makes an unmeasured run first; false if every run starts a new process.
     pub warming: bool,
     /// Why the arm cannot work on this machine at all.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -93,7 +93,7 @@ impl Run {
     /// A whole-number param, or `default` when it is absent.
     ///
     /// # Errors
-    /// When the param is present and is no whole number.
+    /// When the param is present and is not a whole number.
     pub fn number(&self, name: &str, default: u64) -> Outcome<u64> {
         let Some(value) = self.params.get(name) else { return Ok(default) };
         let wrong = || format!("param {name}: wanted a whole number, got {value}").into();
@@ -103,7 +103,7 @@ impl Run {
     /// A whole-number param within `limits`, or `default` when it is absent.
     ///
     /// # Errors
-    /// When the param is present and is no whole number, or lies outside the limits.
+    /// When the param is present and is not a whole number, or lies outside the limits.
     pub fn number_within(
         &self,
         name: &str,
@@ -121,7 +121,7 @@ impl Run {
     /// A text param, or `default` when it is absent.
     ///
     /// # Errors
-    /// When the param is present and is no text.
+    /// When the param is present and is not a text.
     pub fn text(&self, name: &str, default: &str) -> Outcome<String> {
         match self.params.get(name) {
             None => Ok(default.to_string()),
@@ -188,7 +188,7 @@ impl Sample {
 /// The answer to a run.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// Results of the single requests; empty where only a rate makes sense.
+    /// Results of the single requests; empty if only a rate makes sense.
     pub samples: Vec<Sample>,
     /// Figures of the whole run, by name.
     pub metrics: Map<String, Value>,

@@ -66,7 +66,7 @@ impl ServerSide {
         outcome
     }
 
-    /// CPU seconds of the server's processes so far, to the nanosecond; `None` where the kernel does
+    /// CPU seconds of the server's processes so far, to the nanosecond; `None` if the kernel does
     /// not report them or there is no such process.
     pub fn cpu_s(&self) -> Option<f64> {
         if self.pids.is_empty() {

@@ -54,7 +54,7 @@ impl Veth {
         let this = std::env::current_exe()?;
         let mut child =
             spawn(Command::new("unshare").args(["--net", "--"]).arg(this).args(arguments))?;
-        let laid = self.lay(&child.id().to_string());
+        let laid = self.create_link(&child.id().to_string());
         if laid.is_err() {
             let _ = child.kill();
             let _ = child.wait();
@@ -62,7 +62,7 @@ impl Veth {
         laid.map(|()| child)
     }
 
-    fn lay(&self, id: &str) -> Outcome {
+    fn create_link(&self, id: &str) -> Outcome {
         let (device, peer) = (self.device.as_str(), format!("{}p", self.device));
         wait_for_namespace(id)?;
         ip(&["link", "add", device, "type", "veth", "peer", "name", &peer, "netns", id])?;

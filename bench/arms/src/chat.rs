@@ -18,7 +18,7 @@ use confide_client::{ClientLimits, Connector, Endpoint, with_causes};
 use serde_json::json;
 use tokio::runtime::{Builder, Runtime};
 
-use crate::conversation::{Link, Order, converse};
+use crate::conversation::{ConversationParams, Link, converse};
 use crate::version::VERSION;
 use crate::{clock::unix_now, trust::ChannelArgs};
 
@@ -120,7 +120,7 @@ fn chat(
     run: &Run,
 ) -> Outcome<Report> {
     run.refuse_unknown_params(KNOWN)?;
-    let order = Order {
+    let order = ConversationParams {
         tokens: run.number("tokens", 200)?.clamp(1, TOKENS_MAX),
         seed: run.seed,
         model: model.into(),
@@ -174,7 +174,7 @@ async fn request(
     dialler: &Dialler,
     kept_link: &mut Option<Link>,
     kept: bool,
-    order: &Order,
+    order: &ConversationParams,
     number: u64,
     due: Instant,
 ) -> Sample {

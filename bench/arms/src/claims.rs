@@ -65,8 +65,8 @@ pub(crate) fn run(args: Args) -> Outcome {
         Hello::new(format!("{:?} by {:?}", args.statement, args.by).to_lowercase(), VERSION);
     match &method {
         Ok(method) => {
-            hello.guarantee = Some(method.hides().to_owned());
-            hello.note = Some(method.hides().to_owned());
+            hello.guarantee = Some(method.hidden_part().to_owned());
+            hello.note = Some(method.hidden_part().to_owned());
         }
         Err(error) => hello.cannot = Some(error.to_string()),
     }
@@ -106,7 +106,7 @@ fn measure(order: &Run, method: &mut dyn ClaimMethod) -> Outcome<Report> {
 }
 
 fn sample(method: &mut dyn ClaimMethod) -> Outcome<Sample> {
-    let repeats = method.repeats();
+    let repeats = method.repetitions();
     let mean_ms =
         |started: Instant| started.elapsed().as_secs_f64() * 1e3 / f64::from(repeats.max(1));
     let mut sample = Sample::default();
@@ -116,7 +116,7 @@ fn sample(method: &mut dyn ClaimMethod) -> Outcome<Sample> {
         made = method.prove()?;
     }
     let prove_ms = mean_ms(started);
-    // A value that is only shown is not made: it has no time of its own, and 0 is no measurement.
+    // A value that is only shown is not made: it has no time of its own, and 0 is not a measurement.
     if made.is_some() {
         sample.set("prove_ms", prove_ms);
     }

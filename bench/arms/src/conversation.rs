@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 
 /// An open connection of any kind, and the time and round trips that opening it took.
 pub(crate) struct Link {
-    wire: Wire,
+    wire: ClientConnection,
     /// The `host` field of requests: `confide connect` refuses any but its own address.
     host: String,
     pub(crate) guarantee: String,
@@ -26,7 +26,7 @@ pub(crate) struct Link {
     pub(crate) appraisal_ms: f64,
 }
 
-enum Wire {
+enum ClientConnection {
     Channel(Connection),
     Plain(SendRequest<RequestBody>),
 }
@@ -46,7 +46,7 @@ impl From<Connection> for Link {
             collateral_ms: collateral.as_secs_f64() * 1e3,
             appraisal_ms: channel.appraisal.saturating_sub(collateral).as_secs_f64() * 1e3,
             host: "model".into(),
-            wire: Wire::Channel(connection),
+            wire: ClientConnection::Channel(connection),
         }
     }
 }
@@ -63,7 +63,7 @@ impl Link {
         tokio::spawn(connection);
         Ok(Self {
             host: address.into(),
-            wire: Wire::Plain(sender),
+            wire: ClientConnection::Plain(sender),
             guarantee: "as the proxy that this reaches".into(),
             simulated: false,
             round_trips: 1,
@@ -80,10 +80,10 @@ impl Link {
             .header(header::CONTENT_TYPE, "application/json")
             .body(whole_body(body.to_string()))?;
         match &mut self.wire {
-            Wire::Channel(connection) => {
+            ClientConnection::Channel(connection) => {
                 Ok(connection.send(request).await.map_err(|error| with_causes(&error))?)
             }
-            Wire::Plain(sender) => {
+            ClientConnection::Plain(sender) => {
                 sender.ready().await.map_err(|error| with_causes(&error))?;
                 Ok(sender.send_request(request).await.map_err(|error| with_causes(&error))?)
             }
@@ -92,7 +92,7 @@ impl Link {
 }
 
 /// Parameters of every request of a run.
-pub(crate) struct Order {
+pub(crate) struct ConversationParams {
     pub(crate) tokens: u64,
     pub(crate) seed: u64,
     pub(crate) model: String,
@@ -112,7 +112,7 @@ pub(crate) struct ConversationResult {
 /// Sends one request and reads the stream to its end, which has to be `data: [DONE]`.
 pub(crate) async fn converse(
     link: &mut Link,
-    order: &Order,
+    order: &ConversationParams,
     number: u64,
     due: Instant,
 ) -> Outcome<ConversationResult> {

@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use tokio::runtime::{Builder, Runtime};
 
 use self::{
-    load::{LoadResult, Work, run_closed_loop, run_open_loop},
+    load::{LoadPlan, LoadResult, run_closed_loop, run_open_loop},
     route::{Route, RouteArgs},
 };
 use crate::version::VERSION_WITH_TLS;
@@ -62,7 +62,7 @@ const RATE_MAX: f64 = 20_000.0;
 impl GatewayArm {
     fn measure(&self, order: &Run) -> Outcome<Report> {
         order.refuse_unknown_params(KNOWN)?;
-        let work = Work {
+        let work = LoadPlan {
             requests: order.requests,
             concurrency: order.number("concurrency", 1)?.clamp(1, CONCURRENCY_MAX),
             kept: match order.text("connections", "new")?.as_str() {
@@ -108,7 +108,7 @@ fn read_rate(given: &serde_json::Value) -> Outcome<f64> {
 
 fn figures(
     result: &LoadResult,
-    work: &Work,
+    work: &LoadPlan,
     open_loop: bool,
     wall_s: f64,
     server_s: Option<f64>,

@@ -51,8 +51,11 @@ pub(crate) fn run(args: Args) -> Outcome {
     let options =
         FakeAttesterOptions { seed: [7; 32], tee: Tee::Tdx, debug: false, issued_at, mode };
     let attester = FakeAttester::new(options)?;
-    let source =
-        if through_tree { Source::mount(attester)? } else { Source::Direct(Box::new(attester)) };
+    let source = if through_tree {
+        QuoteSource::mount(attester)?
+    } else {
+        QuoteSource::Direct(Box::new(attester))
+    };
     let hello = Hello {
         simulated: true,
         threads: 128,
@@ -63,7 +66,7 @@ pub(crate) fn run(args: Args) -> Outcome {
 }
 
 /// The source of quotes.
-enum Source {
+enum QuoteSource {
     Direct(Box<FakeAttester>),
     Tree(Box<MountedAttester>),
 }
@@ -75,7 +78,7 @@ struct MountedAttester {
     folder: PathBuf,
 }
 
-impl Source {
+impl QuoteSource {
     fn mount(attester: FakeAttester) -> Outcome<Self> {
         let folder = env::temp_dir().join(format!("confide-arm-{}", std::process::id()));
         fs::create_dir(&folder)
@@ -103,7 +106,7 @@ impl Drop for MountedAttester {
     }
 }
 
-/// Starts this program anew with mounts of its own, where that is allowed: an arm that is killed
+/// Starts this program again with mounts of its own, where that is allowed: an arm that is killed
 /// then leaves no dead tree behind.
 fn hide_mounts() {
     const HIDDEN: &str = "CONFIDE_ARM_MOUNTS";
@@ -123,7 +126,7 @@ fn hide_mounts() {
     }
 }
 
-fn generate(source: &Source, order: &Run) -> Outcome<Report> {
+fn generate(source: &QuoteSource, order: &Run) -> Outcome<Report> {
     order.refuse_unknown_params(&["concurrency"])?;
     let concurrency = order.number_within("concurrency", 1, 1..=CALLERS_MAX)?;
     let next = AtomicU64::new(0);
@@ -149,7 +152,7 @@ fn generate(source: &Source, order: &Run) -> Outcome<Report> {
 const CALLERS_MAX: u64 = 512;
 
 /// One closed-loop caller: asks for a quote as soon as it has the last one.
-fn call(source: &Source, order: &Run, next: &AtomicU64, start: Instant) -> Vec<Sample> {
+fn call(source: &QuoteSource, order: &Run, next: &AtomicU64, start: Instant) -> Vec<Sample> {
     let mut samples = Vec::new();
     loop {
         let number = next.fetch_add(1, Ordering::Relaxed);

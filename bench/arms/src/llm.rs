@@ -18,13 +18,14 @@ use std::{
 
 use confide_arm_line::{Hello, Outcome, Report, Run, Sample, Stopwatch, speak};
 use confide_load::{
-    Bound, Event, Head, Options, Outcome as LoadOutcome, Plan, Summary, Target, Transport, Writer,
+    Bound, LogHead, Options, Outcome as LoadOutcome, Plan, RequestRecord, Summary, Target,
+    Transport, Writer,
 };
 use serde_json::{Map, Value, json};
 
 use self::{
     accelerator::Accelerator,
-    order::Order,
+    order::LlmOrder,
     route::{Route, RouteArgs},
 };
 use crate::version::VERSION;
@@ -65,7 +66,7 @@ pub(crate) fn run(args: Args) -> Outcome {
 
 /// Measures one run. The harness throws the first of a process away; it leaves no event log.
 fn load(args: &Args, transport: &Arc<dyn Transport>, run: &Run, cold: bool) -> Outcome<Report> {
-    let order = Order::read(run, args.saturation.as_deref())?;
+    let order = LlmOrder::read(run, args.saturation.as_deref())?;
     let plan = Arc::new(Plan::new(&order.workload)?);
     let url = format!("http://{}", args.route.server());
     let mut target = Target::parse(&url, &args.model)?;
@@ -100,16 +101,16 @@ fn load(args: &Args, transport: &Arc<dyn Transport>, run: &Run, cold: bool) -> O
 fn event_log_head(
     args: &Args,
     run: &Run,
-    order: &Order,
+    order: &LlmOrder,
     plan: &Plan,
     transport: &dyn Transport,
     target: &Target,
-) -> Head {
+) -> LogHead {
     let mut more = Map::new();
     more.insert("params".into(), Value::Object(run.params.clone()));
     more.insert("block".into(), run.block.into());
     more.insert("model".into(), args.model.clone().into());
-    Head {
+    LogHead {
         arrivals: order.workload.arrivals.word().into(),
         seed: run.seed,
         requests: plan.requests.len() as u64,
@@ -120,12 +121,12 @@ fn event_log_head(
         sessions: order.sessions.name().into(),
         limits: order.limits,
         more,
-        ..Head::default()
+        ..LogHead::default()
     }
 }
 
 /// One request without its list of instants: those are in the event log.
-fn sample(event: &Event) -> Sample {
+fn sample(event: &RequestRecord) -> Sample {
     let mut metrics = Map::new();
     let mut put = |name: &str, seconds: Option<f64>| {
         if let Some(seconds) = seconds.filter(|seconds| seconds.is_finite()) {
@@ -198,7 +199,7 @@ fn per_request(cpu_s: f64, complete: u64) -> Option<f64> {
     (complete > 0).then(|| cpu_s * 1e3 / complete as f64)
 }
 
-fn write_events(path: &std::path::Path, head: &Head, loaded: &LoadOutcome) -> Outcome {
+fn write_events(path: &std::path::Path, head: &LogHead, loaded: &LoadOutcome) -> Outcome {
     let cannot = |error: std::io::Error| format!("cannot write {}: {error}", path.display());
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder).map_err(cannot)?;

@@ -33,7 +33,7 @@ pub use paired::{Estimate, Paired};
 pub use quantile::{quantile, quantile_interval, supported_quantile};
 pub use random::Random;
 pub use serial::{autocorrelation, circular_interval, percentile_interval};
-pub use steady::{Steadiness, changes, steadiness};
+pub use steady::{Steadiness, assess_steadiness, find_changes};
 pub use student::{binomial_cdf, student_quantile, welch_interval};
 pub use verdict::{
     AA_BLOCKS_MIN, AaJudgement, INTERVAL_BLOCKS_MIN, Margin, Verdict, outside_by_chance,

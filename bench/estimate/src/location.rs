@@ -26,7 +26,7 @@ pub fn hodges_lehmann(values: &[f64]) -> Option<f64> {
 /// Computes the p-value of Wilcoxon's signed-rank test, two-sided: the chance of ranks as uneven as
 /// these among values that are symmetric about 0. Zeros are left out. It is exact without ties up
 /// to 60 values, else the normal approximation with its correction for ties, as in
-/// `scipy.stats.wilcoxon`, against which it is tested. `None` where all values are zero.
+/// `scipy.stats.wilcoxon`, against which it is tested. `None` if all values are zero.
 pub fn signed_rank_p(values: &[f64]) -> Option<f64> {
     let mut sized: Vec<(f64, bool)> =
         values.iter().filter(|v| **v != 0.0).map(|v| (v.abs(), *v > 0.0)).collect();
@@ -46,7 +46,7 @@ pub fn signed_rank_p(values: &[f64]) -> Option<f64> {
     let all = (n * (n + 1)) as f64 / 2.0;
     let least = positive.min(all - positive);
     if tied == 0.0 && n <= EXACT_MAX {
-        return Some(exact(n, least as usize));
+        return Some(exact_level(n, least as usize));
     }
     let n = n as f64;
     let variance = n * (n + 1.0) * (2.0 * n + 1.0) / 24.0 - tied / 48.0;
@@ -55,7 +55,7 @@ pub fn signed_rank_p(values: &[f64]) -> Option<f64> {
 }
 
 /// Computes twice the share of the 2^n choices of ranks 1..=n whose sum is at most `least`.
-fn exact(n: usize, least: usize) -> f64 {
+fn exact_level(n: usize, least: usize) -> f64 {
     let mut ways = vec![0.0; least + 1];
     ways[0] = 1.0;
     for rank in 1..=n {

@@ -100,7 +100,7 @@ impl<'a> Paired<'a> {
     }
 
     /// Computes the Pearson correlation of the two arms' logarithms over blocks, which shows what
-    /// pairing gains. `None` where it is not defined.
+    /// pairing gains. `None` if it is not defined.
     pub fn log_correlation(&self) -> Option<f64> {
         let logs = |values: &[f64]| -> Option<Vec<f64>> {
             values.iter().map(|&value| (value > 0.0).then(|| value.ln())).collect()

@@ -27,7 +27,7 @@ pub fn supported_quantile(values: &[f64], p: f64) -> Option<f64> {
 
 /// Computes the interval of a quantile between two order statistics. It covers the true quantile at
 /// least as often as `level` says, whatever the distribution, because the number of samples below
-/// it is binomial. `None` where the samples are too few for an upper or lower end.
+/// it is binomial. `None` if the samples are too few for an upper or lower end.
 pub fn quantile_interval(values: &[f64], p: f64, level: f64) -> Option<Interval> {
     if !(0.0..=1.0).contains(&p) || values.is_empty() || values.iter().any(|v| v.is_nan()) {
         return None;

@@ -30,12 +30,12 @@ pub enum Steadiness {
 /// stretches plus a penalty of 15 ln(n) variances for each; the variance of the noise is taken from
 /// the differences of neighbours, so that a drift does not hide itself. The series is steady from its
 /// last change on, if that leaves half of it.
-pub fn steadiness(values: &[f64]) -> Steadiness {
+pub fn assess_steadiness(values: &[f64]) -> Steadiness {
     if values.len() < 4 * STRETCH_MIN || values.iter().any(|value| !value.is_finite()) {
         return Steadiness::TooShort;
     }
     let penalty = PENALTY * (values.len() as f64).ln() * noise_variance(values);
-    match changes(values, penalty).last() {
+    match find_changes(values, penalty).last() {
         None => Steadiness::From(0),
         Some(&last) if 2 * last <= values.len() => Steadiness::From(last),
         Some(&last_change) => Steadiness::Never { last_change },
@@ -45,7 +45,7 @@ pub fn steadiness(values: &[f64]) -> Steadiness {
 /// Finds the positions at which the mean changes, in rising order: those that minimise the squared
 /// distances from the means of stretches of at least three values plus `penalty` per change
 /// (optimal partitioning, Jackson et al., 2005; PELT finds the same with less work).
-pub fn changes(values: &[f64], penalty: f64) -> Vec<usize> {
+pub fn find_changes(values: &[f64], penalty: f64) -> Vec<usize> {
     let n = values.len();
     let (mut sums, mut squares) = (vec![0.0; n + 1], vec![0.0; n + 1]);
     // Values are taken relative to the first: the squares of large numbers would swallow
@@ -100,10 +100,10 @@ mod tests {
         let mut series = |change: usize| -> Vec<f64> {
             (0..40).map(|i| if i < change { 12.0 } else { 10.0 } + 0.2 * random.normal()).collect()
         };
-        assert_eq!(steadiness(&series(0)), Steadiness::From(0));
-        assert_eq!(steadiness(&series(8)), Steadiness::From(8));
-        assert_eq!(steadiness(&series(30)), Steadiness::Never { last_change: 30 });
-        assert_eq!(steadiness(&series(0)[..11]), Steadiness::TooShort);
+        assert_eq!(assess_steadiness(&series(0)), Steadiness::From(0));
+        assert_eq!(assess_steadiness(&series(8)), Steadiness::From(8));
+        assert_eq!(assess_steadiness(&series(30)), Steadiness::Never { last_change: 30 });
+        assert_eq!(assess_steadiness(&series(0)[..11]), Steadiness::TooShort);
     }
 
     #[test]
@@ -112,7 +112,7 @@ mod tests {
         let found = (0..1000)
             .filter(|_| {
                 let values: Vec<f64> = (0..30).map(|_| random.normal()).collect();
-                steadiness(&values) != Steadiness::From(0)
+                assess_steadiness(&values) != Steadiness::From(0)
             })
             .count();
         assert!(found <= 30, "{found} of 1000");
@@ -120,8 +120,8 @@ mod tests {
 
     #[test]
     fn equal_values_never_change() {
-        assert_eq!(steadiness(&[5.0; 20]), Steadiness::From(0));
-        assert!(changes(&[], 1.0).is_empty());
-        assert!(changes(&[1.0, 2.0], 1.0).is_empty());
+        assert_eq!(assess_steadiness(&[5.0; 20]), Steadiness::From(0));
+        assert!(find_changes(&[], 1.0).is_empty());
+        assert!(find_changes(&[1.0, 2.0], 1.0).is_empty());
     }
 }

@@ -2,7 +2,7 @@
 //! ruptures; `vectors/estimate/make.py` wrote the vectors.
 
 use confide_estimate::{
-    Bca, Clusters, RESAMPLES, binomial_cdf, changes, circular_interval, hodges_lehmann, holm,
+    Bca, Clusters, RESAMPLES, binomial_cdf, circular_interval, find_changes, hodges_lehmann, holm,
     percentile_interval, quantile_interval, signed_rank_p, student_quantile, welch_interval,
 };
 use serde::{Deserialize, de::DeserializeOwned};
@@ -162,14 +162,14 @@ struct Series {
     name: String,
     values: Vec<f64>,
     penalty: f64,
-    changes: Vec<usize>,
+    find_changes: Vec<usize>,
 }
 
 #[test]
 fn change_points_are_those_of_ruptures() {
     let cases: Cases<Series> = vector("changes.json");
     for case in cases.cases {
-        assert_eq!(changes(&case.values, case.penalty), case.changes, "{}", case.name);
+        assert_eq!(find_changes(&case.values, case.penalty), case.find_changes, "{}", case.name);
     }
 }
 

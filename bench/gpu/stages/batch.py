@@ -96,7 +96,7 @@ def measure_private(
 
 
 def layers_that_fit(session: Session, model: str, bits: int) -> int | None:
-    """The number of layers whose weights fit the card; None where all do."""
+    """The number of layers whose weights fit the card; None if all do."""
     if session.cpu:
         return None
     shape, (free, _) = shape_of(model, False), torch.cuda.mem_get_info()

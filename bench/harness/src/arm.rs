@@ -10,13 +10,13 @@ use crate::{
     disturbed::find_disturbances,
     host::{
         cost::Meter,
-        quiet::{Watch, budget},
+        quiet::{SliceWatch, budget},
     },
     process::{LineError, LineProcess, last_line},
     protocol::{
         FromArm, Hello, PROTOCOL, ReportMessage, SAMPLES_PER_RUN_MAX, SampleMessage, ToArm,
     },
-    samples::{Place, Sample, Slice},
+    samples::{Sample, SamplePlace, Slice},
     suite::bench::Params,
 };
 
@@ -49,7 +49,7 @@ pub(crate) struct ArmProcess {
 
 /// The request for one run of an arm.
 pub(crate) struct RunRequest<'a> {
-    pub(crate) place: Place,
+    pub(crate) place: SamplePlace,
     pub(crate) order: u32,
     pub(crate) seed: u64,
     pub(crate) requests: u32,
@@ -92,7 +92,7 @@ impl ArmProcess {
         if self.process.is_some() {
             return Ok(());
         }
-        // A hello alone is no success: an arm that dies in every run would never be left out.
+        // A hello alone is not a success: an arm that dies in every run would never be left out.
         let outcome = self.start(stop);
         if outcome.is_err() { self.count_failure(outcome) } else { outcome }
     }
@@ -114,7 +114,7 @@ impl ArmProcess {
                 self.count_failure(outcome)?;
             }
         }
-        let watch = Watch::start(budget(self.last_wall));
+        let watch = SliceWatch::start(budget(self.last_wall));
         let meter = Meter::start(self.id(), &self.services);
         let started = Instant::now();
         let outcome = self.exchange(ask, ask.requests, stop);

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::{
     arm::{ArmFailure, ArmProcess, ArmRun, RunRequest},
     plan::{Case, order, work_seed},
-    samples::Place,
+    samples::SamplePlace,
     suite::bench::{Bench, Params},
 };
 
@@ -32,7 +32,7 @@ pub(crate) fn run_block(
             continue;
         }
         let ask = RunRequest {
-            place: Place {
+            place: SamplePlace {
                 bench: bench.name.clone(),
                 case: case.key.clone(),
                 block,
@@ -41,7 +41,7 @@ pub(crate) fn run_block(
             },
             order: position as u32,
             seed: work_seed(seed, &place, block),
-            requests: requests(bench, case),
+            requests: request_count(bench, case),
             params: &case.params,
             deadline: Duration::from_secs(bench.deadline_s.into()),
             warmup,
@@ -68,7 +68,7 @@ pub(crate) fn run_block(
     Ok(runs)
 }
 
-fn requests(bench: &Bench, case: &Case) -> u32 {
+fn request_count(bench: &Bench, case: &Case) -> u32 {
     let times = bench.requests_times.as_ref().and_then(|name| case.params.get(name)?.as_u64());
     bench.requests.saturating_mul(times.map_or(1, |times| u32::try_from(times).unwrap_or(1)))
 }

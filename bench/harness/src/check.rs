@@ -61,7 +61,7 @@ impl Checked {
 
 /// The results of a check.
 #[derive(Clone, Debug, Serialize)]
-pub struct Check {
+pub struct CheckReport {
     /// The worst result of all rows.
     pub checked: Checked,
     pub(crate) rows: Vec<CheckedRow>,
@@ -78,7 +78,7 @@ pub(crate) struct CheckedRow {
     pub(crate) verdict: String,
 }
 
-impl Check {
+impl CheckReport {
     /// Formats one line for each row, then a summary; ends in a newline.
     pub fn text(&self) -> String {
         let mut text = String::new();
@@ -134,7 +134,7 @@ impl Check {
 ///
 /// # Errors
 /// When the record's suite cannot be read by this version.
-pub fn check(loaded: &Loaded, options: &CheckOptions) -> Result<Check, BenchError> {
+pub fn check(loaded: &Loaded, options: &CheckOptions) -> Result<CheckReport, BenchError> {
     let record = &loaded.record;
     let suite = record.parse_suite()?;
     let judged = loaded.judge(&suite);
@@ -160,14 +160,14 @@ pub fn check(loaded: &Loaded, options: &CheckOptions) -> Result<Check, BenchErro
     if let Some(partial) = &record.partial {
         says.push(format!("partial: {partial}"));
     }
-    let mut check = Check::from_rows(rows, says, &[&judged.validity]);
+    let mut check = CheckReport::from_rows(rows, says, &[&judged.validity]);
     if record.partial.is_some() || !record.not_run.is_empty() {
         add_not_run(&mut check, &record.not_run());
     }
     Ok(check)
 }
 
-fn add_not_run(check: &mut Check, not_run: &[String]) {
+fn add_not_run(check: &mut CheckReport, not_run: &[String]) {
     check.says.extend(not_run.iter().map(|what| format!("not run: {what}")));
     if check.checked == Checked::Within {
         check.checked = Checked::Undecided;
@@ -215,13 +215,13 @@ pub fn check_against(
     loaded: &Loaded,
     baseline: &Loaded,
     options: &CheckOptions,
-) -> Result<Check, BenchError> {
+) -> Result<CheckReport, BenchError> {
     let (now, before) = (loaded.record.parse_suite()?, baseline.record.parse_suite()?);
     let mut says: Vec<String> =
         refuse_records(loaded, baseline).iter().map(ToString::to_string).collect();
     if !says.is_empty() {
         let checked = Checked::Undecided;
-        return Ok(Check { checked, rows: Vec::new(), says });
+        return Ok(CheckReport { checked, rows: Vec::new(), says });
     }
     let (judged, earlier) = (loaded.judge(&now), baseline.judge(&before));
     let runs = [loaded, baseline].map(|loaded| Runs::new(&loaded.samples, &loaded.slices));
@@ -240,7 +240,7 @@ pub fn check_against(
          is not in these intervals"
             .into(),
     );
-    Ok(Check::from_rows(rows, says, &[&judged.validity, &earlier.validity]))
+    Ok(CheckReport::from_rows(rows, says, &[&judged.validity, &earlier.validity]))
 }
 
 /// Returns the reasons for which costs of two records cannot be compared.
@@ -311,7 +311,7 @@ fn compare_costs(
     checked_row(check_outcome(outcome, options), change, &verdict)
 }
 
-/// Computes the logarithm of the cost for each block; `None` where a ratio is not defined.
+/// Computes the logarithm of the cost for each block; `None` if a ratio is not defined.
 fn log_costs(row: &Row, suite: &Suite, runs: &Runs<'_>) -> Option<Vec<f64>> {
     let bench = suite.bench(&row.bench)?;
     let metric = bench.metrics.iter().find(|metric| metric.name == row.metric)?;

@@ -26,7 +26,7 @@ use crate::{
     suite::bench::{Bench, Better, Metric},
 };
 
-use figures::{Figures, Side};
+use figures::{ComparedFigure, Figures};
 use scope::{CompareOptions, ComparedCase, Place};
 
 /// The words of the verdict where there is nothing to resample.
@@ -56,8 +56,8 @@ pub(crate) struct ComparedRow {
     pub(crate) arm: String,
     pub(crate) metric: String,
     pub(crate) better: Better,
-    pub(crate) a: Side,
-    pub(crate) b: Side,
+    pub(crate) a: ComparedFigure,
+    pub(crate) b: ComparedFigure,
     pub(crate) result: Outcome,
     /// The ratio of both sides after each is divided by a floor measured next to it.
     pub(crate) to_floor: Option<FloorRatio>,
@@ -188,7 +188,7 @@ fn is_wanted(metric: &Metric, options: &CompareOptions) -> bool {
 }
 
 impl ComparedCase<'_> {
-    /// Compares one figure of both sides; `None` where neither side measured it.
+    /// Compares one figure of both sides; `None` if neither side measured it.
     fn compare(
         &self,
         [a, b]: &[Figures<'_>; 2],
@@ -208,7 +208,7 @@ impl ComparedCase<'_> {
             Some(reason) => Outcome::Columns { reason: reason.clone() },
             None => self.result(&of_a.values, &of_b.values),
         };
-        let mut says = says(&of_a, &of_b);
+        let mut says = describe_differences(&of_a, &of_b);
         if let (Some(reason), true) = (across, options.dangerous_across_hardware) {
             says.insert(0, format!("across hardware, no overhead: {}", reason.detail));
         }
@@ -282,7 +282,7 @@ impl From<ClusterEstimate> for Spread {
 }
 
 /// Collects the remarks of both sides, each once.
-fn says(a: &figures::Gathered, b: &figures::Gathered) -> Vec<String> {
+fn describe_differences(a: &figures::Gathered, b: &figures::Gathered) -> Vec<String> {
     let mut says: Vec<String> = Vec::new();
     for (side, gathered) in [("A", a), ("B", b)] {
         let notes = gathered.notes.iter().filter(|note| !matches!(note, Note::ThinTail { .. }));

@@ -50,7 +50,7 @@ pub(crate) type Attributes = Vec<(&'static str, String)>;
 /// A heading and what stands below it. A section without blocks is not written.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Section {
-    /// The anchor in a page; empty where nothing links to it.
+    /// The anchor in a page; empty if nothing links to it.
     pub(crate) id: String,
     /// The heading; empty for a section without one.
     pub(crate) heading: String,
@@ -79,7 +79,7 @@ pub(crate) enum Block {
         attributes: Attributes,
         blocks: Vec<Block>,
     },
-    List(Vec<Item>),
+    List(Vec<ListItem>),
     Table(Table),
     /// Names and what they stand for; entries with an empty text are left out.
     Facts(Vec<(String, String)>),
@@ -108,7 +108,7 @@ pub(crate) struct Judgement {
 /// An entry of a list: a verdict, a name, a text, what stands behind it, and a command that would
 /// help. Empty parts are not written.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Item {
+pub(crate) struct ListItem {
     pub(crate) verdict: Option<(Class, &'static str)>,
     pub(crate) strong: String,
     pub(crate) text: String,
@@ -119,7 +119,7 @@ pub(crate) struct Item {
     pub(crate) attributes: Attributes,
 }
 
-impl Item {
+impl ListItem {
     /// Returns the detail and the source in brackets.
     fn describe_origin(&self) -> String {
         let source = self.source.as_ref().map(|(name, _)| name.as_str());

@@ -54,7 +54,7 @@ pub(crate) fn fits(record: &Record) -> Vec<Fitted> {
     all
 }
 
-/// Fits one arm; `None` where it was not measured at any of its points.
+/// Fits one arm; `None` if it was not measured at any of its points.
 fn fit_arm(record: &Record, bench: &Bench, fit: &Fit, arm: &str, name: String) -> Option<Fitted> {
     let through = fit.case_keys(bench, record.effort);
     let of = |metric: &str| -> Vec<&Figure> {
@@ -86,7 +86,7 @@ fn fit_arm(record: &Record, bench: &Bench, fit: &Fit, arm: &str, name: String) -
     Some(Fitted { name, text, simulated })
 }
 
-fn describe_line(line: &Line, fit: &Fit, sizes: usize) -> String {
+fn describe_line(line: &FittedLine, fit: &Fit, sizes: usize) -> String {
     let (fixed, each) = (value(&fit.cost, line.fixed), value(&fit.cost, line.each));
     let off = match sizes {
         2 => "through two sizes, so nothing tells whether it is straight".to_owned(),
@@ -97,13 +97,13 @@ fn describe_line(line: &Line, fit: &Fit, sizes: usize) -> String {
 
 /// The line `fixed + each * x`, with the largest relative error at the points.
 #[derive(Clone, Copy, Debug)]
-struct Line {
+struct FittedLine {
     fixed: f64,
     each: f64,
     worst: f64,
 }
 
-fn line(points: &[(f64, f64)]) -> Option<Line> {
+fn line(points: &[(f64, f64)]) -> Option<FittedLine> {
     let sum =
         |of: &dyn Fn(f64, f64) -> f64| points.iter().map(|&(x, y)| of(x, y) / (y * y)).sum::<f64>();
     let (w, wx, wy) = (sum(&|_, _| 1.0), sum(&|x, _| x), sum(&|_, y| y));
@@ -117,7 +117,7 @@ fn line(points: &[(f64, f64)]) -> Option<Line> {
     let fixed = (wy - each * wx) / w;
     let off = |&(x, y): &(f64, f64)| ((fixed + each * x) / y - 1.0).abs();
     let worst = points.iter().map(off).fold(0.0, f64::max);
-    Some(Line { fixed, each, worst })
+    Some(FittedLine { fixed, each, worst })
 }
 
 #[cfg(test)]
@@ -172,7 +172,7 @@ mod tests {
             only: BTreeMap::new(),
             label: None,
         };
-        let line = Line { fixed: 3.9, each: 35.4e-6, worst: 0.061 };
+        let line = FittedLine { fixed: 3.9, each: 35.4e-6, worst: 0.061 };
         let text = describe_line(&line, &fit, 4);
         assert!(text.contains("35.4 us for each cycle"), "{text}");
         assert!(text.contains("4 sizes") && text.contains("6.1 %"), "{text}");

@@ -42,7 +42,7 @@ mod suites;
 mod utc;
 mod validity;
 
-pub use check::{Check, CheckOptions, Checked, check, check_against};
+pub use check::{CheckOptions, CheckReport, Checked, check, check_against};
 pub use compare::refusal::{Reason, Refusal};
 pub use compare::scope::CompareOptions;
 pub use compare::{Comparison, compare};
@@ -63,7 +63,7 @@ pub use progress::Progress;
 pub use record::schema::record_schema;
 pub use record::{Part, Record};
 pub use report::Report;
-pub use run::all::{AllEntry, AllPlan, Index, IndexEntry, State, run_all};
+pub use run::all::{AllEntry, AllPlan, Index, IndexEntry, SuiteState, run_all};
 pub use run::options::{Options, Outcome};
 pub use run::{report, resume, run, stop_on_interrupt};
 pub use seeds::seeds;

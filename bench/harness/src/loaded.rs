@@ -72,7 +72,7 @@ impl Loaded {
         })
     }
 
-    /// Reads a journal; `None` for a file of samples that is no journal.
+    /// Reads a journal; `None` for a file of samples that is not a journal.
     ///
     /// # Errors
     /// When a line of the journal cannot be read.
@@ -103,7 +103,7 @@ impl Loaded {
         })
     }
 
-    /// Judges the samples anew, by `suite`.
+    /// Judges the samples again, by `suite`.
     pub(crate) fn judge(&self, suite: &Suite) -> Judged {
         judge(suite, self.record.effort, &self.samples, &self.slices)
     }

@@ -50,8 +50,8 @@ pub struct MissingProgram {
 }
 
 impl Needs {
-    /// Returns the reason why this machine does not meet it; `None` where it does.
-    pub(crate) fn missing(&self) -> Option<String> {
+    /// Returns the reason why this machine does not meet it; `None` if it does.
+    pub(crate) fn first_missing(&self) -> Option<String> {
         if let (Some(path), Some(otherwise)) = (&self.path, &self.otherwise)
             && !Path::new(path).exists()
         {
@@ -78,7 +78,7 @@ impl Needs {
         }
     }
 
-    /// Returns the mistake in its keys; `None` where there is no mistake.
+    /// Returns the mistake in its keys; `None` if there is no mistake.
     pub(crate) fn find_mistake(&self) -> Option<String> {
         let pairs = self.path.is_some() == self.otherwise.is_some()
             && self.program.is_some() == self.package.is_some();
@@ -120,7 +120,7 @@ fn cpus() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Returns the GiB of memory that can be had without swapping; `None` where the kernel does not
+/// Returns the GiB of memory that can be had without swapping; `None` if the kernel does not
 /// tell.
 fn free_gib() -> Option<f64> {
     let meminfo = Root::system().text("/proc/meminfo")?;
@@ -141,14 +141,14 @@ mod tests {
         Suite::parse("small", &text)
     }
 
-    fn missing(needs: &str) -> Option<String> {
-        parse_with_needs(needs).unwrap().arm("b").unwrap().missing()
+    fn first_missing(needs: &str) -> Option<String> {
+        parse_with_needs(needs).unwrap().arm("b").unwrap().first_missing()
     }
 
     #[test]
     fn a_missing_program_is_named_with_the_package_that_holds_it() {
         let needs = r#"{ program = ["no-such-program", "nor-this"], package = "some-package" }"#;
-        let reason = missing(needs).unwrap();
+        let reason = first_missing(needs).unwrap();
         assert!(reason.contains("no-such-program") && reason.contains("some-package"), "{reason}");
         let suite = parse_with_needs(needs).unwrap();
         let wanted = MissingProgram {
@@ -156,24 +156,27 @@ mod tests {
             package: "some-package".to_owned(),
         };
         assert_eq!(suite.missing_programs(), [wanted]);
-        assert_eq!(missing(r#"{ program = ["no-such-program", "sh"], package = "dash" }"#), None);
+        assert_eq!(
+            first_missing(r#"{ program = ["no-such-program", "sh"], package = "dash" }"#),
+            None
+        );
     }
 
     #[test]
     fn cpus_memory_and_paths_are_counted_and_looked_for() {
-        assert_eq!(missing("{ cpus = 1 }"), None);
-        assert!(missing("{ cpus = 1000000 }").unwrap().contains("1000000"));
-        assert_eq!(missing("{ memory_gib = 0 }"), None);
-        assert!(missing("{ memory_gib = 1000000 }").unwrap().contains("1000000 GiB"));
+        assert_eq!(first_missing("{ cpus = 1 }"), None);
+        assert!(first_missing("{ cpus = 1000000 }").unwrap().contains("1000000"));
+        assert_eq!(first_missing("{ memory_gib = 0 }"), None);
+        assert!(first_missing("{ memory_gib = 1000000 }").unwrap().contains("1000000 GiB"));
         assert!(
             parse_with_needs("{ memory_gib = 7 }")
                 .unwrap()
-                .takes()
+                .scarce_resources()
                 .concat()
                 .contains("takes 7 GiB")
         );
-        assert_eq!(missing(r#"{ path = "/", otherwise = "no root" }"#), None);
-        assert_eq!(missing(r#"{ path = "/no/such", otherwise = "why" }"#).unwrap(), "why");
+        assert_eq!(first_missing(r#"{ path = "/", otherwise = "no root" }"#), None);
+        assert_eq!(first_missing(r#"{ path = "/no/such", otherwise = "why" }"#).unwrap(), "why");
     }
 
     #[test]

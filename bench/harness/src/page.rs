@@ -28,7 +28,7 @@ use std::path::PathBuf;
 
 use crate::{
     document::{
-        Block, Item, Section, html,
+        Block, ListItem, Section, html,
         markdown::{self, escape},
         text::{self, Terminal},
     },
@@ -169,7 +169,7 @@ pub(crate) fn write_markdown(views: &[RecordView<'_>], absent: &[MissingSuite]) 
             marks = "###";
         }
         let facts = judgement::placement(record).into_iter();
-        let facts = facts.map(|text| Item { text, ..Item::default() }).collect();
+        let facts = facts.map(|text| ListItem { text, ..ListItem::default() }).collect();
         let mut blocks = vec![Block::List(facts)];
         blocks.extend(judgement::judgement_blocks(record));
         let others: Vec<&Row> = record.rows.iter().filter(|row| !row.headline).collect();

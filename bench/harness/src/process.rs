@@ -49,7 +49,7 @@ impl std::fmt::Display for LineError {
     }
 }
 
-enum Line {
+enum OutputLine {
     Text(String),
     TooLong,
 }
@@ -58,7 +58,7 @@ enum Line {
 pub(crate) struct LineProcess {
     child: Child,
     stdin: Option<ChildStdin>,
-    lines: Receiver<Line>,
+    lines: Receiver<OutputLine>,
 }
 
 impl LineProcess {
@@ -108,8 +108,8 @@ impl LineProcess {
             }
             let left = deadline.saturating_duration_since(Instant::now());
             match self.lines.recv_timeout(left.min(GLANCE)) {
-                Ok(Line::Text(line)) => return Ok(line),
-                Ok(Line::TooLong) => return Err(LineError::TooLong),
+                Ok(OutputLine::Text(line)) => return Ok(line),
+                Ok(OutputLine::TooLong) => return Err(LineError::TooLong),
                 Err(RecvTimeoutError::Disconnected) => {
                     return Err(LineError::ProcessEnded(self.describe_end()));
                 }
@@ -172,7 +172,7 @@ impl Drop for LineProcess {
     }
 }
 
-fn read_lines(stdout: impl Read, sender: &SyncSender<Line>) {
+fn read_lines(stdout: impl Read, sender: &SyncSender<OutputLine>) {
     let mut reader = BufReader::new(stdout);
     loop {
         let mut bytes = Vec::new();
@@ -182,12 +182,12 @@ fn read_lines(stdout: impl Read, sender: &SyncSender<Line>) {
             Ok(_) => {}
         }
         let line = if bytes.len() > LINE_BYTES_MAX {
-            Line::TooLong
+            OutputLine::TooLong
         } else {
             let text = String::from_utf8_lossy(&bytes);
-            Line::Text(text.trim_end_matches(['\n', '\r']).to_owned())
+            OutputLine::Text(text.trim_end_matches(['\n', '\r']).to_owned())
         };
-        let last = matches!(line, Line::TooLong);
+        let last = matches!(line, OutputLine::TooLong);
         if sender.send(line).is_err() || last {
             return;
         }

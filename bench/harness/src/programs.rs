@@ -27,10 +27,10 @@ impl Programs {
         }
         if word.contains('/') {
             let path = PathBuf::from(word);
-            return if path.is_file() { Ok(path) } else { Err(missing(word, place)) };
+            return if path.is_file() { Ok(path) } else { Err(first_missing(word, place)) };
         }
         let beside = Some(self.beside.join(word)).filter(|path| path.is_file());
-        beside.or_else(|| find_in_path(word, &[])).ok_or_else(|| missing(word, place))
+        beside.or_else(|| find_in_path(word, &[])).ok_or_else(|| first_missing(word, place))
     }
 }
 
@@ -43,7 +43,7 @@ pub(crate) fn find_in_path(name: &str, more: &[&str]) -> Option<PathBuf> {
         .find(|candidate| candidate.is_file())
 }
 
-fn missing(program: &str, place: &str) -> BenchError {
+fn first_missing(program: &str, place: &str) -> BenchError {
     BenchError::NoSuchProgram { program: program.to_owned(), place: place.to_owned() }
 }
 

@@ -80,7 +80,7 @@ pub struct Record {
     pub(crate) sessions: Vec<Session>,
     /// Benches that ended before their plan, by a budget of time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) cut: Vec<Cut>,
+    pub(crate) cut: Vec<UnfinishedBench>,
     /// Every slice with its samples. It is in the file only, and empty once that is read (see
     /// `Loaded`).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -165,7 +165,7 @@ pub(crate) enum SessionEnd {
 
 /// A bench that ended before its plan.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
-pub(crate) struct Cut {
+pub(crate) struct UnfinishedBench {
     pub(crate) bench: String,
     pub(crate) blocks: u32,
     pub(crate) planned: u32,

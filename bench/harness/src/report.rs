@@ -8,13 +8,13 @@ use crate::{
     loaded::Loaded,
     page::{self, layers::MissingSuite, view::RecordView},
     record::{INDEX_FILE, RECORD_FILE, SAMPLES_FILE},
-    run::all::{Index, IndexEntry, State},
+    run::all::{Index, IndexEntry, SuiteState},
 };
 
 /// The most records of a report: more than a year of nights is another tool's work.
 const RECORDS_MAX: usize = 400;
 
-/// Records with their samples, from which their rows are computed anew.
+/// Records with their samples, from which their rows are computed again.
 #[derive(Debug)]
 pub struct Report {
     loaded: Vec<Loaded>,
@@ -87,7 +87,8 @@ fn missing_suites(path: &Path) -> Vec<MissingSuite> {
     let Ok(text) = std::fs::read_to_string(path.join(INDEX_FILE)) else { return Vec::new() };
     let Ok(index) = serde_json::from_str::<Index>(&text) else { return Vec::new() };
     let is_missing = |entry: &IndexEntry| {
-        !matches!(entry.state, State::Completed | State::Partial) && entry.record_sha256.is_none()
+        !matches!(entry.state, SuiteState::Completed | SuiteState::Partial)
+            && entry.record_sha256.is_none()
     };
     let missing = |entry: IndexEntry| MissingSuite {
         suite: entry.suite,

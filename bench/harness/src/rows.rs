@@ -160,7 +160,7 @@ fn rows_of(
     rows
 }
 
-/// Computes one row; `None` where no two blocks have both figures.
+/// Computes one row; `None` if no two blocks have both figures.
 fn row(pair: &ArmPair<'_>) -> Option<Row> {
     let ArmPair { bench, case, metric, twin, .. } = *pair;
     let (reference, mine) = (pair.reference.runs.as_slice(), pair.arm.runs.as_slice());
@@ -229,7 +229,7 @@ fn row(pair: &ArmPair<'_>) -> Option<Row> {
 }
 
 /// The factor by which a figure per thread may exceed that of fewer threads; what exceeds it more
-/// is no scaling.
+/// is not a scaling.
 const RISES: f64 = 1.05;
 
 /// Marks rows that give more per thread than the arm before: more threads share caches, memory and

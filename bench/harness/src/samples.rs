@@ -19,7 +19,7 @@ use crate::{
 #[derive(
     Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema, Serialize,
 )]
-pub(crate) struct Place {
+pub(crate) struct SamplePlace {
     pub(crate) bench: String,
     pub(crate) case: String,
     pub(crate) block: u32,
@@ -33,7 +33,7 @@ pub(crate) struct Place {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 pub(crate) struct Sample {
     #[serde(flatten)]
-    pub(crate) place: Place,
+    pub(crate) place: SamplePlace,
     pub(crate) index: u32,
     pub(crate) metrics: BTreeMap<String, f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -56,7 +56,7 @@ pub(crate) struct Sample {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema, Serialize)]
 pub(crate) struct Slice {
     #[serde(flatten)]
-    pub(crate) place: Place,
+    pub(crate) place: SamplePlace,
     /// The position within the block, from 0.
     pub(crate) order: u32,
     /// The seconds from the start of the run to that of the slice.

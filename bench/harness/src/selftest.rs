@@ -215,7 +215,7 @@ mod tests {
                 let noise = 1.0 + noise_share * (random.unit() + random.unit() - 1.0);
                 let value = 2.0 * drift * noise * (1.0 + delay);
                 slices.push(crate::samples::Slice {
-                    place: crate::samples::Place {
+                    place: crate::samples::SamplePlace {
                         bench: "spin".into(),
                         case: String::new(),
                         block,

@@ -98,8 +98,8 @@ pub(crate) struct Arm {
 
 impl Arm {
     /// Returns the reason why it cannot run here, if there is one.
-    pub(crate) fn missing(&self) -> Option<String> {
-        self.needs.as_ref()?.missing()
+    pub(crate) fn first_missing(&self) -> Option<String> {
+        self.needs.as_ref()?.first_missing()
     }
 }
 
@@ -111,7 +111,7 @@ pub(crate) struct SeedFigure {
     #[serde(default)]
     pub(crate) params: Params,
     pub(crate) metric: String,
-    /// The arm of the figure; absent where it is of the reference arm.
+    /// The arm of the figure; absent if it is of the reference arm.
     pub(crate) arm: Option<String>,
     pub(crate) value: String,
     pub(crate) source: String,
@@ -153,7 +153,7 @@ impl Suite {
     }
 
     /// Lists what its arms take that a machine may not have to spare, to be said before they start.
-    pub fn takes(&self) -> Vec<String> {
+    pub fn scarce_resources(&self) -> Vec<String> {
         let taken = |arm: &Arm| Some((arm.label.clone(), arm.needs.as_ref()?.memory_gib?));
         let said = |(label, gib)| format!("{label}: takes {gib} GiB, and is left out without");
         self.arms.iter().filter_map(taken).map(said).collect()

@@ -11,7 +11,7 @@ use std::{
 };
 
 use confide_bench::{
-    AllEntry, AllPlan, BenchError, Effort, Index, Loaded, Options, Part, Programs, State,
+    AllEntry, AllPlan, BenchError, Effort, Index, Loaded, Options, Part, Programs, SuiteState,
     SuiteText, report, resume, run, run_all, stop_on_interrupt,
 };
 use confide_tests::Folder;
@@ -96,7 +96,7 @@ fn a_torn_last_line_and_a_block_without_its_end_are_not_counted() {
     let middle = text.replacen("\"kind\":\"block\"", "\"kind\":\"nothing\"", 1);
     std::fs::write(&journal, middle).unwrap();
     assert!(matches!(Loaded::read(&folder.join("out")), Err(BenchError::Record { .. })));
-    // The record beside it is whole in itself.
+    // The record next to it is whole in itself.
     assert!(Loaded::read(&folder.join("out/record.json")).is_ok());
 }
 
@@ -203,7 +203,7 @@ fn all_suites_run_one_after_the_other_and_go_on_where_they_were_interrupted() {
         &mut |entry, _| ended.push(entry.suite.clone()),
     )
     .unwrap();
-    assert_eq!(states(&index), [State::Completed, State::Partial, State::NotRun]);
+    assert_eq!(states(&index), [SuiteState::Completed, SuiteState::Partial, SuiteState::NotRun]);
     assert_eq!(ended, ["first", "second"]);
     assert_eq!(Index::read(&folder.join("all")).unwrap(), index);
     let first = std::fs::read(folder.join("all/first/record.json")).unwrap();
@@ -212,10 +212,10 @@ fn all_suites_run_one_after_the_other_and_go_on_where_they_were_interrupted() {
         run_all(&plan, &options, go_on, &stop, &mut |_| {}, &mut |_, _| {}).unwrap()
     };
     let index = again(true);
-    assert_eq!(states(&index), [State::Completed; 3]);
+    assert_eq!(states(&index), [SuiteState::Completed; 3]);
     assert_eq!(index.folders(&folder.join("all")).len(), 3);
     assert_eq!(std::fs::read(folder.join("all/first/record.json")).unwrap(), first);
-    // Without going on, everything runs anew and what was there is kept.
+    // Without going on, everything runs again and what was there is kept.
     again(false);
     assert!(folder.join("all/first/earlier/1/record.json").exists());
 }
@@ -229,7 +229,7 @@ fn a_suite_that_cannot_run_does_not_keep_the_others_from_it() {
     let options = Options { out: folder.join("all"), ..options(folder) };
     let stop = AtomicBool::new(false);
     let index = run_all(&plan, &options, false, &stop, &mut |_| {}, &mut |_, _| {}).unwrap();
-    assert_eq!(states(&index), [State::Failed, State::Completed, State::Completed]);
+    assert_eq!(states(&index), [SuiteState::Failed, SuiteState::Completed, SuiteState::Completed]);
     assert!(index.suites[0].reason.as_ref().unwrap().contains("preparation no failed"));
 }
 
@@ -290,7 +290,7 @@ fn goes_on(folder: &Path) {
     assert_eq!(Loaded::read(&path).unwrap().document().unwrap(), text);
 }
 
-/// Counts the slices of a whole record; 0 where there is none.
+/// Counts the slices of a whole record; 0 if there is none.
 fn slices(folder: &Path) -> usize {
     let path = folder.join("out/record.json");
     if !path.exists() || folder.join("out/samples.jsonl").exists() {
@@ -304,7 +304,7 @@ fn document(folder: &Path) -> Value {
     serde_json::from_str(&text).unwrap()
 }
 
-fn states(index: &Index) -> Vec<State> {
+fn states(index: &Index) -> Vec<SuiteState> {
     index.suites.iter().map(|entry| entry.state).collect()
 }
 

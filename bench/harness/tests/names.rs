@@ -102,7 +102,7 @@ fn literals(source: &str) -> Vec<String> {
             (Some(text), '\\') => text.extend(chars.next().map(|c| if c == 'n' { ' ' } else { c })),
             (Some(_), '"') => found.extend(text.take()),
             (Some(text), c) => text.push(c),
-            // A quotation mark as a character is no start of a string.
+            // A quotation mark as a character is not a start of a string.
             (None, '\'') if chars.peek() == Some(&'"') => drop(chars.nth(1)),
             (None, '"') => text = Some(String::new()),
             (None, _) => {}

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
 use crate::{
-    event::Event,
+    event::RequestRecord,
     http1::{Answer, HttpError},
     sse::{EventTooLong, Events},
 };
@@ -50,7 +50,7 @@ pub enum AnswerError {
 
 /// Reads one answer into its event.
 #[derive(Debug, Default)]
-pub(crate) struct Reading {
+pub(crate) struct AnswerReader {
     pub(crate) http: Answer,
     sse: Events,
     text: Sha256,
@@ -58,13 +58,13 @@ pub(crate) struct Reading {
     refusal: Vec<u8>,
 }
 
-impl Reading {
+impl AnswerReader {
     /// Takes the bytes that came at `now_s`. True when the answer is whole.
     pub(crate) fn take(
         &mut self,
         bytes: &[u8],
         now_s: f64,
-        event: &mut Event,
+        event: &mut RequestRecord,
     ) -> Result<bool, AnswerError> {
         event.first_byte_s.get_or_insert(now_s);
         let Self { http, sse, text, done, refusal } = self;
@@ -84,7 +84,7 @@ impl Reading {
     }
 
     /// Closes the event of an answer that is whole.
-    pub(crate) fn finish(self, now_s: f64, event: &mut Event) -> Result<(), AnswerError> {
+    pub(crate) fn finish(self, now_s: f64, event: &mut RequestRecord) -> Result<(), AnswerError> {
         event.last_s = Some(now_s);
         event.server_queue_s = self.http.queue_s();
         if self.http.status() != 200 || !self.http.is_event_stream() {
@@ -109,7 +109,7 @@ fn take_event(
     now_s: f64,
     text: &mut Sha256,
     done: &mut bool,
-    event: &mut Event,
+    event: &mut RequestRecord,
 ) -> Result<(), AnswerError> {
     if data.trim_ascii() == b"[DONE]" {
         *done = true;
@@ -193,8 +193,8 @@ mod tests {
     }
 
     /// Reads an answer in pieces of `size` bytes, the n-th of which comes at n seconds.
-    fn read(bytes: &[u8], size: usize) -> (Event, Result<(), AnswerError>) {
-        let (mut event, mut reading) = (Event::default(), Reading::default());
+    fn read(bytes: &[u8], size: usize) -> (RequestRecord, Result<(), AnswerError>) {
+        let (mut event, mut reading) = (RequestRecord::default(), AnswerReader::default());
         let mut now_s = 0.0;
         for piece in bytes.chunks(size) {
             now_s += 1.0;

@@ -61,7 +61,7 @@ pub struct ExceededDelay {
 }
 
 impl Bound {
-    /// Every reason to take this run for a measurement of its client; empty where there is none.
+    /// Every reason to take this run for a measurement of its client; empty if there is none.
     ///
     /// A delay of the client is part of every latency that it reports. So its mean may be 1 % of
     /// the mean time to first token, and its highest supported percentile 1 % of the median, or
@@ -92,7 +92,7 @@ impl Bound {
         found
     }
 
-    /// All reasons in one text, `client-bound: …`; `None` where there are no reasons.
+    /// All reasons in one text, `client-bound: …`; `None` if there are no reasons.
     pub fn reason(found: &[Self]) -> Option<String> {
         let texts: Vec<String> = found.iter().map(Self::to_string).collect();
         (!texts.is_empty()).then(|| format!("client-bound: {}", texts.join("; ")))

@@ -23,8 +23,8 @@ use tokio::sync::{mpsc, watch};
 use crate::{
     bound::ClientFigures,
     definitions::{CUT, Spread},
-    event::Event,
-    exchange::{Connections, Request, Shared, exchange},
+    event::RequestRecord,
+    exchange::{Connections, Request, RunContext, exchange},
     options::{Options, Sessions},
     plan::Plan,
     target::Target,
@@ -35,7 +35,7 @@ use crate::{
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
     /// The requests in the order of the plan; those that were never dispatched are absent.
-    pub events: Vec<Event>,
+    pub events: Vec<RequestRecord>,
     /// The client's own use of time.
     pub client: ClientFigures,
 }
@@ -75,7 +75,7 @@ const PINGS_MAX: usize = 1 << 20;
 /// given every event when it has ended, and `None` while no event ends.
 ///
 /// # Errors
-/// [`LoadError`] where the run cannot begin or a thread panics; failures of requests are in the
+/// [`LoadError`] if the run cannot begin or a thread panics; failures of requests are in the
 /// events.
 pub fn run(
     plan: &Arc<Plan>,
@@ -83,7 +83,7 @@ pub fn run(
     transport: &Arc<dyn Transport>,
     options: &Options,
     stop: &AtomicBool,
-    on_event: &mut dyn FnMut(Option<&Event>),
+    on_event: &mut dyn FnMut(Option<&RequestRecord>),
 ) -> Result<Outcome, LoadError> {
     if !(1..=THREADS_MAX).contains(&options.threads) {
         return Err(LoadError::Threads { got: options.threads });
@@ -93,7 +93,7 @@ pub fn run(
     let mut workers = Workers::start(options, transport, &sender)?;
     drop(sender);
     let clock = workers.wait_for_ready()?;
-    let shared = Arc::new(Shared {
+    let shared = Arc::new(RunContext {
         clock,
         transport: Arc::clone(transport),
         target: Arc::clone(target),
@@ -139,20 +139,20 @@ pub fn run(
 
 /// A message of a worker to the caller.
 pub(crate) enum WorkerMessage {
-    Event(Box<Event>),
+    Event(Box<RequestRecord>),
     UserDone,
 }
 
 /// A message of the dispatcher to a worker.
-enum Job {
-    Begin(Arc<Shared>),
+enum DispatcherMessage {
+    Begin(Arc<RunContext>),
     Send(Request),
     User { scheduled_s: f64 },
     Ping(Instant),
 }
 
 struct Workers {
-    senders: Vec<mpsc::UnboundedSender<Job>>,
+    senders: Vec<mpsc::UnboundedSender<DispatcherMessage>>,
     threads: Vec<thread::JoinHandle<WorkerUsage>>,
     ready: std_mpsc::Receiver<Result<(), String>>,
 }
@@ -217,13 +217,17 @@ impl Workers {
         Ok(Clock::new(Instant::now() + LEAD))
     }
 
-    fn begin_all(&self, shared: &Arc<Shared>) {
+    fn begin_all(&self, shared: &Arc<RunContext>) {
         for sender in &self.senders {
-            let _ = sender.send(Job::Begin(Arc::clone(shared)));
+            let _ = sender.send(DispatcherMessage::Begin(Arc::clone(shared)));
         }
     }
 
-    fn figures(self, events: &[Event], dispatcher_cpu_s: f64) -> Result<ClientFigures, LoadError> {
+    fn figures(
+        self,
+        events: &[RequestRecord],
+        dispatcher_cpu_s: f64,
+    ) -> Result<ClientFigures, LoadError> {
         let ends = events.iter().map(|event| event.last_s.unwrap_or(event.dispatched_s));
         let wall_s = ends.fold(0.0, f64::max);
         let mut figures = ClientFigures {
@@ -250,7 +254,7 @@ impl Workers {
 
 /// Runs one worker's event loop, from its first job until the dispatcher and every task have ended.
 async fn run_worker(
-    mut jobs: mpsc::UnboundedReceiver<Job>,
+    mut jobs: mpsc::UnboundedReceiver<DispatcherMessage>,
     connections: Connections,
     messages: std_mpsc::Sender<WorkerMessage>,
 ) -> WorkerUsage {
@@ -258,17 +262,17 @@ async fn run_worker(
     let (mut shared, mut worked, mut cpu) = (None, WorkerUsage::default(), Duration::ZERO);
     while let Some(job) = jobs.recv().await {
         match (job, &shared) {
-            (Job::Begin(begun), _) => {
+            (DispatcherMessage::Begin(begun), _) => {
                 cpu = thread_cpu();
                 shared = Some(begun);
             }
-            (Job::Ping(sent), _) => {
+            (DispatcherMessage::Ping(sent), _) => {
                 if worked.delays_s.len() < PINGS_MAX {
                     worked.delays_s.push(sent.elapsed().as_secs_f64());
                 }
                 while tasks.try_join_next().is_some() {}
             }
-            (Job::Send(request), Some(shared)) => {
+            (DispatcherMessage::Send(request), Some(shared)) => {
                 let (shared, connections) = (Arc::clone(shared), connections.clone());
                 let messages = messages.clone();
                 tasks.spawn(async move {
@@ -276,7 +280,7 @@ async fn run_worker(
                     let _ = messages.send(WorkerMessage::Event(Box::new(event)));
                 });
             }
-            (Job::User { scheduled_s }, Some(shared)) => {
+            (DispatcherMessage::User { scheduled_s }, Some(shared)) => {
                 let (shared, connections) = (Arc::clone(shared), connections.clone());
                 tasks.spawn(run_user(shared, connections, messages.clone(), scheduled_s));
             }
@@ -290,7 +294,7 @@ async fn run_worker(
 
 /// Runs one user of a closed loop, who sends the next request when the last answer is complete.
 async fn run_user(
-    shared: Arc<Shared>,
+    shared: Arc<RunContext>,
     connections: Connections,
     messages: std_mpsc::Sender<WorkerMessage>,
     started_s: f64,
@@ -314,8 +318,8 @@ async fn run_user(
 
 /// Starts the thread that keeps the schedule. The thread returns its CPU time in seconds.
 fn start_dispatcher(
-    shared: &Arc<Shared>,
-    senders: Vec<mpsc::UnboundedSender<Job>>,
+    shared: &Arc<RunContext>,
+    senders: Vec<mpsc::UnboundedSender<DispatcherMessage>>,
     ended: &Arc<AtomicBool>,
 ) -> std::io::Result<thread::JoinHandle<f64>> {
     let (shared, ended) = (Arc::clone(shared), Arc::clone(ended));
@@ -329,16 +333,20 @@ fn start_dispatcher(
     })
 }
 
-fn keep_schedule(shared: &Shared, senders: &[mpsc::UnboundedSender<Job>], ended: &AtomicBool) {
+fn keep_schedule(
+    shared: &RunContext,
+    senders: &[mpsc::UnboundedSender<DispatcherMessage>],
+    ended: &AtomicBool,
+) {
     let closed = shared.plan.users.is_some();
     let mut pings = Pings { senders, last: Instant::now() };
     for (index, planned) in shared.plan.requests.iter().enumerate() {
         let Some(scheduled_s) = planned.scheduled_s else { break };
         let job = if closed {
-            Job::User { scheduled_s }
+            DispatcherMessage::User { scheduled_s }
         } else {
             // The request is written out ahead of its instant, so that this takes no time then.
-            Job::Send(shared.request(index, scheduled_s))
+            DispatcherMessage::Send(shared.request(index, scheduled_s))
         };
         if !pings.wait_until(shared, scheduled_s, ended)
             || senders[index % senders.len()].send(job).is_err()
@@ -351,13 +359,13 @@ fn keep_schedule(shared: &Shared, senders: &[mpsc::UnboundedSender<Job>], ended:
 
 /// Sends pings to every worker, from which it measures its loop delay.
 struct Pings<'a> {
-    senders: &'a [mpsc::UnboundedSender<Job>],
+    senders: &'a [mpsc::UnboundedSender<DispatcherMessage>],
     last: Instant,
 }
 
 impl Pings<'_> {
     /// Sleeps until `until_s`, with pings on the way; false when the run has ended.
-    fn wait_until(&mut self, shared: &Shared, until_s: f64, ended: &AtomicBool) -> bool {
+    fn wait_until(&mut self, shared: &RunContext, until_s: f64, ended: &AtomicBool) -> bool {
         loop {
             if self.last.elapsed() >= PING_EVERY {
                 self.send();
@@ -377,7 +385,7 @@ impl Pings<'_> {
     fn send(&mut self) {
         self.last = Instant::now();
         for sender in self.senders {
-            let _ = sender.send(Job::Ping(Instant::now()));
+            let _ = sender.send(DispatcherMessage::Ping(Instant::now()));
         }
     }
 }

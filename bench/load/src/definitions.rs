@@ -3,9 +3,9 @@
 use confide_estimate::{mean, supported_quantile};
 use serde::{Deserialize, Serialize};
 
-use crate::event::Event;
+use crate::event::RequestRecord;
 
-impl Event {
+impl RequestRecord {
     /// Whether the answer came whole: no error, at least one piece of content, a last byte.
     pub fn is_complete(&self) -> bool {
         self.error.is_none() && !self.chunks_s.is_empty() && self.last_s.is_some()
@@ -95,7 +95,7 @@ impl Limits {
     }
 
     /// Whether the answer is complete and meets all limits.
-    pub fn are_met_by(&self, event: &Event) -> bool {
+    pub fn are_met_by(&self, event: &RequestRecord) -> bool {
         let within = |limit: Option<f64>, seconds: Option<f64>| match (limit, seconds) {
             (None, _) => true,
             // An answer of one token has no gap that could be too long.
@@ -127,7 +127,7 @@ pub struct Spread {
     pub p95_ms: Option<f64>,
     /// The 99th percentile; absent below 1,000 samples.
     pub p99_ms: Option<f64>,
-    /// The longest value, which is no estimate of a percentile.
+    /// The longest value, which is not an estimate of a percentile.
     pub max_ms: Option<f64>,
 }
 
@@ -161,7 +161,7 @@ impl Spread {
     }
 }
 
-/// Every figure of one run. A figure is absent where there was nothing to count.
+/// Every figure of one run. A figure is absent if there was nothing to count.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 pub struct Summary {
     /// Requests that were sent.
@@ -219,27 +219,28 @@ pub const CUT: &str = "cut: the run ended";
 
 impl Summary {
     /// Computes all figures of these requests.
-    pub fn from_events(events: &[Event], limits: Limits) -> Self {
-        let complete: Vec<&Event> = events.iter().filter(|event| event.is_complete()).collect();
+    pub fn from_events(events: &[RequestRecord], limits: Limits) -> Self {
+        let complete: Vec<&RequestRecord> =
+            events.iter().filter(|event| event.is_complete()).collect();
         let cut = events.iter().filter(|event| event.error.as_deref() == Some(CUT)).count();
-        let spread = |id, figure: &dyn Fn(&Event) -> Option<f64>| {
+        let spread = |id, figure: &dyn Fn(&RequestRecord) -> Option<f64>| {
             let seconds: Vec<f64> = complete.iter().filter_map(|event| figure(event)).collect();
             Spread::from_seconds(id, &seconds)
         };
         let gaps: Vec<f64> = complete.iter().flat_map(|event| event.gaps_s()).collect();
-        let delays: Vec<f64> = events.iter().map(Event::dispatch_delay_s).collect();
+        let delays: Vec<f64> = events.iter().map(RequestRecord::dispatch_delay_s).collect();
         let output_tokens = complete.iter().map(|event| event.tokens()).sum::<u64>();
-        let asked = |event: &&&Event| event.tokens() != u64::from(event.wanted_tokens);
+        let asked = |event: &&&RequestRecord| event.tokens() != u64::from(event.wanted_tokens);
         let mut summary = Self {
             requests: events.len() as u64,
             complete: complete.len() as u64,
             failed: (events.len() - complete.len() - cut) as u64,
             cut: cut as u64,
-            ttft: spread("llm.ttft", &Event::ttft_s),
+            ttft: spread("llm.ttft", &RequestRecord::ttft_s),
             itl: Spread::from_seconds("llm.itl", &gaps),
-            tpot: spread("llm.tpot", &Event::tpot_s),
-            ntpot: spread("llm.ntpot", &Event::ntpot_s),
-            e2e: spread("llm.e2e", &Event::e2e_s),
+            tpot: spread("llm.tpot", &RequestRecord::tpot_s),
+            ntpot: spread("llm.ntpot", &RequestRecord::ntpot_s),
+            e2e: spread("llm.e2e", &RequestRecord::e2e_s),
             dispatch_delay: Spread::from_seconds("llm.dispatch-delay", &delays),
             connect: spread("llm.connect", &connect_s),
             server_queue: spread("llm.queue", &|event| event.server_queue_s),
@@ -254,7 +255,7 @@ impl Summary {
         summary
     }
 
-    fn add_rates(&mut self, events: &[Event], complete: &[&Event]) {
+    fn add_rates(&mut self, events: &[RequestRecord], complete: &[&RequestRecord]) {
         let first = events.iter().map(|event| event.scheduled_s).reduce(f64::min);
         let last = complete.iter().filter_map(|event| event.last_s).reduce(f64::max);
         let Some(duration_s) = first.zip(last).map(|(first, last)| last - first) else { return };
@@ -279,14 +280,14 @@ impl Summary {
     }
 }
 
-/// The time from dispatch to the last stage of opening a connection, in seconds; `None` where none was opened.
-fn connect_s(event: &Event) -> Option<f64> {
+/// The time from dispatch to the last stage of opening a connection, in seconds; `None` if none was opened.
+fn connect_s(event: &RequestRecord) -> Option<f64> {
     let opened = event.attested_s.or(event.handshake_s).or(event.connected_s)?;
     Some(opened - event.dispatched_s)
 }
 
 /// The most requests in flight at one instant: one that ends when another starts does not overlap it.
-fn peak_streams(complete: &[&Event]) -> u64 {
+fn peak_streams(complete: &[&RequestRecord]) -> u64 {
     let mut steps: Vec<(f64, i64)> = Vec::with_capacity(complete.len() * 2);
     for event in complete {
         let Some(last_s) = event.last_s else { continue };
@@ -307,13 +308,13 @@ pub(crate) mod tests {
 
     /// A log of known truth: request `i` at `i` × 100 ms, first token after 40 ms, then `tokens`
     /// in all at 10 ms each, the last byte with the last token.
-    pub(crate) fn events_of_known_truth(requests: u32, tokens: u32) -> Vec<Event> {
+    pub(crate) fn events_of_known_truth(requests: u32, tokens: u32) -> Vec<RequestRecord> {
         let event = |index: u32| {
             let scheduled_s = f64::from(index) * 0.1;
             let first = scheduled_s + 0.040;
             let chunks_s: Vec<f64> =
                 (0..tokens).map(|token| first + f64::from(token) * 0.010).collect();
-            Event {
+            RequestRecord {
                 index: u64::from(index),
                 scheduled_s,
                 dispatched_s: scheduled_s + 0.0001,
@@ -323,7 +324,7 @@ pub(crate) mod tests {
                 wanted_tokens: tokens,
                 output_tokens: Some(tokens),
                 prompt_tokens: Some(7),
-                ..Event::default()
+                ..RequestRecord::default()
             }
         };
         (0..requests).map(event).collect()

@@ -8,7 +8,7 @@ pub const REQUESTS_MAX: usize = 1_000_000;
 /// One line of the event log. Instants are seconds of a monotonic clock since the run's origin; a
 /// stage that did not happen (a kept connection has no handshake) is absent, never 0.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
-pub struct Event {
+pub struct RequestRecord {
     /// The request's position in the plan, from 0.
     pub index: u64,
     /// The index of the prompt in the plan: the same in every arm.

@@ -12,9 +12,9 @@ use tokio::{
 };
 
 use crate::{
-    answer::{AnswerError, Reading},
+    answer::{AnswerError, AnswerReader},
     definitions::CUT,
-    event::Event,
+    event::RequestRecord,
     options::{Options, Sessions},
     plan::Plan,
     target::Target,
@@ -25,7 +25,7 @@ use crate::{
 const READ_BYTES: usize = 16 << 10;
 
 /// The context that all requests of a run share.
-pub(crate) struct Shared {
+pub(crate) struct RunContext {
     pub(crate) clock: Clock,
     pub(crate) transport: Arc<dyn Transport>,
     pub(crate) target: Arc<Target>,
@@ -38,13 +38,13 @@ pub(crate) struct Shared {
     pub(crate) next: AtomicUsize,
 }
 
-impl Shared {
+impl RunContext {
     pub(crate) fn request(&self, index: usize, scheduled_s: f64) -> Request {
         let keep = self.options.sessions != Sessions::New;
         Request { index, scheduled_s, bytes: self.target.request(&self.plan, index, keep) }
     }
 
-    /// The next request of a closed loop; `None` where all are taken.
+    /// The next request of a closed loop; `None` if all are taken.
     pub(crate) fn next_request(&self) -> Option<Request> {
         let index = self.next.fetch_add(1, Ordering::Relaxed);
         (index < self.plan.requests.len()).then(|| self.request(index, 0.0))
@@ -94,19 +94,19 @@ impl Connections {
 
 /// Sends a request and reads its answer; failures are in the event.
 pub(crate) async fn exchange(
-    shared: &Shared,
+    shared: &RunContext,
     connections: &Connections,
     request: Request,
-) -> Event {
+) -> RequestRecord {
     let planned = &shared.plan.requests[request.index];
-    let mut event = Event {
+    let mut event = RequestRecord {
         index: request.index as u64,
         prompt: request.index as u64,
         scheduled_s: request.scheduled_s,
         dispatched_s: shared.clock.now_s(),
         wanted_tokens: planned.output_tokens,
         chunks_s: Vec::with_capacity(planned.output_tokens.min(4096) as usize),
-        ..Event::default()
+        ..RequestRecord::default()
     };
     let limit = shared.options.streams_max;
     let slot = StreamSlot::enter(&shared.in_flight);
@@ -127,10 +127,10 @@ pub(crate) async fn exchange(
 }
 
 async fn send(
-    shared: &Shared,
+    shared: &RunContext,
     connections: &Connections,
     request: &Request,
-    event: &mut Event,
+    event: &mut RequestRecord,
 ) -> Result<(), String> {
     if let Some(mut wire) = connections.take() {
         match send_over(shared, &mut wire, request, event).await {
@@ -156,16 +156,16 @@ async fn send(
 
 /// Sends one request over `wire` and reads its answer; gives whether the connection takes another request.
 async fn send_over(
-    shared: &Shared,
+    shared: &RunContext,
     wire: &mut Box<dyn Wire>,
     request: &Request,
-    event: &mut Event,
+    event: &mut RequestRecord,
 ) -> Result<bool, String> {
     let broke = |error: std::io::Error| format!("connection broke: {error}");
     wire.write_all(&request.bytes).await.map_err(broke)?;
     wire.flush().await.map_err(broke)?;
     event.sent_s = Some(shared.clock.now_s());
-    let mut reading = Reading::default();
+    let mut reading = AnswerReader::default();
     let mut bytes = vec![0; READ_BYTES];
     loop {
         let count = wire.read(&mut bytes).await.map_err(broke)?;

@@ -42,7 +42,7 @@ pub enum HttpError {
 /// The reader of one answer. It hands on the bytes of the body without their framing.
 #[derive(Debug)]
 pub struct Answer {
-    state: State,
+    state: ParserState,
     line: Vec<u8>,
     head_bytes: usize,
     body_bytes: u64,
@@ -54,7 +54,7 @@ pub struct Answer {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum ParserState {
     StatusLine,
     Fields,
     Length(u64),
@@ -76,7 +76,7 @@ enum Framing {
 impl Default for Answer {
     fn default() -> Self {
         Self {
-            state: State::StatusLine,
+            state: ParserState::StatusLine,
             line: Vec::new(),
             head_bytes: 0,
             body_bytes: 0,
@@ -97,7 +97,7 @@ impl Answer {
 
     /// Whether the whole answer was read.
     pub fn is_done(&self) -> bool {
-        self.state == State::Completed
+        self.state == ParserState::Completed
     }
 
     /// Whether the body says it is server-sent events.
@@ -123,13 +123,13 @@ impl Answer {
     pub fn take(&mut self, mut bytes: &[u8], mut body: impl FnMut(&[u8])) -> Result<(), HttpError> {
         while !bytes.is_empty() {
             match self.state {
-                State::Completed => return Err(HttpError::Extra),
-                State::ToEnd => {
+                ParserState::Completed => return Err(HttpError::Extra),
+                ParserState::ToEnd => {
                     self.count(bytes.len())?;
                     body(bytes);
                     return Ok(());
                 }
-                State::Length(left) | State::Chunk(left) => {
+                ParserState::Length(left) | ParserState::Chunk(left) => {
                     let here = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
                     let (now, rest) = bytes.split_at(here);
                     self.count(here)?;
@@ -155,12 +155,12 @@ impl Answer {
     /// Takes note that the connection ended.
     ///
     /// # Errors
-    /// [`HttpError::Early`] where the answer had not.
+    /// [`HttpError::Early`] if the answer had not.
     pub fn end(&mut self) -> Result<(), HttpError> {
         match self.state {
-            State::Completed => Ok(()),
-            State::ToEnd => {
-                self.state = State::Completed;
+            ParserState::Completed => Ok(()),
+            ParserState::ToEnd => {
+                self.state = ParserState::Completed;
                 Ok(())
             }
             _ => Err(HttpError::Early),
@@ -174,7 +174,7 @@ impl Answer {
 
     fn push(&mut self, bytes: &[u8]) -> Result<(), HttpError> {
         self.line.extend_from_slice(bytes);
-        let in_body = matches!(self.state, State::ChunkSize | State::ChunkEnd);
+        let in_body = matches!(self.state, ParserState::ChunkSize | ParserState::ChunkEnd);
         if in_body {
             return if self.line.len() > SIZE_LINE_BYTES_MAX {
                 Err(HttpError::Chunk)
@@ -188,30 +188,30 @@ impl Answer {
 
     fn advance(&mut self, left: u64) {
         self.state = match (self.state, left) {
-            (State::Length(_), 0) => State::Completed,
-            (State::Length(_), left) => State::Length(left),
-            (_, 0) => State::ChunkEnd,
-            (_, left) => State::Chunk(left),
+            (ParserState::Length(_), 0) => ParserState::Completed,
+            (ParserState::Length(_), left) => ParserState::Length(left),
+            (_, 0) => ParserState::ChunkEnd,
+            (_, left) => ParserState::Chunk(left),
         };
     }
 
     fn take_line(&mut self, line: &[u8]) -> Result<(), HttpError> {
         match self.state {
-            State::StatusLine => self.read_status_line(line),
-            State::Fields if line.is_empty() => {
+            ParserState::StatusLine => self.read_status_line(line),
+            ParserState::Fields if line.is_empty() => {
                 self.end_head();
                 Ok(())
             }
-            State::Fields => self.read_field(line),
-            State::ChunkSize => self.read_chunk_size(line),
-            State::ChunkEnd if line.is_empty() => {
-                self.state = State::ChunkSize;
+            ParserState::Fields => self.read_field(line),
+            ParserState::ChunkSize => self.read_chunk_size(line),
+            ParserState::ChunkEnd if line.is_empty() => {
+                self.state = ParserState::ChunkSize;
                 Ok(())
             }
-            State::ChunkEnd => Err(HttpError::Chunk),
+            ParserState::ChunkEnd => Err(HttpError::Chunk),
             // No trailer is needed here.
             _ if line.is_empty() => {
-                self.state = State::Completed;
+                self.state = ParserState::Completed;
                 Ok(())
             }
             _ => Ok(()),
@@ -229,7 +229,7 @@ impl Answer {
         let digits = digits.ok_or(HttpError::StatusLine)?;
         self.status = digits.iter().fold(0, |sum, digit| sum * 10 + u16::from(digit - b'0'));
         self.keep_alive = rest[0] == b'1';
-        self.state = State::Fields;
+        self.state = ParserState::Fields;
         Ok(())
     }
 
@@ -267,11 +267,11 @@ impl Answer {
     fn end_head(&mut self) {
         self.state = match (self.status, self.framing) {
             // An interim answer: the real one follows (RFC 9110 section 15.2).
-            (100..=199, _) => State::StatusLine,
-            (204 | 304, _) | (_, Framing::Length(0)) => State::Completed,
-            (_, Framing::Chunked) => State::ChunkSize,
-            (_, Framing::Length(length)) => State::Length(length),
-            (_, Framing::ToEnd) => State::ToEnd,
+            (100..=199, _) => ParserState::StatusLine,
+            (204 | 304, _) | (_, Framing::Length(0)) => ParserState::Completed,
+            (_, Framing::Chunked) => ParserState::ChunkSize,
+            (_, Framing::Length(length)) => ParserState::Length(length),
+            (_, Framing::ToEnd) => ParserState::ToEnd,
         };
     }
 
@@ -281,8 +281,8 @@ impl Answer {
         let text = text.filter(|text| text.bytes().all(|byte| byte.is_ascii_hexdigit()));
         let size = text.and_then(|text| u64::from_str_radix(text, 16).ok());
         self.state = match size.ok_or(HttpError::Chunk)? {
-            0 => State::Trailers,
-            size => State::Chunk(size),
+            0 => ParserState::Trailers,
+            size => ParserState::Chunk(size),
         };
         Ok(())
     }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use crate::{
     bound::ClientFigures,
     definitions::Limits,
-    event::{Attestation, Event, EventError, REQUESTS_MAX},
+    event::{Attestation, EventError, REQUESTS_MAX, RequestRecord},
 };
 
 /// The longest line, in bytes: an answer of a million tokens.
@@ -18,7 +18,7 @@ const VERSION: u32 = 1;
 
 /// The first line of a log: what was run. The instants of all lines count from the run's origin.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
-pub struct Head {
+pub struct LogHead {
     /// The version of the format: 1.
     pub events: u32,
     /// The kind of arrivals: `poisson`, `constant`, `trace` or `closed`.
@@ -59,10 +59,12 @@ impl<W: Write> Writer<W> {
     ///
     /// # Errors
     /// Those of `out`.
-    pub fn new(out: W, head: &Head) -> io::Result<Self> {
+    pub fn new(out: W, head: &LogHead) -> io::Result<Self> {
         let mut writer = Self { out, line: Vec::new() };
-        writer
-            .write(&Line { head: Some(Head { events: VERSION, ..head.clone() }), client: None })?;
+        writer.write(&LogLine {
+            head: Some(LogHead { events: VERSION, ..head.clone() }),
+            client: None,
+        })?;
         Ok(writer)
     }
 
@@ -70,7 +72,7 @@ impl<W: Write> Writer<W> {
     ///
     /// # Errors
     /// Those of `out`.
-    pub fn write_event(&mut self, event: &Event) -> io::Result<()> {
+    pub fn write_event(&mut self, event: &RequestRecord) -> io::Result<()> {
         self.write(&round_instants(event))
     }
 
@@ -79,7 +81,7 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// Those of `out`.
     pub fn write_client(&mut self, client: &ClientFigures) -> io::Result<()> {
-        self.write(&Line { head: None, client: Some(client.clone()) })?;
+        self.write(&LogLine { head: None, client: Some(client.clone()) })?;
         self.out.flush()
     }
 
@@ -95,10 +97,10 @@ impl<W: Write> Writer<W> {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Logged {
     /// The head; absent in a log of events alone.
-    pub head: Option<Head>,
+    pub head: Option<LogHead>,
     /// The events in the order of the lines.
-    pub events: Vec<Event>,
-    /// The client's own figures; absent where the run was killed before its end.
+    pub events: Vec<RequestRecord>,
+    /// The client's own figures; absent if the run was killed before its end.
     pub client: Option<ClientFigures>,
     /// Whether the last line was cut in the middle; it is then left out.
     pub is_cut: bool,
@@ -107,7 +109,7 @@ pub struct Logged {
 /// Reads a log that [`Writer`] wrote, or any file of events.
 ///
 /// # Errors
-/// [`EventError`] where a line other than a cut last one cannot be read.
+/// [`EventError`] if a line other than a cut last one cannot be read.
 pub fn read(mut input: impl BufRead) -> Result<Logged, EventError> {
     let mut logged = Logged::default();
     let (mut line, mut number) = (Vec::new(), 0);
@@ -140,7 +142,7 @@ fn read_line(logged: &mut Logged, line: &[u8]) -> Result<(), String> {
         return Ok(());
     }
     if line.starts_with(b"{\"head\"") || line.starts_with(b"{\"client\"") {
-        let line: Line = serde_json::from_slice(line).map_err(|error| error.to_string())?;
+        let line: LogLine = serde_json::from_slice(line).map_err(|error| error.to_string())?;
         if let Some(head) = line.head {
             if head.events != VERSION {
                 return Err(format!("version: wanted {VERSION}, got {}", head.events));
@@ -159,18 +161,18 @@ fn read_line(logged: &mut Logged, line: &[u8]) -> Result<(), String> {
 
 /// A line that holds the head or the client's figures.
 #[derive(Deserialize, Serialize)]
-struct Line {
+struct LogLine {
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    head: Option<Head>,
+    head: Option<LogHead>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     client: Option<ClientFigures>,
 }
 
 /// Rounds instants to a tenth of a microsecond: no clock knows seventeen digits.
-fn round_instants(event: &Event) -> Event {
+fn round_instants(event: &RequestRecord) -> RequestRecord {
     let short = |at: f64| (at * 1e7).round() / 1e7;
     let some = |at: Option<f64>| at.map(short);
-    Event {
+    RequestRecord {
         scheduled_s: short(event.scheduled_s),
         dispatched_s: short(event.dispatched_s),
         resolved_s: some(event.resolved_s),
@@ -197,11 +199,17 @@ mod tests {
     use super::*;
     use crate::{Summary, definitions::tests::events_of_known_truth};
 
-    fn head() -> Head {
-        Head { arrivals: "poisson".into(), seed: 7, requests: 3, events: 1, ..Head::default() }
+    fn head() -> LogHead {
+        LogHead {
+            arrivals: "poisson".into(),
+            seed: 7,
+            requests: 3,
+            events: 1,
+            ..LogHead::default()
+        }
     }
 
-    fn write_log(events: &[Event]) -> Vec<u8> {
+    fn write_log(events: &[RequestRecord]) -> Vec<u8> {
         let mut out = Vec::new();
         let mut writer = Writer::new(&mut out, &head()).unwrap();
         events.iter().for_each(|event| writer.write_event(event).unwrap());

@@ -84,7 +84,7 @@ pub struct Lengths {
 
 impl Lengths {
     /// Lengths that are all `tokens`.
-    pub fn exactly(tokens: u32) -> Self {
+    pub fn of_tokens(tokens: u32) -> Self {
         Self { min: tokens, max: tokens }
     }
 
@@ -134,7 +134,7 @@ impl Plan {
     /// Lays out `workload`.
     ///
     /// # Errors
-    /// [`PlanError`] where a figure is out of its range or nothing would be sent.
+    /// [`PlanError`] if a figure is out of its range or nothing would be sent.
     pub fn new(workload: &Workload) -> Result<Self, PlanError> {
         check(workload)?;
         let mut plan = Self {
@@ -332,7 +332,7 @@ mod tests {
             requests: 1000,
             duration_s: None,
             prompt_tokens: Lengths { min: 4, max: 9 },
-            output_tokens: Lengths::exactly(16),
+            output_tokens: Lengths::of_tokens(16),
             seed: 7,
         }
     }

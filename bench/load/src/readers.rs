@@ -61,7 +61,7 @@ pub enum ReadError {
 /// Reads the runs in a result file, by the tool whose marks it has. GuideLLM writes several into one.
 ///
 /// # Errors
-/// [`ReadError`] where the file is too long, not JSON, of no tool known here, or unlike its tool's.
+/// [`ReadError`] if the file is too long, not JSON, of no tool known here, or unlike its tool's.
 pub fn read_results(bytes: &[u8]) -> Result<Vec<View>, ReadError> {
     let got = bytes.len() as u64;
     if got > FILE_BYTES_MAX {
@@ -200,7 +200,7 @@ impl Object {
         self.0.get(name).is_some_and(|field| !matches!(field, Field::Null))
     }
 
-    /// The field at a path of names; `None` where it or an object around it is absent.
+    /// The field at a path of names; `None` if it or an object around it is absent.
     fn find(&self, path: &str) -> Result<Option<&Field>, String> {
         let (name, rest) = match path.split_once('/') {
             Some((name, rest)) => (name, Some(rest)),

@@ -39,7 +39,7 @@ impl Target {
     /// Reads `http[s]://HOST[:PORT][/PATH]`; the path is that of the API, `/v1` where there is none.
     ///
     /// # Errors
-    /// [`TargetError`] where the address has another form.
+    /// [`TargetError`] if the address has another form.
     pub fn parse(text: &str, model: &str) -> Result<Self, TargetError> {
         let wrong = || TargetError { got: text.chars().take(200).collect() };
         let url = HttpUrl::parse(text).map_err(|_| wrong())?;
@@ -162,8 +162,8 @@ mod tests {
             arrivals: Arrivals::Constant { rate_per_s: 1.0 },
             requests: 1,
             duration_s: None,
-            prompt_tokens: Lengths::exactly(3),
-            output_tokens: Lengths::exactly(5),
+            prompt_tokens: Lengths::of_tokens(3),
+            output_tokens: Lengths::of_tokens(5),
             seed: 1,
         })
         .unwrap();

@@ -46,7 +46,7 @@ pub enum TraceError {
 /// in order of time; both lengths may be absent, other fields are ignored. The first row is at 0.
 ///
 /// # Errors
-/// [`TraceError`] where a line is not such a row, the rows are not in order, or there are too many.
+/// [`TraceError`] if a line is not such a row, the rows are not in order, or there are too many.
 pub fn read_trace(mut input: impl BufRead) -> Result<Vec<TraceRow>, TraceError> {
     let mut rows: Vec<TraceRow> = Vec::new();
     let (mut line, mut number, mut first_ms) = (Vec::new(), 0, None);
@@ -56,7 +56,8 @@ pub fn read_trace(mut input: impl BufRead) -> Result<Vec<TraceRow>, TraceError> 
             continue;
         }
         let wrong = |message: String| TraceError::Line { line: number, message };
-        let read: Line = serde_json::from_slice(&line).map_err(|error| wrong(error.to_string()))?;
+        let read: TraceLine =
+            serde_json::from_slice(&line).map_err(|error| wrong(error.to_string()))?;
         if !read.timestamp.is_finite() {
             return Err(wrong("timestamp is not finite".into()));
         }
@@ -79,7 +80,7 @@ pub fn read_trace(mut input: impl BufRead) -> Result<Vec<TraceRow>, TraceError> 
 }
 
 #[derive(Deserialize)]
-struct Line {
+struct TraceLine {
     /// The instant in milliseconds, from any origin.
     timestamp: f64,
     input_length: Option<u32>,

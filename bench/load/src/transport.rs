@@ -9,7 +9,7 @@ use tokio::{
 };
 use tokio_rustls::TlsConnector;
 
-use crate::event::{Attestation, Event};
+use crate::event::{Attestation, RequestRecord};
 
 /// The clock of a run, in seconds since the run's origin.
 #[derive(Clone, Copy, Debug)]
@@ -68,7 +68,7 @@ pub struct Stages {
 
 impl Stages {
     /// Writes the stages into the event of the request for which the connection was opened.
-    pub(crate) fn write_to(self, event: &mut Event) {
+    pub(crate) fn write_to(self, event: &mut RequestRecord) {
         event.resolved_s = self.resolved_s;
         event.connected_s = self.connected_s;
         event.handshake_s = self.handshake_s;

@@ -25,7 +25,7 @@ use confide_estimate::quantile;
 
 use crate::{
     definitions::{Limits, Spread, Summary},
-    event::Event,
+    event::RequestRecord,
     figure::{Definition, Figure, Quantiles, Quantity, Tool, View},
 };
 
@@ -34,7 +34,7 @@ const CHUNK_TOKENS_MAX: u32 = 4_096;
 
 impl View {
     /// The figures which `tool` would report about these requests.
-    pub fn from_events(tool: Tool, events: &[Event]) -> Self {
+    pub fn from_events(tool: Tool, events: &[RequestRecord]) -> Self {
         if tool == Tool::Confide {
             return Self::from_summary(&Summary::from_events(events, Limits::default()));
         }
@@ -71,7 +71,7 @@ impl View {
 
 /// A request that all tools count: no error, content, and an end.
 struct Answer<'a> {
-    event: &'a Event,
+    event: &'a RequestRecord,
     first_s: f64,
     last_chunk_s: f64,
     last_s: f64,
@@ -79,7 +79,7 @@ struct Answer<'a> {
 }
 
 impl<'a> Answer<'a> {
-    fn new(event: &'a Event) -> Option<Self> {
+    fn new(event: &'a RequestRecord) -> Option<Self> {
         if event.error.is_some() {
             return None;
         }
@@ -123,7 +123,7 @@ type Weighted = (f64, f64);
 /// The requests of one run as one tool sees them.
 struct Run<'a> {
     tool: Tool,
-    events: &'a [Event],
+    events: &'a [RequestRecord],
     answers: Vec<Answer<'a>>,
 }
 
@@ -173,7 +173,8 @@ impl Run<'_> {
                 Some((to_ms(answer.event.scheduled_s, self.end_s(answer)), 1.0))
             }),
             Quantity::DispatchDelay if is_inference_perf => {
-                let delay = |event: &Event| (to_ms(event.scheduled_s, event.dispatched_s), 1.0);
+                let delay =
+                    |event: &RequestRecord| (to_ms(event.scheduled_s, event.dispatched_s), 1.0);
                 self.events.iter().map(delay).collect()
             }
             Quantity::DispatchDelay => self.answer_values(|answer| {
@@ -192,7 +193,7 @@ impl Run<'_> {
     }
 
     /// The instant at which the tool's clock for a request starts, in seconds.
-    fn start_s(&self, event: &Event) -> f64 {
+    fn start_s(&self, event: &RequestRecord) -> f64 {
         if self.tool != Tool::GuideLlm {
             return event.dispatched_s;
         }

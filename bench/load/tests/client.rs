@@ -116,14 +116,14 @@ fn load_until(
     requests: usize,
     options: &Options,
     stop: &AtomicBool,
-    each: &mut dyn FnMut(Option<&confide_load::Event>),
+    each: &mut dyn FnMut(Option<&confide_load::RequestRecord>),
 ) -> Outcome {
     let workload = Workload {
         arrivals,
         requests,
         duration_s: None,
-        prompt_tokens: Lengths::exactly(4),
-        output_tokens: Lengths::exactly(3),
+        prompt_tokens: Lengths::of_tokens(4),
+        output_tokens: Lengths::of_tokens(3),
         seed: 1,
     };
     let plan = Arc::new(Plan::new(&workload).unwrap());

@@ -82,8 +82,8 @@ fn measure(spin: Duration) -> (f64, Vec<Bound>) {
         arrivals: Arrivals::Constant { rate_per_s: 60.0 },
         requests: REQUESTS,
         duration_s: None,
-        prompt_tokens: Lengths::exactly(1),
-        output_tokens: Lengths::exactly(TOKENS),
+        prompt_tokens: Lengths::of_tokens(1),
+        output_tokens: Lengths::of_tokens(TOKENS),
         seed: 1,
     };
     let plan = Arc::new(Plan::new(&workload).unwrap());

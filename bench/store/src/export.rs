@@ -32,7 +32,7 @@ pub enum TableName {
 /// Writes a record in a format. `table` chooses rows or samples, for CSV and Parquet.
 ///
 /// # Errors
-/// [`StoreError`] where the output cannot be written.
+/// [`StoreError`] if the output cannot be written.
 pub fn export(
     loaded: &Loaded,
     format: Format,

@@ -16,19 +16,19 @@ pub trait Index {
     /// Adds a record and its rows in one step, where it is not known yet.
     ///
     /// # Errors
-    /// [`StoreError`] where the database refuses.
+    /// [`StoreError`] if the database refuses.
     fn add(&mut self, facts: &Facts, path: &str) -> Result<Addition, StoreError>;
 
     /// Lists records, the newest first.
     ///
     /// # Errors
-    /// [`StoreError`] where the database refuses.
+    /// [`StoreError`] if the database refuses.
     fn list(&mut self, query: &Query) -> Result<Vec<RecordLine>, StoreError>;
 
     /// Lists rows over records, the newest record first: the history of a row.
     ///
     /// # Errors
-    /// [`StoreError`] where the database refuses.
+    /// [`StoreError`] if the database refuses.
     fn rows(&mut self, query: &Query) -> Result<Vec<RowLine>, StoreError>;
 }
 
@@ -78,7 +78,7 @@ pub struct RecordLine {
     pub started_unix_s: i64,
     /// The wall time of all its sessions, in seconds.
     pub wall_s: f64,
-    /// The reason for which it is partial; absent where it is complete.
+    /// The reason for which it is partial; absent if it is complete.
     pub partial: Option<String>,
     /// The judgement of its A/A rows: `valid`, `invalid` or `not_judged`.
     pub validity: String,

@@ -21,7 +21,7 @@ pub use index::{Addition, Index, Query, RecordLine, RowLine};
 /// where it is missing. Brings the schema up to date.
 ///
 /// # Errors
-/// [`StoreError`] where the database cannot be opened or was written by a newer version.
+/// [`StoreError`] if the database cannot be opened or was written by a newer version.
 pub fn open(place: &str) -> Result<Box<dyn Index>, StoreError> {
     if place.starts_with("postgres://") || place.starts_with("postgresql://") {
         return Ok(Box::new(postgres::Postgres::open(place)?));

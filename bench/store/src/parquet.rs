@@ -60,7 +60,7 @@ fn field((name, column): &(&'static str, Column)) -> Result<TypePtr, StoreError>
     Ok(Arc::new(builder.with_converted_type(converted).with_repetition(repetition).build()?))
 }
 
-/// The values that are present, and for each line a 1 where it has one and a 0 where it has none.
+/// The values that are present, and for each line a 1 where it has one and a 0 if it has none.
 fn split<T, U>(values: &[Option<T>], of: impl Fn(&T) -> U) -> (Vec<U>, Vec<i16>) {
     let present = values.iter().flatten().map(of).collect();
     (present, values.iter().map(|value| i16::from(value.is_some())).collect())

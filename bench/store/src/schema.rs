@@ -5,7 +5,7 @@
 /// edited: every change is a new version.
 const MIGRATIONS: &[&str] = &[include_str!("schema_1.sql")];
 
-/// The migrations that a database at `version` lacks, each with the version that it leads to; `None` where the database
+/// The migrations that a database at `version` lacks, each with the version that it leads to; `None` if the database
 /// is of a later version than this program knows.
 pub(crate) fn missing_migrations(
     version: i64,

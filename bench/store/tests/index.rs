@@ -86,7 +86,7 @@ fn shows_the_history_of_a_row(index: &mut dyn Index) {
     assert_eq!(ratios, [1.5, 1.25].map(|value| [Some(value), Some(1.0), Some(2.0)]));
     assert_eq!(rows[0].difference, [Some(0.5), None, None]);
     assert_eq!((rows[0].clear, rows[0].protected, rows[0].blocks), (Some(0.1), Some(0.3), 12));
-    // A percentile without a tail is no figure; the A/A rows come when they are asked for.
+    // A percentile without a tail is not a figure; the A/A rows come when they are asked for.
     let query = Query { arm: "tls".into(), ..Query::default() };
     assert_eq!(index.rows(&query).unwrap(), []);
     let rows = index.rows(&Query { twins: true, ..query }).unwrap();
@@ -170,7 +170,7 @@ struct Server {
 }
 
 impl Server {
-    /// Starts a server; prints the reason and gives `None` where there is no PostgreSQL.
+    /// Starts a server; prints the reason and gives `None` if there is no PostgreSQL.
     fn start() -> Option<Self> {
         // The path of a socket has to be short.
         let folder = Folder::new("store");

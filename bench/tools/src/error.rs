@@ -29,7 +29,7 @@ pub enum ReadError {
         /// Name of the figure.
         what: String,
     },
-    /// A figure is no number, or lies outside its limits.
+    /// A figure is not a number, or lies outside its limits.
     #[error("{what}: wanted a number within its limits, got {got}")]
     NoNumber {
         /// Name of the figure.

@@ -26,7 +26,7 @@ impl Histogram {
     /// Adds the bins of a JSON object from value to count; returns how many values they hold.
     ///
     /// # Errors
-    /// When it is no object, or a value or count is no whole number.
+    /// When it is not an object, or a value or count is not a whole number.
     pub fn add_bins(&mut self, bins: &Value) -> Result<u64, ReadError> {
         let missing = || ReadError::Missing { what: "histogram".to_owned() };
         let mut total = 0_u64;
@@ -50,7 +50,7 @@ impl Histogram {
         self.values.values().fold(self.beyond, |sum, count| sum.saturating_add(*count))
     }
 
-    /// The nearest-rank quantile `q`, 0 to 1: `None` where fewer than ten values lie beyond it, or
+    /// The nearest-rank quantile `q`, 0 to 1: `None` if fewer than ten values lie beyond it, or
     /// where it is one of those that are only known to be greater than all others.
     pub fn quantile(&self, q: f64) -> Option<f64> {
         let total = self.total() as f64;

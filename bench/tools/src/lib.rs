@@ -13,5 +13,5 @@ mod tool;
 
 pub use error::ReadError;
 pub use histogram::{Histogram, TAIL_SAMPLES};
-pub use reader::{QUANTILES, Reading, read};
-pub use tool::{Figure, Param, Place, Quantiles, Shape, Tool, expand, tools};
+pub use reader::{QUANTILES, ToolOutput, read};
+pub use tool::{Figure, OutputPlace, Param, Quantiles, Shape, Tool, expand, tools};

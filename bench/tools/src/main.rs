@@ -51,7 +51,7 @@ enum Arm {
         /// Workers side by side: a number, or all
         #[arg(long, default_value = "1")]
         workers: Threads,
-        /// Folder in which its results are written for a moment
+        /// Folder for stress-ng's temporary file of results
         #[arg(long)]
         folder: PathBuf,
     },

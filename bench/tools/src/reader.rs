@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::{
     error::ReadError,
     histogram::Histogram,
-    tool::{Figure, Place, Quantiles, Shape, Tool},
+    tool::{Figure, OutputPlace, Quantiles, Shape, Tool},
 };
 
 /// A run of any of these tools prints kilobytes; 3 million bins of fio's histograms are 60 MB.
@@ -18,7 +18,7 @@ pub const QUANTILES: [(&str, f64); 3] = [("p50", 0.5), ("p99", 0.99), ("p999", 0
 
 /// The numbers and texts of one output.
 #[derive(Clone, Debug, Default)]
-pub struct Reading {
+pub struct ToolOutput {
     /// Metrics by name, each in the unit of its name.
     pub figures: BTreeMap<String, f64>,
     /// Numbers that are no metrics, by name, in the tool's units.
@@ -29,8 +29,8 @@ pub struct Reading {
     pub document: Value,
 }
 
-impl Reading {
-    /// A number that is no metric; 0 where it is absent.
+impl ToolOutput {
+    /// A number that is not a metric; 0 if it is absent.
     pub fn value(&self, name: &str) -> f64 {
         self.values.get(name).copied().unwrap_or(0.0)
     }
@@ -41,8 +41,8 @@ impl Reading {
 /// # Errors
 /// When the output is too long or no JSON where that is wanted, states a failure, or when a figure
 /// is missing, no number or outside its limits.
-pub fn read(tool: &Tool, shape: &Shape, count: usize, text: &str) -> Result<Reading, ReadError> {
-    let mut reading = Reading { document: parse(tool, text)?, ..Reading::default() };
+pub fn read(tool: &Tool, shape: &Shape, count: usize, text: &str) -> Result<ToolOutput, ReadError> {
+    let mut reading = ToolOutput { document: parse(tool, text)?, ..ToolOutput::default() };
     let source = Source { text, document: &reading.document };
     if let Some(message) = tool.failure.as_ref().and_then(|place| source.find(place)) {
         return Err(ReadError::Failed { message: excerpt(&message) });
@@ -71,7 +71,7 @@ pub fn read(tool: &Tool, shape: &Shape, count: usize, text: &str) -> Result<Read
     Ok(reading)
 }
 
-/// The first JSON object of a tool's output, since some tools print warnings before it; null where
+/// The first JSON object of a tool's output, since some tools print warnings before it; null if
 /// no JSON is wanted.
 fn parse(tool: &Tool, text: &str) -> Result<Value, ReadError> {
     if text.len() > OUTPUT_BYTES_MAX {
@@ -97,12 +97,12 @@ struct Source<'a> {
 
 impl Source<'_> {
     /// The text at a place: of a JSON array or object the number of its elements.
-    fn find(&self, place: &Place) -> Option<String> {
+    fn find(&self, place: &OutputPlace) -> Option<String> {
         match place {
-            Place::Pattern(pattern) => {
+            OutputPlace::Pattern(pattern) => {
                 Some(pattern.captures(self.text)?.name("value")?.as_str().to_owned())
             }
-            Place::Pointer(pointer) => match self.document.pointer(pointer)? {
+            OutputPlace::Pointer(pointer) => match self.document.pointer(pointer)? {
                 Value::Null => None,
                 Value::String(text) => Some(text.clone()),
                 Value::Array(elements) => Some(elements.len().to_string()),
@@ -113,7 +113,7 @@ impl Source<'_> {
     }
 
     fn read(&self, name: &str, figure: &Figure) -> Result<Option<f64>, ReadError> {
-        let number = |place: &Place| {
+        let number = |place: &OutputPlace| {
             self.find(place)
                 .map(|text| parse_number(name, &text, figure.min..=figure.max))
                 .transpose()
@@ -134,7 +134,7 @@ impl Source<'_> {
     }
 
     fn quantiles(&self, row: &Quantiles) -> Result<BTreeMap<String, f64>, ReadError> {
-        let Place::Pointer(pointer) = &row.at else { return Ok(BTreeMap::new()) };
+        let OutputPlace::Pointer(pointer) = &row.at else { return Ok(BTreeMap::new()) };
         let mut histogram = Histogram::default();
         if let Some(bins) = self.document.pointer(pointer) {
             histogram.add_bins(bins)?;

@@ -20,7 +20,7 @@ pub struct Tool {
     /// Whether it prints JSON: then every place in its output is a pointer.
     pub json: bool,
     /// Place of a failure in its JSON; where one is given, the exit status is not looked at.
-    pub failure: Option<Place>,
+    pub failure: Option<OutputPlace>,
     /// Arguments with placeholders: `{count}`, params, and what the arm adds. With `{file}` among
     /// them the tool writes its results there instead of printing them.
     pub command: Vec<String>,
@@ -39,7 +39,7 @@ pub struct Tool {
     /// Numbers that are read and checked and are no metrics.
     pub values: BTreeMap<String, Figure>,
     /// Texts that are read if the output has them.
-    pub texts: BTreeMap<String, Place>,
+    pub texts: BTreeMap<String, OutputPlace>,
     /// The answer: texts with placeholders of params and read numbers.
     pub answer: BTreeMap<String, String>,
 }
@@ -89,10 +89,10 @@ fn u64_max() -> u64 {
 #[serde(deny_unknown_fields)]
 pub struct Figure {
     /// Its place in the output.
-    pub at: Place,
+    pub at: OutputPlace,
     /// Another number by which it is divided; without that number, or where it is 0, there is no
     /// figure.
-    pub over: Option<Place>,
+    pub over: Option<OutputPlace>,
     /// The metric's unit in the tool's unit: the number is divided by it.
     #[serde(default = "unity")]
     pub divide_by: f64,
@@ -105,10 +105,10 @@ pub struct Figure {
     /// Whether 0 is a failure.
     #[serde(default)]
     pub positive: bool,
-    /// The least that is no failure, in the tool's unit.
+    /// The least that is not a failure, in the tool's unit.
     #[serde(default)]
     pub min: f64,
-    /// The most that is no failure, in the tool's unit. No figure of these tools comes near the
+    /// The most that is not a failure, in the tool's unit. No figure of these tools comes near the
     /// default; sums and products of figures below it stay finite.
     #[serde(default = "figure_max")]
     pub max: f64,
@@ -127,7 +127,7 @@ fn figure_max() -> f64 {
 #[serde(deny_unknown_fields)]
 pub struct Quantiles {
     /// Place of an object from value to count.
-    pub at: Place,
+    pub at: OutputPlace,
     /// Name of the metrics, with `{quantile}` for `p50`, `p99` and `p999`.
     pub metric: String,
     /// The metric's unit in the histogram's unit: a quantile is divided by it.
@@ -137,14 +137,14 @@ pub struct Quantiles {
 /// A place in a tool's output.
 #[derive(Debug, Deserialize)]
 #[serde(try_from = "String")]
-pub enum Place {
+pub enum OutputPlace {
     /// A JSON pointer (RFC 6901).
     Pointer(String),
     /// The group `value` of a regular expression over the whole output.
     Pattern(Regex),
 }
 
-impl TryFrom<String> for Place {
+impl TryFrom<String> for OutputPlace {
     type Error = regex::Error;
 
     fn try_from(text: String) -> Result<Self, regex::Error> {

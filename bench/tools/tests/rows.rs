@@ -2,7 +2,7 @@
 //!
 //! The fuzz target goes further; this runs everywhere.
 
-use confide_tools::{ReadError, Reading, Shape, cyclictest, read, tools};
+use confide_tools::{ReadError, Shape, ToolOutput, cyclictest, read, tools};
 
 /// Mutants of each recording.
 const MUTANTS: u64 = 300;
@@ -57,7 +57,7 @@ fn count_readable_rows(text: &str) -> usize {
 }
 
 /// Reads a recording as a shape of a tool.
-fn read_shape(tool: &str, shape: &str, text: &str) -> Result<Reading, ReadError> {
+fn read_shape(tool: &str, shape: &str, text: &str) -> Result<ToolOutput, ReadError> {
     let tool = &tools()[tool];
     let bare = Shape::default();
     read(tool, tool.shapes.get(shape).unwrap_or(&bare), 1, text)
@@ -75,9 +75,9 @@ fn every_row_and_every_shape_can_be_driven() {
         let shapes = tool.shapes.values();
         let figures = shapes.flat_map(|shape| shape.figures.values().chain(shape.values.values()));
         for figure in tool.figures.values().chain(tool.values.values()).chain(figures) {
-            let is_pointer = matches!(figure.at, confide_tools::Place::Pointer(_));
+            let is_pointer = matches!(figure.at, confide_tools::OutputPlace::Pointer(_));
             assert_eq!(is_pointer, tool.json, "{name}: {:?}", figure.at);
-            if let confide_tools::Place::Pattern(pattern) = &figure.at {
+            if let confide_tools::OutputPlace::Pattern(pattern) = &figure.at {
                 assert!(pattern.capture_names().flatten().eq(["value"]), "{name}: {pattern}");
             }
             assert!(figure.divide_by > 0.0, "{name}");

@@ -51,7 +51,7 @@ impl PolicyAppraiser {
     /// `collateral` is used instead of what peers staple; `clock` gives Unix seconds.
     ///
     /// # Errors
-    /// If `collateral` is no set of endorsements.
+    /// If `collateral` is not a set of endorsements.
     pub fn new(
         policy: Policy,
         collateral: Option<&[u8]>,
@@ -79,7 +79,7 @@ impl PolicyAppraiser {
     /// new. Does nothing but read them where endorsements do not come from a file.
     ///
     /// # Errors
-    /// If `collateral` is no set of endorsements; the old ones then stay.
+    /// If `collateral` is not a set of endorsements; the old ones then stay.
     pub fn replace_collateral(&self, collateral: &[u8]) -> Result<(), AppraisalError> {
         Set::check(collateral)?;
         if let Origin::File(own) = &self.origin {
@@ -175,7 +175,7 @@ impl PolicyAppraiser {
         let policy = set.policy(&self.policy, ready, &self.newest);
         let (verdict, learned) =
             ready.prepared.appraise(evidence, &policy.1, now, &AwsLc, &self.platforms)?;
-        self.hold(set, ready);
+        self.keep_ready(set, ready);
         self.platforms.keep(learned, ready.prepared.generation());
         let simulated = verdict.root().kind == RootKind::Custom && ready.is_simulated;
         Ok((verdict, simulated))
@@ -207,11 +207,11 @@ impl PolicyAppraiser {
         }
     }
 
-    /// After a yes: this set is one to keep, and its revocation lists are the oldest to come.
-    fn hold(&self, set: &Arc<Set>, ready: &Ready) {
+    /// Keeps a set that evidence was accepted with: older revocation lists are refused from now on.
+    fn keep_ready(&self, set: &Arc<Set>, ready: &Ready) {
         let is_newer = self.newest.remember(&ready.prepared);
         if is_newer || !self.sets.has(set) {
-            for generation in self.sets.hold(set, &self.newest.snapshot()) {
+            for generation in self.sets.keep_set(set, &self.newest.snapshot()) {
                 self.platforms.forget(generation);
             }
         }

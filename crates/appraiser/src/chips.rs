@@ -15,7 +15,7 @@ use confide_verifier::{
 use crate::{
     error::AppraisalError,
     limits::{CHIP_ENDORSEMENTS_LENGTH_MAX, CHIPS_MAX},
-    newest::stricter,
+    newest::stricter_minimum,
     sets::names_simulation,
 };
 
@@ -68,7 +68,7 @@ impl Chips {
     fn find(&self, endorsements: &[u8], policy: &Policy, now: UnixTime) -> Option<Arc<Chip>> {
         let held = self.held.read().unwrap_or_else(PoisonError::into_inner);
         let chip = held.get(endorsements)?;
-        // A clock that went back learns anew.
+        // A clock that went back learns again.
         let age = now.as_secs().checked_sub(chip.learnt_at)?;
         (age <= policy.cache_lifetime_s).then(|| chip.clone())
     }
@@ -89,7 +89,7 @@ impl Chips {
         let mut policy = policy.clone();
         let newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(seen) = newest.get(root) {
-            policy.snp.crl = stricter(policy.snp.crl, *seen);
+            policy.snp.crl = stricter_minimum(policy.snp.crl, *seen);
         }
         policy
     }
@@ -99,7 +99,7 @@ impl Chips {
         let seen = CrlMinimum { number_min: seen.number, issued_min: seen.issued };
         let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
         let held = newest.entry(*root).or_default();
-        *held = stricter(*held, seen);
+        *held = stricter_minimum(*held, seen);
     }
 }
 

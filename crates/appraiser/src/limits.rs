@@ -7,14 +7,14 @@ use std::time::Duration;
 /// stay below 200 MB.
 pub const PLATFORMS_MAX: usize = 100_000;
 
-/// Longest serial number of a PCK certificate that is kept: RFC 5280 allows 20 bytes. It is the one
+/// The longest serial number of a PCK certificate that is kept: RFC 5280 allows 20 bytes. It is the one
 /// part of an entry whose length a certificate chooses.
 pub const SERIAL_LENGTH_MAX: usize = 32;
 
 /// AMD chip keys that are kept, with the endorsements that they were learnt from: about 12 KB each.
 pub const CHIPS_MAX: usize = 4_096;
 
-/// Longest endorsements of a chip that are kept; real ones have about 12 KB. Whoever staples them
+/// The longest endorsements of a chip that are kept; real ones have about 12 KB. Whoever staples them
 /// chooses how much white space is in them. Longer ones are judged each time.
 pub const CHIP_ENDORSEMENTS_LENGTH_MAX: usize = 32 * 1024;
 

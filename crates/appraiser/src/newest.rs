@@ -33,7 +33,8 @@ impl NewestLists {
         let lists = prepared.revocation_lists();
         let is_new = |seen: &ListSnapshot| {
             lists.iter().any(|(issuer, list)| {
-                seen.get(*issuer).is_none_or(|held| stricter(*held, minimum(*list)) != *held)
+                seen.get(*issuer)
+                    .is_none_or(|held| stricter_minimum(*held, minimum(*list)) != *held)
             })
         };
         if !is_new(&self.snapshot()) {
@@ -43,7 +44,7 @@ impl NewestLists {
         let mut seen = BTreeMap::clone(&self.snapshot());
         for (issuer, list) in lists {
             let held = seen.entry(issuer.to_vec()).or_default();
-            *held = stricter(*held, minimum(list));
+            *held = stricter_minimum(*held, minimum(list));
         }
         self.seen.store(Arc::new(seen));
         true
@@ -56,7 +57,7 @@ pub(crate) fn raise_minima(policy: &Policy, prepared: &Prepared, seen: &ListSnap
     let [(root, _), (ca, _)] = prepared.revocation_lists();
     for (minimum, issuer) in [(&mut policy.root_crl, root), (&mut policy.pck_crl, ca)] {
         if let Some(held) = seen.get(issuer) {
-            *minimum = stricter(*minimum, *held);
+            *minimum = stricter_minimum(*minimum, *held);
         }
     }
     policy
@@ -66,7 +67,7 @@ pub(crate) fn raise_minima(policy: &Policy, prepared: &Prepared, seen: &ListSnap
 pub(crate) fn is_current(prepared: &Prepared, seen: &ListSnapshot) -> bool {
     prepared.revocation_lists().iter().all(|(issuer, list)| {
         let list = minimum(*list);
-        seen.get(*issuer).is_none_or(|held| stricter(list, *held) == list)
+        seen.get(*issuer).is_none_or(|held| stricter_minimum(list, *held) == list)
     })
 }
 
@@ -74,7 +75,7 @@ fn minimum(list: CrlVersion) -> CrlMinimum {
     CrlMinimum { number_min: list.number, issued_min: list.issued }
 }
 
-pub(crate) fn stricter(one: CrlMinimum, other: CrlMinimum) -> CrlMinimum {
+pub(crate) fn stricter_minimum(one: CrlMinimum, other: CrlMinimum) -> CrlMinimum {
     CrlMinimum {
         number_min: one.number_min.max(other.number_min),
         issued_min: one.issued_min.max(other.issued_min),

@@ -10,7 +10,7 @@ use std::{
 };
 
 use confide_verifier::{
-    AwsLc, Generation, KnownEnclave, KnownPck, NewVerdicts, RecallPlatform, Secret, Tag,
+    AwsLc, EndorsementsId, KnownEnclave, KnownPck, NewVerdicts, RecallPlatform, Secret, Tag,
 };
 
 use crate::limits::{PLATFORMS_MAX, SERIAL_LENGTH_MAX};
@@ -21,8 +21,8 @@ use crate::limits::{PLATFORMS_MAX, SERIAL_LENGTH_MAX};
 /// shard is full, the entry that has not been used for longest gives way (second chance).
 pub struct Platforms {
     secret: Secret,
-    enclaves: Table<KnownEnclave>,
-    pcks: Table<KnownPck>,
+    enclaves: ShardedTable<KnownEnclave>,
+    pcks: ShardedTable<KnownPck>,
 }
 
 impl Platforms {
@@ -30,13 +30,13 @@ impl Platforms {
     pub fn new(platforms_max: usize) -> Self {
         Self {
             secret: AwsLc::secret(),
-            enclaves: Table::new(platforms_max),
-            pcks: Table::new(platforms_max),
+            enclaves: ShardedTable::new(platforms_max),
+            pcks: ShardedTable::new(platforms_max),
         }
     }
 
     /// Keeps what an accepted appraisal under `generation` has learnt.
-    pub fn keep(&self, learned: NewVerdicts, generation: Generation) {
+    pub fn keep(&self, learned: NewVerdicts, generation: EndorsementsId) {
         if let Some(pck) = learned.pck.filter(|pck| pck.serial_length() <= SERIAL_LENGTH_MAX) {
             self.pcks.insert(pck.tag(), pck, generation);
         }
@@ -48,7 +48,7 @@ impl Platforms {
     }
 
     /// Drops all that was learnt under a generation that is no more.
-    pub fn forget(&self, generation: Generation) {
+    pub fn forget(&self, generation: EndorsementsId) {
         self.enclaves.forget(generation);
         self.pcks.forget(generation);
     }
@@ -82,7 +82,7 @@ impl RecallPlatform for Platforms {
 /// Locks that a table is divided among, so that threads seldom meet.
 const SHARDS: usize = 64;
 
-struct Table<V> {
+struct ShardedTable<V> {
     shards: Vec<RwLock<Shard<V>>>,
     shard_max: usize,
 }
@@ -99,7 +99,7 @@ struct Entry<V> {
     used: AtomicBool,
 }
 
-impl<V> Table<V> {
+impl<V> ShardedTable<V> {
     fn new(entries_max: usize) -> Self {
         let shard = || {
             let (entries, order) = (HashMap::default(), VecDeque::new());
@@ -124,7 +124,7 @@ impl<V> Table<V> {
         Some(entry.value.clone())
     }
 
-    fn insert(&self, tag: Tag, value: Arc<V>, generation: Generation) {
+    fn insert(&self, tag: Tag, value: Arc<V>, generation: EndorsementsId) {
         let entry = Entry {
             value,
             generation: generation_prefix(generation),
@@ -140,7 +140,7 @@ impl<V> Table<V> {
         }
     }
 
-    fn forget(&self, generation: Generation) {
+    fn forget(&self, generation: EndorsementsId) {
         let gone = generation_prefix(generation);
         for shard in &self.shards {
             let mut shard = shard.write().unwrap_or_else(PoisonError::into_inner);
@@ -176,7 +176,7 @@ impl<V> Shard<V> {
 }
 
 /// Returns the first eight bytes of a generation: enough to tell those of one process apart; the tag is what binds.
-fn generation_prefix(generation: Generation) -> u64 {
+fn generation_prefix(generation: EndorsementsId) -> u64 {
     let [a, b, c, d, e, f, g, h, ..] = generation.0;
     u64::from_le_bytes([a, b, c, d, e, f, g, h])
 }
@@ -207,9 +207,9 @@ mod tests {
 
     #[test]
     fn a_full_shard_lets_go_of_what_was_not_used_and_keeps_what_was() {
-        let table: Table<u8> = Table::new(3 * SHARDS);
+        let table: ShardedTable<u8> = ShardedTable::new(3 * SHARDS);
         let tag = |number: u64| Tag::from_number(u128::from(number));
-        let generation = Generation([1; 32]);
+        let generation = EndorsementsId([1; 32]);
         for number in 0..3 {
             table.insert(tag(number), Arc::new(0), generation);
         }
@@ -227,12 +227,12 @@ mod tests {
 
     #[test]
     fn a_generation_that_is_no_more_is_forgotten_and_no_other() {
-        let table: Table<u8> = Table::new(100 * SHARDS);
+        let table: ShardedTable<u8> = ShardedTable::new(100 * SHARDS);
         for number in 0..100 {
-            let generation = Generation([number as u8 % 2; 32]);
+            let generation = EndorsementsId([number as u8 % 2; 32]);
             table.insert(Tag::from_number(number << 100), Arc::new(0), generation);
         }
-        table.forget(Generation([1; 32]));
+        table.forget(EndorsementsId([1; 32]));
         assert_eq!(table.entry_count(), 50);
         assert!(table.find(Tag::from_number(2 << 100)).is_some());
         let queued: usize = table.shards.iter().map(|it| it.read().unwrap().order.len()).sum();

@@ -7,7 +7,9 @@ use std::sync::{
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use confide_evidence::{ParseError, snp_endorsements::SnpEndorsements};
-use confide_verifier::{AwsLc, Endorsements, Generation, Policy, Prepared, Rejection, UnixTime};
+use confide_verifier::{
+    AwsLc, Endorsements, EndorsementsId, Policy, Prepared, Rejection, UnixTime,
+};
 
 use crate::{
     error::AppraisalError,
@@ -30,11 +32,11 @@ pub(crate) struct Set {
 /// A set whose signatures hold.
 pub(crate) struct Ready {
     pub(crate) prepared: Prepared,
-    /// Whether its root says of itself that it is simulated.
+    /// Whether its root's certificate names itself as simulated.
     pub(crate) is_simulated: bool,
 }
 
-/// Whether a root says of itself that it is simulated. It decides on a label only, never on a yes.
+/// Whether a root's certificate contains `SIMULATED`. This sets a label and never affects acceptance.
 pub(crate) fn names_simulation(root_der: &[u8]) -> bool {
     const SIMULATED: &[u8] = b"SIMULATED";
     root_der.windows(SIMULATED.len()).any(|part| part == SIMULATED)
@@ -101,7 +103,7 @@ impl Set {
         std::ptr::eq(&*self.bytes, bytes) || *self.bytes == *bytes
     }
 
-    fn generation(&self) -> Option<Generation> {
+    fn generation(&self) -> Option<EndorsementsId> {
         self.prepared.get().map(|ready| ready.prepared.generation())
     }
 }
@@ -140,7 +142,7 @@ impl Sets {
 
     /// Holds a set that evidence was accepted with. Gives the generations that had to go: those
     /// whose lists are older than what was seen, and the one not used for longest when full.
-    pub(crate) fn hold(&self, set: &Arc<Set>, seen: &ListSnapshot) -> Vec<Generation> {
+    pub(crate) fn keep_set(&self, set: &Arc<Set>, seen: &ListSnapshot) -> Vec<EndorsementsId> {
         let mut gone = Vec::new();
         self.held.rcu(|held| {
             gone.clear();

@@ -41,7 +41,7 @@ impl OwnEvidence {
         self.attester.is_simulated()
     }
 
-    /// The evidence for `key`, made anew when the last is older than half its life.
+    /// The evidence for `key`, made again when the last is older than half its life.
     ///
     /// It may block for tens of milliseconds, and one caller makes it for all.
     pub(crate) fn for_key(&self, key: &SigningKey, now: u64) -> Result<Value, ServiceError> {

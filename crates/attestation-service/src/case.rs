@@ -15,11 +15,11 @@ use crate::error::RequestError;
 const NONCE_LENGTH: std::ops::RangeInclusive<usize> = 8..=88;
 /// Bytes of CPU or GPU evidence; DCAP quotes and SNP reports are below 32 KiB.
 const EVIDENCE_BYTES_MAX: usize = 64 * 1024;
-/// Longest name of a policy.
+/// The longest name of a policy.
 pub(crate) const POLICY_ID_BYTES_MAX: usize = 64;
 
 /// The evidence of one request, and the policy to judge it by.
-pub(crate) struct Case {
+pub(crate) struct AppraisalRequest {
     pub(crate) evidence: Vec<u8>,
     pub(crate) claims: Option<Vec<u8>>,
     pub(crate) report_data: Option<ReportData>,
@@ -36,7 +36,7 @@ pub(crate) struct Gpu {
     pub(crate) nonce: [u8; 32],
 }
 
-impl Case {
+impl AppraisalRequest {
     pub(crate) fn parse(body: &[u8]) -> Result<Self, RequestError> {
         let wire: Wire =
             serde_json::from_slice(body).map_err(|error| RequestError::Json(error.to_string()))?;
@@ -52,7 +52,7 @@ impl Case {
         let claims = wire.claims.map(|text| decode("claims", &text)).transpose()?;
         let report_data = wire.report_data.map(|text| report_data(&text)).transpose()?;
         if claims.is_some() && report_data.is_some() {
-            // Claims beside a report data of one's own would be taken for signed.
+            // Claims next to a report data of one's own would be taken for signed.
             let wanted = "claims or report_data, not both";
             return Err(RequestError::Field { field: "report_data", wanted });
         }
@@ -70,7 +70,7 @@ impl Case {
 
 /// Whether bytes are a request that the service would judge.
 pub fn is_request(body: &[u8]) -> bool {
-    Case::parse(body).is_ok()
+    AppraisalRequest::parse(body).is_ok()
 }
 
 impl Gpu {
@@ -134,7 +134,7 @@ mod tests {
     #[test]
     fn a_request_is_read_and_every_field_has_its_bounds() {
         let good = json!({ "evidence": "AQID", "policy_id": "p", "nonce": "12345678" });
-        let case = Case::parse(good.to_string().as_bytes()).unwrap();
+        let case = AppraisalRequest::parse(good.to_string().as_bytes()).unwrap();
         assert_eq!((case.evidence, case.nonce.as_str()), (vec![1, 2, 3], "12345678"));
         for (field, value) in [
             ("evidence", json!("")),
@@ -152,13 +152,13 @@ mod tests {
         ] {
             let mut bad = good.clone();
             bad[field] = value;
-            assert!(Case::parse(bad.to_string().as_bytes()).is_err(), "{bad}");
+            assert!(AppraisalRequest::parse(bad.to_string().as_bytes()).is_err(), "{bad}");
         }
         let mut both = good.clone();
         both["claims"] = json!("AQID");
         both["report_data"] = json!("00".repeat(64));
         assert!(matches!(
-            Case::parse(both.to_string().as_bytes()),
+            AppraisalRequest::parse(both.to_string().as_bytes()),
             Err(RequestError::Field { field: "report_data", .. })
         ));
     }

@@ -19,7 +19,7 @@ pub struct ServiceLimits {
     pub body_wait: Duration,
     /// Appraisals that run at once; more than the cores would only wait for each other.
     pub concurrent: usize,
-    /// Longest life of a connection; after it, what runs ends and the caller dials again. Without it
+    /// The longest life of a connection; after it, what runs ends and the caller dials again. Without it
     /// a caller who sends a byte now and then would hold its place for ever.
     pub connection_age: Duration,
     /// Connections at once; a quarter of them for one address, an eighth for addresses without any.

@@ -20,6 +20,6 @@ pub struct ServiceOptions {
     pub own_evidence: Option<OwnEvidence>,
     /// The limits of each queue, wait and length.
     pub limits: ServiceLimits,
-    /// Gives Unix seconds.
+    /// Returns Unix seconds.
     pub clock: fn() -> u64,
 }

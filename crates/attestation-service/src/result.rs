@@ -8,7 +8,7 @@ use confide_verifier::{Check, Outcome, RootKind, Scope};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::case::Case;
+use crate::case::AppraisalRequest;
 
 /// `eat_profile` of the results.
 pub(crate) const PROFILE: &str = "tag:confide,2026:attestation-result#1";
@@ -34,7 +34,7 @@ pub(crate) struct Frame<'a> {
 /// The claims of an accepted case.
 pub(crate) fn accepted_claims(
     frame: &Frame<'_>,
-    case: &Case,
+    case: &AppraisalRequest,
     appraised: &SharedAppraisal,
 ) -> Value {
     let mut verdict = appraised.verdict().to_json();
@@ -89,13 +89,17 @@ impl Trust {
 }
 
 /// The claims of a rejected case: it was judged, and this is the judgement.
-pub(crate) fn rejected_claims(frame: &Frame<'_>, case: &Case, verdict: &Value) -> Value {
+pub(crate) fn rejected_claims(
+    frame: &Frame<'_>,
+    case: &AppraisalRequest,
+    verdict: &Value,
+) -> Value {
     claims(frame, case, "contraindicated", None, verdict)
 }
 
 fn claims(
     frame: &Frame<'_>,
-    case: &Case,
+    case: &AppraisalRequest,
     status: &str,
     vector: Option<Value>,
     verdict: &Value,

@@ -15,7 +15,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::{
     answer::{json_answer, method_answer, refusal, text_answer, without_body},
-    case::Case,
+    case::AppraisalRequest,
     error::RequestError,
     limits::ServiceLimits,
     metrics::Metrics,
@@ -76,7 +76,7 @@ type Judged = (&'static str, Response<Full<Bytes>>);
 
 async fn judge(site: &Arc<Site>, body: Incoming) -> Result<Judged, RequestError> {
     let (body, held) = read(site, body).await?;
-    let case = Case::parse(&body)?;
+    let case = AppraisalRequest::parse(&body)?;
     drop(body);
     // An unknown policy is refused before the request takes a place in the queue.
     site.options.policies.find(&case.policy_id)?;
@@ -102,7 +102,7 @@ impl Site {
         }
     }
 
-    fn decide(&self, case: &Case) -> Result<Judged, RequestError> {
+    fn decide(&self, case: &AppraisalRequest) -> Result<Judged, RequestError> {
         let ServiceOptions { policies, key, issuer, audience, lifetime, clock, .. } = &self.options;
         let policy = policies.find(&case.policy_id)?;
         let gpu = case.gpu.as_ref();
@@ -144,7 +144,7 @@ struct Judgement {
 impl Judgement {
     fn from_verdict(
         frame: &Frame<'_>,
-        case: &Case,
+        case: &AppraisalRequest,
         verdict: Result<SharedAppraisal, AppraisalError>,
     ) -> Result<Self, RequestError> {
         match verdict {

@@ -33,10 +33,10 @@ pub(crate) static GPU: DeviceThread = DeviceThread::new("gpu device");
 /// A thread that starts with its first call.
 pub(crate) struct DeviceThread {
     name: &'static str,
-    queue: Mutex<Option<SyncSender<Job>>>,
+    queue: Mutex<Option<SyncSender<DeviceCall>>>,
 }
 
-struct Job {
+struct DeviceCall {
     until: Instant,
     work: Box<dyn FnOnce() + Send>,
 }
@@ -47,7 +47,7 @@ impl DeviceThread {
     }
 
     /// Runs `work` on this thread; `work` receives the instant at which its caller gives up.
-    pub(crate) fn call<T: Send + 'static>(
+    pub(crate) fn run_on_device<T: Send + 'static>(
         &self,
         deadline: Duration,
         work: impl FnOnce(Instant) -> Result<T, AttesterError> + Send + 'static,
@@ -59,7 +59,7 @@ impl DeviceThread {
             // If the caller has given up, nobody needs the answer.
             let _ = answer.send(work(until));
         });
-        match self.queue()?.try_send(Job { until, work }) {
+        match self.queue()?.try_send(DeviceCall { until, work }) {
             Ok(()) => {}
             Err(TrySendError::Full(_)) => {
                 return Err(AttesterError::QueueFull { limit: WAITING_MAX });
@@ -77,12 +77,12 @@ impl DeviceThread {
         }
     }
 
-    fn queue(&self) -> Result<SyncSender<Job>, AttesterError> {
+    fn queue(&self) -> Result<SyncSender<DeviceCall>, AttesterError> {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(queue) = &*queue {
             return Ok(queue.clone());
         }
-        let (sender, jobs) = mpsc::sync_channel::<Job>(WAITING_MAX);
+        let (sender, jobs) = mpsc::sync_channel::<DeviceCall>(WAITING_MAX);
         thread::Builder::new()
             .name(self.name.into())
             .spawn(move || {
@@ -109,25 +109,29 @@ mod tests {
     // One test for all of this: the thread is the process's, and another test would wait for it.
     #[test]
     fn a_hanging_call_costs_its_callers_their_deadline_and_no_more() {
-        assert_eq!(CPU.call(Duration::from_secs(5), |_| Ok(7)).unwrap(), 7);
+        assert_eq!(CPU.run_on_device(Duration::from_secs(5), |_| Ok(7)).unwrap(), 7);
         let (release, released) = mpsc::channel::<()>();
-        let hung = CPU.call(Duration::from_millis(20), move |_| {
+        let hung = CPU.run_on_device(Duration::from_millis(20), move |_| {
             let _ = released.recv();
             Ok(())
         });
         assert!(matches!(hung, Err(AttesterError::Deadline { .. })));
         let (begun, was_begun) = mpsc::channel();
-        let behind = CPU.call(Duration::from_millis(20), move |_| {
+        let behind = CPU.run_on_device(Duration::from_millis(20), move |_| {
             let _ = begun.send(());
             Ok(())
         });
         assert!(matches!(behind, Err(AttesterError::Deadline { .. })));
-        assert_eq!(GPU.call(Duration::MAX, |_| Ok(6)).unwrap(), 6, "the GPU waits for the CPU");
+        assert_eq!(
+            GPU.run_on_device(Duration::MAX, |_| Ok(6)).unwrap(),
+            6,
+            "the GPU waits for the CPU"
+        );
         release.send(()).unwrap();
-        assert_eq!(CPU.call(Duration::from_secs(5), |_| Ok(8)).unwrap(), 8);
+        assert_eq!(CPU.run_on_device(Duration::from_secs(5), |_| Ok(8)).unwrap(), 8);
         assert!(was_begun.recv().is_err(), "a call was begun that nobody waited for");
-        let died = CPU.call::<()>(Duration::from_secs(5), |_| panic!("expected"));
+        let died = CPU.run_on_device::<()>(Duration::from_secs(5), |_| panic!("expected"));
         assert!(matches!(died, Err(AttesterError::Thread(_))));
-        assert_eq!(CPU.call(Duration::from_secs(5), |_| Ok(9)).unwrap(), 9);
+        assert_eq!(CPU.run_on_device(Duration::from_secs(5), |_| Ok(9)).unwrap(), 9);
     }
 }

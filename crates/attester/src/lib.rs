@@ -23,6 +23,6 @@ pub use cert_table::CertTable;
 pub use detect::{DetectedDevice, Device, detect, detect_with_tsm};
 pub use device_thread::WAITING_MAX;
 pub use error::AttesterError;
-pub use nvml::{GpuAttester, NVML_DEADLINE, NVML_LIBRARY, Nvml, NvmlState};
+pub use nvml::{AttesterWithGpu, NVML_DEADLINE, NVML_LIBRARY, Nvml, NvmlState};
 pub use tdx_guest::{TDX_GUEST, TdxGuest, TdxGuestOptions};
 pub use tsm::{DEADLINE_DEFAULT, Provider, Report, TSM_ROOT, Tsm, TsmOptions};

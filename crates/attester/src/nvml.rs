@@ -98,7 +98,7 @@ impl Nvml {
     /// [`AttesterError::Nvml`] if a call fails.
     pub fn state(&self) -> Result<NvmlState, AttesterError> {
         let library = self.library.clone();
-        device_thread::GPU.call(NVML_DEADLINE, move |_| Session::open(&library)?.state())
+        device_thread::GPU.run_on_device(NVML_DEADLINE, move |_| Session::open(&library)?.state())
     }
 
     /// Evidence over `nonce` in the container of [`GpuEvidence`]; the report was found to hold the
@@ -109,7 +109,7 @@ impl Nvml {
     /// the nonce.
     pub fn evidence(&self, nonce: &[u8; NONCE_BYTES]) -> Result<Vec<u8>, AttesterError> {
         let (library, index, nonce) = (self.library.clone(), self.index, *nonce);
-        let (report, chain) = device_thread::GPU.call(NVML_DEADLINE, move |_| {
+        let (report, chain) = device_thread::GPU.run_on_device(NVML_DEADLINE, move |_| {
             let session = Session::open(&library)?;
             let state = session.state()?;
             if !state.confidential_computing || !state.ready {
@@ -141,19 +141,19 @@ impl Nvml {
 }
 
 /// The attester of a CPU and of a GPU next to it.
-pub struct GpuAttester<A> {
+pub struct AttesterWithGpu<A> {
     attester: A,
     gpu: Nvml,
 }
 
-impl<A> GpuAttester<A> {
+impl<A> AttesterWithGpu<A> {
     /// Answers [`Attest::gpu`] by `gpu` and everything else by `attester`.
     pub fn new(attester: A, gpu: Nvml) -> Self {
         Self { attester, gpu }
     }
 }
 
-impl<A: Attest> Attest for GpuAttester<A> {
+impl<A: Attest> Attest for AttesterWithGpu<A> {
     fn attest(&self, report_data: &ReportData) -> Result<Vec<u8>, AttestError> {
         self.attester.attest(report_data)
     }

@@ -76,15 +76,15 @@ pub fn ask(
     report: &[u8; TD_REPORT_LENGTH],
     until: Instant,
 ) -> Result<Vec<u8>, AttesterError> {
-    stream.write_all(&request(report)).map_err(|source| cannot("write to", source))?;
+    stream.write_all(&request(report)).map_err(|source| device_error("write to", source))?;
     let mut length = [0; 4];
-    read_whole(stream, &mut length, until).map_err(|source| cannot("read from", source))?;
+    read_whole(stream, &mut length, until).map_err(|source| device_error("read from", source))?;
     let length = u32::from_be_bytes(length) as usize;
     if length > ANSWER_LENGTH_MAX {
         return Err(refuse("length", ANSWER_LENGTH_MAX as u64, length as u64));
     }
     let mut answer = vec![0; length];
-    read_whole(stream, &mut answer, until).map_err(|source| cannot("read from", source))?;
+    read_whole(stream, &mut answer, until).map_err(|source| device_error("read from", source))?;
     Ok(quote(&answer)?.to_vec())
 }
 
@@ -105,7 +105,7 @@ fn read_whole(stream: &mut impl Read, mut room: &mut [u8], until: Instant) -> io
     Ok(())
 }
 
-fn cannot(action: &'static str, source: io::Error) -> AttesterError {
+fn device_error(action: &'static str, source: io::Error) -> AttesterError {
     AttesterError::Io { action, path: "the quote generation service".into(), source }
 }
 

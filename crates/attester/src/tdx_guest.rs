@@ -58,7 +58,8 @@ impl TdxGuest {
     /// If the device is absent, or gives no TD report.
     pub fn open(options: TdxGuestOptions) -> Result<Self, AttesterError> {
         let device = options.device.clone();
-        device_thread::CPU.call(options.deadline, move |_| td_report(device, &ReportData::ZERO))?;
+        device_thread::CPU
+            .run_on_device(options.deadline, move |_| td_report(device, &ReportData::ZERO))?;
         Ok(Self { options })
     }
 
@@ -68,7 +69,8 @@ impl TdxGuest {
     /// If device or quote generation service fail or answer late, or the quote is over other data.
     pub fn quote(&self, report_data: &ReportData) -> Result<Vec<u8>, AttesterError> {
         let (options, wanted) = (self.options.clone(), *report_data);
-        device_thread::CPU.call(options.deadline, move |until| quote(options, &wanted, until))
+        device_thread::CPU
+            .run_on_device(options.deadline, move |until| quote(options, &wanted, until))
     }
 }
 

@@ -70,7 +70,7 @@ impl Default for TsmOptions {
 pub struct Report {
     /// A DCAP quote or an SNP report; it holds the report data that was asked for.
     pub evidence: Vec<u8>,
-    /// The SNP certificate table as the host gave it; empty where there is none.
+    /// The SNP certificate table as the host gave it; empty if there is none.
     pub auxblob: Vec<u8>,
 }
 
@@ -92,11 +92,12 @@ impl Tsm {
     /// If the tree is absent, or its provider is neither `tdx_guest` nor `sev_guest`.
     pub fn open(options: TsmOptions) -> Result<Self, AttesterError> {
         let reports = options.root.join("report");
-        let (provider, kernels) = device_thread::CPU.call(options.deadline, move |_| {
-            let kernels = is_configfs(&reports)
-                .map_err(|source| AttesterError::Absent { path: reports.clone(), source })?;
-            Ok((Entry::make(&reports)?.provider()?, kernels))
-        })?;
+        let (provider, kernels) =
+            device_thread::CPU.run_on_device(options.deadline, move |_| {
+                let kernels = is_configfs(&reports)
+                    .map_err(|source| AttesterError::Absent { path: reports.clone(), source })?;
+                Ok((Entry::make(&reports)?.provider()?, kernels))
+            })?;
         Ok(Self { options, provider, kernels, endorsements: Mutex::new(None) })
     }
 
@@ -117,8 +118,9 @@ impl Tsm {
     /// try, or the report is malformed or over other data.
     pub fn report(&self, report_data: &ReportData) -> Result<Report, AttesterError> {
         let (options, provider, wanted) = (self.options.clone(), self.provider, *report_data);
-        let report = device_thread::CPU
-            .call(options.deadline, move |until| report(&options, provider, &wanted, until))?;
+        let report = device_thread::CPU.run_on_device(options.deadline, move |until| {
+            report(&options, provider, &wanted, until)
+        })?;
         self.keep_endorsements(&report)?;
         Ok(report)
     }
@@ -167,7 +169,7 @@ fn report(
     Err(AttesterError::Race { tries: RACE_TRIES })
 }
 
-/// Makes one report; `None` where another writer was at the entry.
+/// Makes one report; `None` if another writer was at the entry.
 fn try_once(
     entry: &Entry,
     options: &TsmOptions,
@@ -274,5 +276,5 @@ pub(crate) fn is_configfs(path: &Path) -> io::Result<bool> {
 /// The provider of the tree under `root`, read from an entry that is made for this.
 pub(crate) fn provider(root: &Path, deadline: Duration) -> Result<Provider, AttesterError> {
     let reports = root.join("report");
-    device_thread::CPU.call(deadline, move |_| Entry::make(&reports)?.provider())
+    device_thread::CPU.run_on_device(deadline, move |_| Entry::make(&reports)?.provider())
 }

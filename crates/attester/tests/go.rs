@@ -79,7 +79,7 @@ fn googles_library_reads_the_certificate_table_as_ours_does() {
     });
 }
 
-/// Builds the Go program; `None` where Go or its modules are missing.
+/// Builds the Go program; `None` if Go or its modules are missing.
 fn build() -> Option<PathBuf> {
     let go = ["go", "/usr/local/go/bin/go"].into_iter().find(|go| {
         Command::new(go).arg("version").output().is_ok_and(|output| output.status.success())
@@ -104,7 +104,7 @@ fn build() -> Option<PathBuf> {
     Some(program)
 }
 
-/// Mounts an empty folder at the kernel's path, and returns the path; `None` where the kernel does
+/// Mounts an empty folder at the kernel's path, and returns the path; `None` if the kernel does
 /// not allow that.
 fn mount_at_kernel_path() -> Option<PathBuf> {
     let place = Path::new(TSM_ROOT);

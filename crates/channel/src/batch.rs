@@ -132,7 +132,7 @@ impl Batcher {
     /// A queue in front of `attester`, with other limits.
     ///
     /// # Errors
-    /// [`ChannelError::Option`] where a limit is out of bounds.
+    /// [`ChannelError::Option`] if a limit is out of bounds.
     pub fn with_limits(
         attester: Arc<dyn Attest>,
         limits: BatchLimits,
@@ -146,8 +146,8 @@ impl Batcher {
     /// Needs a tokio runtime. Dropping the future gives the place in the queue back.
     ///
     /// # Errors
-    /// [`BatchError::Full`] or [`BatchError::Late`] where too many sessions wait,
-    /// [`BatchError::Attester`] or [`BatchError::OwnEvidence`] where the attester gives nothing
+    /// [`BatchError::Full`] or [`BatchError::Late`] if too many sessions wait,
+    /// [`BatchError::Attester`] or [`BatchError::OwnEvidence`] if the attester gives nothing
     /// that a peer would read, [`BatchError::WorkerEnded`] outside a runtime and where the attester
     /// panicked.
     pub fn attest(
@@ -241,7 +241,7 @@ impl Batcher {
         drop(queue);
         if idle {
             let worker = Worker { shared: self.0.clone(), done: false };
-            runtime.spawn_blocking(move || worker.work());
+            runtime.spawn_blocking(move || worker.run_worker());
         }
         Ok((QueuePlace { shared: self.0.clone(), lane, number }, answer))
     }
@@ -357,7 +357,7 @@ struct Share {
 struct SignedBatch {
     collateral: Option<Arc<[u8]>>,
     quote: Arc<[u8]>,
-    /// `None` where the quote is over the one binder.
+    /// `None` if the quote is over the one binder.
     tree: Option<BatchTree>,
 }
 
@@ -381,7 +381,7 @@ struct Worker {
 }
 
 impl Worker {
-    fn work(mut self) {
+    fn run_worker(mut self) {
         while let Some(batch) = self.next() {
             let batch: Vec<Waiter> = batch.into_values().collect();
             // The attester is not ours. Its panic ends this batch and nothing else.

@@ -20,12 +20,12 @@ pub(crate) struct PeerCertificate(Certificate);
 
 impl PeerCertificate {
     pub(crate) fn parse(der: &CertificateDer<'_>) -> Result<Self, ChannelError> {
-        Certificate::from_der(der).map(Self).map_err(unreadable)
+        Certificate::from_der(der).map(Self).map_err(certificate_error)
     }
 
     pub(crate) fn spki(&self) -> Result<SubjectPublicKeyInfoDer<'static>, ChannelError> {
         let spki = self.0.tbs_certificate().subject_public_key_info().to_der();
-        spki.map(SubjectPublicKeyInfoDer::from).map_err(unreadable)
+        spki.map(SubjectPublicKeyInfoDer::from).map_err(certificate_error)
     }
 
     pub(crate) fn spki_hash(&self) -> Result<[u8; 32], ChannelError> {
@@ -50,7 +50,7 @@ impl PeerCertificate {
 
     /// At most one extension of a name, so that no two readers can choose differently.
     fn extension(&self, oid: &'static str) -> Result<Option<&Extension>, ChannelError> {
-        let wanted = ObjectIdentifier::new(oid).map_err(unreadable)?;
+        let wanted = ObjectIdentifier::new(oid).map_err(certificate_error)?;
         let extensions = self.0.tbs_certificate().extensions().into_iter().flatten();
         let mut found = extensions.filter(|extension| extension.extn_id == wanted);
         let first = found.next();
@@ -67,6 +67,6 @@ pub(crate) fn sha256(bytes: &[u8]) -> [u8; 32] {
     hash
 }
 
-fn unreadable(error: impl std::fmt::Display) -> ChannelError {
+fn certificate_error(error: impl std::fmt::Display) -> ChannelError {
     ChannelError::Certificate { reason: error.to_string() }
 }

@@ -49,7 +49,7 @@ impl<A: Appraise> Client<A> {
     ///
     /// # Errors
     /// [`ChannelError::Binding`] without session binding, [`ChannelError::Identity`] or
-    /// [`ChannelError::OwnClaims`] where no key or claims can be made.
+    /// [`ChannelError::OwnClaims`] if no key or claims can be made.
     pub fn with_evidence(mut self, evidence: ClientEvidence) -> Result<Self, ChannelError> {
         if self.options.binding != Binding::Session {
             return Err(ChannelError::Binding { call: "client evidence", wanted: "session" });
@@ -71,7 +71,7 @@ impl<A: Appraise> Client<A> {
     ///
     /// # Errors
     /// [`ChannelError::ServerName`] for a name that cannot be sent, [`ChannelError::Timeout`],
-    /// [`ChannelError::Io`] or [`ChannelError::Tls`] where the connection fails,
+    /// [`ChannelError::Io`] or [`ChannelError::Tls`] if the connection fails,
     /// [`ChannelError::NoEvidence`], [`ChannelError::Rejected`] and the like where the server's
     /// evidence is missing, unreadable, of another connection or not accepted.
     /// [`ChannelError::fault`] says through whom.

@@ -13,7 +13,7 @@ pub(crate) struct Deadline {
     given: Duration,
 }
 
-/// Longer ones are cut to this: `Duration::MAX` from now is no instant.
+/// Longer ones are cut to this: `Duration::MAX` from now is not an instant.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 
 impl Deadline {

@@ -48,7 +48,7 @@ pub(crate) struct IdentityOptions {
     pub(crate) validity: Duration,
 }
 
-/// One key and everything said about it. A renewal makes all of it anew: a key never outlives
+/// One key and everything said about it. A renewal makes all of it again: a key never outlives
 /// its claims.
 pub(crate) struct Identity {
     pub(crate) certified: Arc<CertifiedKey>,

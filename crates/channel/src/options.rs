@@ -149,7 +149,7 @@ pub struct Timings {
     /// Parsing and appraising the peer's evidence.
     pub appraisal: Duration,
     /// The number of sessions that share the quote of the end that attests (the server's where both
-    /// do): 1 if it is over this session alone, 0 where no quote is bound to the session.
+    /// do): 1 if it is over this session alone, 0 if no quote is bound to the session.
     pub batch: u32,
     /// Round trips before the first application byte can be sent by the client. The stream's own
     /// opening counts as one (TCP); a carrier that needed more is added by

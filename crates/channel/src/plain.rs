@@ -42,8 +42,8 @@ impl PlainClient {
     /// `options.binding` has to be [`Binding::None`]; `clock` gives Unix seconds.
     ///
     /// # Errors
-    /// [`ChannelError::Binding`] where `options.binding` is not [`Binding::None`],
-    /// [`ChannelError::Tls`] where the root cannot be read.
+    /// [`ChannelError::Binding`] if `options.binding` is not [`Binding::None`],
+    /// [`ChannelError::Tls`] if the root cannot be read.
     pub fn new(
         options: ClientOptions,
         root_der: &[u8],
@@ -68,7 +68,7 @@ impl PlainClient {
     /// ([`crate::Server::without_evidence`]): the server is believed because of its certificate.
     ///
     /// # Errors
-    /// [`ChannelError::Identity`] or [`ChannelError::OwnClaims`] where no key or claims can be
+    /// [`ChannelError::Identity`] or [`ChannelError::OwnClaims`] if no key or claims can be
     /// made.
     pub fn with_evidence(mut self, evidence: ClientEvidence) -> Result<Self, ChannelError> {
         self.evidence = Some(OwnEvidence::new(evidence)?);
@@ -86,8 +86,8 @@ impl PlainClient {
     ///
     /// # Errors
     /// [`ChannelError::ServerName`] for a name that cannot be sent, [`ChannelError::Timeout`],
-    /// [`ChannelError::Io`] or [`ChannelError::Tls`] where the connection fails,
-    /// [`ChannelError::Refused`] where the server does not accept this end's evidence.
+    /// [`ChannelError::Io`] or [`ChannelError::Tls`] if the connection fails,
+    /// [`ChannelError::Refused`] if the server does not accept this end's evidence.
     pub async fn connect<S>(&self, name: &str, io: S) -> Result<PlainConnection<S>, ChannelError>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send,

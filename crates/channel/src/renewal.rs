@@ -90,26 +90,26 @@ impl Identities {
     ) -> Result<Arc<Identity>, ChannelError> {
         let identity = self.current();
         match self.state(&identity) {
-            State::Fresh => Ok(identity),
-            State::RenewalDue => {
+            Freshness::Fresh => Ok(identity),
+            Freshness::RenewalDue => {
                 self.renew_in_background();
                 Ok(identity)
             }
-            State::Expired => deadline.keep(Phase::Quote, self.renew_now()).await?,
+            Freshness::Expired => deadline.keep(Phase::Quote, self.renew_now()).await?,
         }
     }
 
-    fn state(&self, identity: &Identity) -> State {
+    fn state(&self, identity: &Identity) -> Freshness {
         let now = (self.0.clock)();
         let span = identity.not_after - identity.not_before;
         if self.0.options.binding == Binding::None {
-            State::Fresh
+            Freshness::Fresh
         } else if now >= identity.not_after || now < identity.not_before {
-            State::Expired
+            Freshness::Expired
         } else if now >= identity.not_before + span / 3 * 2 {
-            State::RenewalDue
+            Freshness::RenewalDue
         } else {
-            State::Fresh
+            Freshness::Fresh
         }
     }
 
@@ -119,7 +119,7 @@ impl Identities {
         }
         if let Ok(turn) = self.0.renewing.clone().try_lock_owned() {
             // Another connection's renewal may have ended since this one looked at the key.
-            if matches!(self.state(&self.current()), State::Fresh) {
+            if matches!(self.state(&self.current()), Freshness::Fresh) {
                 return;
             }
             let this = self.clone();
@@ -132,7 +132,7 @@ impl Identities {
     async fn renew_now(&self) -> Result<Arc<Identity>, ChannelError> {
         let turn = self.0.renewing.clone().lock_owned().await;
         let identity = self.current();
-        if !matches!(self.state(&identity), State::Expired) {
+        if !matches!(self.state(&identity), Freshness::Expired) {
             return Ok(identity);
         }
         let made = match self.recent_failure() {
@@ -169,7 +169,7 @@ impl Identities {
     }
 }
 
-enum State {
+enum Freshness {
     Fresh,
     RenewalDue,
     Expired,

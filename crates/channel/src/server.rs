@@ -49,7 +49,7 @@ impl Server {
     /// calling thread. `clock` gives Unix seconds. Without binding no attester is needed.
     ///
     /// # Errors
-    /// [`ChannelError::Option`] for a validity below one second, [`ChannelError::NoAttester`] where
+    /// [`ChannelError::Option`] for a validity below one second, [`ChannelError::NoAttester`] if
     /// the binding needs evidence and there is no attester, and what else can go wrong in making
     /// the first key ([`Fault::Local`](crate::Fault::Local)).
     pub fn new(
@@ -90,8 +90,8 @@ impl Server {
     /// Ordinary TLS with a certificate from elsewhere ([`Binding::None`] only).
     ///
     /// # Errors
-    /// [`ChannelError::Option`] as [`Server::new`], [`ChannelError::Binding`] where the binding is
-    /// not [`Binding::None`], [`ChannelError::Tls`] where certificate and key cannot be used.
+    /// [`ChannelError::Option`] as [`Server::new`], [`ChannelError::Binding`] if the binding is
+    /// not [`Binding::None`], [`ChannelError::Tls`] if certificate and key cannot be used.
     pub fn with_certificate(
         options: ServerOptions,
         chain: Vec<CertificateDer<'static>>,
@@ -149,8 +149,8 @@ impl Server {
     ///
     /// # Errors
     /// [`ChannelError::NoAttester`] with session binding and no attester,
-    /// [`ChannelError::KeyEnded`] where the key could not be renewed, [`ChannelError::Timeout`],
-    /// [`ChannelError::Io`] or [`ChannelError::Tls`] where the connection fails, and what the
+    /// [`ChannelError::KeyEnded`] if the key could not be renewed, [`ChannelError::Timeout`],
+    /// [`ChannelError::Io`] or [`ChannelError::Tls`] if the connection fails, and what the
     /// client breaks of the protocol.
     pub async fn accept<S>(&self, io: S) -> Result<AcceptedConnection<S>, ChannelError>
     where

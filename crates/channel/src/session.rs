@@ -47,7 +47,7 @@ pub(crate) struct SessionAttester {
 
 /// The result of an exchange, and what it cost.
 pub(crate) struct ExchangeOutcome<T> {
-    /// The appraiser's result; `None` where no evidence was demanded.
+    /// The appraiser's result; `None` if no evidence was demanded.
     pub(crate) appraised: Option<T>,
     pub(crate) appraisal: Duration,
     /// Sessions under the quote; see [`crate::Timings::batch`].
@@ -151,7 +151,7 @@ impl Appraise for NoAppraiser {
     }
 }
 
-/// Gives a peer's evidence to the appraiser, once it is clear that it is the peer's own.
+/// Returns a peer's evidence to the appraiser, once it is clear that it is the peer's own.
 pub(crate) fn appraise<A: Appraise>(
     appraiser: &A,
     presented: &Presented<'_>,

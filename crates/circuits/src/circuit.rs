@@ -14,7 +14,7 @@ use crate::{
 /// A statement with its hidden part, or only the shape of both.
 pub(crate) trait Claim: Clone + Send + Sync {
     /// Allocates the hidden part, and returns a variable for each public value.
-    fn hold<CS: ConstraintSystem<Scalar>>(
+    fn allocate<CS: ConstraintSystem<Scalar>>(
         &self,
         cs: &mut CS,
     ) -> Result<Vec<AllocatedNum<Scalar>>, SynthesisError>;
@@ -58,7 +58,7 @@ impl<C: Claim> SpartanCircuit<Curve> for InContext<C> {
         cs: &mut CS,
         _: &[AllocatedNum<Scalar>],
     ) -> Result<Vec<AllocatedNum<Scalar>>, SynthesisError> {
-        self.claim.hold(cs)
+        self.claim.allocate(cs)
     }
 
     fn num_challenges(&self) -> usize {

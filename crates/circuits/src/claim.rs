@@ -65,14 +65,14 @@ impl AnyClaim {
 }
 
 impl Claim for AnyClaim {
-    fn hold<CS: ConstraintSystem<Scalar>>(
+    fn allocate<CS: ConstraintSystem<Scalar>>(
         &self,
         cs: &mut CS,
     ) -> Result<Vec<AllocatedNum<Scalar>>, SynthesisError> {
         match self {
-            Self::Hash(claim) => claim.hold(cs),
-            Self::Contains(claim) => claim.hold(cs),
-            Self::Field(claim) => claim.hold(cs),
+            Self::Hash(claim) => claim.allocate(cs),
+            Self::Contains(claim) => claim.allocate(cs),
+            Self::Field(claim) => claim.allocate(cs),
         }
     }
 

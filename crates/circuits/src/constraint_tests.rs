@@ -12,12 +12,12 @@ use zeroize::Zeroizing;
 
 use crate::{
     circuit::{Claim, InContext},
-    contains::{ContainsClaim, Leaves, Place as Found},
+    contains::{ContainsClaim, LeafPosition as Found, Leaves},
     curve::Scalar,
     hash::HashClaim,
     kind::blocks_of,
     path::LeafPath,
-    rows::{Place, Rows},
+    rows::{Rows, VariableIndex},
 };
 
 const CONTEXT: [u8; 32] = *b"a context of exactly 32 bytes...";
@@ -74,7 +74,7 @@ fn rows<C: Claim>(circuit: &InContext<C>) -> Rows {
 }
 
 fn holds<C: Claim>(circuit: &InContext<C>) -> bool {
-    rows(circuit).hold()
+    rows(circuit).are_satisfied()
 }
 
 /// A copy of a circuit's hidden part, to be changed.
@@ -107,7 +107,10 @@ fn other_values(value: Scalar) -> impl Iterator<Item = Scalar> {
 }
 
 /// Changes each of `places` alone into each of its other values; returns those that still hold.
-fn changes_that_hold(rows: &mut Rows, places: impl Iterator<Item = Place>) -> Vec<Place> {
+fn changes_that_hold(
+    rows: &mut Rows,
+    places: impl Iterator<Item = VariableIndex>,
+) -> Vec<VariableIndex> {
     let mut wrong = Vec::new();
     for place in places {
         let value = *rows.value_mut(place);
@@ -118,10 +121,10 @@ fn changes_that_hold(rows: &mut Rows, places: impl Iterator<Item = Place>) -> Ve
     wrong
 }
 
-fn every_place(rows: &Rows) -> impl Iterator<Item = Place> + use<> {
+fn every_place(rows: &Rows) -> impl Iterator<Item = VariableIndex> + use<> {
     // The first public value is the constant one.
-    let public = (1..rows.public.len()).map(Place::Public);
-    public.chain((0..rows.hidden.len()).map(Place::Hidden))
+    let public = (1..rows.public.len()).map(VariableIndex::Public);
+    public.chain((0..rows.hidden.len()).map(VariableIndex::Hidden))
 }
 
 #[test]
@@ -149,7 +152,7 @@ fn another_digest_context_or_message_does_not_hold() {
     for place in 1..17 {
         for bit in 0..32 {
             let value = rows.public[place] + Scalar::from(1 << bit);
-            assert!(!rows.hold_with(Place::Public(place), value), "bit {bit} of {place}");
+            assert!(!rows.hold_with(VariableIndex::Public(place), value), "bit {bit} of {place}");
         }
     }
     let mut other = circuit.clone();
@@ -168,7 +171,7 @@ fn another_digest_context_or_message_does_not_hold() {
 fn no_value_of_a_hash_can_be_changed() {
     let circuit = hash(55, &message(31));
     let mut rows = rows(&circuit);
-    assert!(rows.hold());
+    assert!(rows.are_satisfied());
     let places = every_place(&rows);
     assert_eq!(changes_that_hold(&mut rows, places), []);
     assert_eq!(rows.loose_values(), Vec::<usize>::new());
@@ -179,7 +182,7 @@ fn no_value_of_two_chained_blocks_can_be_changed() {
     // In the first block, across both, and ending so that the length needs a block of its own.
     for length in [3, 56, 64, 119] {
         let mut rows = rows(&hash(119, &message(length)));
-        assert!(rows.hold());
+        assert!(rows.are_satisfied());
         let places = every_place(&rows);
         assert_eq!(changes_that_hold(&mut rows, places), [], "{length} bytes");
         assert_eq!(rows.loose_values(), Vec::<usize>::new(), "{length} bytes");
@@ -192,7 +195,7 @@ fn no_value_of_a_leaf_and_one_level_can_be_changed() {
         let chunk = message(length);
         let needle = &chunk[at..at + 6];
         let mut rows = rows(&contains(1, index, &chunk, at as u32, needle));
-        assert!(rows.hold(), "leaf {index} of {length} bytes at {at}");
+        assert!(rows.are_satisfied(), "leaf {index} of {length} bytes at {at}");
         let places = every_place(&rows);
         assert_eq!(changes_that_hold(&mut rows, places), []);
         assert_eq!(rows.loose_values(), Vec::<usize>::new());
@@ -217,15 +220,15 @@ fn check_sample(name: &str, rows: &mut Rows, bits: u32) {
     let (count, hidden) = (rows.count(), rows.hidden.len());
     println!("{name}: {count} rows, {hidden} hidden, {} nonzeros", rows.nonzeros());
     assert!(count < 1 << bits && hidden < 1 << bits, "{name}");
-    assert!(rows.hold(), "{name}");
+    assert!(rows.are_satisfied(), "{name}");
     assert_eq!(rows.loose_values(), Vec::<usize>::new(), "{name}");
-    let places: Vec<Place> = every_place(rows).step_by(97).collect();
+    let places: Vec<VariableIndex> = every_place(rows).step_by(97).collect();
     assert_eq!(changes_that_hold(rows, places.into_iter()), [], "{name}");
 }
 
 /// Checks that no hidden or public value can be changed.
 fn nothing_can_be_changed(name: &str, rows: &mut Rows) {
-    assert!(rows.hold(), "{name}");
+    assert!(rows.are_satisfied(), "{name}");
     let places = every_place(rows);
     assert_eq!(changes_that_hold(rows, places), [], "{name}");
     assert_eq!(rows.loose_values(), Vec::<usize>::new(), "{name}");
@@ -242,11 +245,11 @@ fn words_cannot_trade_bits_for_carries() {
         let second = (first + 1 + (state >> 20) as usize % 40) % rows.hidden.len();
         let (one, two) = (rows.hidden[first], rows.hidden[second]);
         rows.hidden[first] = Scalar::ONE - one;
-        let held = rows.hold_with(Place::Hidden(second), Scalar::ONE - two)
-            && rows.hold_with(Place::Hidden(first), Scalar::ONE - one)
+        let held = rows.hold_with(VariableIndex::Hidden(second), Scalar::ONE - two)
+            && rows.hold_with(VariableIndex::Hidden(first), Scalar::ONE - one)
             && {
                 rows.hidden[second] = Scalar::ONE - two;
-                let hold = rows.hold();
+                let hold = rows.are_satisfied();
                 rows.hidden[second] = two;
                 hold
             };
@@ -263,7 +266,7 @@ fn the_end_of_a_message_cannot_be_moved() {
         for place in 0..119 {
             rows.hidden[place] = Scalar::from(u64::from(place < length));
         }
-        assert_eq!(rows.hold(), length == 60, "{length}");
+        assert_eq!(rows.are_satisfied(), length == 60, "{length}");
     }
 }
 
@@ -287,7 +290,7 @@ fn neither_padding_nor_what_lies_after_the_chunk_can_be_found() {
     for (at, needle) in [(30, &[0x80][..]), (31, &[0]), (29, &[chunk[29], 0x80]), (63, &[0])] {
         assert!(!holds(&contains(0, 0, &chunk, at, needle)), "{at}");
     }
-    // The value of a place after the last, which is no byte.
+    // The value of a place after the last, which is not a byte.
     let full = message(64);
     assert!(!holds(&contains(0, 0, &full, 63, &[full[63], 0])));
     let empty = contains(0, 0, &[], 0, &[0]);
@@ -339,7 +342,7 @@ fn a_block_takes_fewer_constraints_than_the_library_s() {
     .expect("a witness was given");
     let sizes = |rows: &Rows| (rows.count(), rows.hidden.len(), rows.nonzeros());
     println!("one {:?}, two {:?}, library {:?}", sizes(&one), sizes(&two), sizes(&peer));
-    assert!(peer.hold());
+    assert!(peer.are_satisfied());
     assert!(one.count() < 18_000 && two.count() - one.count() < 18_500);
     assert!(peer.count() > 25_000);
 }

@@ -16,12 +16,12 @@ use crate::{
     circuit::{Claim, DIGEST_WORDS, word_to_publish, words_of},
     curve::Scalar,
     path::{AllocatedPath, CHUNK_BYTES, LeafPath, parent},
-    window::{self, Part, window},
+    window::{self, HiddenPart, window},
     word::{Byte, Sum, Word, empty_name, number},
 };
 
 /// One leaf or two neighbours, and the place in their bytes where the needle begins.
-pub(crate) struct Place {
+pub(crate) struct LeafPosition {
     pub(crate) leaves: Vec<LeafPath>,
     /// The place where the needle begins in the first leaf's chunk.
     pub(crate) at: u32,
@@ -39,25 +39,25 @@ pub(crate) enum Leaves {
 pub(crate) struct ContainsClaim {
     pub(crate) depth: u8,
     pub(crate) leaves: Leaves,
-    pub(crate) place: Option<Arc<Place>>,
+    pub(crate) place: Option<Arc<LeafPosition>>,
     pub(crate) direction: u8,
     pub(crate) root: [u8; 32],
     pub(crate) needle: Vec<u8>,
 }
 
 impl Claim for ContainsClaim {
-    fn hold<CS: ConstraintSystem<Scalar>>(
+    fn allocate<CS: ConstraintSystem<Scalar>>(
         &self,
         cs: &mut CS,
     ) -> Result<Vec<AllocatedNum<Scalar>>, SynthesisError> {
         let place = self.place.as_deref();
         let direction_value = place.map(|_| self.direction);
-        let direction = Byte::hold(cs, direction_value)?;
+        let direction = Byte::allocate(cs, direction_value)?;
         let count = if self.leaves == Leaves::Single { 1 } else { 2 };
         let (mut paths, mut hashes) = (Vec::new(), Vec::new());
         for number in 0..count {
             let leaf = place.and_then(|place| place.leaves.get(number));
-            let path = AllocatedPath::hold(cs, leaf, self.depth)?;
+            let path = AllocatedPath::allocate(cs, leaf, self.depth)?;
             hashes.push(path.leaf_hash(cs, direction)?);
             paths.push(path);
         }
@@ -69,10 +69,13 @@ impl Claim for ContainsClaim {
         let mut held =
             root.iter().map(|word| word_to_publish(cs, word)).collect::<Result<Vec<_>, _>>()?;
         held.push(byte_to_publish(cs, direction, direction_value)?);
-        let parts: Vec<Part<'_>> = hashes
+        let parts: Vec<HiddenPart<'_>> = hashes
             .iter()
             .zip(&paths)
-            .map(|(hashed, path)| Part { hashed, length: path.leaf.map(|leaf| leaf.chunk.len()) })
+            .map(|(hashed, path)| HiddenPart {
+                hashed,
+                length: path.leaf.map(|leaf| leaf.chunk.len()),
+            })
             .collect();
         held.extend(window(cs, &parts, CHUNK_BYTES, place.map(|place| place.at))?);
         Ok(held)

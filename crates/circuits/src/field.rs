@@ -15,7 +15,7 @@ use crate::{
     curve::Scalar,
     padding::{Hashed, hash_hidden},
     path::SALT_BYTES,
-    window::{self, Part, window},
+    window::{self, HiddenPart, window},
     word::{Byte, empty_name},
 };
 
@@ -43,7 +43,7 @@ pub(crate) enum FieldPredicate {
     Sha256([u8; 32]),
 }
 
-/// The claim, for values of up to `room` bytes.
+/// The claim that a hidden value of at most `room` bytes has this digest and satisfies the predicate.
 #[derive(Clone)]
 pub(crate) struct FieldClaim {
     pub(crate) room: usize,
@@ -53,7 +53,7 @@ pub(crate) struct FieldClaim {
 }
 
 impl Claim for FieldClaim {
-    fn hold<CS: ConstraintSystem<Scalar>>(
+    fn allocate<CS: ConstraintSystem<Scalar>>(
         &self,
         cs: &mut CS,
     ) -> Result<Vec<AllocatedNum<Scalar>>, SynthesisError> {
@@ -67,7 +67,7 @@ impl Claim for FieldClaim {
         let value = secret.map(|secret| secret.value.as_slice());
         match &self.predicate {
             FieldPredicate::Contains(_) => {
-                let part = Part { hashed: &salted, length: value.map(<[u8]>::len) };
+                let part = HiddenPart { hashed: &salted, length: value.map(<[u8]>::len) };
                 held.extend(window(cs, &[part], self.room, secret.map(|secret| secret.at))?);
             }
             FieldPredicate::Sha256(_) => {
@@ -104,7 +104,7 @@ impl FieldClaim {
         let secret = self.secret.as_deref();
         let mut prefix = vec![Byte::constant(VALUE_TAG)];
         for place in 0..SALT_BYTES {
-            prefix.push(Byte::hold(cs, secret.map(|secret| secret.salt[place]))?);
+            prefix.push(Byte::allocate(cs, secret.map(|secret| secret.salt[place]))?);
         }
         let message = secret
             .map(|secret| Zeroizing::new([&[VALUE_TAG], &secret.salt[..], &secret.value].concat()));

@@ -20,7 +20,7 @@ pub(crate) struct HashClaim {
 }
 
 impl Claim for HashClaim {
-    fn hold<CS: ConstraintSystem<Scalar>>(
+    fn allocate<CS: ConstraintSystem<Scalar>>(
         &self,
         cs: &mut CS,
     ) -> Result<Vec<AllocatedNum<Scalar>>, SynthesisError> {

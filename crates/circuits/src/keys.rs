@@ -12,22 +12,22 @@ use crate::{
     layout::Sizes, proof::Security,
 };
 
-/// The proof system. Its name tells that its proofs are zero-knowledge.
+/// The proof system; `Zk` in its name means that its proofs are zero-knowledge.
 pub(crate) type BackEnd = SpartanZkSNARK<Curve>;
 type ProverKey = <BackEnd as R1CSSNARKTrait<Curve>>::ProverKey;
 type VerifierKey = <BackEnd as R1CSSNARKTrait<Curve>>::VerifierKey;
 
-/// The security of a proof system, stated for its type.
-trait Secures {
+/// Attaches a level of security to the type of a proof system.
+trait ProofSystemSecurity {
     const SECURITY: Security;
 }
 
-impl Secures for SpartanZkSNARK<Curve> {
+impl ProofSystemSecurity for SpartanZkSNARK<Curve> {
     const SECURITY: Security = Security { conjectured_bits: 128, zero_knowledge: true };
 }
 
 /// The security of the proof system in use.
-pub(crate) const SECURITY: Security = <BackEnd as Secures>::SECURITY;
+pub(crate) const SECURITY: Security = <BackEnd as ProofSystemSecurity>::SECURITY;
 
 /// The number of circuits whose keys a process keeps: a pair of keys takes hundreds of megabytes.
 const KEPT: usize = 2;

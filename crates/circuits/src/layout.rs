@@ -79,7 +79,7 @@ impl Layout {
         Ok(encoding)
     }
 
-    /// Strips the back end's encoding to a proof; `None` where it is not laid out as the circuit
+    /// Strips the back end's encoding to a proof; `None` if it is not laid out as the circuit
     /// determines.
     pub(crate) fn strip(&self, mut encoding: &[u8]) -> Option<Vec<u8>> {
         let mut proof = Vec::with_capacity(self.proof_bytes());

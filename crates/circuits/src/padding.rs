@@ -12,7 +12,7 @@ use crate::{
     curve::Scalar,
     kind::{BLOCK_BYTES, PADDING_LEAST, blocks_of},
     sha256::{Block, Chain, block_of, compress},
-    word::{Bit, Byte, Form, Sum, empty_name, hold},
+    word::{Bit, Byte, Form, Sum, allocate, empty_name},
 };
 
 /// The place in a block of the two bytes of the length. Lengths stay below 2^13 bytes, so the six
@@ -39,7 +39,7 @@ pub(crate) fn hash_hidden<CS: ConstraintSystem<Scalar>>(
     let blocks = blocks_of(prefix.len() + room);
     let padded = message.map(|message| pad_message(message, blocks));
     let length = message.map(<[u8]>::len);
-    let places = Places::hold(cs, prefix.len(), room, length)?;
+    let places = Places::allocate(cs, prefix.len(), room, length)?;
 
     let mut stream = prefix.to_vec();
     for place in prefix.len()..blocks * BLOCK_BYTES {
@@ -64,7 +64,7 @@ struct Places {
 }
 
 impl Places {
-    fn hold<CS: ConstraintSystem<Scalar>>(
+    fn allocate<CS: ConstraintSystem<Scalar>>(
         cs: &mut CS,
         always: usize,
         room: usize,
@@ -74,7 +74,7 @@ impl Places {
         let one = CS::one();
         for place in always..always + room {
             let before = places.is_inside(place.checked_sub(1));
-            let inside = hold(cs, length.map(|length| u64::from(place < length)))?;
+            let inside = allocate(cs, length.map(|length| u64::from(place < length)))?;
             // A place may be inside only if the one before it is.
             cs.enforce(
                 empty_name,
@@ -113,7 +113,7 @@ impl Places {
         if place > self.always + self.inside.len() && !holds_length {
             return Ok(Byte::constant(0));
         }
-        let byte = Byte::hold(cs, value)?;
+        let byte = Byte::allocate(cs, value)?;
         let (before, inside) = (self.is_inside(place.checked_sub(1)), self.is_inside(Some(place)));
         let [from, to] = self.ends_in(place / BLOCK_BYTES);
         let one = CS::one();
@@ -194,7 +194,7 @@ fn chosen_sum<CS: ConstraintSystem<Scalar>>(
     sum: &Sum,
 ) -> Result<Sum, SynthesisError> {
     let value = sum.value.zip(chosen).map(|(sum, chosen)| if chosen { sum } else { 0 });
-    let product = hold(cs, value)?;
+    let product = allocate(cs, value)?;
     let one = CS::one();
     cs.enforce(
         empty_name,

@@ -49,7 +49,7 @@ pub(crate) struct AllocatedPath<'a> {
 
 impl<'a> AllocatedPath<'a> {
     /// Allocates the path of a leaf in a tree of 2^depth leaves.
-    pub(crate) fn hold<CS: ConstraintSystem<Scalar>>(
+    pub(crate) fn allocate<CS: ConstraintSystem<Scalar>>(
         cs: &mut CS,
         leaf: Option<&'a LeafPath>,
         depth: u8,
@@ -67,7 +67,7 @@ impl<'a> AllocatedPath<'a> {
         let mut prefix = vec![Byte::constant(LEAF_TAG), direction];
         prefix.extend(self.index.bytes());
         for place in 0..SALT_BYTES {
-            prefix.push(Byte::hold(cs, self.leaf.map(|leaf| leaf.salt[place]))?);
+            prefix.push(Byte::allocate(cs, self.leaf.map(|leaf| leaf.salt[place]))?);
         }
         let message = self.leaf.zip(direction.value).map(|(leaf, direction)| {
             let mut message = vec![LEAF_TAG, direction];
@@ -103,7 +103,7 @@ pub(crate) fn parent<CS: ConstraintSystem<Scalar>>(
             Some(true) => (other, mine),
             _ => (mine, other),
         };
-        (left[place], right[place]) = (Word::hold(cs, first)?, Word::hold(cs, second)?);
+        (left[place], right[place]) = (Word::allocate(cs, first)?, Word::allocate(cs, second)?);
         for (path, node) in children {
             bind_child(cs, path.is_right(level).0, &node[place], [&left[place], &right[place]])?;
         }

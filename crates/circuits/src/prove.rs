@@ -10,7 +10,7 @@ use crate::{
     check::{encode_public, encoding},
     circuit::InContext,
     claim::AnyClaim,
-    contains::{ContainsClaim, Leaves, Place},
+    contains::{ContainsClaim, LeafPosition, Leaves},
     curve::Curve,
     error::CircuitError,
     field::{FieldClaim, FieldPredicate, FieldSecret},
@@ -116,7 +116,7 @@ impl PreparedProof {
     ///
     /// [`CircuitError::Untrue`] if the witness does not make the statement true;
     /// [`CircuitError::BackEnd`] if the keys cannot be derived; [`CircuitError::Length`] if there
-    /// is no circuit for the length of the message.
+    /// is not a circuit for the length of the message.
     pub fn sha256(message: &[u8], digest: &[u8; 32]) -> Result<Self, CircuitError> {
         let circuit = Circuit::for_message(message.len())?;
         if sha256(&[message]) != *digest {
@@ -168,7 +168,7 @@ impl PreparedProof {
     ///
     /// [`CircuitError::Untrue`] if the witness does not make the statement true;
     /// [`CircuitError::BackEnd`] if the keys cannot be derived; [`CircuitError::Length`] if there
-    /// is no circuit for the value or the needle.
+    /// is not a circuit for the value or the needle.
     pub fn field_contains(
         field: &FieldValue<'_>,
         digest: &[u8; 32],
@@ -187,7 +187,7 @@ impl PreparedProof {
     ///
     /// [`CircuitError::Untrue`] if the witness does not make the statement true;
     /// [`CircuitError::BackEnd`] if the keys cannot be derived; [`CircuitError::Length`] if there
-    /// is no circuit for the length of the value.
+    /// is not a circuit for the length of the value.
     pub fn field_sha256(
         field: &FieldValue<'_>,
         digest: &[u8; 32],
@@ -219,7 +219,7 @@ impl PreparedProof {
         }
         let at = find(&chunks, needle).filter(|at| *at < CHUNK_BYTES as u32);
         let untrue = CircuitError::Untrue { what: "leaf does not contain the bytes" };
-        let place = Place { leaves: paths?, at: at.ok_or(untrue)? };
+        let place = LeafPosition { leaves: paths?, at: at.ok_or(untrue)? };
         let claim = ContainsClaim {
             depth: tree.depth,
             leaves,

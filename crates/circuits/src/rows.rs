@@ -24,7 +24,7 @@ pub(crate) struct Rows {
 
 /// A value of the assignment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum VariableIndex {
     Public(usize),
     Hidden(usize),
 }
@@ -77,13 +77,13 @@ impl Rows {
     }
 
     /// Returns whether every constraint holds.
-    pub(crate) fn hold(&self) -> bool {
+    pub(crate) fn are_satisfied(&self) -> bool {
         (0..self.rows.len()).all(|row| self.row_holds(row))
     }
 
     /// Returns whether every constraint with the value at `place` still holds if another value
     /// stands there. The other constraints do not change.
-    pub(crate) fn hold_with(&mut self, place: Place, value: Scalar) -> bool {
+    pub(crate) fn hold_with(&mut self, place: VariableIndex, value: Scalar) -> bool {
         let before = std::mem::replace(self.value_mut(place), value);
         let rows = &self.uses.as_ref().expect("indexed")[self.key(place)];
         let hold = rows.iter().all(|row| self.row_holds(*row as usize));
@@ -91,10 +91,10 @@ impl Rows {
         hold
     }
 
-    pub(crate) fn value_mut(&mut self, place: Place) -> &mut Scalar {
+    pub(crate) fn value_mut(&mut self, place: VariableIndex) -> &mut Scalar {
         match place {
-            Place::Public(place) => &mut self.public[place],
-            Place::Hidden(place) => &mut self.hidden[place],
+            VariableIndex::Public(place) => &mut self.public[place],
+            VariableIndex::Hidden(place) => &mut self.hidden[place],
         }
     }
 
@@ -160,10 +160,10 @@ impl Rows {
         })
     }
 
-    fn key(&self, place: Place) -> usize {
+    fn key(&self, place: VariableIndex) -> usize {
         match place {
-            Place::Public(place) => 2 * place,
-            Place::Hidden(place) => 2 * place + 1,
+            VariableIndex::Public(place) => 2 * place,
+            VariableIndex::Hidden(place) => 2 * place + 1,
         }
     }
 }

@@ -18,7 +18,7 @@ const ANYTHING: u64 = 512;
 const OUTSIDE: u64 = 256;
 
 /// Hidden bytes, with a bit for each that tells whether it is within their length.
-pub(crate) struct Part<'a> {
+pub(crate) struct HiddenPart<'a> {
     pub(crate) hashed: &'a Hashed,
     pub(crate) length: Option<usize>,
 }
@@ -27,20 +27,20 @@ pub(crate) struct Part<'a> {
 /// by values that equal no byte.
 pub(crate) fn window<CS: ConstraintSystem<Scalar>>(
     cs: &mut CS,
-    parts: &[Part<'_>],
+    parts: &[HiddenPart<'_>],
     starts: usize,
     at: Option<u32>,
 ) -> Result<Vec<AllocatedNum<Scalar>>, SynthesisError> {
     let mut places = Places::default();
     for part in parts {
-        places.hold(cs, part)?;
+        places.allocate(cs, part)?;
     }
     while places.numbers.len() < NEEDLE_BYTES {
         places.hold_outside(cs)?;
     }
     for stage in (0..starts.next_power_of_two().ilog2()).rev() {
         let moves_value = at.map(|at| at >> stage & 1 == 1);
-        let moves = Bit::hold(cs, moves_value)?;
+        let moves = Bit::allocate(cs, moves_value)?;
         places = places.shift_down(cs, moves, moves_value, 1 << stage)?;
     }
     Ok(places.numbers)
@@ -77,13 +77,13 @@ struct Places {
 
 impl Places {
     /// Allocates the bytes of a part, with those outside its length marked.
-    fn hold<CS: ConstraintSystem<Scalar>>(
+    fn allocate<CS: ConstraintSystem<Scalar>>(
         &mut self,
         cs: &mut CS,
-        part: &Part<'_>,
+        part: &HiddenPart<'_>,
     ) -> Result<(), SynthesisError> {
         let one = CS::one();
-        let Part { hashed, length } = part;
+        let HiddenPart { hashed, length } = part;
         for (place, (byte, inside)) in hashed.bytes.iter().zip(&hashed.inside).enumerate() {
             let outside = length.map(|length| place >= length);
             let value = byte

@@ -29,11 +29,11 @@ pub(crate) enum Bit {
 
 impl Bit {
     /// Allocates a bit of the witness, with the constraint that it is one.
-    pub(crate) fn hold<CS: ConstraintSystem<Scalar>>(
+    pub(crate) fn allocate<CS: ConstraintSystem<Scalar>>(
         cs: &mut CS,
         value: Option<bool>,
     ) -> Result<Self, SynthesisError> {
-        let variable = hold(cs, value.map(u64::from))?;
+        let variable = allocate(cs, value.map(u64::from))?;
         let one = CS::one();
         cs.enforce(empty_name, |form| form + variable, |form| form + one - variable, |form| form);
         Ok(Self::Variable(variable))
@@ -49,7 +49,7 @@ impl Bit {
 }
 
 /// Allocates a variable of the witness, which the caller must constrain.
-pub(crate) fn hold<CS: ConstraintSystem<Scalar>>(
+pub(crate) fn allocate<CS: ConstraintSystem<Scalar>>(
     cs: &mut CS,
     value: Option<u64>,
 ) -> Result<Variable, SynthesisError> {
@@ -79,13 +79,13 @@ impl Byte {
         Self { bits, value: Some(value) }
     }
 
-    pub(crate) fn hold<CS: ConstraintSystem<Scalar>>(
+    pub(crate) fn allocate<CS: ConstraintSystem<Scalar>>(
         cs: &mut CS,
         value: Option<u8>,
     ) -> Result<Self, SynthesisError> {
         let mut bits = [Bit::Constant(false); 8];
         for (place, bit) in bits.iter_mut().enumerate() {
-            *bit = Bit::hold(cs, value.map(|value| value >> (7 - place) & 1 == 1))?;
+            *bit = Bit::allocate(cs, value.map(|value| value >> (7 - place) & 1 == 1))?;
         }
         Ok(Self { bits, value })
     }
@@ -109,7 +109,7 @@ impl Byte {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Word {
     bits: [Bit; 32],
-    /// The value of the word; `None` where only the shape of the circuit is made.
+    /// The value of the word; `None` if only the shape of the circuit is made.
     pub(crate) value: Option<u32>,
 }
 
@@ -119,13 +119,13 @@ impl Word {
         Self { bits, value: Some(value) }
     }
 
-    pub(crate) fn hold<CS: ConstraintSystem<Scalar>>(
+    pub(crate) fn allocate<CS: ConstraintSystem<Scalar>>(
         cs: &mut CS,
         value: Option<u32>,
     ) -> Result<Self, SynthesisError> {
         let mut bits = [Bit::Constant(false); 32];
         for (place, bit) in bits.iter_mut().enumerate() {
-            *bit = Bit::hold(cs, bit_of(value, place))?;
+            *bit = Bit::allocate(cs, bit_of(value, place))?;
         }
         Ok(Self { bits, value })
     }
@@ -138,7 +138,7 @@ impl Word {
     ) -> Result<Self, SynthesisError> {
         let mut bits = [Bit::Constant(false); 32];
         for (place, bit) in bits.iter_mut().enumerate().take(count) {
-            *bit = Bit::hold(cs, bit_of(value, place))?;
+            *bit = Bit::allocate(cs, bit_of(value, place))?;
         }
         Ok(Self { bits, value })
     }
@@ -267,7 +267,7 @@ fn map_bits<CS: ConstraintSystem<Scalar>>(
         *bit = if let [Bit::Constant(a), Bit::Constant(b), Bit::Constant(c)] = from {
             Bit::Constant(truth([a, b, c].map(u32::from)) & 1 == 1)
         } else {
-            let new = hold(cs, bit_of(value, place).map(u64::from))?;
+            let new = allocate(cs, bit_of(value, place).map(u64::from))?;
             constrain(cs, from, new);
             Bit::Variable(new)
         };
@@ -282,7 +282,7 @@ pub(crate) struct Sum {
     minus: Vec<Word>,
     numbers: Vec<Variable>,
     constant: u64,
-    /// The value of the sum; `None` where only the shape of the circuit is made.
+    /// The value of the sum; `None` if only the shape of the circuit is made.
     pub(crate) value: Option<u64>,
     /// The largest value that it can have.
     max: u64,
@@ -364,7 +364,7 @@ impl Sum {
         if self.plus.is_empty() && self.minus.is_empty() && self.numbers.is_empty() {
             return Ok(Word::constant(self.constant as u32));
         }
-        let word = Word::hold(cs, self.value.map(|value| value as u32))?;
+        let word = Word::allocate(cs, self.value.map(|value| value as u32))?;
         let carry = self.carry(cs)?;
         let one = CS::one();
         cs.enforce(
@@ -383,7 +383,8 @@ impl Sum {
     ) -> Result<Carry, SynthesisError> {
         let count = 64 - (self.max >> 32).leading_zeros();
         let value = self.value.map(|value| value >> 32);
-        let bit = |cs: &mut CS, place| Bit::hold(cs, value.map(|value| value >> place & 1 == 1));
+        let bit =
+            |cs: &mut CS, place| Bit::allocate(cs, value.map(|value| value >> place & 1 == 1));
         Ok(Carry((0..count).map(|place| bit(cs, place)).collect::<Result<_, _>>()?))
     }
 }

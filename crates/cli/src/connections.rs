@@ -36,7 +36,7 @@ pub(crate) struct ConnectionArgs {
 }
 
 impl ConnectionArgs {
-    /// The limits by the arguments, if they are consistent.
+    /// The admission limits that the arguments set; an error if they contradict each other.
     pub(crate) fn admission(&self) -> Result<Admission, CliError> {
         let shared = AdmissionLimits::for_many_peers(self.connections as usize);
         let or = |given: Option<u32>, default| given.map_or(default, |given| given as usize);

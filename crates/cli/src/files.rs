@@ -10,10 +10,10 @@ use zeroize::Zeroizing;
 
 use crate::error::CliError;
 
-/// Longest root certificate: Intel's has 659 bytes, AMD's 1.7 KB.
+/// The longest root certificate: Intel's has 659 bytes, AMD's 1.7 KB.
 pub(crate) const ROOT_BYTES_MAX: u64 = 16 * 1024;
 
-/// Longest file of a credential, in bytes: 64, and the end of the line.
+/// The longest file of a credential, in bytes: 64, and the end of the line.
 const CREDENTIAL_BYTES_MAX: u64 = 66;
 
 /// Reads a whole file of at most `limit` bytes.

@@ -26,7 +26,7 @@ use crate::{
     server_flags::{AttestedServerArgs, print_digest},
 };
 
-/// Longest wait for an answer of the upstream, which is on the same machine or network.
+/// The longest wait for an answer of the upstream, which is on the same machine or network.
 const MODELS_DEADLINE: Duration = Duration::from_secs(3);
 /// Default of `--upstream-wait-s`, in seconds. A gateway and its model server are often started by
 /// one script; a small model loads within this time, so that their order does not matter.

@@ -137,7 +137,7 @@ pub(crate) fn merge_objects(mut object: Value, more: Value) -> Value {
 }
 
 /// Logs connections that a server cut at the end of its drain. It was asked to stop and it stopped,
-/// so this is no failure.
+/// so this is not a failure.
 pub(crate) fn warn_if_cut(drained: Drained) {
     if let Drained::Cut(connections) = drained {
         tracing::warn!(connections, "cut after the drain deadline");
@@ -149,7 +149,7 @@ pub(crate) fn print_whole(text: &str) -> Result<(), CliError> {
     print_piece(text.as_bytes()).map(|_| ())
 }
 
-/// Prints a piece of an answer, and gives whether its reader is still there.
+/// Prints part of an answer; false if the reader has closed standard output.
 pub(crate) fn print_piece(bytes: &[u8]) -> Result<bool, CliError> {
     write_piece(std::io::stdout().lock(), bytes)
 }

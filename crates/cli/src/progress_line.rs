@@ -2,7 +2,7 @@
 
 use std::io::{IsTerminal, Write};
 
-/// The place on standard error where progress is reported.
+/// The place on standard error if progress is reported.
 pub(crate) struct ProgressLine {
     pub(crate) is_terminal: bool,
 }

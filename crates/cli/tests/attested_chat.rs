@@ -69,7 +69,7 @@ fn a_production_policy_refuses_the_simulated_root() {
     assert_eq!(refused.status, Some(1), "{}", refused.stderr);
     assert!(refused.stderr.contains("check `root` failed"), "{}", refused.stderr);
     assert!(refused.stdout.is_empty(), "{}", refused.stdout);
-    // The same policy with the simulated root beside: accepted, and said to protect nothing.
+    // The same policy with the simulated root next to: accepted, and said to protect nothing.
     let root = attester.join("root.der");
     let connect = connect(&gateway, &production, "key", &["--root", text(&root)]);
     assert_eq!(connect.ready["guarantee"], "none (simulated)");

@@ -1,7 +1,7 @@
 //! `confide bench load` against the simulated engine, whose truth is known, each a process.
 //!
 //! No assertion here is on a time alone: a figure has to be right wherever the run does not call
-//! itself client-bound and a clock beside it was on time, and a machine that is too busy for any
+//! itself client-bound and a clock next to it was on time, and a machine that is too busy for any
 //! such run skips by name.
 
 use std::{
@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use confide_load::{CUT, Event, Logged};
+use confide_load::{CUT, Logged, RequestRecord};
 use confide_tests::{Folder, Process, Program};
 use serde_json::Value;
 
@@ -126,8 +126,8 @@ fn the_same_seed_is_the_same_work_and_the_log_holds_every_figure() {
         assert!((again.ttft.p50_ms.unwrap() - printed).abs() < 1e-3);
         logged.events
     });
-    let work = |events: &[Event]| -> Vec<_> {
-        let one = |event: &Event| {
+    let work = |events: &[RequestRecord]| -> Vec<_> {
+        let one = |event: &RequestRecord| {
             let (texts, prompts) = (event.text_sha256.clone(), event.prompt_tokens);
             (event.index, event.scheduled_s.to_bits(), event.tokens(), prompts, texts)
         };

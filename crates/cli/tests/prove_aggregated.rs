@@ -1,6 +1,6 @@
 //! Aggregated proofs through the command line. Making one takes minutes: the one that zkvm/tests
 //! keeps is put into a file here, and the ignored test makes one (`make long`). Skipped by name where
-//! `confide-prover` was not built (`make prover` puts it beside the binary).
+//! `confide-prover` was not built (`make prover` puts it next to the binary).
 
 use std::{
     env, fs,

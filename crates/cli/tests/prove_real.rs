@@ -1,5 +1,5 @@
 //! Soundness through the command line, with the real `confide-prover`: skipped by name where it was
-//! not built (`make prover` puts it beside the binary). What each byte of a body may be is tested in
+//! not built (`make prover` puts it next to the binary). What each byte of a body may be is tested in
 //! zkvm/tests.
 
 use std::{
@@ -113,7 +113,7 @@ impl Case {
             ("another_statement", header("\"claim\":\"sort\"", "\"claim\":\"sha256\"")),
         ] {
             fs::write(self.dir.join("proof"), forged).unwrap();
-            // Whatever is expected beside it: the forgery itself is what is refused.
+            // Whatever is expected next to it: the forgery itself is what is refused.
             self.check_refusal(name, &["--dangerous-any-statement"]);
         }
         // A changed public value: the file's statement is another one than the proof binds.

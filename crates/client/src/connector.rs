@@ -89,7 +89,7 @@ impl Connector {
     /// behind it: the arm that attested connections are compared with. `clock` gives Unix seconds.
     ///
     /// # Errors
-    /// [`ClientError::Channel`] if the root is no certificate.
+    /// [`ClientError::Channel`] if the root is not a certificate.
     pub fn dangerous_plain_tls(
         endpoint: Endpoint,
         via: Option<String>,

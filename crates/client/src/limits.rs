@@ -25,7 +25,7 @@ pub struct ClientLimits {
     /// The time for which an idle connection is kept: less than the gateway keeps it, so that a
     /// request rarely meets a connection that is just being closed.
     pub idle: Duration,
-    /// The time for which a connection is used before its successor is appraised anew: the longest
+    /// The time for which a connection is used before its successor is appraised again: the longest
     /// time for which a revocation or a TCB recovery goes unseen.
     pub age_max: Duration,
     /// The most connections that the loopback proxy holds: more than requests run and wait, so that

@@ -49,7 +49,7 @@ struct IdleConnection {
 pub struct Answer {
     /// The head, and the body that is read as it arrives.
     pub response: Response<AnswerBody>,
-    /// The time of each step of opening the connection; `None` where a kept connection was used.
+    /// The time of each step of opening the connection; `None` if a kept connection was used.
     pub opened: Option<ConnectTimings>,
 }
 

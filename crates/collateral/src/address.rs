@@ -21,7 +21,7 @@ impl BaseUrl {
     /// at the end. `dangerous_plain_http` allows http to other machines.
     ///
     /// # Errors
-    /// [`CollateralError::Address`]; [`CollateralError::PlainHttp`] where another machine would be
+    /// [`CollateralError::Address`]; [`CollateralError::PlainHttp`] if another machine would be
     /// asked without TLS.
     pub fn parse(text: &str, dangerous_plain_http: bool) -> Result<Self, CollateralError> {
         let bad = |got: String| CollateralError::Address { wanted: WANTED, got };
@@ -48,7 +48,7 @@ impl BaseUrl {
     /// The address of something below the base; `path` begins with a slash and may have a query.
     ///
     /// # Errors
-    /// [`CollateralError::Address`] if the result is no address.
+    /// [`CollateralError::Address`] if the result is not an address.
     pub fn join(&self, path: &str) -> Result<Address, CollateralError> {
         let url = format!("{}{}{path}", self.origin, self.path);
         let uri = url.parse().map_err(|_| CollateralError::Address {

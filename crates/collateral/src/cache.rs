@@ -26,7 +26,7 @@ use crate::{
     document::{Document, DocumentKey},
     error::CollateralError,
     limits::*,
-    memory::Memory,
+    memory::NewestRanks,
     options::{Check, Clock, SourceOptions},
     platform::Platform,
     set::{EndorsementSet, Frame, SetShelf, assemble},
@@ -50,16 +50,16 @@ pub(crate) struct Cache {
     counters: Arc<Counters>,
     runtime: Handle,
     sets: SetShelf,
-    state: Mutex<State>,
+    state: Mutex<CacheState>,
     /// Held while a set is committed, so that one is committed at a time.
     commit: tokio::sync::Mutex<()>,
     flights: Arc<SingleFlight<Platform, Outcome>>,
     generation: watch::Sender<u64>,
 }
 
-struct State {
+struct CacheState {
     documents: HashMap<DocumentKey, Arc<Document>>,
-    memory: Memory,
+    memory: NewestRanks,
     failures: HashMap<Platform, PlatformFailure>,
     new_platforms: u32,
     new_since: Instant,
@@ -78,9 +78,9 @@ impl Cache {
         counters: Arc<Counters>,
         runtime: Handle,
     ) -> Arc<Self> {
-        let mut state = State {
+        let mut state = CacheState {
             documents: HashMap::new(),
-            memory: Memory::default(),
+            memory: NewestRanks::default(),
             failures: HashMap::new(),
             new_platforms: NEW_PLATFORMS_BURST,
             new_since: Instant::now(),
@@ -355,7 +355,7 @@ impl Cache {
         fresh: HashMap<DocumentKey, Arc<Document>>,
         root: &[u8; 32],
     ) {
-        let mut seen = Memory::default();
+        let mut seen = NewestRanks::default();
         for document in set.documents() {
             seen.raise(document, root);
         }
@@ -469,12 +469,12 @@ impl Cache {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, CacheState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl CacheState {
     fn note_failure(&mut self, platform: Platform, error: CollateralError) {
         let now = Instant::now();
         if self.failures.len() >= FAILURES_MAX && !self.failures.contains_key(&platform) {

@@ -157,7 +157,7 @@ impl Client {
     /// The document is parsed and compared with the request. Signatures and dates are not verified.
     ///
     /// # Errors
-    /// If no service is configured, it fails or answers late, or its answer is no such document.
+    /// If no service is configured, it fails or answers late, or its answer is not such a document.
     pub async fn document(&self, key: &DocumentKey, now: u64) -> Result<Document, CollateralError> {
         let base = self.services.base_for(key)?;
         let address = match (pcs::path(key), kds::path(key)) {
@@ -184,7 +184,7 @@ impl Client {
     /// A PCK certificate, for quotes that come without one.
     ///
     /// # Errors
-    /// If no service is configured, it fails or answers late, or its answer is no such certificate.
+    /// If no service is configured, it fails or answers late, or its answer is not such a certificate.
     pub async fn pck_certificate(
         &self,
         request: &PckRequest,
@@ -216,7 +216,7 @@ impl Client {
     /// A reference integrity manifest of NVIDIA's, by its identifier: XML, signed in itself.
     ///
     /// # Errors
-    /// If no service is configured, it fails or answers late, or its answer is no such manifest.
+    /// If no service is configured, it fails or answers late, or its answer is not such a manifest.
     pub async fn rim(&self, id: &str) -> Result<Vec<u8>, CollateralError> {
         let subject = format!("RIM {}", identifier(id)?);
         let base = self.services.rim.as_ref();

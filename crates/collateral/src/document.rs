@@ -64,15 +64,15 @@ pub struct Document {
     /// JSON, DER or PEM, exactly as signed; in hexadecimal in the store.
     #[serde(serialize_with = "write_hex", deserialize_with = "read_hex")]
     pub content: Vec<u8>,
-    /// PEM of the issuers, signer first; empty where the format has none.
+    /// PEM of the issuers, signer first; empty if the format has none.
     pub chain: String,
-    /// Signature in hex: r, then s; empty where the content holds it.
+    /// Signature in hex: r, then s; empty if the content holds it.
     pub signature: String,
     /// Unix seconds from which it holds.
     pub issued: u64,
     /// The last Unix second at which it holds.
     pub until: u64,
-    /// CRL number or TCB evaluation data number; 0 where there is none.
+    /// CRL number or TCB evaluation data number; 0 if there is none.
     pub number: u64,
     /// The Unix second at which it was fetched.
     pub fetched_at: u64,
@@ -92,7 +92,7 @@ pub(crate) struct Dates {
     pub(crate) issued: u64,
     /// The last Unix second at which it holds.
     pub(crate) until: u64,
-    /// CRL number or TCB evaluation data number; 0 where there is none.
+    /// CRL number or TCB evaluation data number; 0 if there is none.
     pub(crate) number: u64,
 }
 

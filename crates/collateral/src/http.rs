@@ -158,7 +158,7 @@ impl Http {
             };
             failures += 1;
             if let Some(wait) = failure.retry_after {
-                host.hold(wait);
+                host.pause_for(wait);
             }
             let wait = back_off(self.deadlines.back_off_first, BACK_OFF_MAX, failures - 1);
             if !failure.may_pass || failures >= ATTEMPTS_MAX || Instant::now() + wait >= until {
@@ -225,7 +225,7 @@ impl Http {
         }
         let body = Limited::new(body, ANSWER_LENGTH_MAX).collect().await.map_err(|error| {
             match error.is::<LengthLimitError>() {
-                true => Failure::last(CollateralError::TooLong {
+                true => Failure::final_attempt(CollateralError::TooLong {
                     subject: ask.subject.clone(),
                     url: address.shown.clone(),
                     limit: ANSWER_LENGTH_MAX,
@@ -284,7 +284,7 @@ impl Host {
         Ok(start)
     }
 
-    fn hold(&self, wait: Duration) {
+    fn pause_for(&self, wait: Duration) {
         let mut not_before = self.not_before.lock().unwrap_or_else(PoisonError::into_inner);
         *not_before = (*not_before).max(Instant::now() + wait);
     }
@@ -298,7 +298,7 @@ struct Failure {
 }
 
 impl Failure {
-    fn last(error: CollateralError) -> Self {
+    fn final_attempt(error: CollateralError) -> Self {
         Self { error, may_pass: false, retry_after: None }
     }
 }

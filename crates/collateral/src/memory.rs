@@ -13,9 +13,9 @@ use crate::{
 /// nothing here.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub(crate) struct Memory(BTreeMap<String, (u64, u64)>);
+pub(crate) struct NewestRanks(BTreeMap<String, (u64, u64)>);
 
-impl Memory {
+impl NewestRanks {
     pub(crate) fn newest_rank(&self, key: &DocumentKey, root: &[u8; 32]) -> Option<Rank> {
         let (number, issued) = *self.0.get(&subject(key, root))?;
         Some(Rank { number, issued })

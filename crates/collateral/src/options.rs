@@ -23,10 +23,10 @@ pub struct SourceOptions {
     pub check: Option<Check>,
     /// The choice among Intel's TCB recoveries.
     pub evaluation: Evaluation,
-    /// The time after which a document is fetched anew, however long it holds: certificates are
+    /// The time after which a document is fetched again, however long it holds: certificates are
     /// revoked meanwhile.
     pub refresh_every: Duration,
-    /// The time before the end of a document at which it is fetched anew at the latest.
+    /// The time before the end of a document at which it is fetched again at the latest.
     pub refresh_lead: Duration,
     /// The interval between two looks for sets that are due.
     pub look_every: Duration,

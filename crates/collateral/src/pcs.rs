@@ -128,7 +128,7 @@ impl Signed<'_> {
     }
 }
 
-/// Takes `{"NAME":{…},"signature":"…"}` apart without writing the document anew: the signature
+/// Takes `{"NAME":{…},"signature":"…"}` apart without writing the document again: the signature
 /// covers its bytes.
 ///
 /// # Errors

@@ -8,7 +8,7 @@ use crate::kds::der_length;
 
 /// The parts of the service's JSON that matter; it holds more.
 #[derive(Deserialize)]
-struct Wire {
+struct RimDocument {
     id: Option<String>,
     rim: String,
     sha256: Option<String>,
@@ -18,7 +18,7 @@ struct Wire {
 ///
 /// The hash is the service's own and guards against a broken answer only.
 pub(crate) fn read(id: &str, body: &[u8]) -> Result<Vec<u8>, String> {
-    let wire: Wire = serde_json::from_slice(body).map_err(|error| error.to_string())?;
+    let wire: RimDocument = serde_json::from_slice(body).map_err(|error| error.to_string())?;
     if wire.id.as_deref().is_some_and(|got| got != id) {
         return Err(format!("a RIM of another name than {id}"));
     }

@@ -59,7 +59,7 @@ impl Source {
         Ok(Self { cache, end: Some(end), thread: Some(thread) })
     }
 
-    /// The endorsements that are at hand and hold now; `None` where there are none. It takes no
+    /// The endorsements that are at hand and hold now; `None` if there are none. It takes no
     /// lock and waits for nothing; where they are due, a refresh begins in the background.
     pub fn current(&self, platform: &Platform) -> Option<Arc<EndorsementSet>> {
         self.cache.current(platform)

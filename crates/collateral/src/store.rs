@@ -21,7 +21,7 @@ use crate::{
     document::{Document, DocumentKey},
     error::CollateralError,
     limits::{ANSWER_LENGTH_MAX, LOCK_DEADLINE},
-    memory::Memory,
+    memory::NewestRanks,
 };
 
 const MAGIC: &[u8; 8] = b"CFDSTR01";
@@ -248,10 +248,10 @@ impl Store {
     }
 
     /// The memory, from both files.
-    pub(crate) fn memory(&self) -> Memory {
-        let mut memory = Memory::default();
+    pub(crate) fn memory(&self) -> NewestRanks {
+        let mut memory = NewestRanks::default();
         for name in MEMORY_FILES {
-            if let Some(kept) = self.read_memory(name) {
+            if let Some(kept) = self.read_newest_ranks(name) {
                 memory.merge(&kept);
             }
         }
@@ -259,9 +259,9 @@ impl Store {
     }
 
     /// Adds to the memory; what other processes have added is kept.
-    pub(crate) fn remember(&self, seen: &Memory) -> Result<(), CollateralError> {
+    pub(crate) fn remember(&self, seen: &NewestRanks) -> Result<(), CollateralError> {
         let _lock = self.lock()?;
-        let kept = MEMORY_FILES.map(|name| self.read_memory(name));
+        let kept = MEMORY_FILES.map(|name| self.read_newest_ranks(name));
         let mut memory = seen.clone();
         kept.iter().flatten().for_each(|kept| memory.merge(kept));
         if kept.iter().all(|kept| kept.as_ref().is_some_and(|kept| kept.holds_all_of(&memory))) {
@@ -300,7 +300,7 @@ impl Store {
             .map_err(|error| CollateralError::store("write over", &path, &error))
     }
 
-    fn read_memory(&self, name: &str) -> Option<Memory> {
+    fn read_newest_ranks(&self, name: &str) -> Option<NewestRanks> {
         let bytes = read_bounded(&self.folder.join(name)).ok()?;
         let content = read_record(&bytes).ok();
         let read = content.and_then(|content| serde_json::from_slice(content).ok());

@@ -21,7 +21,7 @@ fn client(service: &Service) -> Client {
     Client::new(service.services()).unwrap()
 }
 
-/// Gives the answers one after the other, the last one for ever.
+/// Returns the answers one after the other, the last one for ever.
 fn replies(list: Vec<Reply>) -> impl FnMut(&Request) -> Reply {
     let at = AtomicU32::new(0);
     move |_| {

@@ -292,7 +292,7 @@ fn one_session_does_not_pose_as_two_neither_at_its_holder_nor_at_its_reader() {
     let wish = "response./balance == other.response./balance";
     let error = one.disclose(&show(&[]), &prove(&[wish]), means(Some(&one))).unwrap_err();
     assert!(matches!(error, DiscloseError::SameSession { .. }), "{error}");
-    // The same statement, signed anew and read from another file, is the same session.
+    // The same statement, signed again and read from another file, is the same session.
     let again = NotarisedSession::decode(&one.encode()).unwrap();
     let error = one.disclose(&show(&[]), &prove(&[wish]), means(Some(&again))).unwrap_err();
     assert!(matches!(error, DiscloseError::SameSession { .. }), "{error}");

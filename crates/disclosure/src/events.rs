@@ -285,7 +285,7 @@ impl Call {
     }
 }
 
-/// The string member of an object; `None` where it is `null` or missing.
+/// The string member of an object; `None` if it is `null` or missing.
 fn string<'a>(object: &'a Json, name: &str) -> Result<Option<&'a str>, &'static str> {
     match object.member(name) {
         None | Some(Json::Null) => Ok(None),

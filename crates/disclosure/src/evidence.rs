@@ -23,7 +23,7 @@ pub struct NotaryEvidence {
     pub quote: Vec<u8>,
     /// The encoded claims that the quote covers.
     pub claims: Vec<u8>,
-    /// The endorsements in JSON; empty where there are none.
+    /// The endorsements in JSON; empty if there are none.
     pub endorsements: Vec<u8>,
 }
 

@@ -88,7 +88,7 @@ impl Json {
         reader.blank();
         let value = reader.value(0)?;
         reader.blank();
-        if reader.place == text.len() { Ok(value) } else { Err(reader.wrong()) }
+        if reader.place == text.len() { Ok(value) } else { Err(reader.syntax_error()) }
     }
 
     /// The value of an object's member, if there is one of this name.
@@ -130,7 +130,7 @@ impl Reader<'_> {
                 ];
                 let rest = &self.text[self.place..];
                 let found = words.into_iter().find(|(word, _)| rest.starts_with(word));
-                let (word, value) = found.ok_or_else(|| self.wrong())?;
+                let (word, value) = found.ok_or_else(|| self.syntax_error())?;
                 self.place += word.len();
                 Ok(value)
             }
@@ -147,7 +147,7 @@ impl Reader<'_> {
                 self.blank();
             }
             if self.peek() != Some(b'"') {
-                return Err(self.wrong());
+                return Err(self.syntax_error());
             }
             let name = self.string()?;
             self.blank();
@@ -186,7 +186,7 @@ impl Reader<'_> {
         let of_number = |byte: &&u8| byte.is_ascii_digit() || b"+-.eE".contains(byte);
         let length = rest.iter().take_while(of_number).count();
         let number = Number::parse(&rest[..length]).map_err(|error| match error {
-            NumberError::Grammar => self.wrong(),
+            NumberError::Grammar => self.syntax_error(),
             NumberError::Limit => JsonError::Number { place: self.place },
         })?;
         self.place += length;
@@ -207,7 +207,7 @@ impl Reader<'_> {
             match self.peek() {
                 Some(b'"') => break,
                 Some(b'\\') => string.push(self.escape()?),
-                _ => return Err(self.wrong()),
+                _ => return Err(self.syntax_error()),
             }
         }
         self.place += 1;
@@ -224,25 +224,25 @@ impl Reader<'_> {
             Some(b'r') => '\r',
             Some(b't') => '\t',
             Some(b'u') => return self.unicode(),
-            _ => return Err(self.wrong()),
+            _ => return Err(self.syntax_error()),
         };
         self.place += 2;
         Ok(character)
     }
 
     fn unicode(&mut self) -> Result<char, JsonError> {
-        let first = self.code_unit().ok_or_else(|| self.wrong())?;
+        let first = self.code_unit().ok_or_else(|| self.syntax_error())?;
         self.place += 6;
         let point = match first {
             0xd800..=0xdbff => {
                 let second = self.code_unit().filter(|unit| (0xdc00..=0xdfff).contains(unit));
-                let second = second.ok_or_else(|| self.wrong())?;
+                let second = second.ok_or_else(|| self.syntax_error())?;
                 self.place += 6;
                 0x1_0000 + ((first - 0xd800) << 10) + (second - 0xdc00)
             }
             unit => unit,
         };
-        char::from_u32(point).ok_or_else(|| self.wrong())
+        char::from_u32(point).ok_or_else(|| self.syntax_error())
     }
 
     /// The number of an escape such as `\u0041` at this place.
@@ -263,7 +263,7 @@ impl Reader<'_> {
         if self.peek() == Some(wanted) {
             self.place += 1
         } else {
-            return Err(self.wrong());
+            return Err(self.syntax_error());
         }
         Ok(())
     }
@@ -272,7 +272,7 @@ impl Reader<'_> {
         self.text.as_bytes().get(self.place).copied()
     }
 
-    fn wrong(&self) -> JsonError {
+    fn syntax_error(&self) -> JsonError {
         JsonError::Grammar { place: self.place }
     }
 }

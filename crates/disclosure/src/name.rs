@@ -114,7 +114,8 @@ impl Selector {
         match part.strip_prefix("bytes:") {
             Some(range) => {
                 let (start, end) = range.split_once('-').ok_or_else(wrong)?;
-                let (start, end) = (place(start).ok_or_else(wrong)?, place(end).ok_or_else(wrong)?);
+                let (start, end) =
+                    (parse_place(start).ok_or_else(wrong)?, parse_place(end).ok_or_else(wrong)?);
                 if start < end { Ok(Selector::Bytes(direction, start..end)) } else { Err(wrong()) }
             }
             None if part == "length" => Ok(Selector::Length(direction)),
@@ -154,13 +155,13 @@ impl Predicate {
             " contains " => {
                 return Ok(Predicate::FieldContains { path, text: parse_quoted(constant)? });
             }
-            " <= " => Comparison::AtMost(amount(constant)?),
-            " >= " => Comparison::AtLeast(amount(constant)?),
+            " <= " => Comparison::AtMost(parse_amount(constant)?),
+            " >= " => Comparison::AtLeast(parse_amount(constant)?),
             " == " => match equal_name(constant) {
                 Some((other, in_other_session)) => {
                     return Ok(Predicate::Equal { path, other, in_other_session });
                 }
-                None => Comparison::Exactly(amount(constant)?),
+                None => Comparison::Exactly(parse_amount(constant)?),
             },
             _ => parse_between(constant)?,
         };
@@ -190,7 +191,7 @@ fn equal_name(text: &str) -> Option<(String, bool)> {
 fn parse_between(constant: &str) -> Result<Comparison, NameError> {
     let wrong = || NameError::Constant { text: constant.into() };
     let (low, high) = constant.split_once(" and ").ok_or_else(wrong)?;
-    let (low, high) = (amount(low.trim())?, amount(high.trim())?);
+    let (low, high) = (parse_amount(low.trim())?, parse_amount(high.trim())?);
     if low <= high { Ok(Comparison::Between(low, high)) } else { Err(wrong()) }
 }
 
@@ -229,12 +230,12 @@ fn is_field(part: &str) -> bool {
         || matches!(part, "status" | "method" | "target")
 }
 
-fn place(digits: &str) -> Option<u64> {
+fn parse_place(digits: &str) -> Option<u64> {
     let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     digits.parse().ok().filter(|_| plain)
 }
 
-fn amount(text: &str) -> Result<u64, NameError> {
+fn parse_amount(text: &str) -> Result<u64, NameError> {
     let date = || micros_of_rfc3339(text.as_bytes()).and_then(amount_of_micros);
     amount_of_number(text.as_bytes())
         .or_else(date)
@@ -366,11 +367,11 @@ mod tests {
     fn amounts_are_shown_as_they_were_written() {
         for (text, wanted) in [("4096", "4096"), ("-1.5", "-1.5"), ("0", "0"), ("1e-6", "0.000001")]
         {
-            assert_eq!(Amount::Number(amount(text).unwrap()).to_string(), wanted);
+            assert_eq!(Amount::Number(parse_amount(text).unwrap()).to_string(), wanted);
         }
         for date in ["2026-11-22T10:00:00Z", "1969-12-31T23:59:59.500000Z", "2000-02-29T00:00:00Z"]
         {
-            assert_eq!(Amount::Date(amount(date).unwrap()).to_string(), date);
+            assert_eq!(Amount::Date(parse_amount(date).unwrap()).to_string(), date);
         }
     }
 }

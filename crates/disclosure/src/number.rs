@@ -111,7 +111,7 @@ impl Number {
         if self.negative { format!("-{text}") } else { text }
     }
 
-    /// The committed integer: 2^63 plus the number of millionths. `None` where that is no integer
+    /// The committed integer: 2^63 plus the number of millionths. `None` if that is not an integer
     /// or at least 2^62 away from zero.
     pub fn amount(&self) -> Option<u64> {
         let shift = self.exponent + FRACTION_DIGITS;

@@ -170,7 +170,7 @@ impl Opened<'_> {
     }
 }
 
-/// The fact that two fields hold the same number or date; `None` where one of them has no number, or
+/// The fact that two fields hold the same number or date; `None` if one of them has no number, or
 /// one is a number and the other a date.
 fn verify_equality(
     one: &BoundField<'_>,

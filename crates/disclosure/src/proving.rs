@@ -29,13 +29,13 @@ pub struct DiscloseOptions<'a> {
 
 /// Makes the claims of one disclosure, whose fields are opened already.
 pub(crate) struct Prover<'a> {
-    session: Side<'a>,
-    other: Option<Side<'a>>,
+    session: ProvedSession<'a>,
+    other: Option<ProvedSession<'a>>,
     texts: Option<&'a dyn TextProofs>,
 }
 
 /// A session with its disclosure.
-struct Side<'a> {
+struct ProvedSession<'a> {
     session: &'a NotarisedSession,
     disclosure: &'a Disclosure,
     statement: [u8; 32],
@@ -49,10 +49,10 @@ impl<'a> Prover<'a> {
         means: DiscloseOptions<'a>,
     ) -> Result<Self, DiscloseError> {
         let other = match means.other.zip(disclosure.other_session()) {
-            Some((session, disclosure)) => Some(Side::new(session, disclosure)?),
+            Some((session, disclosure)) => Some(ProvedSession::new(session, disclosure)?),
             None => None,
         };
-        Ok(Self { session: Side::new(session, disclosure)?, other, texts: means.texts })
+        Ok(Self { session: ProvedSession::new(session, disclosure)?, other, texts: means.texts })
     }
 
     pub(crate) fn claim(&self, wish: &Predicate) -> Result<Claim, DiscloseError> {
@@ -212,7 +212,7 @@ impl Amount {
     }
 }
 
-impl<'a> Side<'a> {
+impl<'a> ProvedSession<'a> {
     fn new(
         session: &'a NotarisedSession,
         disclosure: &'a Disclosure,

@@ -35,7 +35,7 @@ pub enum SignatureError {
     #[error("the notary's key is not a point of P-256")]
     Key,
     /// r or s is out of range, or s is not the lower one of two.
-    #[error("the notary's signature is not of the wanted form (r and s, the lower s)")]
+    #[error("the notary's signature is malformed: wanted r and s in range, and the lower s")]
     Form,
     /// The key did not sign these bytes.
     #[error("the notary's signature is not over this statement")]

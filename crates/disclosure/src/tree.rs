@@ -64,7 +64,7 @@ impl Tree {
     }
 }
 
-/// The root to which opened leaves lead; `None` where indices, siblings and depth do not fit
+/// The root to which opened leaves lead; `None` if indices, siblings and depth do not fit
 /// together exactly.
 pub(crate) fn root_of(depth: u8, opened: &[(u32, Hash)], siblings: &[Hash]) -> Option<Hash> {
     let leaves = 1u32.checked_shl(depth.into()).filter(|_| depth <= DEPTH_MAX)?;

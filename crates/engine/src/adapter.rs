@@ -23,7 +23,7 @@ pub struct AdapterReport {
     pub report: Report,
     /// The guarantee: who was protected from whom.
     pub guarantee: Guarantee,
-    /// Why the last tokens are the base model's; `None` where none are.
+    /// Why the last tokens are the base model's; `None` if none are.
     pub lost: Option<AdaptError>,
 }
 

@@ -43,7 +43,7 @@ pub trait Engine: Send + Sync + 'static {
     /// Number of tokens in `prompt` as `model` sees it, its chat template included.
     ///
     /// # Errors
-    /// [`EngineError::UnknownModel`], and [`EngineError::Prompt`] where no template can render it.
+    /// [`EngineError::UnknownModel`], and [`EngineError::Prompt`] if no template can render it.
     fn count(&self, model: &str, prompt: &Prompt) -> Result<u32, EngineError>;
 
     /// Starts a generation. The prompt is tokenised before this returns; the rest comes as events.
@@ -74,7 +74,7 @@ pub trait Engine: Send + Sync + 'static {
     /// Unloads an adapter. Generations that run with it go on to their end.
     ///
     /// # Errors
-    /// [`EngineError::NoAdapters`], and [`EngineError::UnknownModel`] where no adapter has this name.
+    /// [`EngineError::NoAdapters`], and [`EngineError::UnknownModel`] if no adapter has this name.
     fn unload_adapter(&self, _name: &str) -> Result<(), EngineError> {
         Err(EngineError::NoAdapters)
     }
@@ -90,7 +90,7 @@ pub trait Engine: Send + Sync + 'static {
 pub struct Model {
     /// The model's name in requests.
     pub name: String,
-    /// Longest prompt and completion together, in tokens.
+    /// The longest prompt and completion together, in tokens.
     pub context_tokens: u32,
     /// SHA-256 of the manifest whose files were loaded and checked, in lower-case hex.
     pub manifest_sha256: Option<String>,

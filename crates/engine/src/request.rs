@@ -11,9 +11,9 @@ pub struct Request {
     pub prompt: Prompt,
     /// How tokens are chosen.
     pub sampling: Sampling,
-    /// Longest completion in tokens; with `None` the engine decides.
+    /// The longest completion in tokens; with `None` the engine decides.
     pub max_tokens: Option<u32>,
-    /// Longest prompt that the caller admits, in tokens.
+    /// The longest prompt that the caller admits, in tokens.
     pub prompt_tokens_max: u32,
     /// Stop strings: the completion ends before the first of them.
     pub stop: Vec<String>,
@@ -39,7 +39,7 @@ impl Request {
     /// Tokens that a context of `context_tokens` has left for the completion after a prompt of `got` tokens.
     ///
     /// # Errors
-    /// [`EngineError::PromptTooLong`] where the prompt exceeds the request's limit or leaves no room for a token.
+    /// [`EngineError::PromptTooLong`] if the prompt exceeds the request's limit or leaves no room for a token.
     pub fn room_after(&self, got: u32, context_tokens: u32) -> Result<u32, EngineError> {
         let limit = self.prompt_tokens_max.min(context_tokens.saturating_sub(1));
         if got > limit {
@@ -88,7 +88,7 @@ impl Role {
         }
     }
 
-    /// The role with this name; `None` where there is no such role.
+    /// The role with this name; `None` if there is no such role.
     pub fn parse(name: &str) -> Option<Self> {
         Some(match name {
             "assistant" => Role::Assistant,

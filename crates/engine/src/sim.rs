@@ -35,7 +35,7 @@ pub struct Options {
     pub tokens_per_second: Option<f64>,
     /// Length of the answer where the request sets no `max_tokens`, in tokens.
     pub answer_tokens: u32,
-    /// Longest prompt and completion together, in tokens.
+    /// The longest prompt and completion together, in tokens.
     pub context_tokens: u32,
     /// Generations that run at once.
     pub slots: usize,
@@ -68,7 +68,7 @@ impl Sim {
     /// Starts the engine and its timer thread.
     ///
     /// # Errors
-    /// [`EngineError::Failed`] where the thread cannot be started.
+    /// [`EngineError::Failed`] if the thread cannot be started.
     pub fn new(options: Options) -> Result<Self, EngineError> {
         let timer = Timer::start()
             .map_err(|error| EngineError::failure(format!("timer thread: {error}")))?;
@@ -163,7 +163,7 @@ struct Schedule {
 }
 
 impl Schedule {
-    /// The instant of token `index`; `None` where the token is due at once.
+    /// The instant of token `index`; `None` if the token is due at once.
     fn due_at(&self, index: u32) -> Option<Instant> {
         let after = match self.rate {
             Some(rate) if rate > 0.0 => f64::from(index) / rate,

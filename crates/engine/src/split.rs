@@ -11,14 +11,14 @@ pub trait Split: Send + Sync + 'static {
     /// Hidden width `H`, in elements.
     fn width(&self) -> usize;
 
-    /// Longest text of a session, in tokens.
+    /// The longest text of a session, in tokens.
     fn context_tokens(&self) -> u32;
 
     /// Opens a session, of the base model or of the adapter with this name. May take the time of a
     /// network round trip.
     ///
     /// # Errors
-    /// [`EngineError::UnknownModel`], [`EngineError::QueueFull`] where as many sessions are open as
+    /// [`EngineError::UnknownModel`], [`EngineError::QueueFull`] if as many sessions are open as
     /// may be, [`EngineError::Adapter`].
     fn open(&self, adapter: Option<&str>) -> Result<Box<dyn SplitSession>, EngineError>;
 }
@@ -29,7 +29,7 @@ pub trait SplitSession: Send {
     /// norm, `H` elements.
     ///
     /// # Errors
-    /// [`EngineError::Prompt`] where no token or an unknown one is given,
+    /// [`EngineError::Prompt`] if no token or an unknown one is given,
     /// [`EngineError::PromptTooLong`], [`EngineError::Adapter`], [`EngineError::Failed`].
     /// After any but the first two the session is of no further use.
     fn forward(&mut self, ids: &[u32]) -> Result<Vec<f32>, EngineError>;
@@ -37,7 +37,7 @@ pub trait SplitSession: Send {
     /// As [`SplitSession::forward`], from `T` embeddings of `H` elements, one after the other.
     ///
     /// # Errors
-    /// As [`SplitSession::forward`]; [`EngineError::Prompt`] where the length is not a multiple of
+    /// As [`SplitSession::forward`]; [`EngineError::Prompt`] if the length is not a multiple of
     /// `H`.
     fn forward_rows(&mut self, rows: &[f32]) -> Result<Vec<f32>, EngineError>;
 

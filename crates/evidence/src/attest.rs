@@ -12,7 +12,7 @@ pub trait Attest: Send + Sync {
     /// Obtains a quote whose report data is `report_data`.
     ///
     /// # Errors
-    /// [`AttestError::Device`] where the device refuses, fails or answers too late.
+    /// [`AttestError::Device`] if the device refuses, fails or answers too late.
     fn attest(&self, report_data: &ReportData) -> Result<Vec<u8>, AttestError>;
 
     /// Endorsements for the quotes this attester makes, where it has them (stapled for the peer).
@@ -20,10 +20,10 @@ pub trait Attest: Send + Sync {
     /// The bytes are the JSON of [`crate::collateral`].
     fn collateral(&self) -> Option<Vec<u8>>;
 
-    /// Obtains evidence of this machine's GPU over `nonce`; `None` where no GPU attests.
+    /// Obtains evidence of this machine's GPU over `nonce`; `None` if no GPU attests.
     ///
     /// # Errors
-    /// [`AttestError::Device`] where there is a GPU that attests and it gives no evidence.
+    /// [`AttestError::Device`] if there is a GPU that attests and it gives no evidence.
     fn gpu(&self, _nonce: &[u8; 32]) -> Result<Option<Vec<u8>>, AttestError> {
         Ok(None)
     }

@@ -28,7 +28,7 @@ const BATCH_DOMAIN: &[u8] = b"confide batch v1\0";
 const BATCH_VERSION: u8 = 1;
 
 /// The most sessions under one quote: ten siblings in a path (320 bytes), and a tree that takes
-/// about one millisecond to build beside a quote of 39 ms.
+/// about one millisecond to build next to a quote of 39 ms.
 pub const BATCH_MAX: usize = 1024;
 
 /// The fewest sessions under one quote: a session alone has its binder signed as it is and needs no path.
@@ -80,7 +80,7 @@ impl BatchTree {
     /// Builds the tree over `leaves`, two to [`BATCH_MAX`] of them.
     ///
     /// # Errors
-    /// [`BatchPathError::Size`] where there are fewer than two leaves or more than [`BATCH_MAX`].
+    /// [`BatchPathError::Size`] if there are fewer than two leaves or more than [`BATCH_MAX`].
     pub fn new(leaves: &[Leaf]) -> Result<Self, BatchPathError> {
         check_size(leaves.len())?;
         let mut level: Vec<Node> = leaves.iter().map(leaf_hash).collect();
@@ -107,14 +107,14 @@ impl BatchTree {
     pub fn path(&self, index: usize) -> Option<BatchPath> {
         let salt = *self.salts.get(index)?;
         let size = self.salts.len();
-        let siblings = Steps::new(index, size)
+        let siblings = PathSteps::new(index, size)
             .enumerate()
             .filter_map(|(height, side)| {
                 let at = index >> height;
                 match side {
-                    Side::LeftSibling => self.levels[height].get(at - 1),
-                    Side::RightSibling => self.levels[height].get(at + 1),
-                    Side::None => None,
+                    Sibling::Left => self.levels[height].get(at - 1),
+                    Sibling::Right => self.levels[height].get(at + 1),
+                    Sibling::None => None,
                 }
             })
             .copied()
@@ -150,11 +150,11 @@ impl BatchPath {
     pub fn root_report_data(&self, binder: &ReportData) -> ReportData {
         let mut node = leaf_hash(&Leaf { binder: *binder, salt: self.salt });
         let mut siblings = self.siblings.iter();
-        for side in Steps::new(self.index(), self.size()) {
+        for side in PathSteps::new(self.index(), self.size()) {
             // Every path, built or decoded, has as many siblings as it has steps that need one.
             node = match (side, side.sibling(&mut siblings)) {
-                (Side::LeftSibling, Some(left)) => node_hash(left, &node),
-                (Side::RightSibling, Some(right)) => node_hash(&node, right),
+                (Sibling::Left, Some(left)) => node_hash(left, &node),
+                (Sibling::Right, Some(right)) => node_hash(&node, right),
                 _ => node,
             };
         }
@@ -175,8 +175,8 @@ impl BatchPath {
     /// Reads a path. Version, size and index settle its length, so there is one encoding only.
     ///
     /// # Errors
-    /// [`BatchPathError::Length`] where the bytes are not as long as size and index demand,
-    /// [`BatchPathError::Version`], [`BatchPathError::Size`] and [`BatchPathError::Index`] where
+    /// [`BatchPathError::Length`] if the bytes are not as long as size and index demand,
+    /// [`BatchPathError::Version`], [`BatchPathError::Size`] and [`BatchPathError::Index`] if
     /// that field is out of range.
     pub fn decode(bytes: &[u8]) -> Result<Self, BatchPathError> {
         let got = bytes.len();
@@ -192,8 +192,8 @@ impl BatchPath {
         if index >= size {
             return Err(BatchPathError::Index { index: index.into(), size: size.into() });
         }
-        let steps = Steps::new(index.into(), size.into());
-        let depth = steps.filter(|side| *side != Side::None).count();
+        let steps = PathSteps::new(index.into(), size.into());
+        let depth = steps.filter(|side| *side != Sibling::None).count();
         let (siblings, odd) = rest.as_chunks::<NODE_BYTES>();
         if siblings.len() != depth || !odd.is_empty() {
             return Err(BatchPathError::Length {
@@ -242,42 +242,42 @@ pub enum BatchPathError {
 
 /// The side on which a node's sibling stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Side {
-    LeftSibling,
-    RightSibling,
+enum Sibling {
+    Left,
+    Right,
     /// The odd node at the end of a level, which moves up as it is.
     None,
 }
 
-impl Side {
+impl Sibling {
     fn sibling<'a>(self, siblings: &mut core::slice::Iter<'a, Node>) -> Option<&'a Node> {
-        if self == Side::None { None } else { siblings.next() }
+        if self == Sibling::None { None } else { siblings.next() }
     }
 }
 
 /// One step per level, from the leaf upwards (RFC 9162 section 2.1.3.2).
-struct Steps {
+struct PathSteps {
     at: usize,
     last: usize,
 }
 
-impl Steps {
+impl PathSteps {
     fn new(index: usize, size: usize) -> Self {
         Self { at: index, last: size - 1 }
     }
 }
 
-impl Iterator for Steps {
-    type Item = Side;
+impl Iterator for PathSteps {
+    type Item = Sibling;
 
-    fn next(&mut self) -> Option<Side> {
+    fn next(&mut self) -> Option<Sibling> {
         if self.last == 0 {
             return None;
         }
         let side = match self.at {
-            at if at % 2 == 1 => Side::LeftSibling,
-            at if at < self.last => Side::RightSibling,
-            _ => Side::None,
+            at if at % 2 == 1 => Sibling::Left,
+            at if at < self.last => Sibling::Right,
+            _ => Sibling::None,
         };
         self.at /= 2;
         self.last /= 2;

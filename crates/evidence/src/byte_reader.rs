@@ -17,7 +17,7 @@ impl<'a> ByteReader<'a> {
     /// Takes the next `wanted` bytes.
     ///
     /// # Errors
-    /// [`ParseError::Truncated`] where fewer are left.
+    /// [`ParseError::Truncated`] if fewer are left.
     pub(crate) fn take(
         &mut self,
         subject: &'static str,
@@ -69,7 +69,7 @@ impl<'a> ByteReader<'a> {
     /// Checks that every byte has been read.
     ///
     /// # Errors
-    /// [`ParseError::Length`] where some are left.
+    /// [`ParseError::Length`] if some are left.
     pub(crate) fn finish(self, subject: &'static str) -> Result<(), ParseError> {
         if self.remaining().is_empty() {
             return Ok(());

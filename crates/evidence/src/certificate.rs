@@ -27,7 +27,7 @@ pub(crate) const SECP384R1: &[u8] = &[0x2b, 0x81, 4, 0, 34];
 /// 1.2.840.10045.3.1.7
 const PRIME256V1: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 3, 1, 7];
 
-/// Most extensions in one certificate or revocation list; Intel's have six.
+/// The largest number of extensions in one certificate or revocation list; Intel's have six.
 const EXTENSIONS_MAX: usize = 32;
 
 /// A certificate with a P-256 key, read.
@@ -57,7 +57,7 @@ pub struct CertificateFields<'a> {
     pub issuer: &'a [u8],
     /// Subject: the content of its Name.
     pub subject: &'a [u8],
-    /// The subject's common name; empty where there is none.
+    /// The subject's common name; empty if there is none.
     pub common_name: &'a str,
     /// Unix seconds.
     pub not_before: u64,

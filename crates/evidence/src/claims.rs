@@ -71,7 +71,7 @@ impl Claims {
     /// Reads claims, and accepts only the bytes that [`Claims::encode`] would write.
     ///
     /// # Errors
-    /// [`ClaimsError::TooLong`] over [`CLAIMS_BYTES_MAX`], [`ClaimsError::NotCanonical`] where the
+    /// [`ClaimsError::TooLong`] over [`CLAIMS_BYTES_MAX`], [`ClaimsError::NotCanonical`] if the
     /// claims have another encoding than this one, and the variant of the first entry that is
     /// unknown, repeated, missing or out of bounds.
     pub fn decode(bytes: &[u8]) -> Result<Self, ClaimsError> {
@@ -301,18 +301,18 @@ impl Fields {
     }
 
     fn complete(self) -> Result<Claims, ClaimsError> {
-        let version = self.version.ok_or(missing(Key::ConfideVersion))?;
+        let version = self.version.ok_or(missing_claim(Key::ConfideVersion))?;
         if version != CLAIMS_VERSION {
             return Err(ClaimsError::Version { wanted: CLAIMS_VERSION, got: version });
         }
         Ok(Claims {
-            config_digest: self.config_digest.ok_or(missing(Key::ConfigDigest))?,
+            config_digest: self.config_digest.ok_or(missing_claim(Key::ConfigDigest))?,
             gpu_evidence_hash: self.gpu_evidence_hash,
-            guarantee: self.guarantee.ok_or(missing(Key::Guarantee))?,
+            guarantee: self.guarantee.ok_or(missing_claim(Key::Guarantee))?,
             nonce: self.nonce,
-            not_after: self.not_after.ok_or(missing(Key::NotAfter))?,
-            not_before: self.not_before.ok_or(missing(Key::NotBefore))?,
-            pubkey_hash: self.pubkey_hash.ok_or(missing(Key::PubkeyHash))?,
+            not_after: self.not_after.ok_or(missing_claim(Key::NotAfter))?,
+            not_before: self.not_before.ok_or(missing_claim(Key::NotBefore))?,
+            pubkey_hash: self.pubkey_hash.ok_or(missing_claim(Key::PubkeyHash))?,
         })
     }
 }
@@ -342,7 +342,7 @@ fn malformed_error(decoder: &Decoder<'_>, wanted: &'static str) -> ClaimsError {
     ClaimsError::Malformed { position: decoder.position(), wanted }
 }
 
-fn missing(key: Key) -> ClaimsError {
+fn missing_claim(key: Key) -> ClaimsError {
     ClaimsError::Missing { key: key.name() }
 }
 

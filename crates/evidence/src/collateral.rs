@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use crate::{hexadecimal, json, parse_error::ParseError};
 
-/// Longest collateral that is read: real ones are 14 to 22 KB, of which the revocation list of a
+/// The longest collateral that is read: real ones are 14 to 22 KB, of which the revocation list of a
 /// processor family may grow.
 pub const COLLATERAL_LENGTH_MAX: usize = 512 * 1024;
 
@@ -43,7 +43,7 @@ impl Collateral {
     ///
     /// # Errors
     /// [`ParseError::TooLong`] over [`COLLATERAL_LENGTH_MAX`], [`ParseError::Missing`] for an
-    /// endorsement that is absent or empty, [`ParseError::Json`] or [`ParseError::Text`] where the
+    /// endorsement that is absent or empty, [`ParseError::Json`] or [`ParseError::Text`] if the
     /// document or a field is malformed.
     pub fn parse(document: &[u8]) -> Result<Self, ParseError> {
         if document.len() > COLLATERAL_LENGTH_MAX {

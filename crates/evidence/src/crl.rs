@@ -24,7 +24,7 @@ pub struct CrlDates<'a> {
     pub this_update: u64,
     /// Unix seconds of nextUpdate.
     pub next_update: u64,
-    /// CRLNumber. Intel leaves it at 1 and only moves `this_update`; 0 where AMD gives none.
+    /// CRLNumber. Intel leaves it at 1 and only moves `this_update`; 0 if AMD gives none.
     pub number: u64,
 }
 

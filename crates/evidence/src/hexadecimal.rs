@@ -1,13 +1,13 @@
 //! Hexadecimal for what is long, as revocation lists are: a table and no branch per digit.
 
-/// Decodes all of `text` into all of `bytes`; false where the lengths do not match or a digit is
+/// Decodes all of `text` into all of `bytes`; false if the lengths do not match or a digit is
 /// none, and then `bytes` holds nothing of use. Upper and lower case mean the same.
 pub(crate) fn decode(text: &[u8], bytes: &mut [u8]) -> bool {
     let (pairs, odd) = text.as_chunks::<2>();
     if !odd.is_empty() || pairs.len() != bytes.len() {
         return false;
     }
-    // A character that is no digit has a value with its upper half set, which is tested once after the loop.
+    // A character that is not a digit has a value with its upper half set, which is tested once after the loop.
     let mut seen = 0;
     for (byte, [high, low]) in bytes.iter_mut().zip(pairs) {
         let (high, low) = (VALUES[usize::from(*high)], VALUES[usize::from(*low)]);

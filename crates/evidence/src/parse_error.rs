@@ -2,7 +2,7 @@
 
 use alloc::string::{String, ToString};
 
-/// Longest text of somebody else's that an error repeats, in bytes; serde_json's list of the
+/// The longest text of somebody else's that an error repeats, in bytes; serde_json's list of the
 /// fields that it wanted is 260.
 const FOREIGN_TEXT_MAX: usize = 400;
 

@@ -6,10 +6,10 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 
 use crate::parse_error::ParseError;
 
-/// Most certificates in one chain: a leaf, an intermediate CA and the root, and one to spare so
+/// The largest number of certificates in one chain: a leaf, an intermediate CA and the root, and one to spare so
 /// that a wrong shape is named by the verifier.
 const CHAIN_CERTIFICATES_MAX: usize = 4;
-/// Longest PEM text of one chain; three of Intel's certificates take 3.7 KB.
+/// The longest PEM text of one chain; three of Intel's certificates take 3.7 KB.
 pub const CHAIN_LENGTH_MAX: usize = 16 * 1024;
 
 const BEGIN: &[u8] = b"-----BEGIN CERTIFICATE-----";
@@ -22,7 +22,7 @@ const END: &[u8] = b"-----END CERTIFICATE-----";
 ///
 /// # Errors
 /// [`ParseError::TooLong`] over [`CHAIN_LENGTH_MAX`], [`ParseError::TooMany`] over
-/// four certificates, [`ParseError::Text`] where the text is not PEM certificates.
+/// four certificates, [`ParseError::Text`] if the text is not PEM certificates.
 pub fn decode_chain(subject: &'static str, text: &[u8]) -> Result<Vec<Vec<u8>>, ParseError> {
     decode_chain_of(subject, text, CHAIN_CERTIFICATES_MAX)
 }

@@ -45,7 +45,7 @@ impl QeIdentity {
     /// Reads the JSON; levels that do not fall are refused.
     ///
     /// # Errors
-    /// [`ParseError::Json`] or [`ParseError::Text`] where the document is malformed or its levels
+    /// [`ParseError::Json`] or [`ParseError::Text`] if the document is malformed or its levels
     /// do not fall, [`ParseError::Unsupported`] for another version than 2.
     pub fn parse(text: &str) -> Result<Self, ParseError> {
         let wire: Wire = json::document("QE identity", text.as_bytes())?;

@@ -159,7 +159,7 @@ impl<'a> SessionMessage<'a> {
     /// Reads a frame's content; only the deterministic encoding is accepted.
     ///
     /// # Errors
-    /// [`SessionMessageError::Malformed`] where the bytes are not CBOR of the wanted types,
+    /// [`SessionMessageError::Malformed`] if the bytes are not CBOR of the wanted types,
     /// [`SessionMessageError::Kind`] and [`SessionMessageError::Members`] for an unknown or
     /// misshapen message, [`SessionMessageError::NotCanonical`] for any other encoding, and the
     /// variant of a part whose length is out of bounds.

@@ -6,12 +6,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::{json, parse_error::ParseError};
 
-/// Longest object that is read. A chip key's certificate is 1.4 KB, its chain 4.6 KB, and AMD's
+/// The longest object that is read. A chip key's certificate is 1.4 KB, its chain 4.6 KB, and AMD's
 /// revocation lists are below 1 KB, but may grow.
 const SNP_ENDORSEMENTS_LENGTH_MAX: usize = 256 * 1024;
-/// Longest certificate of a chip key, DER.
+/// The longest certificate of a chip key, DER.
 pub const ENDORSEMENT_KEY_LENGTH_MAX: usize = 8 * 1024;
-/// Longest revocation list, DER.
+/// The longest revocation list, DER.
 pub const SNP_CRL_LENGTH_MAX: usize = 96 * 1024;
 
 /// Certificate of a chip key, its chain, and the root's revocation list; decoded from hexadecimal
@@ -36,7 +36,7 @@ impl SnpEndorsements {
     ///
     /// # Errors
     /// [`ParseError::TooLong`] over a limit, [`ParseError::Missing`] for a key or chain that is
-    /// absent or empty or an empty `crl`, [`ParseError::Json`] or [`ParseError::Text`] where the document or a field
+    /// absent or empty or an empty `crl`, [`ParseError::Json`] or [`ParseError::Text`] if the document or a field
     /// is malformed.
     pub fn parse(document: &[u8]) -> Result<Self, ParseError> {
         const SUBJECT: &str = "SNP endorsements";
@@ -60,7 +60,7 @@ impl SnpEndorsements {
     /// Puts parts together that came as files.
     ///
     /// # Errors
-    /// [`ParseError::Missing`] where the key or the list is empty, [`ParseError::TooLong`] where it
+    /// [`ParseError::Missing`] if the key or the list is empty, [`ParseError::TooLong`] if it
     /// is longer than [`ENDORSEMENT_KEY_LENGTH_MAX`] or [`SNP_CRL_LENGTH_MAX`].
     pub fn new(
         endorsement_key: Vec<u8>,

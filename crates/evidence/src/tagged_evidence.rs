@@ -40,7 +40,7 @@ impl<'a> TaggedEvidence<'a> {
     /// Reads the extension's content; only the deterministic encoding is accepted.
     ///
     /// # Errors
-    /// [`TaggedEvidenceError::Tag`] or [`TaggedEvidenceError::Array`] where the bytes begin otherwise,
+    /// [`TaggedEvidenceError::Tag`] or [`TaggedEvidenceError::Array`] if the bytes begin otherwise,
     /// [`TaggedEvidenceError::Malformed`], [`TaggedEvidenceError::Empty`] or [`TaggedEvidenceError::TooLong`] for a
     /// member, [`TaggedEvidenceError::NotCanonical`] for any other encoding.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, TaggedEvidenceError> {
@@ -73,7 +73,7 @@ impl<'a> TaggedCollateral<'a> {
     /// Reads the extension's content; only the deterministic encoding is accepted.
     ///
     /// # Errors
-    /// [`TaggedEvidenceError::Tag`] or [`TaggedEvidenceError::Array`] where the bytes begin otherwise,
+    /// [`TaggedEvidenceError::Tag`] or [`TaggedEvidenceError::Array`] if the bytes begin otherwise,
     /// [`TaggedEvidenceError::Malformed`], [`TaggedEvidenceError::Empty`] or [`TaggedEvidenceError::TooLong`] for a
     /// member, [`TaggedEvidenceError::NotCanonical`] for any other encoding.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, TaggedEvidenceError> {
@@ -102,7 +102,7 @@ pub enum TaggedEvidenceError {
         /// The wanted number of members.
         wanted: u64,
     },
-    /// A member is no byte string or is cut short.
+    /// A member is not a byte string or is cut short.
     #[error("{member} is not a whole byte string")]
     Malformed {
         /// The name of the member.

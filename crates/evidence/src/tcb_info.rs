@@ -35,7 +35,7 @@ pub enum TcbStatus {
     /// The platform's keys are no longer to be trusted. Never accepted.
     Revoked,
     /// The trust domain was launched under an out-of-date TDX module, and the one that runs now is
-    /// not: it has to be launched anew. No document says this; it follows from a TDX 1.5 report.
+    /// not: it has to be launched again. No document says this; it follows from a TDX 1.5 report.
     TdRelaunchAdvised,
     /// The same, and the platform needs another configuration.
     TdRelaunchAdvisedConfigurationNeeded,
@@ -145,7 +145,7 @@ impl TcbInfo {
     /// as Intel's library has it.
     ///
     /// # Errors
-    /// [`ParseError::Json`] or [`ParseError::Text`] where the document is malformed or contradicts
+    /// [`ParseError::Json`] or [`ParseError::Text`] if the document is malformed or contradicts
     /// itself, [`ParseError::Unsupported`] for another version than 3, [`ParseError::TooMany`] over
     /// 256 levels.
     pub fn parse(text: &str) -> Result<Self, ParseError> {

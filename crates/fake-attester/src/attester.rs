@@ -179,7 +179,7 @@ impl FakeAttester {
         self.options.issued_at
     }
 
-    /// The last second at which its collateral holds; make it anew with the same seed after that.
+    /// The last second at which its collateral holds; make it again with the same seed after that.
     pub fn collateral_until(&self) -> u64 {
         // A revocation list ends at its nextUpdate, one second before the documents do.
         self.options.issued_at + COLLATERAL_DAYS * DAY - 1

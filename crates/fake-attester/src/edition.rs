@@ -9,7 +9,7 @@ pub(crate) const COLLATERAL_DAYS: u64 = 30;
 pub(crate) const EVALUATION_NUMBER: u32 = 20;
 
 /// The endorsements that a service gives out from one moment on. Certificates and keys stay the
-/// same through all editions; documents and revocation lists are signed anew.
+/// same through all editions; documents and revocation lists are signed again.
 ///
 /// An edition with an older date or number than another one is what a rolled-back cache serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,7 +57,7 @@ impl Edition {
         }
     }
 
-    pub(crate) fn until(&self) -> u64 {
+    pub(crate) fn valid_until(&self) -> u64 {
         self.issued_at + self.days * DAY
     }
 

@@ -78,19 +78,19 @@ impl FakeGpu {
 }
 
 /// The attester of a CPU and of a *simulated* GPU next to it.
-pub struct FakeGpuAttester<A> {
+pub struct FakeAttesterWithGpu<A> {
     attester: A,
     gpu: FakeGpu,
 }
 
-impl<A> FakeGpuAttester<A> {
+impl<A> FakeAttesterWithGpu<A> {
     /// Answers [`Attest::gpu`] by `gpu` and everything else by `attester`.
     pub fn new(attester: A, gpu: FakeGpu) -> Self {
         Self { attester, gpu }
     }
 }
 
-impl<A: Attest> Attest for FakeGpuAttester<A> {
+impl<A: Attest> Attest for FakeAttesterWithGpu<A> {
     fn attest(&self, report_data: &ReportData) -> Result<Vec<u8>, AttestError> {
         self.attester.attest(report_data)
     }

@@ -53,7 +53,7 @@ pub(crate) struct Key {
 impl Key {
     /// The key of this name under `seed`.
     ///
-    /// A hash that is no valid scalar (chance below 2^-32) is skipped by counting on.
+    /// A hash that is not a valid scalar (chance below 2^-32) is skipped by counting on.
     pub(crate) fn derive(seed: &[u8; 32], name: SimulatedKey) -> Self {
         let private = (0..=u8::MAX).find_map(|counter| {
             let scalar = Zeroizing::new(<[u8; 32]>::from(

@@ -48,7 +48,7 @@ pub use endorsements::{
     SignedDocument, TeeEndorsements,
 };
 pub use error::FakeError;
-pub use gpu::{FakeGpu, FakeGpuAttester, GpuFault, GpuOptions};
+pub use gpu::{FakeAttesterWithGpu, FakeGpu, GpuFault, GpuOptions};
 pub use keys::SimulatedKey;
 pub use options::{FakeAttesterOptions, Mode, Tee};
 pub use plan::Fault;

@@ -152,7 +152,7 @@ impl Pki {
 
     /// The revocation list of one CA.
     pub(crate) fn pck_crl(&self, ca: PckCa, list: &RevocationList) -> Result<Vec<u8>, FakeError> {
-        crl(&self.ca(ca).issuer(), list, bystanders())
+        crl(&self.ca(ca).issuer(), list, unrelated_serials())
     }
 
     fn ca(&self, ca: PckCa) -> &Authority {
@@ -235,7 +235,7 @@ fn serial(key: &Key, issued_at: u64) -> SerialNumber {
 
 /// Serial numbers of no certificate, so that the PCK CRL is not empty and a look-up has something
 /// to skip.
-fn bystanders() -> [SerialNumber; 8] {
+fn unrelated_serials() -> [SerialNumber; 8] {
     std::array::from_fn(|n| SerialNumber::from(vec![n as u8 + 1; 20]))
 }
 

@@ -25,7 +25,7 @@ const NOTE: &str = "SIMULATED: made by software, protects nothing; whoever reads
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct State {
+struct SavedState {
     simulated: bool,
     note: String,
     tee: Tee,
@@ -41,7 +41,7 @@ struct State {
     seed: String,
 }
 
-impl Drop for State {
+impl Drop for SavedState {
     fn drop(&mut self) {
         self.seed.zeroize();
     }
@@ -53,7 +53,7 @@ pub(crate) fn save(
     variant: &Variant,
     gpu: bool,
 ) -> Result<(), FakeError> {
-    let state = State {
+    let state = SavedState {
         simulated: true,
         note: NOTE.into(),
         tee: options.tee,
@@ -87,14 +87,15 @@ pub(crate) fn load(dir: &Path) -> Result<(FakeAttesterOptions, Variant, bool), F
         Ok(_) => {}
         Err(source) => return Err(FakeError::File { action: "read", path, source }),
     }
-    let state: State = serde_json::from_str(&text).map_err(|error| refuse(error.to_string()))?;
+    let state: SavedState =
+        serde_json::from_str(&text).map_err(|error| refuse(error.to_string()))?;
     if !state.simulated {
         return Err(refuse("wanted simulated to be true, got false".into()));
     }
     let mut seed = [0; 32];
     hex::decode_to_slice(&state.seed, &mut seed)
         .map_err(|error| refuse(format!("seed: wanted 64 hexadecimal digits: {error}")))?;
-    let State { tee, debug, issued_at, mode, variant, .. } = &state;
+    let SavedState { tee, debug, issued_at, mode, variant, .. } = &state;
     let options =
         FakeAttesterOptions { seed, tee: *tee, debug: *debug, issued_at: *issued_at, mode: *mode };
     seed.zeroize();

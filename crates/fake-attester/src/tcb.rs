@@ -78,7 +78,7 @@ pub(crate) fn tcb_info(tee: Tee, plan: &Plan) -> Result<String, FakeError> {
         id: if tdx { "TDX" } else { "SGX" },
         version: 3,
         issue_date: rfc3339(plan.edition.issued_at),
-        next_update: rfc3339(plan.edition.until()),
+        next_update: rfc3339(plan.edition.valid_until()),
         // Intel's service writes both cases; go-tdx-guest compares with small letters.
         fmspc: hex::encode(if plan.has(Fault::ForeignFmspc) { FOREIGN_FMSPC } else { FMSPC }),
         pce_id: hex::encode_upper(PCE_ID),
@@ -99,7 +99,7 @@ pub(crate) fn qe_identity(tee: Tee, plan: &Plan) -> Result<String, FakeError> {
         id: enclave.id,
         version: 2,
         issue_date: rfc3339(plan.edition.issued_at),
-        next_update: rfc3339(plan.edition.until()),
+        next_update: rfc3339(plan.edition.valid_until()),
         tcb_evaluation_data_number: plan.edition.evaluation_number,
         miscselect: "00000000",
         miscselect_mask: "FFFFFFFF",

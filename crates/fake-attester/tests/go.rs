@@ -176,7 +176,7 @@ fn verdict(program: &Path, kind: &str, dir: &Path, more: &[&str]) -> Result<(), 
     }
 }
 
-/// Builds the Go program; `None` where Go or its modules are missing.
+/// Builds the Go program; `None` if Go or its modules are missing.
 fn build() -> Option<PathBuf> {
     let go = ["go", "/usr/local/go/bin/go"].into_iter().find(|go| {
         Command::new(go).arg("version").output().is_ok_and(|output| output.status.success())

@@ -9,7 +9,8 @@ use confide_evidence::{
     claims::Claims,
 };
 use confide_fake_attester::{
-    FakeAttester, FakeAttesterOptions, FakeGpu, FakeGpuAttester, GpuFault, GpuOptions, Mode, Tee,
+    FakeAttester, FakeAttesterOptions, FakeAttesterWithGpu, FakeGpu, GpuFault, GpuOptions, Mode,
+    Tee,
 };
 use confide_verifier::{
     Appraised, AwsLc, Check, Endorsements, Evidence, GpuAppraised, GpuCase, Outcome, Policy,
@@ -219,7 +220,7 @@ fn a_gpu_that_the_cpus_claims_do_not_bind_is_refused() {
 
 /// A simulated trust domain with a simulated GPU.
 struct Pair {
-    attester: FakeGpuAttester<FakeAttester>,
+    attester: FakeAttesterWithGpu<FakeAttester>,
     roots: String,
     policy: String,
 }
@@ -249,7 +250,7 @@ impl Pair {
         let lines = attester.policy_toml();
         let lines: Vec<_> = lines.lines().filter(|line| !line.starts_with("roots")).collect();
         let (roots, policy) = (format!("roots = [{}]\n", roots.join(", ")), lines.join("\n"));
-        Self { attester: FakeGpuAttester::new(attester, gpu), roots, policy }
+        Self { attester: FakeAttesterWithGpu::new(attester, gpu), roots, policy }
     }
 
     fn judge(&self, spoil: impl Fn(&mut Parts), gpu: &str) -> Result<Appraised, Reason> {

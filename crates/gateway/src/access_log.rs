@@ -33,7 +33,7 @@ const SEGMENT_BYTES_MAX: usize = 32;
 /// Hands lines over to the writing thread. Cheap to clone; the log ends when all clones are gone.
 #[derive(Clone, Debug)]
 pub struct AccessLog {
-    queue: SyncSender<Line>,
+    queue: SyncSender<AccessRecord>,
     lost: Arc<AtomicU64>,
     clock: fn() -> u64,
 }
@@ -42,7 +42,7 @@ pub struct AccessLog {
 #[derive(Debug)]
 pub struct AccessLogEnd(JoinHandle<()>);
 
-struct Line {
+struct AccessRecord {
     unix_s: u64,
     method: Method,
     path: String,
@@ -70,7 +70,7 @@ impl AccessLog {
         head: Duration,
     ) {
         let (method, path) = (method.clone(), masked_path(path));
-        let line = Line { unix_s: (self.clock)(), method, path, status, head };
+        let line = AccessRecord { unix_s: (self.clock)(), method, path, status, head };
         if self.queue.try_send(line).is_err() {
             self.lost.fetch_add(1, Ordering::Relaxed);
         }
@@ -109,7 +109,7 @@ fn is_word(segment: &str) -> bool {
     segment.len() <= SEGMENT_BYTES_MAX && (version || letters(segment))
 }
 
-fn write_all(mut out: impl Write, lines: &Receiver<Line>, lost: &AtomicU64) {
+fn write_all(mut out: impl Write, lines: &Receiver<AccessRecord>, lost: &AtomicU64) {
     let mut broken = false;
     while let Ok(first) = lines.recv() {
         let mut batch = String::new();
@@ -146,8 +146,8 @@ fn method_name(method: &Method) -> &str {
 
 /// Appends a line. Its fields need no escapes: the method is a known one, the path made of
 /// [`is_word`]s.
-fn line_of(batch: &mut String, line: &Line) {
-    let Line { unix_s, method, path, status, head } = line;
+fn line_of(batch: &mut String, line: &AccessRecord) {
+    let AccessRecord { unix_s, method, path, status, head } = line;
     let (method, status, head_us) = (method_name(method), status.as_u16(), head.as_micros());
     batch.push_str(&format!(
         "{{\"unix_s\":{unix_s},\"method\":\"{method}\",\"path\":\"{path}\",\"status\":{status},\

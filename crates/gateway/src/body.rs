@@ -79,7 +79,7 @@ where
 }
 
 /// Finds the reason why a request body was cut in what an HTTP client made of it.
-pub(crate) fn fault_behind<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a BodyFault> {
+pub(crate) fn find_body_fault<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a BodyFault> {
     let mut next = Some(error);
     while let Some(error) = next {
         if let Some(fault) = error.downcast_ref::<BodyFault>() {

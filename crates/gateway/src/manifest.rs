@@ -21,7 +21,7 @@ use crate::{
 ///
 /// # Errors
 ///
-/// [`GatewayError::Models`] where no list came within `deadline`.
+/// [`GatewayError::Models`] if no list came within `deadline`.
 pub async fn ask(
     upstream: &Upstream,
     deadline: Duration,
@@ -59,9 +59,9 @@ fn single_model_manifest(list: &[u8]) -> Option<[u8; 32]> {
 /// Remembers which model was attested, and for good that the upstream once named another.
 ///
 /// The latter is never unset: the evidence goes on attesting a digest that is false, so only a
-/// gateway that is started anew may serve again.
+/// gateway that is started again may serve again.
 pub(crate) struct ManifestWatch {
-    /// The attested manifest; `None` where no model was attested, so that nothing can become false.
+    /// The attested manifest; `None` if no model was attested, so that nothing can become false.
     wanted: Option<[u8; 32]>,
     changed: watch::Sender<bool>,
 }

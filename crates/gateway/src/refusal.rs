@@ -5,7 +5,7 @@ use http::{HeaderValue, Response, StatusCode, header};
 
 use crate::{
     answer::{self, AnswerBody},
-    body::{BodyFault, fault_behind},
+    body::{BodyFault, find_body_fault},
     connection::UnsentRequest,
     fault::UpstreamFailure,
     path::PathFault,
@@ -35,7 +35,7 @@ pub(crate) enum Refusal {
 impl Refusal {
     /// The refusal of a request that got no answer: its own body is at fault, or the upstream.
     pub(crate) fn from_unsent(unsent: UnsentRequest) -> Self {
-        match fault_behind(&unsent.error) {
+        match find_body_fault(&unsent.error) {
             Some(BodyFault::TooLong { limit }) => Self::TooLong { limit: *limit },
             Some(BodyFault::Pace(PaceFault::Paused { .. })) => Self::BodyPaused,
             Some(BodyFault::Pace(PaceFault::Slow { bytes_per_s, .. })) => {

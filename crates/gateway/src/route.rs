@@ -59,7 +59,7 @@ impl Route {
     ///
     /// # Errors
     ///
-    /// [`GatewayError::Route`] where the path is not one that a request could have.
+    /// [`GatewayError::Route`] if the path is not one that a request could have.
     pub fn parse(text: &str, upstream: &Upstream) -> Result<Self, GatewayError> {
         let (methods, path) = match text.split_once(' ') {
             None => (RouteMethods::Only(METHODS_OF_A_BARE_PATH.to_vec()), text),

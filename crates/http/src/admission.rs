@@ -105,12 +105,12 @@ pub struct Admission {
 struct Places {
     limits: AdmissionLimits,
     began: Instant,
-    table: Mutex<Table>,
+    table: Mutex<PeerTable>,
     vacated: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Table {
+struct PeerTable {
     total: usize,
     peers: HashMap<Peer, Vec<Arc<PlaceState>>>,
     report: Report,
@@ -236,7 +236,7 @@ impl Admission {
     /// Frees a descriptor where the process has none left.
     pub(crate) fn evict_any(&self) {
         let mut table = self.places.table();
-        let Some(peer) = table.victim(0, None) else { return };
+        let Some(peer) = table.choose_victim(0, None) else { return };
         let held = table.held_by(peer);
         table.evict_of(peer);
         let line = table.report(true);
@@ -270,7 +270,7 @@ impl Admission {
 
 impl Places {
     /// A panic elsewhere leaves a table of places that is still a table of places.
-    fn table(&self) -> MutexGuard<'_, Table> {
+    fn table(&self) -> MutexGuard<'_, PeerTable> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -279,7 +279,7 @@ impl Places {
     }
 }
 
-impl Table {
+impl PeerTable {
     fn held_by(&self, peer: Peer) -> usize {
         self.peers.get(&peer).map_or(0, Vec::len)
     }
@@ -287,12 +287,12 @@ impl Table {
     /// Evicts for a newcomer, or for a peer that holds `held` places. Never evicts a connection of
     /// another peer that holds as many or fewer: the evicted one would come back and evict in turn.
     fn evict_for(&mut self, peer: Peer, held: usize) -> bool {
-        self.victim(held, Some(peer)).is_some_and(|victim| self.evict_of(victim))
+        self.choose_victim(held, Some(peer)).is_some_and(|victim| self.evict_of(victim))
     }
 
     /// The peer that holds most and has an idle connection; among equals, the peer whose connection
     /// has been idle longest.
-    fn victim(&self, held: usize, own: Option<Peer>) -> Option<Peer> {
+    fn choose_victim(&self, held: usize, own: Option<Peer>) -> Option<Peer> {
         let mut best: Option<(usize, u64, Peer)> = None;
         for (peer, states) in &self.peers {
             let count = states.len();
@@ -589,7 +589,7 @@ mod tests {
 
     #[test]
     fn no_line_follows_another_within_ten_seconds_and_none_is_forgotten() {
-        let mut table = Table::default();
+        let mut table = PeerTable::default();
         assert!(table.report(false).is_some_and(|line| line.refused == 1));
         assert!(table.report(false).is_none());
         assert!(table.report(true).is_none());

@@ -130,7 +130,7 @@ impl BodyClock {
     }
 }
 
-/// A body that ends with a [`PaceFault`] where it arrives too slowly.
+/// A body that ends with a [`PaceFault`] if it arrives too slowly.
 #[derive(Debug)]
 pub struct PacedBody<B> {
     inner: B,

@@ -11,7 +11,7 @@ pub fn encode_percent(text: &str) -> String {
     utf8_percent_encode(text, RESERVED).to_string()
 }
 
-/// Decodes percent-encoded text; `None` where an escape is malformed or the result is not UTF-8. A
+/// Decodes percent-encoded text; `None` if an escape is malformed or the result is not UTF-8. A
 /// plus sign stays a plus sign, since base64 contains it.
 pub fn decode_percent(text: &str) -> Option<String> {
     // The decoder leaves malformed escapes as they are.

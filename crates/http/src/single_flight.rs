@@ -100,7 +100,7 @@ impl<K, V> SingleFlight<K, V> {
 }
 
 impl<V: Clone> Flight<V> {
-    /// Waits for the outcome; `None` where the work ended without one.
+    /// Waits for the outcome; `None` if the work ended without one.
     pub async fn outcome(mut self) -> Option<V> {
         self.0.wait_for(Option::is_some).await.ok().and_then(|value| value.clone())
     }

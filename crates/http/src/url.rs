@@ -155,7 +155,7 @@ impl HttpUrl {
         self.written_port.unwrap_or(self.scheme.default_port())
     }
 
-    /// The port that is written in the URL; `None` where there is none.
+    /// The port that is written in the URL; `None` if there is none.
     pub fn written_port(&self) -> Option<u16> {
         self.written_port
     }

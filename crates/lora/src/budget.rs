@@ -27,7 +27,7 @@ pub enum Allowance {
 
 /// The answers that clients have had, counted for each slot.
 #[derive(Debug, Default)]
-pub struct Budgets {
+pub struct AnswerBudgets {
     used: Mutex<HashMap<Slot, u64>>,
 }
 
@@ -36,7 +36,7 @@ pub struct Budgets {
 pub struct BudgetState {
     /// The number of vectors that were answered.
     pub used: u64,
-    /// The number of answers that are left; `None` where there is no budget.
+    /// The number of answers that are left; `None` if there is no budget.
     pub left: Option<u64>,
     /// Whether the key holder can compute the adapter: true for all but attested key holders.
     pub adapter_can_be_learned: bool,
@@ -64,7 +64,7 @@ pub enum BudgetError {
 }
 
 impl Allowance {
-    /// The number of answers for an input of `width`; `None` where there is no budget.
+    /// The number of answers for an input of `width`; `None` if there is no budget.
     pub fn limit(self, width: usize) -> Option<u64> {
         match self {
             Allowance::BelowWidth => Some((width as u64).saturating_sub(1)),
@@ -85,7 +85,7 @@ impl Allowance {
     }
 }
 
-impl Budgets {
+impl AnswerBudgets {
     /// Makes budgets of which nothing has been used.
     pub fn new() -> Self {
         Self::default()
@@ -95,7 +95,7 @@ impl Budgets {
     /// not hold them.
     ///
     /// # Errors
-    /// Where the budget is used up or too many are counted.
+    /// If the budget is used up or too many are counted.
     pub fn take(
         &self,
         slot: Slot,
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn one_answer_fewer_than_the_input_is_wide() {
-        let budgets = Budgets::new();
+        let budgets = AnswerBudgets::new();
         let first = budgets.take(SLOT, 8, Allowance::BelowWidth, 5).expect("within");
         assert_eq!((first.used, first.left, first.adapter_can_be_learned), (5, Some(2), true));
         let refused = budgets.take(SLOT, 8, Allowance::BelowWidth, 3);
@@ -162,7 +162,7 @@ mod tests {
             assert!(counted.lets_learn(), "{counted:?}");
         }
         assert!(!Allowance::Attested.lets_learn());
-        let budgets = Budgets::new();
+        let budgets = AnswerBudgets::new();
         let state = budgets.take(SLOT, 8, Allowance::Attested, 100).expect("no budget");
         assert_eq!((state.left, state.adapter_can_be_learned), (None, false));
         // A key holder that was attested may come back without attestation: its answers count.

@@ -23,7 +23,7 @@ pub trait Adapt: Send + Sync + 'static {
     /// take the time of a network round trip.
     ///
     /// # Errors
-    /// [`AdaptError::BudgetTooSmall`] where they are more than are left: nothing is counted then.
+    /// [`AdaptError::BudgetTooSmall`] if they are more than are left: nothing is counted then.
     fn reserve(&self, prompt: u32, completion: Option<u32>) -> Result<Reservation, AdaptError> {
         let _ = (prompt, completion);
         Ok(Reservation::UNLIMITED)
@@ -32,7 +32,7 @@ pub trait Adapt: Send + Sync + 'static {
     /// Begins a generation. May take the time of a network round trip.
     ///
     /// # Errors
-    /// Where its host cannot be reached or refuses.
+    /// If its host cannot be reached or refuses.
     fn open(&self) -> Result<Box<dyn Deltas>, AdaptError>;
 }
 
@@ -45,7 +45,7 @@ pub trait Deltas: Send {
     /// adapter does not change are left as they are.
     ///
     /// # Errors
-    /// Where the host fails or refuses; the outputs are then as they were.
+    /// If the host fails or refuses; the outputs are then as they were.
     fn add(
         &mut self,
         layer: u32,
@@ -67,7 +67,7 @@ pub struct Report {
     pub he_rotations: u64,
     /// Vectors that the host answered, each a linear equation about the adapter.
     pub answered_vectors: u64,
-    /// Answers left in the budget of this client; `None` where there is no budget.
+    /// Answers left in the budget of this client; `None` if there is no budget.
     pub budget_left: Option<u64>,
     /// Round trips to the host.
     pub round_trips: u64,

@@ -10,11 +10,11 @@ use crate::{
 
 impl Adapter {
     /// Keeps the first pair alone, that of `q_proj` in layer 0, and adds it to the last hidden
-    /// state after the last norm, as report 003 does. This is no LoRA; it is here to be compared
+    /// state after the last norm, as report 003 does. This is not a LoRA; it is here to be compared
     /// with.
     ///
     /// # Errors
-    /// Where there is no such pair, or it does not give a vector as long as it reads.
+    /// If there is no such pair, or it does not give a vector as long as it reads.
     pub fn into_final_hidden(mut self) -> Result<Adapter, PeftError> {
         let first = Site { layer: 0, projection: Projection::Query };
         let refused = |got: String| PeftError::NoFinalHidden { got };

@@ -75,7 +75,7 @@ impl IntMatrix {
     /// A matrix of `rows` x `columns` entries, row after row, each of at most [`ENTRY_MAX`].
     ///
     /// # Errors
-    /// Where shape and entries do not fit.
+    /// If shape and entries do not fit.
     pub fn new(rows: usize, columns: usize, entries: &[i16]) -> Result<Self, IntMatrixError> {
         let wanted = rows.saturating_mul(columns);
         if wanted == 0 || wanted > ENTRIES_MAX {
@@ -129,7 +129,7 @@ impl IntMatrix {
     /// Stacks the rows of several matrices, one matrix under the other.
     ///
     /// # Errors
-    /// Where there are none, or their widths differ.
+    /// If there are none, or their widths differ.
     pub(crate) fn stack(parts: &[&IntMatrix]) -> Result<Self, IntMatrixError> {
         let columns = parts.first().map_or(0, |part| part.columns);
         let rows = parts.iter().map(|part| part.rows).sum::<usize>();

@@ -4,7 +4,7 @@
 //! An engine meets an adapter through [`Adapt`] and [`Deltas`], whatever protects it. Below that:
 //! [`Weights`] are an adapter's projections as integers and [`Terms`] what a key holder is told of
 //! them; [`masked`] and [`direct`] are the two schemes, both roles of each, as functions without
-//! I/O; [`Budgets`] count the answers of each client.
+//! I/O; [`AnswerBudgets`] count the answers of each client.
 
 #![deny(missing_docs)]
 
@@ -36,7 +36,7 @@ mod vector_tests;
 
 pub use adapt_error::AdaptError;
 pub use adapter::{Adapter, Matrix, Pair};
-pub use budget::{Allowance, BudgetError, BudgetState, Budgets};
+pub use budget::{Allowance, AnswerBudgets, BudgetError, BudgetState};
 pub use count::CountError;
 pub use deltas::{Adapt, Deltas, Report};
 pub use factor::Factor;
@@ -44,7 +44,7 @@ pub use guarantee::Guarantee;
 pub use int_matrix::{
     DigitScratch, ENTRIES_MAX, ENTRY_MAX, IntMatrix, IntMatrixError, VECTOR_BITS_MAX,
 };
-pub use link::{Estimate, Job, Link, OperationCosts, Tile};
+pub use link::{Estimate, Link, MatrixSize, OperationCosts, Tile};
 pub use mask::{Epoch, ProcessKey, Slot};
 pub use meter::{Meter, Step};
 pub use peft::PeftError;

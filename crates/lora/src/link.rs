@@ -29,7 +29,7 @@ pub struct OperationCosts {
 
 /// A matrix, and the sizes of the messages for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Job {
+pub struct MatrixSize {
     /// The number of rows of the matrix.
     pub rows: usize,
     /// The number of columns of the matrix.
@@ -96,7 +96,7 @@ impl OperationCosts {
     };
 }
 
-impl Job {
+impl MatrixSize {
     /// The cost of one tile. Rows or columns that do not fill their last tile cost a whole one.
     pub fn estimate(&self, tile: Tile, link: &Link, costs: &OperationCosts) -> Estimate {
         let requests = self.columns.div_ceil(tile.inputs);
@@ -118,7 +118,7 @@ impl Job {
     /// count of requests the narrowest tile has room for most rows: there is one candidate for each
     /// count.
     ///
-    /// `None` where the matrix, the degree or `outputs_max` is 0.
+    /// `None` if the matrix, the degree or `outputs_max` is 0.
     pub fn best_tile(&self, link: &Link, costs: &OperationCosts) -> Option<Tile> {
         if self.degree == 0 || self.rows == 0 || self.outputs_max == 0 {
             return None;
@@ -165,10 +165,10 @@ mod tests {
         },
     ];
 
-    fn jobs() -> Vec<Job> {
+    fn jobs() -> Vec<MatrixSize> {
         let shapes = [(32, 1536, 4096), (32, 1536, 2048), (5, 7, 64), (1, 1, 8), (100, 300, 256)];
         let caps = [usize::MAX, 5];
-        let job = |(rows, columns, degree), outputs_max| Job {
+        let job = |(rows, columns, degree), outputs_max| MatrixSize {
             rows,
             columns,
             degree,
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn nothing_has_no_tile() {
-        let job = Job { rows: 0, ..jobs()[0] };
+        let job = MatrixSize { rows: 0, ..jobs()[0] };
         assert_eq!(job.best_tile(&Link::LAN, &COSTS[0]), None);
     }
 }

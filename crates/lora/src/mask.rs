@@ -43,7 +43,7 @@ pub struct ProcessKey {
     epoch: Epoch,
 }
 
-/// The id of one host process, drawn anew at each start: requests of another epoch are refused.
+/// The id of one host process, drawn again at each start: requests of another epoch are refused.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Epoch(pub [u8; 16]);
 

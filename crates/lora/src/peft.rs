@@ -37,7 +37,7 @@ impl Adapter {
     /// Reads the PEFT adapter in folder `dir`, whose last part becomes its name.
     ///
     /// # Errors
-    /// Where a file cannot be read, or says what PEFT would not do or this reader does not know.
+    /// If a file cannot be read, or says what PEFT would not do or this reader does not know.
     /// [`PeftError::BaseNeeded`] for DoRA: see [`Adapter::load_with_base`].
     pub fn load(dir: impl AsRef<Path>) -> Result<Adapter, PeftError> {
         Self::load_from(dir.as_ref(), None)
@@ -76,7 +76,7 @@ impl Adapter {
     /// Writes the adapter as PEFT does, in 32-bit floats. Makes the folder where it is missing.
     ///
     /// # Errors
-    /// Where an adapter is there already, a file cannot be written, or the adapter is of the
+    /// If an adapter is there already, a file cannot be written, or the adapter is of the
     /// last hidden state, which PEFT does not know.
     pub fn save(&self, dir: impl AsRef<Path>) -> Result<(), PeftError> {
         write::save(self, dir.as_ref())
@@ -100,7 +100,7 @@ impl Config {
     /// Reads the configuration in folder `dir`.
     ///
     /// # Errors
-    /// Where it cannot be read, or says what is not supported.
+    /// If it cannot be read, or says what is not supported.
     pub fn load(dir: impl AsRef<Path>) -> Result<Config, PeftError> {
         Config::parse(&read_config(dir.as_ref())?)
     }

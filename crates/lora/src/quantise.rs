@@ -70,7 +70,7 @@ pub enum QuantiseError {
 /// `row_l1_max` (the noise bound of the parameter set) gets a greater scale.
 ///
 /// # Errors
-/// Where an entry is not finite, or there is none.
+/// If an entry is not finite, or there is none.
 pub(crate) fn quantise_rows(
     real: &Matrix,
     entry_max: i16,
@@ -111,7 +111,7 @@ pub(crate) fn quantise_whole(
 }
 
 /// The greatest Euclidean norm of an integer vector `x` for which `|row · x| + headroom < 2^(bits -
-/// 1)` holds for every row (Cauchy-Schwarz). 0 where the headroom leaves nothing.
+/// 1)` holds for every row (Cauchy-Schwarz). 0 if the headroom leaves nothing.
 pub fn norm_limit(matrix: &IntMatrix, bits: u32, headroom: u64) -> u64 {
     let room = ((1u64 << (bits - 1)) - 1).saturating_sub(headroom);
     let square = u128::from(room).pow(2);
@@ -125,7 +125,7 @@ pub fn norm_limit(matrix: &IntMatrix, bits: u32, headroom: u64) -> u64 {
 /// the products with the matrix that the limit belongs to cannot wrap.
 ///
 /// # Errors
-/// Where an entry is not finite, or the limit leaves a relative error above 2^-10.
+/// If an entry is not finite, or the limit leaves a relative error above 2^-10.
 pub fn quantise_vector(real: &[f32], norm_limit: u64) -> Result<QuantisedVector, QuantiseError> {
     let (square, greatest) = scan(real);
     if !square.is_finite() {

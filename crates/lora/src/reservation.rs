@@ -15,7 +15,7 @@ impl Reservation {
     /// The reservation of an adapter without a budget.
     pub const UNLIMITED: Reservation = Reservation { completion_max: None, _claim: None };
 
-    /// The number of tokens that the completion may have; `None` where no budget limits it.
+    /// The number of tokens that the completion may have; `None` if no budget limits it.
     pub fn completion_max(&self) -> Option<u32> {
         self.completion_max
     }
@@ -24,11 +24,11 @@ impl Reservation {
 /// The answers that the running generations of one adapter may still ask for.
 #[derive(Debug, Default)]
 pub(crate) struct Reservations {
-    state: Mutex<State>,
+    state: Mutex<ReservationState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct ReservationState {
     running: usize,
     /// The number of answers that no running generation has set aside. Meaningless while none runs.
     free: u64,
@@ -69,7 +69,7 @@ impl Reservations {
         Ok(Reservation { completion_max: Some(completion_max), _claim: Some(Claim(self.clone())) })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ReservationState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

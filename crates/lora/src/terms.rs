@@ -139,7 +139,7 @@ impl Weights {
     /// Quantises the projections that read one vector, for the masked scheme and without noise.
     ///
     /// # Errors
-    /// Where shapes do not fit together or an entry is not finite.
+    /// If shapes do not fit together or an entry is not finite.
     pub fn new(
         layer: u32,
         pairs: &[(Projection, &Pair)],
@@ -323,7 +323,7 @@ fn scaled_product(a: &Matrix, b: &Matrix, scale: f64) -> Vec<f64> {
 }
 
 /// The greatest number of rows of a tile: as many as can stand together anywhere in the matrix
-/// while their magnitudes sum to at most the set's `row_l1_max`. 0 where a single row passes it.
+/// while their magnitudes sum to at most the set's `row_l1_max`. 0 if a single row passes it.
 pub fn outputs_max(matrix: &IntMatrix, set: &ParameterSet) -> usize {
     let rows: Vec<u64> = (0..matrix.rows()).map(|row| matrix.row_l1(row)).collect();
     let fits = |count: &usize| {

@@ -102,7 +102,7 @@ impl LoadedAdapter {
 /// An adapter at work in one text.
 pub(crate) struct AppliedAdapter {
     loaded: Arc<LoadedAdapter>,
-    /// The opened adapter; `None` where it could not be opened.
+    /// The opened adapter; `None` if it could not be opened.
     deltas: Option<Box<dyn Deltas>>,
     lost: Option<AdaptError>,
 }

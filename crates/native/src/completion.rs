@@ -44,7 +44,7 @@ impl<'a> Completion<'a> {
     /// Chooses the next token.
     ///
     /// # Errors
-    /// [`EngineError::Failed`] where no logit is a number, or the tokenizer refuses.
+    /// [`EngineError::Failed`] if no logit is a number, or the tokenizer refuses.
     pub fn choose(&mut self, logits: &[f32]) -> Result<Choice, EngineError> {
         let id = self
             .sampler
@@ -60,7 +60,7 @@ impl<'a> Completion<'a> {
     /// tokens.
     ///
     /// # Errors
-    /// [`EngineError::Failed`] where the tokenizer refuses.
+    /// [`EngineError::Failed`] if the tokenizer refuses.
     pub fn finish(
         mut self,
         reason: FinishReason,

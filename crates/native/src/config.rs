@@ -77,7 +77,7 @@ impl Config {
         list
     }
 
-    /// Widths of a projection; `None` where the model has no such layer.
+    /// Widths of a projection; `None` if the model has no such layer.
     pub(crate) fn width(&self, site: Site) -> Option<Width> {
         let (hidden, ffn) = (self.hidden, self.ffn);
         let (q, kv) = (self.heads * self.head_dim, self.kv_heads * self.head_dim);

@@ -1,4 +1,4 @@
-//! Generation: tokens are read with a cache of keys and values, or all anew for the reference.
+//! Generation: tokens are read with a cache of keys and values, or all again for the reference.
 
 use std::{result, sync::Arc};
 
@@ -129,19 +129,19 @@ impl Reader {
 }
 
 /// The order of one generation.
-pub(crate) struct Job {
+pub(crate) struct GenerationOrder {
     pub(crate) ids: Vec<u32>,
     pub(crate) request: Request,
     pub(crate) adapter: Option<Arc<LoadedAdapter>>,
     /// The reserved budget, which is held until the text ends.
     pub(crate) reserved: ReservedBudget,
-    /// Longest completion that fits the context and the adapter's budget, in tokens.
+    /// The longest completion that fits the context and the adapter's budget, in tokens.
     pub(crate) room: u32,
     pub(crate) sender: Sender,
 }
 
 /// Runs a generation to its end, and sends that end.
-pub(crate) fn run(model: &Arc<Model>, text: &Text, reading: Reading, job: &Job) {
+pub(crate) fn run(model: &Arc<Model>, text: &Text, reading: Reading, job: &GenerationOrder) {
     if let Err(error) = generate(model, text, reading, job) {
         // The reader may have gone.
         let _ = job.sender.send(Event::Failed(error));
@@ -152,9 +152,9 @@ fn generate(
     model: &Arc<Model>,
     text: &Text,
     reading: Reading,
-    job: &Job,
+    job: &GenerationOrder,
 ) -> result::Result<(), EngineError> {
-    let Job { ids, request, adapter, reserved, room, sender } = job;
+    let GenerationOrder { ids, request, adapter, reserved, room, sender } = job;
     let open = |loaded| AppliedAdapter::open_reserved(loaded, reserved);
     let adapter = adapter.clone().map(open).transpose()?;
     let mut completion = Completion::new(text, request, ids.len() as u32, *room);

@@ -19,7 +19,7 @@ use confide_lora::{Adapt, Reservation};
 use crate::{
     adapter::Adapters,
     config::Config,
-    decode::{self, Job, Reading},
+    decode::{self, GenerationOrder, Reading},
     error::NativeError,
     model::{Model, Operations},
     weights,
@@ -38,7 +38,7 @@ pub struct Options {
 /// The native engine: one model with its adapters, and the threads that compute.
 pub struct Native {
     adapters: Arc<Adapters>,
-    jobs: SyncSender<Job>,
+    jobs: SyncSender<GenerationOrder>,
     served: Served,
     slots: usize,
     #[cfg(feature = "report-003")]
@@ -46,7 +46,7 @@ pub struct Native {
     text: Arc<Text>,
 }
 
-/// Longest context in tokens: the cache of an 8B shape takes 256 KiB per token in float32, so 2 GiB
+/// The longest context in tokens: the cache of an 8B shape takes 256 KiB per token in float32, so 2 GiB
 /// at this length.
 const CONTEXT_TOKENS_MAX: usize = 8192;
 /// Requests that may wait inside the engine; its caller may set a smaller limit.
@@ -129,7 +129,7 @@ impl Engine for Native {
         let left = reserved.as_ref().ok().and_then(Reservation::completion_max);
         let room = left.map_or(room, |left| left.min(room));
         let (sender, generation) = confide_engine::channel(got);
-        let job = Job { ids, request, adapter, reserved, room, sender };
+        let job = GenerationOrder { ids, request, adapter, reserved, room, sender };
         match self.jobs.try_send(job) {
             Ok(()) => Ok(generation),
             Err(TrySendError::Full(_)) => Err(EngineError::QueueFull { limit: QUEUED_MAX }),
@@ -165,7 +165,7 @@ fn start_worker(
     threads: usize,
     model: &Arc<Model>,
     text: &Arc<Text>,
-    waiting: &Arc<Mutex<Receiver<Job>>>,
+    waiting: &Arc<Mutex<Receiver<GenerationOrder>>>,
 ) -> Result<(), NativeError> {
     let pool = thread_pool(threads)?;
     let (model, text, waiting) = (Arc::clone(model), Arc::clone(text), Arc::clone(waiting));

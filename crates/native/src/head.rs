@@ -58,7 +58,7 @@ impl LmHead {
     /// Tokenises a prompt; gives at least one token.
     ///
     /// # Errors
-    /// [`EngineError::Prompt`] where the prompt cannot be rendered or has no token.
+    /// [`EngineError::Prompt`] if the prompt cannot be rendered or has no token.
     pub fn encode(&self, prompt: &Prompt) -> Result<Vec<u32>, EngineError> {
         self.text.encode(prompt)
     }
@@ -67,7 +67,7 @@ impl LmHead {
     /// find the tokens again.
     ///
     /// # Errors
-    /// [`EngineError::Prompt`] where a number is not a token.
+    /// [`EngineError::Prompt`] if a number is not a token.
     pub fn embed(&self, ids: &[u32]) -> Result<Vec<f32>, EngineError> {
         let rows = Tensor::new(ids, &Device::Cpu)
             .and_then(|ids| self.embedding.index_select(&ids, 0)?.flatten_all()?.to_vec1());
@@ -77,7 +77,7 @@ impl LmHead {
     /// The logits of a hidden state after the last norm.
     ///
     /// # Errors
-    /// [`EngineError::Failed`] where the hidden state has not `H` elements.
+    /// [`EngineError::Failed`] if the hidden state has not `H` elements.
     pub fn logits(&self, hidden: &[f32]) -> Result<Vec<f32>, EngineError> {
         let logits = || {
             let column = Tensor::from_slice(hidden, (hidden.len(), 1), &Device::Cpu)?;

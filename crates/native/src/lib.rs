@@ -2,7 +2,7 @@
 //! `tokenizer.json`; and models made here from a seed, so that nothing has to be downloaded.
 //!
 //! It is written to be read: one request runs on one thread, requests wait in a bounded queue, and
-//! the cached path stands beside a reference that computes everything anew for each token.
+//! the cached path stands next to a reference that computes everything again for each token.
 //!
 //! An adapter is met in the forward pass: after each of the base model's projections, its part is
 //! added. With the feature `report-003` the transformer may end at the last hidden state, and

@@ -21,7 +21,7 @@ impl Sampler {
         Self { sampling, random, vocabulary, banned }
     }
 
-    /// Chooses the next token; `None` where no admitted logit is a number.
+    /// Chooses the next token; `None` if no admitted logit is a number.
     pub(crate) fn choose(&mut self, logits: &[f32]) -> Option<u32> {
         let admitted = logits
             .iter()

@@ -15,9 +15,9 @@ use serde::Deserialize;
 
 use crate::{config::Config, error::NativeError};
 
-/// Longest header, in bytes: the limit of the safetensors format itself.
+/// The longest header, in bytes: the limit of the safetensors format itself.
 const HEADER_BYTES_MAX: u64 = 100_000_000;
-/// Longest index, in bytes: it lists each tensor once, and 512 layers of 16 tensors take about a
+/// The longest index, in bytes: it lists each tensor once, and 512 layers of 16 tensors take about a
 /// MiB.
 const INDEX_BYTES_MAX: u64 = 16 << 20;
 /// Bytes that are converted at once.

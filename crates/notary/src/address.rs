@@ -17,7 +17,7 @@ pub struct Block {
     prefix: u8,
 }
 
-/// Why a text is no block.
+/// Why a text is not a block.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("address block `{got}` is not usable: wanted ADDRESS or ADDRESS/PREFIX, no bit set beyond")]
 pub struct BlockError {

@@ -53,7 +53,7 @@ impl<'a> AnswerBody<'a> {
         Ok(Self { incoming, http, decoder, was_empty: true, limits, target, until })
     }
 
-    /// Gives the next piece, decoded; `None` at the end. A piece may be empty.
+    /// Returns the next piece, decoded; `None` at the end. A piece may be empty.
     pub(crate) async fn next(&mut self) -> Result<Option<Vec<u8>>, ExchangeError> {
         let Some(mut decoder) = self.decoder.take() else { return Ok(None) };
         let Some(piece) = self.piece().await? else {
@@ -121,7 +121,7 @@ fn is_framed(response: &Response<Incoming>, http: HttpVersion, method: &Method) 
     }
 }
 
-/// Gives the one content coding; `None` where several are named.
+/// Returns the one content coding; `None` if several are named.
 fn coding(headers: &HeaderMap) -> Option<Option<&[u8]>> {
     let mut codings = headers.get_all(CONTENT_ENCODING).iter();
     match (codings.next(), codings.next()) {

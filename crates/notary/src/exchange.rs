@@ -108,7 +108,7 @@ impl Exchanges {
         Ok(Frames(body))
     }
 
-    /// Passes the answer on and keeps it; gives `None` where the client went away.
+    /// Passes the answer on and keeps it; gives `None` if the client went away.
     async fn relay(
         &self,
         request: &FetchRequest,

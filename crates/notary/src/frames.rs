@@ -8,10 +8,10 @@ use crate::{
     refusal::Refusal,
 };
 
-/// Most bytes of [`Frame::Signed`]: a statement with its signature and what opens it.
+/// The largest size in bytes of [`Frame::Signed`]: a statement with its signature and what opens it.
 pub const SIGNED_BYTES_MAX: usize = 64 * 1024;
 
-/// Most bytes of [`Frame::Refused`]: a refusal as JSON.
+/// The largest size in bytes of [`Frame::Refused`]: a refusal as JSON.
 const REFUSED_BYTES_MAX: usize = 4 * 1024;
 
 /// Bytes of a frame's kind and length.
@@ -99,11 +99,11 @@ const REFUSED: u8 = 4;
 #[derive(Default)]
 pub struct FrameReader {
     buffer: Vec<u8>,
-    state: State,
+    state: ExchangeStage,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-enum State {
+enum ExchangeStage {
     #[default]
     Begin,
     Body,
@@ -138,7 +138,7 @@ impl FrameReader {
     /// [`FrameError`] unless the last frame has come.
     pub fn finish(self) -> Result<(), FrameError> {
         match self.state {
-            State::End if self.buffer.is_empty() => Ok(()),
+            ExchangeStage::End if self.buffer.is_empty() => Ok(()),
             _ => Err(FrameError::Truncated),
         }
     }
@@ -162,8 +162,8 @@ impl FrameReader {
             got => return Err(FrameError::Kind { got }),
         };
         let fits = match (self.state, kind) {
-            (State::Begin, HEAD | REFUSED) => true,
-            (State::Body, kind) => kind != HEAD,
+            (ExchangeStage::Begin, HEAD | REFUSED) => true,
+            (ExchangeStage::Body, kind) => kind != HEAD,
             _ => false,
         };
         if !fits {
@@ -177,7 +177,8 @@ impl FrameReader {
     }
 
     fn frame(&mut self, kind: u8, content: Vec<u8>) -> Result<Frame, FrameError> {
-        self.state = if matches!(kind, HEAD | BODY) { State::Body } else { State::End };
+        self.state =
+            if matches!(kind, HEAD | BODY) { ExchangeStage::Body } else { ExchangeStage::End };
         match kind {
             HEAD => Ok(Frame::Head(content)),
             BODY => Ok(Frame::Body(content)),

@@ -49,7 +49,7 @@ impl Write for Sink {
 }
 
 impl Decoder {
-    /// Makes the decoder of the content coding named in an answer; `None` where the coding is not
+    /// Makes the decoder of the content coding named in an answer; `None` if the coding is not
     /// supported. It never gives more than `bytes_max` bytes.
     pub(crate) fn for_coding(coding: Option<&[u8]>, bytes_max: usize) -> Option<Self> {
         let sink = Sink { bytes: Vec::new(), left: bytes_max, is_full: false };

@@ -14,7 +14,7 @@ pub struct HeadError {
 }
 
 /// Writes the head as HTTP/1.1 has it, whatever version was spoken: a status line without a reason,
-/// the fields in the order in which they came, an empty line. `None` where it is too long.
+/// the fields in the order in which they came, an empty line. `None` if it is too long.
 pub(crate) fn write<B>(response: &Response<B>, http: HttpVersion) -> Option<Vec<u8>> {
     let status = response.status().as_u16();
     let mut bytes = format!("{} {status}\r\n", http.as_str()).into_bytes();

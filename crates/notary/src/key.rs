@@ -38,7 +38,7 @@ pub(crate) struct KeyOptions {
     pub(crate) validity: Duration,
 }
 
-/// A key and the evidence over it. A renewal makes both anew: a key never outlives its claims.
+/// A key and the evidence over it. A renewal makes both again: a key never outlives its claims.
 pub(crate) struct BoundKey {
     pub(crate) key: NotaryKey,
     pub(crate) public: [u8; PUBLIC_KEY_BYTES],
@@ -83,8 +83,8 @@ impl BoundKey {
         let quote = options.attester.attest(&key_report_data(&claims));
         let quote = quote.map_err(|error| KeyError::Attester { reason: error.to_string() })?;
         check_length("quote", &quote, QUOTE_BYTES_MAX)?;
-        // After the quote: some devices give the endorsements with it. Without them a statement
-        // would be one that no third party can judge.
+        // After the quote: some devices give the endorsements with it. Without them no third
+        // party could verify a statement.
         let endorsements = options.attester.collateral().ok_or(KeyError::NoEndorsements)?;
         check_length("set of endorsements", &endorsements, ENDORSEMENTS_BYTES_MAX)?;
         let (public, spki_hash) = (key.public(), key.spki_hash());
@@ -123,7 +123,7 @@ impl Keys {
         Ok(Self(Arc::new(Inner { options, current, failed, renewing })))
     }
 
-    /// Gives a key whose claims hold now and until the end of what begins now. A renewal that is
+    /// Returns a key whose claims hold now and until the end of what begins now. A renewal that is
     /// due runs in the background.
     pub(crate) async fn usable(&self) -> Result<Arc<BoundKey>, KeyError> {
         let now = (self.0.options.clock)();

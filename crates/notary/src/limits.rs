@@ -70,9 +70,9 @@ pub struct Limits {
     pub response_pause: Duration,
     /// Time for the whole exchange with the server.
     pub exchange: Duration,
-    /// Most bytes of a request's body.
+    /// The largest size in bytes of a request's body.
     pub request_bytes: usize,
-    /// Most bytes of an answer's body after decoding.
+    /// The largest size in bytes of an answer's body after decoding.
     pub response_bytes: usize,
     /// Time that running exchanges may take after the signal to stop.
     pub drain: Duration,

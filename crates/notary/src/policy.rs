@@ -18,10 +18,10 @@ pub const POLICY_BYTES_MAX: usize = 256 * 1024;
 /// Version of the canonical form; it changes whenever the meaning of a field does.
 const FORM_VERSION: u32 = 1;
 
-/// Most hosts in a policy: a list that a person has read.
+/// The largest number of hosts in a policy: a list that a person has read.
 const HOSTS_MAX: usize = 1024;
 
-/// Most blocks of private addresses.
+/// The largest number of blocks of private addresses.
 const ENTRIES_MAX: usize = 64;
 
 /// What a notary serves, as its operator wrote it.
@@ -110,7 +110,7 @@ impl NotaryPolicy {
     /// Reads a policy: see `docs/notary.md`, "The notary's policy".
     ///
     /// # Errors
-    /// [`PolicyError`] if the text is no such TOML, or a value is out of its range.
+    /// [`PolicyError`] if the text is not such TOML, or a value is out of its range.
     pub fn from_toml(text: &str) -> Result<Self, PolicyError> {
         let written: PolicyFile = toml::from_str(text)?;
         check_count("hosts", written.hosts.len(), HOSTS_MAX)?;
@@ -219,7 +219,7 @@ impl Roots {
     /// Reads the certificates of a PEM file.
     ///
     /// # Errors
-    /// [`PolicyError::Roots`] if the file is no PEM or holds no certificate.
+    /// [`PolicyError::Roots`] if the file is not a PEM or holds no certificate.
     pub fn from_pem(pem: &[u8]) -> Result<Self, PolicyError> {
         let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
         let certificates = certificates

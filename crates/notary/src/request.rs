@@ -142,7 +142,7 @@ impl FetchRequest {
         &self.key
     }
 
-    /// Gives all fields in the order in which they are sent: `host`, the client's, then
+    /// Returns all fields in the order in which they are sent: `host`, the client's, then
     /// `content-length` where a body may follow.
     pub fn sent_fields(&self) -> Vec<(&str, String)> {
         let mut fields = vec![("host", self.target.authority())];
@@ -169,7 +169,7 @@ impl FetchRequest {
         bytes
     }
 
-    /// Gives the fields as an HTTP library takes them; values are marked as not to be shown.
+    /// Returns the fields as an HTTP library takes them; values are marked as not to be shown.
     pub(crate) fn header_map(&self) -> Result<HeaderMap, RequestError> {
         let mut map = HeaderMap::new();
         for (index, (name, value)) in self.sent_fields().into_iter().enumerate() {
@@ -253,7 +253,7 @@ fn limit(part: &'static str, got: usize, wanted: usize) -> Result<(), RequestErr
     if got > wanted { Err(RequestError::TooLong { part, wanted, got }) } else { Ok(()) }
 }
 
-/// A head holds one URL and its fields beside JSON's marks.
+/// A head holds one URL and its fields next to JSON's marks.
 const _: () = assert!(URL_BYTES_MAX + FIELD_VALUE_BYTES_MAX < REQUEST_HEAD_BYTES_MAX);
 
 #[cfg(test)]

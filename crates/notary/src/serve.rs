@@ -41,7 +41,7 @@ pub const FETCH_PATH: &str = "/v1/fetch";
 /// The media type of requests and answers.
 pub const MEDIA_TYPE: &str = "application/vnd.confide.notary.v1";
 
-/// Most bytes of the head of a client's HTTP request: three fields are wanted.
+/// The largest size in bytes of the head of a client's HTTP request: three fields are wanted.
 const HTTP_HEAD_BYTES_MAX: usize = 16 * 1024;
 
 /// Finds the name of the client that has this credential, where a notary does not fetch for everybody.

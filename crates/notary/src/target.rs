@@ -8,7 +8,7 @@ use crate::request_error::RequestError;
 
 const HTTPS_PORT: u16 = Scheme::Https.default_port();
 
-/// Longest host name: RFC 1035 section 2.3.4, without the root's dot.
+/// The longest host name: RFC 1035 section 2.3.4, without the root's dot.
 const HOST_BYTES_MAX: usize = 253;
 
 /// Host, port and path that one request goes to.
@@ -66,7 +66,7 @@ impl fmt::Display for Target {
     }
 }
 
-/// Gives the one spelling of a host name or address: lower case, no dot at the end.
+/// Returns the one spelling of a host name or address: lower case, no dot at the end.
 pub(crate) fn host(written: &str) -> Option<String> {
     if let Some(inner) = written.strip_prefix('[') {
         let address: std::net::Ipv6Addr = inner.strip_suffix(']')?.parse().ok()?;

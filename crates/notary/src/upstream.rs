@@ -34,7 +34,7 @@ use crate::{
     target::Target,
 };
 
-/// Opens one TLS session for one request, each time anew: a statement tells of a handshake in which
+/// Opens one TLS session for one request, each time again: a statement tells of a handshake in which
 /// the server has shown its certificate, and nothing is resumed.
 pub(crate) struct Upstream {
     config: Arc<ClientConfig>,
@@ -170,7 +170,7 @@ pub(crate) fn slow(target: &Target, what: &'static str, deadline: Duration) -> E
     ExchangeError::Slow { host: target.host().into(), what, deadline }
 }
 
-/// Gives what was negotiated; `None` for what a statement has no words for.
+/// Returns what was negotiated; `None` for what a statement has no words for.
 fn session(stream: &TlsStream<TcpStream>) -> Option<Session> {
     let tls = stream.get_ref().1;
     let chain = tls.peer_certificates()?;

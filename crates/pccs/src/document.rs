@@ -32,7 +32,7 @@ impl Document {
     /// there are any. Number and dates are read from the body.
     ///
     /// # Errors
-    /// [`ParseError`] where the body is not what its kind says.
+    /// [`ParseError`] if the body is not what its kind says.
     pub fn new(
         wanted: &DocumentRequest,
         chain: Option<&str>,

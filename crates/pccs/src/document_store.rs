@@ -50,7 +50,7 @@ pub(crate) struct StoredDocument {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Freshness {
     Fresh,
-    /// It is being fetched anew meanwhile.
+    /// It is being fetched again meanwhile.
     Aged,
     /// Its next edition is overdue and could not be had.
     Overdue,
@@ -112,7 +112,7 @@ impl DocumentLookup {
             return Ok(StoredDocument { document, freshness });
         }
         if !overdue {
-            // A crowd of requests while the vendor is slow leaves one task behind, not one each.
+            // At most one refresh runs, however many requests arrive while the vendor is slow.
             if !self.is_in_flight(wanted) {
                 let (lookup, wanted) = (self.clone(), wanted.clone());
                 tokio::spawn(async move { lookup.refresh(&wanted).await });
@@ -137,7 +137,7 @@ impl DocumentLookup {
         document.kind.is_reissued() && age.is_none_or(|age| age >= self.limits.refresh_after_s)
     }
 
-    /// Fetches the documents anew that were fetched longest ago; called at intervals.
+    /// Fetches the documents again that were fetched longest ago; called at intervals.
     pub(crate) async fn refresh_due(&self) {
         let before = (self.clock)().saturating_sub(self.limits.refresh_after_s);
         let due = match self.kept.database.due(before, self.limits.refresh_batch).await {

@@ -13,7 +13,7 @@ pub struct Dates {
     pub number: u64,
     /// The Unix second of the issue: never less in a later edition.
     pub issued: u64,
-    /// The Unix second at which the next edition is due; 0 where the document does not tell.
+    /// The Unix second at which the next edition is due; 0 if the document does not tell.
     pub until: u64,
 }
 
@@ -40,7 +40,7 @@ impl Dates {
 /// Reads number and dates of a body as it is kept (lists in DER).
 ///
 /// # Errors
-/// [`ParseError`] where the body is not what its kind says.
+/// [`ParseError`] if the body is not what its kind says.
 pub fn dates(kind: Kind, body: &[u8]) -> Result<Dates, ParseError> {
     match kind {
         Kind::SgxTcb | Kind::TdxTcb => tcb_info(body).map(|(dates, _)| dates),

@@ -154,10 +154,10 @@ pub(crate) enum Fate {
 
 /// The faults, and the state of their draws: the number of requests, in all and in this window.
 #[derive(Default)]
-pub(crate) struct Dice(Mutex<State>);
+pub(crate) struct Dice(Mutex<FaultDraws>);
 
 #[derive(Default)]
-struct State {
+struct FaultDraws {
     faults: Faults,
     requests: u64,
     window: Option<(Instant, u64)>,
@@ -165,16 +165,16 @@ struct State {
 
 impl Dice {
     pub(crate) fn new(faults: Faults) -> Self {
-        Self(Mutex::new(State { faults, ..State::default() }))
+        Self(Mutex::new(FaultDraws { faults, ..FaultDraws::default() }))
     }
 
     pub(crate) fn faults(&self) -> Faults {
         self.lock().faults.clone()
     }
 
-    /// Replaces the faults; the draws begin anew.
+    /// Replaces the faults; the draws begin again.
     pub(crate) fn set(&self, faults: Faults) {
-        *self.lock() = State { faults, ..State::default() };
+        *self.lock() = FaultDraws { faults, ..FaultDraws::default() };
     }
 
     /// Draws the next request's delay and fate.
@@ -204,13 +204,13 @@ impl Dice {
         (latency, fate)
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, FaultDraws> {
         // No code that holds it can panic half way.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl FaultDraws {
     /// Counts a request; returns the seconds until the next window where it is over the limit.
     fn count_request(&mut self) -> Option<u64> {
         let limit = self.faults.limit?;

@@ -42,7 +42,7 @@ pub enum ImportError {
 /// QuoteCollateralV3, or an SNP chip's key with its chain and list.
 ///
 /// # Errors
-/// An [`ImportError`] where a part is malformed or missing. Signatures are not verified.
+/// An [`ImportError`] if a part is malformed or missing. Signatures are not verified.
 pub fn import(file: &[u8], fetched_at: u64) -> Result<Vec<Document>, ImportError> {
     if SnpEndorsements::is_object(file) {
         return snp(&SnpEndorsements::parse(file)?, fetched_at);

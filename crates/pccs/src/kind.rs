@@ -102,7 +102,7 @@ impl Kind {
         matches!(self, Kind::PckCrl | Kind::RootCrl | Kind::VcekCrl | Kind::VlekCrl)
     }
 
-    /// Whether the vendor issues it anew before it ends. The certificate of a chip stays the same.
+    /// Whether the vendor issues it again before it ends. The certificate of a chip stays the same.
     pub fn is_reissued(self) -> bool {
         !matches!(self, Kind::Vcek | Kind::PckCertificate | Kind::VcekChain | Kind::VlekChain)
     }

@@ -35,14 +35,14 @@ pub struct PccsLimits {
     pub fetches: usize,
     /// The most requests that may wait for a fetch; further ones get status 503.
     pub fetches_waiting: usize,
-    /// The age in seconds at which a kept document is fetched anew while it is served.
+    /// The age in seconds at which a kept document is fetched again while it is served.
     pub refresh_after_s: u64,
     /// The time for which a fetch that failed, or brought nothing newer than what is overdue, is
     /// not tried again.
     pub retry_after: Duration,
-    /// The interval between two looks for documents to fetch anew.
+    /// The interval between two looks for documents to fetch again.
     pub refresh_every: Duration,
-    /// The most documents that are fetched anew in one such look.
+    /// The most documents that are fetched again in one such look.
     pub refresh_batch: usize,
     /// The number of seconds that a vendor's clock may be ahead of ours.
     pub clock_skew_s: u64,

@@ -37,7 +37,7 @@ pub enum ServeError {
 /// Serves on `listener` until `stop` resolves, then lets running requests end.
 ///
 /// # Errors
-/// [`ServeError::Undrained`] where connections are left after the drain.
+/// [`ServeError::Undrained`] if connections are left after the drain.
 pub async fn serve(
     listener: TcpListener,
     service: Arc<Service>,

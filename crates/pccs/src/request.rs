@@ -226,7 +226,7 @@ impl DocumentRequest {
     }
 
     /// The request whose document is kept under this key; `None` for kinds that are not fetched
-    /// anew without a request.
+    /// again without a request.
     pub fn from_stored_key(kind: Kind, key: &str) -> Option<Self> {
         match kind {
             Kind::SgxTcb | Kind::TdxTcb => {

@@ -89,7 +89,7 @@ impl Service {
         &self.limits
     }
 
-    /// Fetches the kept documents anew that are due, for ever.
+    /// Fetches the kept documents again that are due, for ever.
     pub(crate) async fn refresh(self: Arc<Self>) {
         let Some(lookup) = self.lookup().filter(DocumentLookup::has_upstream) else { return };
         let mut ticks = tokio::time::interval(self.limits.refresh_every);
@@ -143,7 +143,7 @@ impl Service {
         Outcome::Answer(answer.response(truncated))
     }
 
-    /// A document, and whether its body is to end in the middle; `None` where nothing is to come.
+    /// A document, and whether its body is to end in the middle; `None` if nothing is to come.
     async fn document_answer(
         &self,
         wanted: &DocumentRequest,

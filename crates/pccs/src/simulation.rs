@@ -30,7 +30,7 @@ pub trait Documents: Send + Sync + 'static {
     ) -> Result<Option<Document>, String>;
 }
 
-/// How long a simulated set is served before it is issued anew, in seconds.
+/// How long a simulated set is served before it is issued again, in seconds.
 const REISSUE_AFTER_S: u64 = 86_400;
 
 /// The most simulated documents in memory. Clients choose chip ids, and each has its certificate.
@@ -62,7 +62,7 @@ impl Simulation {
         self.dice.faults()
     }
 
-    /// Sets other faults, from the next request on; the draws begin anew.
+    /// Sets other faults, from the next request on; the draws begin again.
     pub fn set_faults(&self, faults: Faults) {
         self.dice.set(faults);
     }
@@ -71,7 +71,7 @@ impl Simulation {
         self.dice.next()
     }
 
-    /// `None` where this root has no such document. May sign; call it where that may take a while.
+    /// `None` if this root has no such document. May sign; call it where that may take a while.
     pub(crate) fn find(
         &self,
         wanted: &DocumentRequest,

@@ -6,7 +6,7 @@ use crate::{document::Document, request::DocumentRequest};
 
 /// Fetches one document from whoever issues it.
 pub trait Upstream: Send + Sync + 'static {
-    /// The document; `None` where the vendor answers that it has none. The key is that of
+    /// The document; `None` if the vendor answers that it has none. The key is that of
     /// [`DocumentRequest::key`], the body is as [`crate::Kind`] says, and `fetched_at` is `now`.
     fn fetch(
         &self,

@@ -251,7 +251,7 @@ fn is_root() -> bool {
     Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout == b"0\n")
 }
 
-/// Gives the folder to `nobody`, because PostgreSQL refuses to run as root.
+/// Returns the folder to `nobody`, because PostgreSQL refuses to run as root.
 fn give_to_nobody(folder: &Path) -> bool {
     let changed = Command::new("chown").arg("65534:65534").arg(folder).status();
     changed.is_ok_and(|status| status.success())

@@ -102,7 +102,7 @@ async fn half_the_answers_fail() {
     }
     // The draws of seed 3; another seed fails others.
     assert!((8..=32).contains(&failed), "{failed}");
-    // What is no document does not fail.
+    // What is not a document does not fail.
     assert_eq!(service.get("/health").await.status, StatusCode::OK);
     service.stop().await.unwrap();
 }

@@ -62,7 +62,7 @@ async fn go_sev_guests_getter_fetches_from_us_and_its_verifier_accepts() {
     let verdict = sev_guest(&program, &service, &folder);
     assert_eq!(verdict, Ok("accepted".into()));
     service.stop().await.unwrap();
-    // That verifier looks at no date of a list, so a late one is no test for it.
+    // That verifier looks at no date of a list, so a late one is not a test for it.
     let faults = Faults { truncated_rate: 1.0, ..Faults::default() };
     let (service, folder) = simulating(Tee::Snp, faults).await;
     assert!(sev_guest(&program, &service, &folder).is_err());

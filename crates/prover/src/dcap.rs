@@ -33,7 +33,7 @@ pub struct DcapParts<'a> {
     pub qe_identity: &'a str,
     /// Raw ECDSA signature over `qe_identity`.
     pub qe_identity_signature: &'a [u8; 64],
-    /// PCK certificate chain, PEM; empty where the quote has it.
+    /// PCK certificate chain, PEM; empty if the quote has it.
     pub pck_certificate_chain: &'a str,
 }
 

@@ -24,13 +24,13 @@ use crate::{
     stages::{OnProgress, Plan, Prover, ProverError, StageRun, StageUsage},
 };
 
-/// Longest input of a guest: the longest is a quote with its endorsements, some tens of KiB.
+/// The longest input of a guest: the longest is a quote with its endorsements, some tens of KiB.
 pub const INPUT_BYTES_MAX: usize = 1024 * 1024;
 
-/// Longest output of the native stage: a statement.
+/// The longest output of the native stage: a statement.
 const STATEMENT_BYTES_MAX: usize = 64 * 1024;
 
-/// Most lines of one process: a line a segment and phase, and there are at most some thousands.
+/// The largest number of lines of one process: a line a segment and phase, and there are at most some thousands.
 const LINES_MAX: usize = 100_000;
 
 /// The most bytes of a failed process's standard error that are kept.
@@ -62,11 +62,11 @@ pub struct External<'a> {
 /// Ends the process that runs, and lets no other start. Clones stop the same work.
 #[derive(Clone, Default)]
 pub struct StopHandle {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<ProverState>>,
 }
 
 #[derive(Default)]
-struct State {
+struct ProverState {
     asked: bool,
     running: Option<Pid>,
 }
@@ -95,7 +95,7 @@ impl<'a> External<'a> {
     /// SHA-256 of the program: of what every stage of this runs, whatever becomes of the file.
     ///
     /// # Errors
-    /// [`ProverError::Missing`], [`ProverError::NotStarted`] where it cannot be read, and
+    /// [`ProverError::Missing`], [`ProverError::NotStarted`] if it cannot be read, and
     /// [`ProverError::NotSealed`].
     pub fn sha256(&self) -> Result<Digest, ProverError> {
         self.program().map(Program::sha256)
@@ -130,7 +130,7 @@ impl<'a> External<'a> {
     fn run_stage(
         &self,
         stage: Stage,
-        order: Order<'_>,
+        order: StageOrder<'_>,
     ) -> Result<(StageResult, StageUsage), ProverError> {
         let mut command = self.command()?;
         command.arg(stage.name()).args(["--guest", order.guest]);
@@ -172,7 +172,7 @@ impl<'a> External<'a> {
         };
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
         let kept = thread::spawn(move || stderr.map(stderr_tail).unwrap_or_default());
-        let watch = Watch::new(self.stop.clone(), limit);
+        let watch = Watchdog::new(self.stop.clone(), limit);
         let lines = stdout.map_or(Ok(None), |out| self.read_lines(stage, out));
         if lines.is_err() {
             // A process that breaks the protocol can do nothing useful any more.
@@ -279,7 +279,7 @@ impl Prover for External<'_> {
         let input = self.seal_bytes("input", input)?;
         let out = TemporaryFile(self.work.join("statement"));
         let files = &[("--input", input.path()), ("--out", out.0.clone())];
-        let order = Order { guest, files, mode: None, memory_bytes: None };
+        let order = StageOrder { guest, files, mode: None, memory_bytes: None };
         let (done, used) = self.run_stage(Stage::Native, order)?;
         let output = self.read(&out, Stage::Native, STATEMENT_BYTES_MAX)?;
         Ok(StageRun { done, output, used })
@@ -289,7 +289,7 @@ impl Prover for External<'_> {
         let input = self.seal_bytes("input", input)?;
         let files = &[("--input", input.path())];
         let Plan { mode, memory_bytes } = plan;
-        let order = Order { guest, files, mode: Some(mode), memory_bytes };
+        let order = StageOrder { guest, files, mode: Some(mode), memory_bytes };
         let (done, used) = self.run_stage(Stage::Emulate, order)?;
         // Refused here, before hours of proving a proof that no file would hold.
         match (mode, done.segments) {
@@ -310,7 +310,7 @@ impl Prover for External<'_> {
         let out = TemporaryFile(self.work.join("proof"));
         let files = &[("--input", input.path()), ("--out", out.0.clone())];
         let Plan { mode, memory_bytes } = plan;
-        let order = Order { guest, files, mode: Some(mode), memory_bytes };
+        let order = StageOrder { guest, files, mode: Some(mode), memory_bytes };
         let (done, used) = self.run_stage(Stage::Prove, order)?;
         let output = self.read(&out, Stage::Prove, BODY_BYTES_MAX)?;
         Ok(StageRun { done, output, used })
@@ -319,7 +319,7 @@ impl Prover for External<'_> {
     fn check(&self, guest: &str, mode: Mode, body: &[u8]) -> Result<StageRun<()>, ProverError> {
         let proof = self.seal_bytes("proof", body)?;
         let files = &[("--proof", proof.path())];
-        let order = Order { guest, files, mode: Some(mode), memory_bytes: None };
+        let order = StageOrder { guest, files, mode: Some(mode), memory_bytes: None };
         let (done, used) = self.run_stage(Stage::Check, order)?;
         Ok(StageRun { done, output: (), used })
     }
@@ -337,7 +337,7 @@ impl StopHandle {
         self.lock_state().asked
     }
 
-    fn lock_state(&self) -> MutexGuard<'_, State> {
+    fn lock_state(&self) -> MutexGuard<'_, ProverState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -376,12 +376,12 @@ impl StopHandle {
 }
 
 /// Kills the process at its deadline, or some seconds after somebody asked it to stop.
-struct Watch {
+struct Watchdog {
     ended: mpsc::Sender<()>,
     thread: thread::JoinHandle<bool>,
 }
 
-impl Watch {
+impl Watchdog {
     fn new(stop: StopHandle, limit: Duration) -> Self {
         let (ended, told) = mpsc::channel();
         let thread = thread::spawn(move || {
@@ -423,7 +423,7 @@ impl Drop for TemporaryFile {
     }
 }
 
-struct Order<'a> {
+struct StageOrder<'a> {
     guest: &'a str,
     files: &'a [(&'static str, PathBuf)],
     mode: Option<Mode>,

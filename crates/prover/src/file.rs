@@ -20,24 +20,24 @@ use crate::line::{Digest, Mode, Strength};
 /// The first bytes of a proof file.
 pub const MAGIC: &[u8] = b"confide proof v1\n";
 
-/// Longest header: a statement of 16 KiB in hexadecimal, and some hundred bytes.
+/// The longest header: a statement of 16 KiB in hexadecimal, and some hundred bytes.
 pub const HEADER_BYTES_MAX: usize = 64 * 1024;
 
-/// Longest body, in both modes. `confide-prover` checks no longer one either.
+/// The longest body, in both modes. `confide-prover` checks no longer one either.
 pub const BODY_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// What the proof of one segment takes at most: a full one at the default memory was measured at
 /// 1,007,749 bytes, and twice the rows add a few hundredths.
 pub const SEGMENT_BYTES_MAX: usize = 1280 * 1024;
 
-/// Most segments whose app proof fits into a body for certain.
+/// The largest number of segments whose app proof fits into a body for certain.
 pub const APP_SEGMENTS_MAX: u32 = (BODY_BYTES_MAX / SEGMENT_BYTES_MAX) as u32;
 
-/// Longest file.
+/// The longest file.
 pub const FILE_BYTES_MAX: usize =
     MAGIC.len() + size_of::<u32>() + HEADER_BYTES_MAX + size_of::<u64>() + BODY_BYTES_MAX;
 
-/// Longest name of a claim, a back end or a version.
+/// The longest name of a claim, a back end or a version.
 const NAME_BYTES_MAX: usize = 64;
 
 /// A proof with what it is said to show.
@@ -131,7 +131,7 @@ impl ProofFile {
     /// Encodes the file.
     ///
     /// # Errors
-    /// [`FileError::TooLong`] where header or body is beyond its limit, [`FileError::Header`] where the
+    /// [`FileError::TooLong`] if header or body is beyond its limit, [`FileError::Header`] if the
     /// header is nothing that JSON holds.
     pub fn encode(&self) -> Result<Vec<u8>, FileError> {
         let header = self.header.encode()?;

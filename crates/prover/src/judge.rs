@@ -227,7 +227,7 @@ pub fn judge(
     prover: &impl Prover,
     expected: &ExpectedProof<'_>,
 ) -> Result<CheckedProof, Verdict> {
-    let mut steps = Steps::default();
+    let mut steps = CheckList::default();
     let checked = steps.all(file, prover, expected);
     checked.map_err(|verdict| match verdict {
         Failure::Reason(reason) => {
@@ -249,11 +249,11 @@ impl From<ProverError> for Failure {
 }
 
 #[derive(Default)]
-struct Steps {
+struct CheckList {
     checks: Vec<Check>,
 }
 
-impl Steps {
+impl CheckList {
     fn all(
         &mut self,
         file: &ProofFile,

@@ -20,7 +20,7 @@ pub const LAUNCH_WORD: &str = "launch-stage";
 /// Exit status of a process that could not become the program.
 pub const LAUNCH_FAILED: u8 = 127;
 
-/// A program whose `main` calls [`launch`] where its first argument is [`LAUNCH_WORD`].
+/// A program whose `main` calls [`launch`] if its first argument is [`LAUNCH_WORD`].
 #[derive(Clone, Debug)]
 pub struct Launcher(PathBuf);
 

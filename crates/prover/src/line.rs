@@ -15,7 +15,7 @@
 //! Standard output is JSON, one object a line, at most [`LINE_LENGTH_MAX`] bytes: any number of
 //! `{"progress": …}`, then one `{"result": …}` (exit status 0) or `{"refused": …}` (exit status 1),
 //! and nothing after it. `describe` prints one `{"description": …}`. Standard error is for people. Any
-//! other end (a crash, a signal, status 2) is no answer and never a yes. SIGINT and SIGTERM end it
+//! other end (a crash, a signal, status 2) is not an answer and never a yes. SIGINT and SIGTERM end it
 //! within a second, without a line.
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
@@ -25,7 +25,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 /// Version of this protocol; `describe` says it.
 pub const PROTOCOL: u32 = 1;
 
-/// Longest line: a description of a few dozen programs has some KiB.
+/// The longest line: a description of a few dozen programs has some KiB.
 pub const LINE_LENGTH_MAX: usize = 64 * 1024;
 
 /// One line of `confide-prover`'s standard output.
@@ -257,7 +257,7 @@ pub enum RefusalReason {
     ClaimRefused,
     /// The work does not fit into `--memory`.
     Memory,
-    /// The proof is no proof of this back end, of this version and mode.
+    /// The proof is not a proof of this back end, of this version and mode.
     MalformedProof,
     /// The proof is of another program.
     AnotherProgram,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, de};
 
 use crate::line::{Digest, Mode};
 
-/// Longest policy text that is read.
+/// The longest policy text that is read.
 pub const POLICY_BYTES_MAX: usize = 64 * 1024;
 
 /// Least proven bits where no policy says otherwise: below, an attacker with a data centre is near.
@@ -47,7 +47,7 @@ pub enum Pin {
     DangerousAny,
 }
 
-/// Why a text is no policy.
+/// Why a text is not a policy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PolicyError {
@@ -69,7 +69,7 @@ impl ProofPolicy {
     /// Reads a policy; unknown keys are errors.
     ///
     /// # Errors
-    /// Where the text is too long or is not a policy.
+    /// If the text is too long or is not a policy.
     pub fn from_toml(text: &str) -> Result<Self, PolicyError> {
         if text.len() > POLICY_BYTES_MAX {
             return Err(PolicyError::TooLong { got: text.len() });

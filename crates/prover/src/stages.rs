@@ -11,13 +11,13 @@ pub trait Prover {
     /// Describes the back end and its programs.
     ///
     /// # Errors
-    /// Where it cannot be asked.
+    /// If it cannot be asked.
     fn describe(&self) -> Result<Description, ProverError>;
 
     /// Runs the guest's program on this machine; gives the statement's encoding.
     ///
     /// # Errors
-    /// Where the program refuses the input, or the stage fails.
+    /// If the program refuses the input, or the stage fails.
     fn native(&self, guest: &str, input: &[u8]) -> Result<StageRun<Vec<u8>>, ProverError>;
 
     /// Runs the guest in the zkVM's executor, which counts its cycles.
@@ -40,7 +40,7 @@ pub trait Prover {
     /// Checks a proof's body.
     ///
     /// # Errors
-    /// [`ProverError::Refused`] where it does not hold.
+    /// [`ProverError::Refused`] if it does not hold.
     fn check(&self, guest: &str, mode: Mode, body: &[u8]) -> Result<StageRun<()>, ProverError>;
 }
 
@@ -49,7 +49,7 @@ pub trait Prover {
 pub struct Plan {
     /// The proof's mode.
     pub mode: Mode,
-    /// Most memory that proving may take; absent: what the back end takes by itself.
+    /// The largest number of memory that proving may take; absent: what the back end takes by itself.
     pub memory_bytes: Option<u64>,
 }
 

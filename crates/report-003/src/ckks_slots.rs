@@ -52,7 +52,7 @@ impl CkksSlots {
     /// Makes a key and encodes the adapter's weights, once for all steps.
     ///
     /// # Errors
-    /// Where there is no randomness, a weight is not finite or too large, or there are more
+    /// If there is no randomness, a weight is not finite or too large, or there are more
     /// plaintexts than are allowed.
     pub fn new(adapter: &Adapter, options: Options) -> Result<CkksSlots, CkksSlotsError> {
         let ckks = Ckks::new(&options.parameters)?;
@@ -98,7 +98,7 @@ impl Adapt for CkksSlots {
         let rng =
             Rng::from_os().map_err(|error| AdaptError::Refused { reason: error.to_string() })?;
         let shared = Arc::clone(&self.shared);
-        let (report, memory) = (Report::default(), Memory::default());
+        let (report, memory) = (Report::default(), StepBuffers::default());
         Ok(Box::new(CkksDeltas { shared, rng, report, memory }))
     }
 }
@@ -107,13 +107,13 @@ struct CkksDeltas {
     shared: Arc<Shared>,
     rng: Rng,
     report: Report,
-    memory: Memory,
+    memory: StepBuffers,
 }
 
 /// Memory of steps that have ended, to be overwritten: a step needs several megabytes, and fresh
 /// pages from the operating system would cost more than its arithmetic.
 #[derive(Default)]
-struct Memory {
+struct StepBuffers {
     inputs: Vec<Ciphertext>,
     products: Vec<Ciphertext>,
     decrypted: Vec<Decrypted>,

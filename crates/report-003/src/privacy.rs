@@ -48,7 +48,7 @@ impl Mechanism {
     /// `(epsilon_per_release, delta)`-private.
     ///
     /// # Errors
-    /// Where a parameter is not finite or is outside its range.
+    /// If a parameter is not finite or is outside its range.
     pub fn new(epsilon_per_release: f64, delta: f64, clip: f64) -> Result<Self, BadBudget> {
         let positive = |name, got: f64| match got.is_finite() && got > 0.0 {
             true => Ok(()),

@@ -23,13 +23,13 @@ pub trait Head: Send + Sync + 'static {
     /// One embedding for each token, one after the other.
     ///
     /// # Errors
-    /// [`EngineError::Prompt`] where one is no token.
+    /// [`EngineError::Prompt`] if one is not a token.
     fn embed(&self, ids: &[u32]) -> Result<Vec<f32>, EngineError>;
 
     /// One logit for each token of the vocabulary, from a hidden state.
     ///
     /// # Errors
-    /// [`EngineError::Failed`] where its width is not the model's.
+    /// [`EngineError::Failed`] if its width is not the model's.
     fn logits(&self, hidden: &[f32]) -> Result<Vec<f32>, EngineError>;
 
     /// Begins a completion after `prompt_tokens` tokens, in a context of `context_tokens` tokens.
@@ -46,7 +46,7 @@ pub trait Complete {
     /// The reason to stop before the next token; `None` to go on.
     fn finish_reason(&self) -> Option<FinishReason>;
 
-    /// Chooses the next token; `None` where the model ended its answer.
+    /// Chooses the next token; `None` if the model ended its answer.
     ///
     /// # Errors
     /// [`EngineError::Failed`].
@@ -136,7 +136,7 @@ pub struct Completion {
 }
 
 /// Generates: `forward` reads tokens after those already read, `each` receives every token and
-/// returns whether to go on. `None` where it returned `false`.
+/// returns whether to go on. `None` if it returned `false`.
 ///
 /// # Errors
 /// Those of `forward` and of the head.

@@ -77,7 +77,7 @@ impl Plaintext {
     /// N signed weights, the coefficients of X^0 to X^(N−1).
     ///
     /// # Errors
-    /// Where there are not N, or their magnitudes alone pass the set's `row_l1_max`.
+    /// If there are not N, or their magnitudes alone pass the set's `row_l1_max`.
     pub fn new(context: &Context, weights: &[i64]) -> Result<Plaintext, RlweError> {
         let sum = |l1: u64, w: &i64| l1.saturating_add(w.unsigned_abs());
         let (l1, limit) = (weights.iter().fold(0, sum), context.set().row_l1_max());

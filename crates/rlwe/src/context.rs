@@ -77,7 +77,7 @@ impl Context {
     /// the term q·m is 0, so no number is wider than a word.
     ///
     /// # Errors
-    /// Where there are not N messages.
+    /// If there are not N messages.
     pub(crate) fn add_encoded(&self, messages: &[u64], poly: &mut Poly) -> Result<(), RlweError> {
         let (wanted, got) = (self.n(), messages.len());
         if wanted != got {

@@ -16,7 +16,7 @@ impl SecretKey {
     /// Encrypts N messages mod 2^k, one for each coefficient.
     ///
     /// # Errors
-    /// Where there are not N.
+    /// If there are not N.
     pub fn encrypt(&self, messages: &[u64], rng: &mut Rng) -> Result<SeededCiphertext, RlweError> {
         self.encryptor(rng.fork()).encrypt(messages)
     }
@@ -46,7 +46,7 @@ impl<'a> Encryptor<'a> {
     /// Encrypts N messages mod 2^k. Larger words are taken mod 2^k.
     ///
     /// # Errors
-    /// Where there are not N messages, or after 2^32 − 1 vectors.
+    /// If there are not N messages, or after 2^32 − 1 vectors.
     pub fn encrypt(&mut self, messages: &[u64]) -> Result<SeededCiphertext, RlweError> {
         self.rng.fill_errors(&mut self.errors);
         self.encrypt_with_errors(messages)

@@ -55,7 +55,7 @@ impl SecretKey {
     /// some vector and never fails on a value.
     ///
     /// # Errors
-    /// Where the answer is one of another set.
+    /// If the answer is one of another set.
     pub fn decrypt(&self, answer: &SmallCiphertext) -> Result<Vec<u64>, RlweError> {
         let phases = self.phases(answer)?;
         Ok(phases.iter().map(|&phase| self.context.decode(phase)).collect())
@@ -96,7 +96,7 @@ impl PublicKey {
     /// the weights from each coefficient of an answer.
     ///
     /// # Errors
-    /// Where the set is not flooded.
+    /// If the set is not flooded.
     pub fn zero(&self, context: &Context, rng: &mut Rng) -> Result<Ciphertext, RlweError> {
         self.encrypt_encoded(context, rng, Poly::zero(context.ring()))
     }
@@ -104,7 +104,7 @@ impl PublicKey {
     /// A fresh encryption of messages, flooded as in [`PublicKey::zero`].
     ///
     /// # Errors
-    /// Where the set is not flooded or there are not N messages.
+    /// If the set is not flooded or there are not N messages.
     pub fn encrypt(
         &self,
         context: &Context,

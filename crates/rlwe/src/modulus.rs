@@ -28,7 +28,7 @@ pub struct Shoup {
 
 impl Modulus {
     /// # Errors
-    /// Where `value` is no odd prime below 2^61.
+    /// If `value` is not an odd prime below 2^61.
     pub fn new(value: u64) -> Result<Modulus, RlweError> {
         let bits = 64 - value.leading_zeros();
         if value < 3 || bits > MODULUS_BITS_MAX || !is_prime(value) {

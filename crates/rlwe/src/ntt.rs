@@ -30,7 +30,7 @@ impl NttTable {
     /// Makes a table for the fastest path of this machine.
     ///
     /// # Errors
-    /// Where n is no power of two from 16 to 65536 or the modulus is not 1 mod 2n.
+    /// If n is not a power of two from 16 to 65536 or the modulus is not 1 mod 2n.
     pub fn new(n: usize, modulus: Modulus) -> Result<NttTable, RlweError> {
         let path = Path::available(modulus).last().copied().unwrap_or(Path::Portable);
         NttTable::with_path(n, modulus, path)

@@ -98,7 +98,7 @@ impl ParameterSet {
     /// A set of at least 128 bits whose answers are flooded.
     ///
     /// # Errors
-    /// Where there is no such name, or the set protects less: see
+    /// If there is no such name, or the set protects less: see
     /// [`ParameterSet::dangerous_from_name`].
     pub fn from_name(name: &str) -> Result<ParameterSet, RlweError> {
         let set = ParameterSet::dangerous_from_name(name)?;
@@ -116,7 +116,7 @@ impl ParameterSet {
     /// the matrix to the holder of the secret key.
     ///
     /// # Errors
-    /// Where there is no such name.
+    /// If there is no such name.
     pub fn dangerous_from_name(name: &str) -> Result<ParameterSet, RlweError> {
         let found = DEFINITIONS.iter().find(|definition| definition.name == name);
         let definition = found.ok_or_else(|| RlweError::UnknownSet {
@@ -132,7 +132,7 @@ impl ParameterSet {
     /// Splits the room of the ring in another way: each bit less of message doubles `row_l1_max`.
     ///
     /// # Errors
-    /// Where `bits` leaves no room for noise.
+    /// If `bits` leaves no room for noise.
     pub fn with_plaintext_bits(mut self, bits: u32) -> Result<ParameterSet, RlweError> {
         self.plaintext_bits = bits;
         self.row_l1_max = self.greatest_l1();
@@ -256,7 +256,7 @@ fn noise_of(l1: u128) -> u128 {
 }
 
 /// The greatest of 128, 192 and 256 bits that a ternary-secret RLWE instance reaches by the
-/// HomomorphicEncryption.org tables (2018), quantum row; 0 where it reaches none or the degree is
+/// HomomorphicEncryption.org tables (2018), quantum row; 0 if it reaches none or the degree is
 /// not in the tables.
 pub fn quantum_security_bits(n: usize, modulus_bits: u32) -> u32 {
     const LEVELS: [u32; 3] = [256, 192, 128];

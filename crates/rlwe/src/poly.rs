@@ -40,7 +40,7 @@ macro_rules! linear {
             /// Makes a polynomial from `[limb][n]` values.
             ///
             /// # Errors
-            /// Where there are not n for each limb or one is not below its modulus.
+            /// If there are not n for each limb or one is not below its modulus.
             pub fn from_values(ring: &Arc<Ring>, values: Vec<u64>) -> Result<$form, RlweError> {
                 let (wanted, got) = (ring.len(), values.len());
                 if wanted != got {
@@ -128,7 +128,7 @@ impl Poly {
     /// Makes a polynomial from n signed coefficients, the same in every limb.
     ///
     /// # Errors
-    /// Where there are not n.
+    /// If there are not n.
     pub fn from_signed(ring: &Arc<Ring>, coefficients: &[i64]) -> Result<Poly, RlweError> {
         let (wanted, got) = (ring.n(), coefficients.len());
         if wanted != got {

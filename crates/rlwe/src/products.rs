@@ -55,7 +55,7 @@ impl ScalarMatrix {
     /// Makes a matrix from its values, row by row.
     ///
     /// # Errors
-    /// Where their count is not rows·columns, a side is 0 or beyond 2^17, or a row's magnitudes
+    /// If their count is not rows·columns, a side is 0 or beyond 2^17, or a row's magnitudes
     /// sum to more than the set's `row_l1_max`.
     pub fn new(
         context: &Context,
@@ -111,7 +111,7 @@ impl<'a> ScalarProducts<'a> {
     /// Takes the ciphertext of the next column.
     ///
     /// # Errors
-    /// Where all columns had theirs, or it is of another ring.
+    /// If all columns had theirs, or it is of another ring.
     pub fn push(&mut self, ciphertext: &SeededCiphertext) -> Result<(), RlweError> {
         let (limit, got) = (self.matrix.columns, self.pushed + 1);
         if got > limit {
@@ -141,7 +141,7 @@ impl<'a> ScalarProducts<'a> {
     /// The sums, one ciphertext for each row.
     ///
     /// # Errors
-    /// Where a column had no ciphertext.
+    /// If a column had no ciphertext.
     pub fn finish(mut self) -> Result<Vec<Ciphertext>, RlweError> {
         let (wanted, got) = (self.matrix.columns, self.pushed);
         if wanted != got {

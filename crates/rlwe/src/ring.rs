@@ -34,7 +34,7 @@ impl Ring {
     /// Makes a ring of degree n over the given primes, in their order.
     ///
     /// # Errors
-    /// Where a number is not a prime that is 1 mod 2n, one is given twice, or there are 0 or more
+    /// If a number is not a prime that is 1 mod 2n, one is given twice, or there are 0 or more
     /// than 16.
     pub fn new(n: usize, primes: &[u64]) -> Result<Arc<Ring>, RlweError> {
         let twice = (1..primes.len()).any(|i| primes[..i].contains(&primes[i]));
@@ -71,7 +71,7 @@ impl Ring {
         self.limbs.iter().map(|limb| limb.modulus)
     }
 
-    /// The ring without its last limb; `None` where it has one limb.
+    /// The ring without its last limb; `None` if it has one limb.
     pub fn lower(&self) -> Option<&Arc<Ring>> {
         self.lower.as_ref()
     }

@@ -32,7 +32,7 @@ impl Rng {
     /// Makes a generator with a seed from the operating system.
     ///
     /// # Errors
-    /// Where it gives no randomness.
+    /// If it gives no randomness.
     pub fn from_os() -> Result<Rng, RlweError> {
         let mut seed = Zeroizing::new([0; 32]);
         getrandom::fill(&mut *seed)

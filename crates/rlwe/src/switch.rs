@@ -33,7 +33,7 @@ impl SmallCiphertext {
     /// Keeps only the coefficients of c0 at `positions`, which are ascending and below N.
     ///
     /// # Errors
-    /// Where they are not, or a part was selected before.
+    /// If they are not, or a part was selected before.
     pub fn select(mut self, positions: &[usize]) -> Result<SmallCiphertext, RlweError> {
         let n = self.c1.len();
         if self.positions.is_some() {

@@ -50,7 +50,7 @@ impl SeededCiphertext {
     /// Decodes a ciphertext.
     ///
     /// # Errors
-    /// Where they are not the form that [`SeededCiphertext::to_bytes`] writes.
+    /// If they are not the form that [`SeededCiphertext::to_bytes`] writes.
     pub fn from_bytes(context: &Context, bytes: &[u8]) -> Result<SeededCiphertext, RlweError> {
         let mut reader = Reader::new(context, SEEDED, bytes)?;
         reader.expect_length(SeededCiphertext::wire_bytes(context))?;
@@ -77,7 +77,7 @@ impl PublicKey {
     /// Decodes a public key.
     ///
     /// # Errors
-    /// Where they are not the form that [`PublicKey::to_bytes`] writes.
+    /// If they are not the form that [`PublicKey::to_bytes`] writes.
     pub fn from_bytes(context: &Context, bytes: &[u8]) -> Result<PublicKey, RlweError> {
         let mut reader = Reader::new(context, PUBLIC_KEY, bytes)?;
         reader.expect_length(PublicKey::wire_bytes(context))?;
@@ -105,7 +105,7 @@ impl Ciphertext {
     /// Decodes a ciphertext.
     ///
     /// # Errors
-    /// Where they are not the form that [`Ciphertext::to_bytes`] writes.
+    /// If they are not the form that [`Ciphertext::to_bytes`] writes.
     pub fn from_bytes(context: &Context, bytes: &[u8]) -> Result<Ciphertext, RlweError> {
         let mut reader = Reader::new(context, WHOLE, bytes)?;
         reader.expect_length(Ciphertext::wire_bytes(context))?;
@@ -137,7 +137,7 @@ impl SmallCiphertext {
     /// Decodes an answer.
     ///
     /// # Errors
-    /// Where they are not the form that [`SmallCiphertext::to_bytes`] writes.
+    /// If they are not the form that [`SmallCiphertext::to_bytes`] writes.
     pub fn from_bytes(context: &Context, bytes: &[u8]) -> Result<SmallCiphertext, RlweError> {
         let mut reader = Reader::new(context, SMALL, bytes)?;
         let (n, count) = (context.n(), reader.number()? as usize);

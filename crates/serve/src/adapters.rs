@@ -123,7 +123,7 @@ pub enum LoadError {
     Engine(#[from] EngineError),
 }
 
-/// Longest name of an adapter, in bytes: it is part of every chunk of its answers.
+/// The longest name of an adapter, in bytes: it is part of every chunk of its answers.
 pub const NAME_BYTES_MAX: usize = 128;
 
 /// An adapter that is loaded.
@@ -163,14 +163,14 @@ pub struct Adapters {
     source: Option<Arc<dyn AdapterSource>>,
     on_loss: OnLoss,
     runtime: bool,
-    table: Mutex<Table>,
+    table: Mutex<AdapterTable>,
     /// Held during a load or an unload, of which one runs at a time: nothing may change between its
     /// check and its change.
     changing: Mutex<()>,
 }
 
 #[derive(Default)]
-struct Table {
+struct AdapterTable {
     loaded: BTreeMap<String, Arc<Loaded>>,
     /// The adapter that answers requests without a model's name: the first one loaded, until
     /// another is chosen.
@@ -198,7 +198,7 @@ impl Adapters {
     /// Loads an adapter from its path. Blocks.
     ///
     /// # Errors
-    /// [`LoadError`] where it is not allowed, not found, or refused by the engine.
+    /// [`LoadError`] if it is not allowed, not found, or refused by the engine.
     pub fn load(&self, name: &str, path: &str, asker: AskedBy) -> Result<Arc<Loaded>, LoadError> {
         let source = self.source(asker)?;
         check_name(name)?;
@@ -222,7 +222,7 @@ impl Adapters {
     /// Unloads an adapter. Answers that run with it go on.
     ///
     /// # Errors
-    /// [`LoadError`] where it is not allowed, or not loaded.
+    /// [`LoadError`] if it is not allowed, or not loaded.
     pub fn unload(&self, name: &str, asker: AskedBy) -> Result<(), LoadError> {
         self.source(asker)?;
         let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
@@ -243,7 +243,7 @@ impl Adapters {
         self.table().loaded.values().cloned().collect()
     }
 
-    /// The adapter of this name; `None` where it is not loaded.
+    /// The adapter of this name; `None` if it is not loaded.
     pub fn find(&self, name: &str) -> Option<Arc<Loaded>> {
         self.table().loaded.get(name).cloned()
     }
@@ -257,7 +257,7 @@ impl Adapters {
     /// Makes another adapter the active one; gives the one before.
     ///
     /// # Errors
-    /// [`LoadError::Unknown`] where no adapter has this name.
+    /// [`LoadError::Unknown`] if no adapter has this name.
     pub fn activate(&self, name: &str) -> Result<Option<String>, LoadError> {
         let mut table = self.table();
         if !table.loaded.contains_key(name) {
@@ -293,7 +293,7 @@ impl Adapters {
         }
     }
 
-    fn table(&self) -> MutexGuard<'_, Table> {
+    fn table(&self) -> MutexGuard<'_, AdapterTable> {
         // A panic while the lock was held leaves a valid table.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }

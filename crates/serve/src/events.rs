@@ -28,7 +28,7 @@ pub(crate) struct Events {
     chunks: Chunks,
     deadline: Pin<Box<Sleep>>,
     limit: Duration,
-    state: State,
+    state: StreamStage,
     /// Whether the connection should write its data before the body is asked for more.
     flush: bool,
     meter: Meter,
@@ -36,7 +36,7 @@ pub(crate) struct Events {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum StreamStage {
     Opening,
     Running,
     Breaking,
@@ -55,7 +55,7 @@ impl Events {
         slot: Slot,
     ) -> Self {
         let deadline = Box::pin(tokio::time::sleep(limit));
-        let state = State::Opening;
+        let state = StreamStage::Opening;
         Self { generation, chunks, deadline, limit, state, flush: false, meter, _slot: slot }
     }
 
@@ -71,7 +71,7 @@ impl Events {
                     return frame;
                 }
                 Poll::Ready(Some(Event::Token(token))) => {
-                    let first = self.state == State::Opening;
+                    let first = self.state == StreamStage::Opening;
                     self.open(&mut frame);
                     self.chunks.write_text(&mut frame, &token.text);
                     self.meter.token();
@@ -86,7 +86,7 @@ impl Events {
                     }
                     self.meter.finish(adapter.as_ref());
                     self.chunks.write_end(&mut frame, &Ending { reason, usage, adapter });
-                    self.state = State::Finished;
+                    self.state = StreamStage::Finished;
                     return frame;
                 }
                 Poll::Ready(Some(Event::AdapterLost { reason })) => {
@@ -110,16 +110,16 @@ impl Events {
     /// Writes the role with the first token, not before it, so that a client that takes the first
     /// chunk for the first token measures correctly.
     fn open(&mut self, frame: &mut Vec<u8>) {
-        if self.state == State::Opening {
+        if self.state == StreamStage::Opening {
             self.chunks.write_role(frame);
-            self.state = State::Running;
+            self.state = StreamStage::Running;
         }
     }
 
     fn break_off(&mut self, frame: &mut Vec<u8>, error: &ApiError) {
         tracing::warn!(%error, "a stream broke");
         chunk::write_error(frame, error);
-        self.state = State::Breaking;
+        self.state = StreamStage::Breaking;
         self.flush = true;
     }
 }
@@ -138,13 +138,13 @@ impl http_body::Body for Events {
             return Poll::Pending;
         }
         match self.state {
-            State::Finished => Poll::Ready(None),
-            State::Breaking => {
-                self.state = State::Finished;
+            StreamStage::Finished => Poll::Ready(None),
+            StreamStage::Breaking => {
+                self.state = StreamStage::Finished;
                 // An error here makes hyper drop the connection without the last chunk.
                 Poll::Ready(Some(Err(EngineError::Stopped.into())))
             }
-            State::Opening | State::Running => {
+            StreamStage::Opening | StreamStage::Running => {
                 let frame = self.fill(context);
                 if frame.is_empty() {
                     return Poll::Pending;
@@ -155,7 +155,7 @@ impl http_body::Body for Events {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.state == State::Finished
+        self.state == StreamStage::Finished
     }
 }
 

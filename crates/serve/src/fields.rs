@@ -19,7 +19,7 @@ impl Fields {
     /// The fields of a JSON object.
     ///
     /// # Errors
-    /// [`ApiError::NotJson`] where the body is not a JSON object.
+    /// [`ApiError::NotJson`] if the body is not a JSON object.
     pub fn parse(bytes: &[u8]) -> Result<Self, ApiError> {
         let map = serde_json::from_slice(bytes)
             .map_err(|error| ApiError::NotJson { reason: error.to_string() })?;
@@ -34,7 +34,7 @@ impl Fields {
         }
     }
 
-    /// Takes a field; `None` where it is absent or null.
+    /// Takes a field; `None` if it is absent or null.
     pub fn take(&mut self, name: &str) -> Option<Value> {
         self.map.remove(name).filter(|value| !value.is_null())
     }
@@ -57,10 +57,10 @@ impl Fields {
         }
     }
 
-    /// Takes a string; `None` where it is absent.
+    /// Takes a string; `None` if it is absent.
     ///
     /// # Errors
-    /// [`ApiError::Field`] where it is another value.
+    /// [`ApiError::Field`] if it is another value.
     pub fn text(&mut self, name: &str) -> Result<Option<String>, ApiError> {
         match self.take(name) {
             None => Ok(None),
@@ -72,15 +72,15 @@ impl Fields {
     /// Takes a string that must be present.
     ///
     /// # Errors
-    /// [`ApiError::Missing`], and [`ApiError::Field`] where it is another value.
+    /// [`ApiError::Missing`], and [`ApiError::Field`] if it is another value.
     pub fn require_text(&mut self, name: &str) -> Result<String, ApiError> {
         self.text(name)?.ok_or_else(|| ApiError::Missing { param: self.path(name) })
     }
 
-    /// Takes a boolean; false where it is absent.
+    /// Takes a boolean; false if it is absent.
     ///
     /// # Errors
-    /// [`ApiError::Field`] where it is another value.
+    /// [`ApiError::Field`] if it is another value.
     pub fn flag(&mut self, name: &str) -> Result<bool, ApiError> {
         match self.take(name) {
             None => Ok(false),
@@ -89,10 +89,10 @@ impl Fields {
         }
     }
 
-    /// Takes an integer in a range; `None` where it is absent.
+    /// Takes an integer in a range; `None` if it is absent.
     ///
     /// # Errors
-    /// [`ApiError::Field`] where it is another value.
+    /// [`ApiError::Field`] if it is another value.
     pub fn integer(
         &mut self,
         name: &str,
@@ -101,10 +101,10 @@ impl Fields {
         self.take_number(name, range, "an integer", Value::as_i64)
     }
 
-    /// Takes a number in a range; `None` where it is absent.
+    /// Takes a number in a range; `None` if it is absent.
     ///
     /// # Errors
-    /// [`ApiError::Field`] where it is another value.
+    /// [`ApiError::Field`] if it is another value.
     pub fn number(
         &mut self,
         name: &str,
@@ -129,7 +129,7 @@ impl Fields {
     /// Takes a field that this server does not support, and admits only its neutral values.
     ///
     /// # Errors
-    /// [`ApiError::Field`] where it has another value.
+    /// [`ApiError::Field`] if it has another value.
     pub fn neutral(&mut self, name: &str, neutral: &[Value]) -> Result<(), ApiError> {
         match self.take(name) {
             Some(value) if !neutral.iter().any(|admitted| is_same(admitted, &value)) => {
@@ -144,7 +144,7 @@ impl Fields {
     /// Ends the reading. The fields in `ignored` may be present; they do not change the completion.
     ///
     /// # Errors
-    /// [`ApiError::UnknownField`] where another field is left.
+    /// [`ApiError::UnknownField`] if another field is left.
     pub fn finish(mut self, ignored: &[&str]) -> Result<(), ApiError> {
         self.map.retain(|name, value| !value.is_null() && !ignored.contains(&name.as_str()));
         match self.map.keys().next() {

@@ -5,14 +5,14 @@ use std::time::Duration;
 /// The limits of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Longest request body, in bytes. A prompt of 128 Ki tokens is about half a MiB of English.
+    /// The longest request body, in bytes. A prompt of 128 Ki tokens is about half a MiB of English.
     pub body_bytes: usize,
     /// Bytes of a body that is too long which are read and discarded, so that its sender, which is
     /// still writing, sees the answer and not a reset: as many as a gateway lets through.
     pub discarded_bytes: usize,
-    /// Longest wait for a request's head, and for the next request of a kept connection.
+    /// The longest wait for a request's head, and for the next request of a kept connection.
     pub head_wait: Duration,
-    /// Longest wait for a request's body.
+    /// The longest wait for a request's body.
     pub body_wait: Duration,
     /// Connections that are open at once; an eighth of them is reserved for addresses without any.
     pub connections: usize,
@@ -20,17 +20,17 @@ pub struct Limits {
     pub concurrent: usize,
     /// Requests that may wait for a slot; more get status 429.
     pub queued: usize,
-    /// Longest wait for a slot; after it comes status 503.
+    /// The longest wait for a slot; after it comes status 503.
     pub queue_wait: Duration,
-    /// Longest generation, from its start to its last token.
+    /// The longest generation, from its start to its last token.
     pub generation: Duration,
-    /// Longest time in which a client takes no byte of an answer.
+    /// The longest time in which a client takes no byte of an answer.
     pub write_wait: Duration,
-    /// Longest drain after the server is asked to stop.
+    /// The longest drain after the server is asked to stop.
     pub drain: Duration,
-    /// Longest prompt in tokens; the model's context is a further limit.
+    /// The longest prompt in tokens; the model's context is a further limit.
     pub prompt_tokens: u32,
-    /// Longest load of an adapter, including its host's handshake.
+    /// The longest load of an adapter, including its host's handshake.
     pub load_wait: Duration,
     /// Loads and unloads that run or wait at once: each holds a thread.
     pub loads: usize,

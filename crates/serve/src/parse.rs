@@ -23,7 +23,7 @@ const NO_TOOLS: &str = "none, since tool calls are not supported by `confide ser
 /// Reads the body of `/v1/chat/completions`. A field that cannot be honoured is an error.
 ///
 /// # Errors
-/// [`ApiError`] for the first field that cannot be honoured, or a body that is no such JSON.
+/// [`ApiError`] for the first field that cannot be honoured, or a body that is not such JSON.
 pub fn parse_chat(body: &[u8], prompt_tokens_max: u32) -> Result<ParsedRequest, ApiError> {
     let mut fields = Fields::parse(body)?;
     fields.refuse("tools", NO_TOOLS)?;
@@ -47,7 +47,7 @@ pub fn parse_chat(body: &[u8], prompt_tokens_max: u32) -> Result<ParsedRequest, 
 /// Reads the body of `/v1/completions`. A field that cannot be honoured is an error.
 ///
 /// # Errors
-/// [`ApiError`] for the first field that cannot be honoured, or a body that is no such JSON.
+/// [`ApiError`] for the first field that cannot be honoured, or a body that is not such JSON.
 pub fn parse_completion(body: &[u8], prompt_tokens_max: u32) -> Result<ParsedRequest, ApiError> {
     let mut fields = Fields::parse(body)?;
     let prompt = match fields.require("prompt")? {

@@ -106,7 +106,7 @@ impl ServerState {
     /// Waits for a slot, which is the right to one running generation.
     ///
     /// # Errors
-    /// [`EngineError::QueueFull`] where too many requests wait, [`ApiError::Busy`] where no slot
+    /// [`EngineError::QueueFull`] if too many requests wait, [`ApiError::Busy`] if no slot
     /// came free in time.
     pub async fn enter(&self) -> Result<Slot, ApiError> {
         Ok(self.gate.enter().await?)
@@ -125,7 +125,7 @@ impl ServerState {
     /// The model with this name.
     ///
     /// # Errors
-    /// [`ApiError::NoModel`] where no model has this name.
+    /// [`ApiError::NoModel`] if no model has this name.
     pub fn model(&self, name: &str) -> Result<Model, ApiError> {
         let found = self.models().into_iter().find(|model| model.name == name);
         found.ok_or_else(|| self.no_model(name))
@@ -134,7 +134,7 @@ impl ServerState {
     /// The model that adapters change.
     ///
     /// # Errors
-    /// [`EngineError::Stopped`] where the engine no longer has a model.
+    /// [`EngineError::Stopped`] if the engine no longer has a model.
     pub fn base(&self) -> Result<Model, ApiError> {
         let base = self.models().into_iter().find(|model| model.parent.is_none());
         base.ok_or_else(|| EngineError::Stopped.into())
@@ -205,7 +205,7 @@ impl ServerState {
 /// Reads a generation to its end; gives its text, and its ending.
 ///
 /// # Errors
-/// [`ApiError::Engine`] where the generation failed or broke off.
+/// [`ApiError::Engine`] if the generation failed or broke off.
 pub async fn read_answer(
     mut generation: Generation,
     mut meter: Meter,

@@ -27,7 +27,7 @@ impl PublicKey {
     ///
     /// # Errors
     ///
-    /// [`SigmaError::Malformed`] for what is no certificate; the rest as for
+    /// [`SigmaError::Malformed`] for what is not a certificate; the rest as for
     /// [`from_spki`](Self::from_spki).
     pub fn from_certificate(bytes: &[u8]) -> Result<Self, SigmaError> {
         Ok(Self::new(encoded::from_certificate(bytes)?))

@@ -81,7 +81,7 @@ impl Relation {
 ///
 /// # Errors
 ///
-/// [`SigmaError::RelationDoesNotHold`] where it does not hold or a blinding is not its term's.
+/// [`SigmaError::RelationDoesNotHold`] if it does not hold or a blinding is not its term's.
 pub fn prove_relation(
     context: &[u8],
     relation: &Relation,
@@ -121,7 +121,7 @@ pub fn verify_equal(
 ///
 /// # Errors
 ///
-/// [`SigmaError::Refused`] where the proof does not show it, [`SigmaError::Malformed`] where it is
+/// [`SigmaError::Refused`] if the proof does not show it, [`SigmaError::Malformed`] if it is
 /// none.
 pub fn verify_relation(
     context: &[u8],

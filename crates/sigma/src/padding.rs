@@ -55,7 +55,7 @@ pub(crate) fn pss(
     Ok(em)
 }
 
-/// The salt of an encoded message, or `None` where it is no EMSA-PSS encoding of any digest.
+/// The salt of an encoded message, or `None` if it is not an EMSA-PSS encoding of any digest.
 pub(crate) fn pss_salt(hash: Hash, em: &[u8], bits: usize) -> Option<Vec<u8>> {
     let shape = Pss::new(hash, bits);
     let em = &em[em.len().checked_sub(shape.length)?..];

@@ -29,7 +29,7 @@ impl Blinding {
     ///
     /// # Errors
     ///
-    /// [`SigmaError::NoRandomness`] where the system gives none.
+    /// [`SigmaError::NoRandomness`] if the system gives none.
     pub fn random() -> Result<Self, SigmaError> {
         Ok(Self::from_seed(&*random::entropy()?))
     }
@@ -84,7 +84,7 @@ impl Commitment {
     ///
     /// # Errors
     ///
-    /// [`SigmaError::Malformed`] where they encode no element of the group.
+    /// [`SigmaError::Malformed`] if they encode no element of the group.
     pub fn from_bytes(bytes: &[u8; COMMITMENT_LENGTH]) -> Result<Self, SigmaError> {
         let point = CompressedRistretto(*bytes)
             .decompress()

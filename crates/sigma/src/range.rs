@@ -35,7 +35,7 @@ impl Range {
     ///
     /// # Errors
     ///
-    /// [`SigmaError::EmptyRange`] where the low end is above the high one.
+    /// [`SigmaError::EmptyRange`] if the low end is above the high one.
     pub fn new(low: u64, high: u64) -> Result<Self, SigmaError> {
         if low <= high { Ok(Self { low, high }) } else { Err(SigmaError::EmptyRange { low, high }) }
     }
@@ -107,7 +107,7 @@ impl Range {
 ///
 /// # Errors
 ///
-/// [`SigmaError::OutsideRange`] where it does not, [`SigmaError::TooLong`] for the context.
+/// [`SigmaError::OutsideRange`] if it does not, [`SigmaError::TooLong`] for the context.
 pub fn prove_range(
     context: &[u8],
     range: &Range,
@@ -159,7 +159,7 @@ pub(crate) fn prove_range_with(
 ///
 /// # Errors
 ///
-/// [`SigmaError::Refused`] where the proof does not show it, [`SigmaError::Malformed`] where it is
+/// [`SigmaError::Refused`] if the proof does not show it, [`SigmaError::Malformed`] if it is
 /// no proof for a range of this size.
 pub fn verify_range(
     context: &[u8],

@@ -20,7 +20,7 @@ use std::fmt;
 use crypto_bigint::{Odd, Uint, modular::FixedMontyParams};
 use subtle::ConstantTimeEq;
 
-use self::residue::{Group, ROUNDS};
+use self::residue::{ROUNDS, ResidueGroup};
 use crate::{
     challenge::{CHALLENGE_LENGTH, challenge},
     error::SigmaError,
@@ -93,9 +93,9 @@ impl RsaKey {
     /// s^e mod N, the encoded message under a signature; `None` for bytes that are no residue.
     pub(crate) fn recover(&self, signature: &[u8]) -> Option<Vec<u8>> {
         match &self.modulus {
-            Modulus::To2048(params) => Group::new(params, self.length()).recover(signature),
-            Modulus::To3072(params) => Group::new(params, self.length()).recover(signature),
-            Modulus::To4096(params) => Group::new(params, self.length()).recover(signature),
+            Modulus::To2048(params) => ResidueGroup::new(params, self.length()).recover(signature),
+            Modulus::To3072(params) => ResidueGroup::new(params, self.length()).recover(signature),
+            Modulus::To4096(params) => ResidueGroup::new(params, self.length()).recover(signature),
         }
     }
 
@@ -129,7 +129,7 @@ impl RsaKey {
         signature: &[u8],
         stream: &mut Stream,
     ) -> Result<Vec<u8>, SigmaError> {
-        let group = Group::new(params, self.length());
+        let group = ResidueGroup::new(params, self.length());
         let em = group.read(&statement.em).ok_or(SigmaError::SelfCheck)?;
         let signature = group.read_secret(signature).ok_or(SigmaError::SignatureInvalid)?;
         if !group.is_root(&signature, &em) {
@@ -159,7 +159,7 @@ impl RsaKey {
             return Err(malformed);
         }
         let (claimed, responses) = proof.split_first_chunk().ok_or(malformed.clone())?;
-        let group = Group::new(params, self.length());
+        let group = ResidueGroup::new(params, self.length());
         let em = group.read(&statement.em).ok_or(malformed.clone())?;
         let powers = group.small_powers(&em);
         let mut encoded = Vec::with_capacity(ROUNDS * self.length());
@@ -237,7 +237,7 @@ mod tests {
     fn a_simulator_without_the_signature_makes_accepting_transcripts() {
         let (key, em, signature) = case();
         let Modulus::To2048(params) = &key.modulus else { panic!("2048 bits") };
-        let group = Group::new(params, 256);
+        let group = ResidueGroup::new(params, 256);
         let (em, s) = (group.read(&em).unwrap(), group.read(&signature).unwrap());
         let powers = group.small_powers(&em);
         let mut stream = Stream::new(&Zeroizing::new([9; 32]), &[b"simulator"]);
@@ -259,7 +259,7 @@ mod tests {
         // Extraction, the reason for soundness: z/z' = s^(c' − c), and c' − c has no factor of e.
         let (key, em, signature) = case();
         let Modulus::To2048(params) = &key.modulus else { panic!("2048 bits") };
-        let group = Group::new(params, 256);
+        let group = ResidueGroup::new(params, 256);
         let (em, s) = (group.read(&em).unwrap(), group.read(&signature).unwrap());
         let mut stream = Stream::new(&Zeroizing::new([8; 32]), &[b"extractor"]);
         let nonces = group.nonces(&mut stream);

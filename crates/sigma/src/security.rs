@@ -12,7 +12,7 @@ use crate::{
 pub struct Security {
     /// The name of the back end that makes and checks the proof.
     pub back_end: &'static str,
-    /// The number of bits that are proven without a conjecture; `None` where there are none.
+    /// The number of bits that are proven without a conjecture; `None` if there are none.
     pub proven_bits: Option<u16>,
     /// The number of bits under the conjectures of `basis`.
     pub conjectured_bits: u16,

@@ -57,7 +57,7 @@ impl SignatureProof {
     ///
     /// # Errors
     ///
-    /// [`SigmaError::SignatureInvalid`] where the signature is wrong, [`SigmaError::Unsupported`]
+    /// [`SigmaError::SignatureInvalid`] if the signature is wrong, [`SigmaError::Unsupported`]
     /// for a key that is not RSA.
     pub fn pkcs1(
         key: &PublicKey,
@@ -106,8 +106,8 @@ impl SignatureProof {
     /// # Errors
     ///
     /// [`SigmaError::OtherKey`], [`SigmaError::OtherMessage`] and [`SigmaError::OtherContext`]
-    /// where the proof names another, [`SigmaError::Refused`] where it shows nothing,
-    /// [`SigmaError::Malformed`] where it has another form.
+    /// where the proof names another, [`SigmaError::Refused`] if it shows nothing,
+    /// [`SigmaError::Malformed`] if it has another form.
     pub fn verify_digest(
         &self,
         key: &PublicKey,

@@ -13,7 +13,7 @@ struct Signer {
 }
 
 impl Signer {
-    /// Makes a key; prints a line and returns `None` where there is no openssl.
+    /// Makes a key; prints a line and returns `None` if there is no openssl.
     fn new(name: &str, parameter: &str) -> Option<Self> {
         if Command::new("openssl").arg("version").output().is_err() {
             eprintln!("skipped: no openssl");

@@ -7,13 +7,13 @@ use crate::{
     error::StatementError,
 };
 
-/// Most advisories that apply to a platform at once: Intel's lists have had a dozen.
+/// The largest number of advisories that apply to a platform at once: Intel's lists have had a dozen.
 pub const ADVISORIES_MAX: usize = 64;
 
-/// Longest name of an advisory: `INTEL-SA-01234` is 14 bytes.
+/// The longest name of an advisory: `INTEL-SA-01234` is 14 bytes.
 pub const ADVISORY_BYTES_MAX: usize = 64;
 
-/// Longest TCB status: `OutOfDateConfigurationNeeded` is 28 bytes.
+/// The longest TCB status: `OutOfDateConfigurationNeeded` is 28 bytes.
 pub const TCB_STATUS_BYTES_MAX: usize = 64;
 
 /// Intel's word for a platform that misses nothing.

@@ -7,7 +7,7 @@ use crate::error::StatementError;
 /// Length of a SHA-256 digest.
 pub const DIGEST_BYTES: usize = 32;
 
-/// Longest single field: a list of advisories. Anything longer is refused before it is looked at.
+/// The longest single field: a list of advisories. Anything longer is refused before it is looked at.
 const FIELD_BYTES_MAX: usize = 8 * 1024;
 
 /// Bytes of a length.

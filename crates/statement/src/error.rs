@@ -42,7 +42,7 @@ pub enum StatementError {
         wanted: &'static str,
     },
     /// Bytes follow the last field.
-    #[error("statement: wanted its end, got {got} bytes more")]
+    #[error("statement: {got} unexpected bytes after its last field")]
     Trailing {
         /// Number of bytes after the last field.
         got: usize,

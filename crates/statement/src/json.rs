@@ -9,7 +9,7 @@ use crate::{
     statement::{ENCODED_BYTES_MAX, Statement},
 };
 
-/// Longest JSON text that is read: hexadecimal doubles the bytes, names and quotes come on top.
+/// The longest JSON text that is read: hexadecimal doubles the bytes, names and quotes come on top.
 const JSON_BYTES_MAX: usize = 4 * ENCODED_BYTES_MAX;
 
 impl Statement {
@@ -22,7 +22,7 @@ impl Statement {
     /// Reads a statement that [`Statement::to_json`] wrote.
     ///
     /// # Errors
-    /// Where the text is not the JSON of a statement within the limits of its fields.
+    /// If the text is not the JSON of a statement within the limits of its fields.
     pub fn from_json(text: &[u8]) -> Result<Statement, StatementError> {
         if text.len() > JSON_BYTES_MAX {
             let (limit, got) = (JSON_BYTES_MAX, text.len());

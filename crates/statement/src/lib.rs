@@ -2,7 +2,7 @@
 //!
 //! A [`Statement`] says what a proof shows: one struct for each claim, one canonical encoding for
 //! each statement. The zkVM's public values are the 32 bytes of [`Statement::digest`]; the statement
-//! itself travels beside the proof, and the checker holds it against what it expects.
+//! itself travels next to the proof, and the checker holds it against what it expects.
 //!
 //! Builds without std (alloc only): the same code runs in the prover, the checker and the guest.
 #![no_std]

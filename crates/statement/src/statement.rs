@@ -12,7 +12,7 @@ use crate::{
     transcript::Transcript,
 };
 
-/// Longest encoding that is read: a DCAP statement with every advisory is a quarter of it.
+/// The longest encoding that is read: a DCAP statement with every advisory is a quarter of it.
 pub const ENCODED_BYTES_MAX: usize = 16 * 1024;
 
 /// The beginning of every tag; the name of the claim follows.
@@ -73,7 +73,7 @@ impl Statement {
     /// Reads a statement that [`Statement::encode`] wrote.
     ///
     /// # Errors
-    /// Where the bytes are not the one encoding of a statement within the limits of its fields.
+    /// If the bytes are not the one encoding of a statement within the limits of its fields.
     pub fn decode(bytes: &[u8]) -> Result<Statement, StatementError> {
         if bytes.len() > ENCODED_BYTES_MAX {
             let (limit, got) = (ENCODED_BYTES_MAX, bytes.len());

@@ -7,10 +7,10 @@ use crate::{
     error::StatementError,
 };
 
-/// Longest text that a leaf is said to contain: longer ones are opened instead.
+/// The longest text that a leaf is said to contain: longer ones are opened instead.
 pub const TEXT_BYTES_MAX: usize = 256;
 
-/// Longest path of a field, as a disclosure has it.
+/// The longest path of a field, as a disclosure has it.
 pub const PATH_BYTES_MAX: usize = 1024;
 
 /// Deepest tree under a root: 2^18 leaves of 64 bytes are 16 MiB.

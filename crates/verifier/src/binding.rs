@@ -7,7 +7,7 @@ use rustls_pki_types::UnixTime;
 
 use crate::{
     appraisal::Appraisal,
-    checks::{Checks, Step, Steps},
+    checks::{Checks, Step, StepNames},
     crypto::Crypto,
     detail::Detail,
     evidence::Evidence,
@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// The checks of report data and claims, which every kind of evidence with report data has.
-pub(crate) trait BindingSteps: Steps {
+pub(crate) trait BindingSteps: StepNames {
     const REPORT_DATA: Self;
     const CLAIMS: Self;
     const CONFIG_DIGEST: Self;

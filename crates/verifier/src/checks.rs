@@ -48,7 +48,7 @@ pub struct Check {
 }
 
 /// The checks of one kind of evidence, in the order in which they run.
-pub(crate) trait Steps: Copy {
+pub(crate) trait StepNames: Copy {
     /// A name in snake case for each step; once published, a name does not change.
     const NAMES: &'static [&'static str];
 
@@ -63,7 +63,7 @@ macro_rules! steps {
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(crate) enum $kind { $($step),+ }
 
-        impl $crate::checks::Steps for $kind {
+        impl $crate::checks::StepNames for $kind {
             const NAMES: &'static [&'static str] = &[$($name),+];
 
             fn index(self) -> usize {
@@ -114,14 +114,14 @@ pub(crate) struct Checks(Vec<Check>);
 
 impl Checks {
     /// Lists every check of a kind of evidence, none evaluated: `Checks::new::<Step>()`.
-    pub(crate) fn new<S: Steps>() -> Self {
+    pub(crate) fn new<S: StepNames>() -> Self {
         Self(S::NAMES.iter().copied().map(unreached_check).collect())
     }
 
     /// Runs a check and notes what came out; the detail is that of a pass.
     pub(crate) fn run<T>(
         &mut self,
-        step: impl Steps,
+        step: impl StepNames,
         check: impl FnOnce() -> Result<(T, Detail), Reason>,
     ) -> Result<T, Reason> {
         match check() {
@@ -140,7 +140,7 @@ impl Checks {
     /// failure.
     pub(crate) fn require(
         &mut self,
-        step: impl Steps,
+        step: impl StepNames,
         holds: bool,
         detail: impl Into<Detail>,
         reason: impl FnOnce() -> Reason,
@@ -151,7 +151,7 @@ impl Checks {
     /// Compares a value with the policy's reference values, where it has some; `detail` is the text of a pass.
     pub(crate) fn compare<T: ReferenceValue + PartialEq>(
         &mut self,
-        step: impl Steps,
+        step: impl StepNames,
         field: &'static str,
         wanted: Option<&Expect<T>>,
         got: &T,
@@ -170,17 +170,17 @@ impl Checks {
     }
 
     /// Records as passed a check that cannot fail at this point.
-    pub(crate) fn pass(&mut self, step: impl Steps, detail: impl Into<Detail>) {
+    pub(crate) fn pass(&mut self, step: impl StepNames, detail: impl Into<Detail>) {
         self.set(step, Outcome::Passed, detail.into());
     }
 
     /// Notes why a check does not apply.
-    pub(crate) fn skip(&mut self, step: impl Steps, detail: impl Into<Detail>) {
+    pub(crate) fn skip(&mut self, step: impl StepNames, detail: impl Into<Detail>) {
         self.set(step, Outcome::NotEvaluated, detail.into());
     }
 
     /// Notes a failure, and forgets the outcome of every check after it.
-    pub(crate) fn fail(&mut self, step: impl Steps, reason: Reason) -> Reason {
+    pub(crate) fn fail(&mut self, step: impl StepNames, reason: Reason) -> Reason {
         self.set(step, Outcome::Failed, reason.to_string().into());
         for check in &mut self.0[step.index() + 1..] {
             *check = unreached_check(check.name);
@@ -189,7 +189,7 @@ impl Checks {
     }
 
     /// Whether a check has passed.
-    pub(crate) fn has_passed(&self, step: impl Steps) -> bool {
+    pub(crate) fn has_passed(&self, step: impl StepNames) -> bool {
         self.0[step.index()].outcome == Outcome::Passed
     }
 
@@ -201,7 +201,7 @@ impl Checks {
         self.0
     }
 
-    fn set(&mut self, step: impl Steps, outcome: Outcome, detail: Detail) {
+    fn set(&mut self, step: impl StepNames, outcome: Outcome, detail: Detail) {
         let check = &mut self.0[step.index()];
         check.outcome = outcome;
         check.detail = detail;

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
-    checks::{Checks, Steps},
+    checks::{Checks, StepNames},
     detail::Detail,
     reason::{ISSUE_DATE, Reason},
 };
@@ -39,7 +39,7 @@ pub struct CrlMinimum {
 /// Compares a list, whose signature is verified elsewhere, with its minimum.
 pub(crate) fn check_revocation_list(
     checks: &mut Checks,
-    step: impl Steps,
+    step: impl StepNames,
     subject: &'static str,
     seen: CrlVersion,
     minimum: CrlMinimum,

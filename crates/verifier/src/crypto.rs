@@ -16,7 +16,7 @@ pub trait Crypto: Send + Sync {
     /// High-s signatures are genuine: quoting enclaves make them.
     fn verify_p256(&self, public_key: &[u8; 65], message: &[u8], signature: &[u8; 64]) -> bool;
 
-    /// A P-256 key read once, for more than one signature; `None` where the point is not on the
+    /// A P-256 key read once, for more than one signature; `None` if the point is not on the
     /// curve, or where this implementation gains nothing by it (the default).
     fn prepare_p256(&self, _public_key: &[u8; 65]) -> Option<Box<dyn P256Key>> {
         None

@@ -29,7 +29,7 @@ pub struct Endorsements {
     pub(crate) tcb_info: TcbInfo,
     pub(crate) qe_identity: QeIdentity,
     pub(crate) tcb_chain: Vec<Vec<u8>>,
-    /// `None` where it is the same text as that of TCB info.
+    /// `None` if it is the same text as that of TCB info.
     pub(crate) qe_chain: Option<Vec<Vec<u8>>>,
     pub(crate) pck_crl_chain: Vec<Vec<u8>>,
     pub(crate) pck_chain: Option<Vec<Vec<u8>>>,

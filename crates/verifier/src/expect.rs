@@ -10,7 +10,7 @@ use core::{fmt, marker::PhantomData, str::FromStr};
 use confide_evidence::tcb_info::TcbStatus;
 use serde::{Deserialize, Deserializer, de};
 
-/// Longest list of alternatives in a policy.
+/// The longest list of alternatives in a policy.
 const ALTERNATIVES_MAX: usize = 256;
 /// The spelling of [`Expect::DangerousAny`] in a policy.
 pub const DANGEROUS_ANY: &str = "dangerous-any";

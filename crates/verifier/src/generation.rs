@@ -8,9 +8,9 @@ use crate::{crypto::Crypto, roots::Root};
 
 /// Identifies a set of endorsements: SHA-256 of all their bytes and of the root that they were verified under.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Generation(pub [u8; 32]);
+pub struct EndorsementsId(pub [u8; 32]);
 
-impl Generation {
+impl EndorsementsId {
     /// Hashes each part with its length, so that no two sets of endorsements have the same input.
     pub(crate) fn derive(collateral: &Collateral, root: &Root, crypto: &dyn Crypto) -> Self {
         let none = String::new();

@@ -57,7 +57,7 @@ impl<'a> GpuCase<'a> {
     /// Reads a container, as channels and files carry it.
     ///
     /// # Errors
-    /// [`Reason::GpuEvidence`] where the bytes are not a container.
+    /// [`Reason::GpuEvidence`] if the bytes are not a container.
     pub fn from_container(bytes: &'a [u8], nonce: [u8; 32]) -> Result<Self, Reason> {
         let GpuEvidence { report, chain, rims, ocsp } =
             GpuEvidence::decode(bytes).map_err(Reason::GpuEvidence)?;
@@ -67,7 +67,7 @@ impl<'a> GpuCase<'a> {
     /// Takes a bare report and its certificate chain.
     ///
     /// # Errors
-    /// [`Reason::Malformed`] where a report in text is too long or not hexadecimal.
+    /// [`Reason::Malformed`] if a report in text is too long or not hexadecimal.
     pub fn from_report(report: &'a [u8], chain: &'a [u8], nonce: [u8; 32]) -> Result<Self, Reason> {
         let report = report_bytes(report)?;
         Ok(Self { report, chain, rims: Vec::new(), ocsp: Vec::new(), nonce })

@@ -154,7 +154,7 @@ impl Prepared {
     /// the policy trusts the root, every date, revocation by serial number, security versions, QE
     /// identity, all of the policy, and the quote's own signature.
     ///
-    /// [`NewVerdicts`] holds what was found anew; keep it if you like. A rejection teaches nothing, so that false
+    /// [`NewVerdicts`] holds what was found again; keep it if you like. A rejection teaches nothing, so that false
     /// evidence cannot fill a memory.
     ///
     /// # Errors

@@ -55,7 +55,7 @@ pub use endorsements::Endorsements;
 pub use evidence::Evidence;
 pub use expect::{DANGEROUS_ANY, Expect, ReferenceValue};
 pub use explanation::{Sentence, Stance};
-pub use generation::Generation;
+pub use generation::EndorsementsId;
 pub use gpu::{GpuAppraised, GpuCase, GpuClaims, GpuPolicy, GpuVersion, verify_rim};
 pub use memory::{
     KnownEnclave, KnownPck, LastPlatform, NewVerdicts, NoMemory, RecallPlatform, Secret, Tag,

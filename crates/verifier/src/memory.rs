@@ -1,7 +1,7 @@
 //! What may be kept of an appraisal for the next: values without time, lock or place of their own.
 //!
 //! A PCK certificate's verdict and a quoting enclave's are the same in every quote of a platform.
-//! A memory implements [`RecallPlatform`]; [`crate::Prepared::appraise`] asks it, and returns what it found anew as
+//! A memory implements [`RecallPlatform`]; [`crate::Prepared::appraise`] asks it, and returns what it found again as
 //! [`NewVerdicts`]. Nothing is kept of the quote itself: a verdict on quote bytes would be a replay.
 
 use alloc::{boxed::Box, sync::Arc};
@@ -13,7 +13,7 @@ use siphasher::sip128::{Hasher128, SipHasher24};
 
 use crate::{
     crypto::{Crypto, P256Key},
-    generation::Generation,
+    generation::EndorsementsId,
     validity::Validity,
 };
 
@@ -65,7 +65,7 @@ impl core::fmt::Debug for Secret {
 /// It need not be exact: a value that was learnt from other bytes, under another generation or
 /// too long ago is refused and learnt again.
 pub trait RecallPlatform {
-    /// The key of its tags; `None` where it holds nothing and keeps nothing.
+    /// The key of its tags; `None` if it holds nothing and keeps nothing.
     fn secret(&self) -> Option<&Secret>;
 
     /// Returns what is known of a quoting enclave.
@@ -215,7 +215,7 @@ pub(crate) enum Certification<'a> {
 impl Tags {
     pub(crate) fn derive(
         secret: &Secret,
-        generation: &Generation,
+        generation: &EndorsementsId,
         certification: Certification<'_>,
         quote: &Quote<'_>,
     ) -> Self {
@@ -241,7 +241,7 @@ impl Tags {
     }
 }
 
-/// Whether something learnt then may still be used now. A clock that went back learns anew.
+/// Whether something learnt then may still be used now. A clock that went back learns again.
 pub(crate) fn is_fresh(learnt_at: u64, lifetime_s: u64, now: UnixTime) -> bool {
     now.as_secs().checked_sub(learnt_at).is_some_and(|age| age <= lifetime_s)
 }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, de};
 
 use crate::{
     admission::{BindingLevel, DangerousScope, Formats},
-    checks::{Checks, Steps},
+    checks::{Checks, StepNames},
     crl::CrlMinimum,
     evidence::Evidence,
     expect::Expect,
@@ -21,9 +21,9 @@ use crate::{
     snp::policy::{SnpPlatform, SnpWorkload},
 };
 
-/// Longest policy text that is read.
+/// The longest policy text that is read.
 pub const POLICY_LENGTH_MAX: usize = 64 * 1024;
-/// Longest life of a bound key that is accepted unless the policy says otherwise: one day, so that
+/// The longest life of a bound key that is accepted unless the policy says otherwise: one day, so that
 /// a leaked key does not live for ever.
 const KEY_VALIDITY_DEFAULT_S: u64 = 24 * 60 * 60;
 
@@ -74,9 +74,9 @@ pub struct Policy {
     pub report_data: Option<Expect<[u8; 64]>>,
     /// Digest of the attested end's configuration, from its claims.
     pub config_digest: Option<Expect<[u8; 32]>>,
-    /// Longest span from `not-before` to `not-after` of the claims, in seconds.
+    /// The longest span from `not-before` to `not-after` of the claims, in seconds.
     pub key_validity_s_max: u64,
-    /// Longest time since `not-before` of the claims, in seconds.
+    /// The longest time since `not-before` of the claims, in seconds.
     pub evidence_age_s_max: Option<u64>,
     /// The time, in seconds, for which the verdict on a PCK certificate or a quoting enclave may be used again.
     pub cache_lifetime_s: u64,
@@ -94,7 +94,7 @@ impl Policy {
     /// Reads a policy from TOML; unknown keys are errors.
     ///
     /// # Errors
-    /// [`PolicyError::TooLong`] over [`POLICY_LENGTH_MAX`], [`PolicyError::Toml`] where the text is
+    /// [`PolicyError::TooLong`] over [`POLICY_LENGTH_MAX`], [`PolicyError::Toml`] if the text is
     /// not TOML or has an unknown key or value, [`PolicyError::OperatorRoots`] as
     /// [`Policy::validate`].
     pub fn from_toml(text: &str) -> Result<Self, PolicyError> {
@@ -109,7 +109,7 @@ impl Policy {
     /// Returns the policy if its keys agree with each other; [`Policy::from_toml`] calls this.
     ///
     /// # Errors
-    /// [`PolicyError::OperatorRoots`] where `operator_roots` has a root that `roots` does not.
+    /// [`PolicyError::OperatorRoots`] if `operator_roots` has a root that `roots` does not.
     pub fn validate(self) -> Result<Self, PolicyError> {
         match &self.operator_roots {
             Some(own) if !own.are_among(&self.roots) => Err(PolicyError::OperatorRoots),
@@ -123,7 +123,7 @@ impl Policy {
     pub(crate) fn admit_binding(
         &self,
         checks: &mut Checks,
-        step: impl Steps,
+        step: impl StepNames,
         evidence: &Evidence<'_>,
     ) -> Result<(), Reason> {
         let got = evidence.binding;

@@ -12,7 +12,7 @@ use crate::{
     crl::CrlVersion,
     crypto::Crypto,
     endorsements::{Endorsements, VerifiedEndorsements},
-    generation::Generation,
+    generation::EndorsementsId,
     policy::Policy,
     reason::Reason,
     result::{PartialResult, Rejection},
@@ -27,7 +27,7 @@ use crate::{
 /// or three signatures that depend on the quote are left to [`Prepared::appraise`].
 #[derive(Debug)]
 pub struct Prepared {
-    pub(crate) generation: Generation,
+    pub(crate) generation: EndorsementsId,
     pub(crate) root: Root,
     pub(crate) root_der: Vec<u8>,
     pub(crate) ca_der: Vec<u8>,
@@ -76,7 +76,7 @@ impl Endorsements {
         });
         match held {
             Ok((ca, root, root_der, life, windows, root_crl, pck_crl)) => Ok(Prepared {
-                generation: Generation::derive(&self.collateral, &root, crypto),
+                generation: EndorsementsId::derive(&self.collateral, &root, crypto),
                 root,
                 root_der,
                 ca_der: ca.der,
@@ -98,7 +98,7 @@ impl Endorsements {
 
 impl Prepared {
     /// The identifier of these endorsements.
-    pub fn generation(&self) -> Generation {
+    pub fn generation(&self) -> EndorsementsId {
         self.generation
     }
 

@@ -83,7 +83,7 @@ impl Appraised {
         self.0.accepted.conditions.scope()
     }
 
-    /// The policy keys whose absence limits the scope to the platform; empty where the scope is the workload.
+    /// The policy keys whose absence limits the scope to the platform; empty if the scope is the workload.
     pub fn missing_keys(&self) -> Vec<&'static str> {
         self.0.accepted.conditions.missing_keys().collect()
     }
@@ -109,12 +109,12 @@ impl Appraised {
         &self.0.accepted.platform
     }
 
-    /// The attested end's own claims, which the report data covers; `None` where none came.
+    /// The attested end's own claims, which the report data covers; `None` if none came.
     pub fn claims(&self) -> Option<&Claims> {
         self.0.accepted.claims.as_ref()
     }
 
-    /// The GPU that came with it; `None` where none came.
+    /// The GPU that came with it; `None` if none came.
     pub fn gpu(&self) -> Option<&GpuAppraised> {
         self.0.accepted.gpu.as_ref()
     }

@@ -87,7 +87,7 @@ const PRODUCTION: [(Anchor, &str, [u8; 32]); 6] = [
     (Anchor::NvidiaRim, NVIDIA_PRODUCTION, NVIDIA_RIM_ROOT_SHA256),
 ];
 
-/// Most roots in one policy.
+/// The largest number of roots in one policy.
 const ROOTS_MAX: usize = 16;
 
 /// The trust anchors of a policy.
@@ -148,7 +148,7 @@ impl Roots {
         Sha256::digest(der).into()
     }
 
-    /// Returns the kind of the root with this hash; `None` where the policy does not trust it for `anchor`.
+    /// Returns the kind of the root with this hash; `None` if the policy does not trust it for `anchor`.
     ///
     /// A vendor's root counts for what it is for; a root named by its hash for everything.
     pub fn find(&self, anchor: Anchor, sha256: &[u8; 32]) -> Option<RootKind> {
@@ -166,7 +166,7 @@ impl Roots {
     /// Returns the kind of a root as [`Roots::find`] does.
     ///
     /// # Errors
-    /// [`Reason::UntrustedRoot`] where the policy does not trust it for `anchor`.
+    /// [`Reason::UntrustedRoot`] if the policy does not trust it for `anchor`.
     pub(crate) fn require(&self, anchor: Anchor, sha256: &[u8; 32]) -> Result<RootKind, Reason> {
         self.find(anchor, sha256).ok_or_else(|| Reason::UntrustedRoot {
             wanted: self.to_string(),

@@ -62,7 +62,7 @@ impl Verdict {
 
     /// Takes in what `current` says of the TDX module that runs now, where `self` speaks of the one
     /// that the trust domain was launched under: the worse of the two, except that an out-of-date
-    /// launch under a module that is no longer out of date can be mended by launching anew.
+    /// launch under a module that is no longer out of date can be mended by launching again.
     pub(crate) fn include_running(mut self, current: &Verdict) -> Self {
         use TcbStatus::*;
         let stale = is_stale;

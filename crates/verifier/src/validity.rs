@@ -3,7 +3,7 @@
 use rustls_pki_types::UnixTime;
 
 use crate::{
-    checks::{Checks, Steps},
+    checks::{Checks, StepNames},
     reason::Reason,
 };
 
@@ -22,7 +22,7 @@ pub(crate) struct Window<S> {
     pub(crate) life: Validity,
 }
 
-impl<S: Steps> Window<S> {
+impl<S: StepNames> Window<S> {
     /// Names the first window that does not hold now, as the failure of its check.
     pub(crate) fn check_all(
         windows: &[Self],

@@ -90,7 +90,7 @@ impl Connection {
         error.unwrap_or_else(|| found.into())
     }
 
-    /// The next complete message; `None` where more bytes are needed.
+    /// The next complete message; `None` if more bytes are needed.
     pub(crate) fn message(&mut self) -> Result<Option<FromWorker>, WorkerError> {
         match self.reader.next_frame()? {
             None => Ok(None),

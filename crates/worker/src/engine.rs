@@ -28,7 +28,7 @@ use crate::{
     process::PrivateFolder,
     relay::RelayedAdapter,
     report,
-    state::{Order, Shared},
+    state::{GenerationOrder, Shared},
     supervise::{Starter, supervise},
 };
 
@@ -46,7 +46,7 @@ impl Worker {
     /// a manifest, every file is checked against it first.
     ///
     /// # Errors
-    /// [`WorkerError`] where the folder is not a model's, or no worker becomes ready.
+    /// [`WorkerError`] if the folder is not a model's, or no worker becomes ready.
     pub fn start(options: Options) -> Result<Self, WorkerError> {
         let manifest_sha256 = check_folder(&options.model)?;
         let text = Arc::new(Text::load(&options.model)?);
@@ -93,7 +93,7 @@ impl Worker {
     /// Asks for the worker's report on its use of resources. Blocks.
     ///
     /// # Errors
-    /// [`EngineError::Unavailable`] where the worker is away or does not answer in time.
+    /// [`EngineError::Unavailable`] if the worker is away or does not answer in time.
     pub fn status(&self) -> Result<Value, EngineError> {
         let (sender, answer) = mpsc::sync_channel(1);
         {
@@ -249,7 +249,7 @@ impl Engine for Worker {
         let completion = request.max_tokens.map(|_| most);
         let limit = (self.shared.welcome.slots + self.shared.welcome.queue) as usize;
         let (id, feed) =
-            self.shared.state().start(Order { generate, adapter, limit, completion })?;
+            self.shared.state().start(GenerationOrder { generate, adapter, limit, completion })?;
         let answer = Answer::new(Arc::clone(&self.shared.text), &request.stop, got, most);
         let shared = Arc::clone(&self.shared);
         let cancel = Box::new(move || shared.cancel(id));

@@ -1,6 +1,6 @@
 //! Frames of docs/worker.md: a length, a kind, a payload.
 
-/// Longest frame in bytes, without its length field.
+/// The longest frame in bytes, without its length field.
 pub const FRAME_BYTES_MAX: usize = 16 << 20;
 
 /// The kinds of frames, by number.
@@ -109,7 +109,7 @@ impl FrameReader {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The next complete frame; `None` where more bytes are needed.
+    /// The next complete frame; `None` if more bytes are needed.
     ///
     /// # Errors
     /// [`FrameError::Kind`], [`FrameError::Length`]: nothing after such a frame can be read.
@@ -130,7 +130,7 @@ impl FrameReader {
     }
 }
 
-/// Longest payload of a kind that the worker sends, in bytes; `None` for other kinds.
+/// The longest payload of a kind that the worker sends, in bytes; `None` for other kinds.
 fn payload_limit(kind: u8) -> Option<usize> {
     Some(match kind {
         kind::WELCOME | kind::ENDED | kind::ADAPTER | kind::STATUS => 1 << 20,

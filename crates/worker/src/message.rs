@@ -15,7 +15,7 @@ use crate::{
 /// The version of the protocol.
 pub(crate) const PROTOCOL: u32 = 1;
 
-/// Longest text of the worker that is shown, in bytes.
+/// The longest text of the worker that is shown, in bytes.
 const SHOWN_BYTES_MAX: usize = 2048;
 
 /// A message of the worker.
@@ -47,7 +47,7 @@ pub enum FromWorker {
 pub struct Welcome {
     /// Name of the model.
     pub model: String,
-    /// Longest prompt and completion together, in tokens.
+    /// The longest prompt and completion together, in tokens.
     pub context_tokens: u32,
     /// Generations that run at once.
     pub slots: u32,
@@ -75,7 +75,7 @@ pub struct GenerationEnd {
     /// Why it ended. The fields `reason` and `error` of the message are read together.
     #[serde(flatten)]
     pub reason: Reason,
-    /// The adapter's report, as the worker sent it; null where there is none.
+    /// The adapter's report, as the worker sent it; null if there is none.
     #[serde(default)]
     pub adapter: Value,
 }
@@ -133,7 +133,7 @@ pub struct Need {
 pub struct AdapterAnswer {
     /// Name of the adapter.
     pub name: String,
-    /// Why the worker refused; `None` where it did what was asked.
+    /// Why the worker refused; `None` if it did what was asked.
     pub error: Option<String>,
     /// After a load, the projections that the adapter changes.
     pub sites: Option<BTreeMap<Site, Width>>,
@@ -309,7 +309,7 @@ pub(crate) fn hello(vocabulary: usize) -> Vec<u8> {
     json_frame(kind::HELLO, &json!({ "protocol": PROTOCOL, "vocabulary": vocabulary }))
 }
 
-/// Encodes a request; `None` where it does not fit a frame.
+/// Encodes a request; `None` if it does not fit a frame.
 pub(crate) fn generate(order: &Generate<'_>) -> Option<Vec<u8>> {
     let Sampling { temperature, top_p, seed } = order.sampling;
     let value = json!({

@@ -48,23 +48,23 @@ pub struct Program {
 /// The deadlines of the protocol: docs/worker.md, "Waits".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deadlines {
-    /// Longest time from the start of the process to its ready line, which includes the loading of the model.
+    /// The longest time from the start of the process to its ready line, which includes the loading of the model.
     pub start: Duration,
-    /// Longest time from the hello to the welcome.
+    /// The longest time from the hello to the welcome.
     pub welcome: Duration,
-    /// Longest time from the load of an adapter to its answer.
+    /// The longest time from the load of an adapter to its answer.
     pub load: Duration,
-    /// Longest time from the unload of an adapter, or the request of a status, to its answer.
+    /// The longest time from the unload of an adapter, or the request of a status, to its answer.
     pub answer: Duration,
-    /// Longest time from the request of a generation to its first token.
+    /// The longest time from the request of a generation to its first token.
     pub first_token: Duration,
-    /// Longest time between two frames while tokens are generated.
+    /// The longest time between two frames while tokens are generated.
     pub silence: Duration,
-    /// Longest time from a cancel to the end of the generation.
+    /// The longest time from a cancel to the end of the generation.
     pub cancel: Duration,
-    /// Longest time for one write to the socket.
+    /// The longest time for one write to the socket.
     pub write: Duration,
-    /// Longest time from the end of standard input to the exit of the process.
+    /// The longest time from the end of standard input to the exit of the process.
     pub stop: Duration,
     /// The first wait before a worker is started again; each further wait is twice as long.
     pub back_off: Duration,

@@ -29,7 +29,7 @@ use crate::{
 
 /// Bytes of the process's standard error that are kept.
 const ERROR_OUTPUT_BYTES_MAX: usize = 4 << 10;
-/// Longest ready line, in bytes.
+/// The longest ready line, in bytes.
 const READY_BYTES_MAX: u64 = 64 << 10;
 /// Interval at which a wait checks whether it is still wanted.
 pub(crate) const TICK: Duration = Duration::from_millis(50);

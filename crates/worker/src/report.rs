@@ -24,7 +24,7 @@ const STEPS: [&str; 14] = [
     "wait_ms",
 ];
 
-/// The guarantee that is displayed as this sentence; `None` where there is no such guarantee.
+/// The guarantee that is displayed as this sentence; `None` if there is no such guarantee.
 pub(crate) fn parse_guarantee(text: &str) -> Option<Guarantee> {
     let mut guarantees = (0u8..32).map(|bits| {
         let is_set = |bit: u8| bits >> bit & 1 == 1;

@@ -58,7 +58,7 @@ pub struct Sites {
 }
 
 impl Sites {
-    /// Widths of a projection; `None` where the model has no such layer.
+    /// Widths of a projection; `None` if the model has no such layer.
     pub fn width(&self, site: Site) -> Option<Width> {
         let layers = match site.projection {
             Projection::FinalHidden => 1,

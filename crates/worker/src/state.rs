@@ -32,10 +32,10 @@ pub(crate) struct Shared {
     pub(crate) text: Arc<Text>,
     pub(crate) vocabulary: u32,
     pub(crate) welcome: Welcome,
-    state: Mutex<State>,
+    state: Mutex<WorkerState>,
 }
 
-pub(crate) struct State {
+pub(crate) struct WorkerState {
     pub(crate) link: Link,
     /// The adapters that are loaded, in the order of their loading.
     pub(crate) adapters: Vec<Arc<LoadedAdapter>>,
@@ -77,7 +77,7 @@ impl Shared {
         deadlines: Deadlines,
         frames: SyncSender<Vec<u8>>,
     ) -> Self {
-        let state = State {
+        let state = WorkerState {
             link: Link::Connected(frames),
             adapters: Vec::new(),
             changing: None,
@@ -99,7 +99,7 @@ impl Shared {
         }
     }
 
-    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn state(&self) -> MutexGuard<'_, WorkerState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -220,15 +220,15 @@ impl Shared {
 }
 
 /// A generation that is to be started.
-pub(crate) struct Order<'a> {
+pub(crate) struct GenerationOrder<'a> {
     pub(crate) generate: message::Generate<'a>,
     pub(crate) adapter: Option<Arc<LoadedAdapter>>,
     pub(crate) limit: usize,
-    /// Tokens that the request asked for; `None` where it set no limit.
+    /// Tokens that the request asked for; `None` if it set no limit.
     pub(crate) completion: Option<u32>,
 }
 
-impl State {
+impl WorkerState {
     /// The frames of the connection to the worker.
     fn frames(&self) -> Result<&SyncSender<Vec<u8>>, EngineError> {
         match &self.link {
@@ -246,7 +246,10 @@ impl State {
     }
 
     /// Sends a request; gives its id and the feed of its events.
-    pub(crate) fn start(&mut self, order: Order<'_>) -> Result<(u32, Arc<Feed>), EngineError> {
+    pub(crate) fn start(
+        &mut self,
+        order: GenerationOrder<'_>,
+    ) -> Result<(u32, Arc<Feed>), EngineError> {
         self.frames()?;
         if self.running.len() >= order.limit {
             return Err(EngineError::QueueFull { limit: order.limit });

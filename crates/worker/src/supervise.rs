@@ -109,7 +109,7 @@ pub(crate) fn supervise(shared: &Shared, starter: &Starter, up: ReadyWorker) {
     }
 }
 
-/// Reads until the connection cannot be used any longer, and gives the reason; `None` where the
+/// Reads until the connection cannot be used any longer, and gives the reason; `None` if the
 /// engine stops.
 fn run(shared: &Shared, connection: &mut Connection) -> Option<String> {
     let mut checked = Instant::now();
@@ -141,7 +141,7 @@ fn run(shared: &Shared, connection: &mut Connection) -> Option<String> {
     }
 }
 
-/// Starts a worker again; `None` where the engine stops, or no further attempt is made.
+/// Starts a worker again; `None` if the engine stops, or no further attempt is made.
 fn restart(shared: &Shared, starter: &Starter, lost: &str) -> Option<ReadyWorker> {
     let limits = &shared.deadlines;
     let mut wait = limits.back_off;

@@ -110,7 +110,7 @@ fn a_relayed_adapter_answers_each_need_as_it_would_answer_an_engine_here() {
     assert!(report.report.steps_ms.contains_key("b_ms"), "{report:?}");
 }
 
-/// Gives the first delta and then none.
+/// Returns the first delta and then none.
 struct Short(BTreeMap<Site, Width>);
 
 struct ShortDeltas(u32);

@@ -19,7 +19,7 @@ use crate::{error::DcapError, input::DcapInput};
 /// a service TD.
 ///
 /// # Errors
-/// Where the input is malformed or the quote is refused. There is no statement of a refusal: it
+/// If the input is malformed or the quote is refused. There is no statement of a refusal: it
 /// would say something about bytes that nobody else has seen.
 pub fn run(input: &[u8], crypto: &dyn Crypto) -> Result<Statement, DcapError> {
     let DcapInput { at, not_before, not_after, quote, collateral } = DcapInput::decode(input)?;

@@ -9,9 +9,9 @@ use crate::error::DcapError;
 
 /// First bytes of every input.
 const MAGIC: &[u8; 16] = b"confide/dcap/v1\n";
-/// Longest quote that is read; the verifier reads no longer one either.
+/// The longest quote that is read; the verifier reads no longer one either.
 pub const QUOTE_LENGTH_MAX: usize = 64 * 1024;
-/// Longest input: the longest quote and collateral.
+/// The longest input: the longest quote and collateral.
 pub const INPUT_LENGTH_MAX: usize = QUOTE_LENGTH_MAX + COLLATERAL_LENGTH_MAX;
 
 /// The input of the program `dcap`.

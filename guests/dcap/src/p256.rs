@@ -151,7 +151,7 @@ fn is_below(a: &Number, b: &Number) -> bool {
     a.0.iter().rev().lt(b.0.iter().rev())
 }
 
-/// The sum, or `None` where it does not fit.
+/// The sum, or `None` if it does not fit.
 fn plus(a: &Number, b: &Number) -> Option<Number> {
     let (mut sum, mut carry) = (ZERO, 0);
     for (sum, (a, b)) in sum.0.iter_mut().zip(a.0.iter().zip(&b.0)) {

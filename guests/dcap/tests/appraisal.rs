@@ -1,4 +1,4 @@
-//! The program beside the verifier: what it states, what it leaves out, and that it never states
+//! The program next to the verifier: what it states, what it leaves out, and that it never states
 //! more than the verifier says.
 
 #[path = "../../../crates/verifier/tests/foreign/mod.rs"]

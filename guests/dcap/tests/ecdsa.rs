@@ -1,4 +1,4 @@
-//! The guest's ECDSA, by the slow reference of the VM, beside that of aws-lc-rs.
+//! The guest's ECDSA, by the slow reference of the VM, next to that of aws-lc-rs.
 
 mod host;
 

@@ -1,4 +1,4 @@
-//! The program in the zkVM's executor beside the same program run here, on good and on changed
+//! The program in the zkVM's executor next to the same program run here, on good and on changed
 //! inputs. `CONFIDE_PROVER` names the `confide-prover` that emulates.
 
 mod inputs;

@@ -12,7 +12,7 @@ use confide_guest_programs::{
 };
 use confide_statement::Statement;
 
-/// Most words that one instruction takes from the hint stream.
+/// The largest number of words that one instruction takes from the hint stream.
 const HINT_WORDS_MAX: usize = 1023;
 
 /// Bytes of a block of SHA-256.

@@ -13,7 +13,7 @@ pub const FIBONACCI_N_MAX: u32 = 1 << 24;
 /// Input: n.
 ///
 /// # Errors
-/// Where the input is not as above or n is beyond [`FIBONACCI_N_MAX`].
+/// If the input is not as above or n is beyond [`FIBONACCI_N_MAX`].
 pub fn fibonacci(input: &mut Input<impl Source>) -> Result<Statement, ProgramError> {
     let n = input.u32_between("n", 0, FIBONACCI_N_MAX)?;
     input.finish()?;

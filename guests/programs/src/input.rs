@@ -15,7 +15,7 @@ pub trait Source {
     /// Fills `into` with the next words. Never asked for more than there are.
     fn words(&mut self, into: &mut [u32]);
 
-    /// Gives the next `length` bytes, a multiple of four. Never asked for more than there are.
+    /// Returns the next `length` bytes, a multiple of four. Never asked for more than there are.
     fn bytes(&mut self, length: usize) -> Vec<u8>;
 }
 
@@ -29,7 +29,7 @@ impl<S: Source> Input<S> {
     /// Makes an input of `length` bytes.
     ///
     /// # Errors
-    /// Where that is not whole words.
+    /// If that is not whole words.
     pub fn new(source: S, length: usize) -> Result<Self, ProgramError> {
         match length % WORD {
             0 => Ok(Self { source, remaining: length }),
@@ -40,7 +40,7 @@ impl<S: Source> Input<S> {
     /// Checks that nothing is left.
     ///
     /// # Errors
-    /// Where something is left.
+    /// If something is left.
     pub fn finish(&self) -> Result<(), ProgramError> {
         match self.remaining {
             0 => Ok(()),

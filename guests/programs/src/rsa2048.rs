@@ -26,7 +26,7 @@ use columns::{Identity, product_is, square_is};
 pub use number::LIMBS;
 use number::Number;
 
-/// Longest message: one for which a proof still takes minutes.
+/// The longest message: one for which a proof still takes minutes.
 pub const MESSAGE_BYTES_MAX: u32 = 64 * 1024;
 
 /// Multiplications modulo N: 65537 is 2^16 + 1.
@@ -44,7 +44,7 @@ const DIGEST_INFO: [u8; 19] = [
 /// limbs, and for the last multiplication its quotient.
 ///
 /// # Errors
-/// Where the input is not as above, a hint is not the right one, or the signature does not hold.
+/// If the input is not as above, a hint is not the right one, or the signature does not hold.
 pub fn rsa2048<M: Int256 + Sha256>(
     input: &mut Input<impl Source>,
 ) -> Result<Statement, ProgramError> {

@@ -8,13 +8,13 @@ use crate::{
     machine::Sha256,
 };
 
-/// Longest message.
+/// The longest message.
 pub const SHA256_BYTES_MAX: u32 = 64 * 1024;
 
 /// Input: the message's length, the message.
 ///
 /// # Errors
-/// Where the input is not as above or the message is longer than [`SHA256_BYTES_MAX`].
+/// If the input is not as above or the message is longer than [`SHA256_BYTES_MAX`].
 pub fn sha256<M: Sha256>(input: &mut Input<impl Source>) -> Result<Statement, ProgramError> {
     let message_bytes = input.u32_between("message", 0, SHA256_BYTES_MAX)?;
     let message = input.bytes("message", message_bytes as usize)?;

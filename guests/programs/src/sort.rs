@@ -10,7 +10,7 @@ use crate::{
     machine::Sha256,
 };
 
-/// Most numbers: some 3 * 10^7 cycles.
+/// The largest number of numbers: some 3 * 10^7 cycles.
 pub const SORT_COUNT_MAX: u32 = 1 << 17;
 
 /// Input: the source (0 given, 1 Fibonacci), the count, the place, and the numbers that are given.
@@ -19,7 +19,7 @@ pub const SORT_COUNT_MAX: u32 = 1 << 17;
 /// and sorting algorithms", in one program: `count` steps of the sequence, then the sort.
 ///
 /// # Errors
-/// Where the input is not as above or a number is outside its limits.
+/// If the input is not as above or a number is outside its limits.
 pub fn sort<M: Sha256>(input: &mut Input<impl Source>) -> Result<Statement, ProgramError> {
     let kind = input.u32("source")?;
     let count = input.u32_between("count", 1, SORT_COUNT_MAX)?;

@@ -16,7 +16,7 @@ use crate::{
     machine::Sha256,
 };
 
-/// Most chunks that one proof looks into: 1 KiB. More of a transcript is better opened.
+/// The largest number of chunks that one proof looks into: 1 KiB. More of a transcript is better opened.
 pub const LEAVES_MAX: u32 = 16;
 
 /// Bytes of a chunk.
@@ -24,7 +24,7 @@ const CHUNK_BYTES: usize = 64;
 
 const SALT_BYTES: usize = 16;
 
-/// Longest value of a number: sign and 19 digits, as 64 bits have.
+/// The longest value of a number: sign and 19 digits, as 64 bits have.
 const NUMBER_BYTES_MAX: u32 = 20;
 
 const CHUNK_TAG: u8 = 0x00;
@@ -49,7 +49,7 @@ type Hash = [u8; 32];
 /// and the nodes that lead to the root, level by level from below, left to right.
 ///
 /// # Errors
-/// Where the input is not as above or the predicate does not hold.
+/// If the input is not as above or the predicate does not hold.
 pub fn transcript<M: Sha256>(input: &mut Input<impl Source>) -> Result<Statement, ProgramError> {
     let predicate = input.u32_between("predicate", 0, 1)?;
     let depth = input.u32_between("depth", 0, DEPTH_MAX.into())? as u8;
@@ -126,7 +126,7 @@ fn number_between<M: Sha256>(
     Ok((Predicate::NumberBetween { path, least, greatest }, root))
 }
 
-/// The root over neighbouring leaves, the first of them at `first`. The nodes beside them are read
+/// The root over neighbouring leaves, the first of them at `first`. The nodes next to them are read
 /// from the input.
 fn root_of<M: Sha256>(
     input: &mut Input<impl Source>,

@@ -1,4 +1,4 @@
-//! The programs in the zkVM's executor beside the same programs run here, on good and on changed
+//! The programs in the zkVM's executor next to the same programs run here, on good and on changed
 //! inputs: an instruction that did something else than ordinary arithmetic would be seen here, and so
 //! would a check that only one of the two makes. `CONFIDE_PROVER` names the `confide-prover` that
 //! emulates.

@@ -73,7 +73,7 @@ class Clients:
         return clients
 
     def account(self, credential: bytes) -> Account:
-        """Gives the account of a client; strangers are refused where there is a list."""
+        """Gives the account of a client; strangers are refused if there is a list."""
         name = "everyone"
         if self.known:
             # The digest is what is compared: its bytes tell nothing about the credential's.
@@ -116,7 +116,7 @@ class Budgets:
                 self._file.settle(self._used)
 
     def remaining(self, slot: Slot, limit: int | None) -> int | None:
-        """Gives the answers left; None where there is no budget."""
+        """Gives the answers left; None if there is no budget."""
         with self._lock:
             return None if limit is None else max(limit - self._used.get(slot, 0), 0)
 
@@ -176,7 +176,7 @@ class _BudgetFile:
 
 
 def _resolve(path: Path) -> Path:
-    """The file that `path` leads to. It is replaced when it is written anew, so a device or a pipe would be lost, and
+    """The file that `path` leads to. It is replaced when it is written again, so a device or a pipe would be lost, and
     of two names of one file each would go on with counts of its own.
     """
     if not os.path.lexists(path):

@@ -86,7 +86,7 @@ class Pool:
             self._batches.append(batch)
 
     def take(self, vectors: int) -> CounterRange | None:
-        """Takes as many counters as the oldest batch has, at most `vectors`; None where nothing is prepared."""
+        """Takes as many counters as the oldest batch has, at most `vectors`; None if nothing is prepared."""
         with self.lock:
             while self._batches:
                 batch = self._batches[0]

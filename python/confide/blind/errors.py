@@ -91,7 +91,7 @@ class HostLost(BlindError):
 
 
 class HostRestarted(HostLost):
-    """The host was started anew or forgot the session: what was prepared with it is worthless."""
+    """The host was started again or forgot the session: what was prepared with it is worthless."""
 
 
 class HostRefused(BlindError):

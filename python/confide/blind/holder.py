@@ -84,7 +84,7 @@ class RemoteAdapter:
         )
 
     def open(self) -> RemoteDeltas:
-        """Begins a generation; a session that the host has forgotten is begun anew."""
+        """Begins a generation; a session that the host has forgotten is begun again."""
         with self._lock:
             if self.session.dead:
                 self._begin_anew()
@@ -357,7 +357,7 @@ class RemoteAdapter:
                     if channel is not None:
                         channel.frames.close()
                     channel = None
-                    # A key that was wiped under this thread is no fault: the session ended.
+                    # A key that was wiped under this thread is not a fault: the session ended.
                     if isinstance(error, RuntimeError) and not session.dead:
                         raise
                     if not self._stopping:

@@ -77,7 +77,7 @@ class OneGraphBank:
             self._steps.append(
                 online.Online(self.device, max(self.slots, PREFILL_ROWS_MAX), tallest)
             )
-        # Grids and tables may be others: steps are recorded anew.
+        # Grids and tables may be others: steps are recorded again.
         self.version += 1
         self._rehearse()
         return index

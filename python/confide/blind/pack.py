@@ -23,7 +23,7 @@ def pack(values: numpy.ndarray, bits: int) -> bytes:
 
 
 def unpack(packed: bytes, bits: int, vectors: int, count: int) -> numpy.ndarray | None:
-    """Unpacks to uint64 [vectors, count]; None where the length differs or a bit beyond the last value is set."""
+    """Unpacks to uint64 [vectors, count]; None if the length differs or a bit beyond the last value is set."""
     each = packed_bytes(count, bits)
     if not 1 <= bits <= 64 or len(packed) != each * vectors:
         return None

@@ -20,7 +20,7 @@ def folder() -> Path:
 
 
 def cubins() -> Path | None:
-    """Gives the folder of cubins that were brought along, or None where none is named."""
+    """Gives the folder of cubins that were brought along, or None if none is named."""
     named = os.environ.get("CONFIDE_CUBINS")
     return refuse_others(Path(named)) if named else None
 

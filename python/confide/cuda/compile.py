@@ -37,7 +37,7 @@ def files() -> list[str]:
 
 
 def build(file: str, arch: str) -> Iterator[CompiledKernel]:
-    """Compiles each variant of `file`; yields its kernels with ptxas's figures (None where the log has none)."""
+    """Compiles each variant of `file`; yields its kernels with ptxas's figures (None if the log has none)."""
     for defines in source.variants(file):
         yield from _kernels(file, defines, arch)[0]
 

@@ -3,7 +3,7 @@
 // A warp takes Rows rows of the matrix whole (or, with Split > 1, a part of their columns: Split warps of the block
 // share them). Each lane asks for Rows x Unroll words of 16 bytes before it uses the first, and before it waits for
 // the kernel that makes the vector. Sums are float32. An RMS norm in front costs no pass of its own:
-// W·(h·g·s) = s·(W·(h·g)), and s, one number for each vector, comes from squares summed beside the product.
+// W·(h·g·s) = s·(W·(h·g)), and s, one number for each vector, comes from squares summed next to the product.
 // STAGED: each block first lays its vectors, times the norm's gains, into shared memory. That pays where warps share
 // them and rows are short; long ones are read through L1.
 #pragma once

@@ -6,7 +6,7 @@
 #include "encoding.cuh"
 #include "ntt.cuh"
 
-// c0 [count, kept], c1 [count, n], coefficient form modulo the first prime; positions [kept] ascending, or null where
+// c0 [count, kept], c1 [count, n], coefficient form modulo the first prime; positions [kept] ascending, or null if
 // kept = n; secret [n], NTT form of the first limb; messages [count, kept]. grid (count).
 extern "C" __global__ void __launch_bounds__(512, 1)
     decrypt(const uint64_t *c0, const uint64_t *c1, const uint32_t *positions, const uint64_t *secret,

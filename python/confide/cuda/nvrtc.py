@@ -132,7 +132,7 @@ def cubin_name(source: Source, arch: str, compiler: str = "") -> str:
 
 
 def _read_pair(path: Path) -> tuple[bytes, str] | None:
-    """Reads a cubin and its compiler's log; None where one of them is missing or the cubin is broken."""
+    """Reads a cubin and its compiler's log; None if one of them is missing or the cubin is broken."""
     log = path.with_suffix(".log")
     if path.is_file() and log.is_file() and (binary := path.read_bytes()).startswith(_ELF):
         return binary, log.read_text()
@@ -145,7 +145,7 @@ def _put_pair(path: Path, binary: bytes, log: str) -> None:
 
 
 def figures(log: str) -> dict[str, Figures]:
-    """Returns ptxas's figures for each kernel named in the log; empty where this NVRTC does not pass them on."""
+    """Returns ptxas's figures for each kernel named in the log; empty if this NVRTC does not pass them on."""
     found: dict[str, Figures] = {}
     parts = re.split(r"Compiling entry function '(\w+)'", log)[1:]
     for name, part in zip(parts[::2], parts[1::2]):

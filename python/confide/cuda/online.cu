@@ -106,7 +106,7 @@ __device__ inline void masked_chunk(uint64_t *words, const Element *x, uint32_t 
     }
 }
 
-// A counter's place, or null where its batch is not there: then nothing may be masked.
+// A counter's place, or null if its batch is not there: then nothing may be masked.
 __device__ inline uint64_t *slot_of(uint64_t *pool, uint64_t counter, uint32_t tokens) {
     uint64_t batch = counter / tokens;
     uint64_t *slot = pool + POOL_HEAD + batch % pool[SLOTS] * SLOT_WORDS;
@@ -215,7 +215,7 @@ __device__ inline bool add_to(uint64_t output, uint32_t width, uint32_t stride, 
     return true;
 }
 
-// outputs: the addresses of OUTPUT [vectors, stride] of which the first width columns are an output, 0 where there is
+// outputs: the addresses of OUTPUT [vectors, stride] of which the first width columns are an output, 0 if there is
 // none. Adds onto them and moves the counters on. grid (columns of all outputs / 256, vectors), block 256.
 extern "C" __global__ void __launch_bounds__(THREADS)
     add_outputs(const uint64_t *inputs, const int32_t *adapter_of, const float *real, uint32_t real_stride,

@@ -54,7 +54,7 @@ class InputOnDevice:
         tokens: int,
         parts: dict[int, PartOnDevice],
     ) -> None:
-        """`matrix`: int16 [rows, columns], None where this role has none; `parts` by their place among the outputs."""
+        """`matrix`: int16 [rows, columns], None if this role has none; `parts` by their place among the outputs."""
         self.columns, self.bits, self.norm_limit = columns, bits, norm_limit
         self.tokens, self.parts = tokens, parts
         self.rows = sum(part.rows for part in parts.values()) if matrix is None else matrix.shape[0]
@@ -155,7 +155,7 @@ class HostBuffer:
 
 
 class Status(HostBuffer):
-    """A word for each row: 0 is no refusal. Only a refusal is ever written, so it costs a step nothing."""
+    """A word for each row: 0 is not a refusal. Only a refusal is ever written, so it costs a step nothing."""
 
     def __init__(self, device: str, rows: int) -> None:
         super().__init__(device, rows, "int32")

@@ -141,7 +141,7 @@ def _microseconds(
     matrices: list[Any],
     arguments: tuple[Any, Any, Any],
 ) -> float | None:
-    """Measures the microseconds of one launch; None where the device cannot run this tiling."""
+    """Measures the microseconds of one launch; None if the device cannot run this tiling."""
     import torch
 
     try:

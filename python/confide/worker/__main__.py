@@ -56,7 +56,7 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
 
 
 def main() -> int:
-    """Runs a worker; gives the exit status, 0 where it was asked to stop."""
+    """Runs a worker; gives the exit status, 0 if it was asked to stop."""
     options = arguments()
     stop = Stop()
     stop.watch()

@@ -38,7 +38,7 @@ class Context:
     device: torch.device
     dtype: torch.dtype
     slots: int
-    # How `confide serve` is asked for deltas, see relay.py; None where nobody can be asked.
+    # How `confide serve` is asked for deltas, see relay.py; None if nobody can be asked.
     line: Any = None
 
 
@@ -234,7 +234,7 @@ class PlainBank:
             self.build([])
 
     def build(self, members: list[PlainAdapter]) -> None:
-        """Stacks the members anew. Recorded steps of an earlier version read what they held, which lives with them."""
+        """Stacks the members again. Recorded steps of an earlier version read what they held, which lives with them."""
         old, marks = self.members, self.shares
         kept = [old.index(member) if member in old else None for member in members]
         columns = [
@@ -321,12 +321,12 @@ class PlainBank:
 
 
 def rank_of(members: list[PlainAdapter], site: Site) -> int:
-    """Gives the largest rank at a site; 0 where no member changes it."""
+    """Gives the largest rank at a site; 0 if no member changes it."""
     return max((member.a[site].shape[0] for member in members if site in member.a), default=0)
 
 
 def join_neighbours(parts: list[Tensor]) -> Tensor | None:
-    """One view over tensors [T, width] that lie next to each other in the same rows; None where they do not."""
+    """One view over tensors [T, width] that lie next to each other in the same rows; None if they do not."""
     first, width = parts[0], 0
     for part in parts:
         beside = part.data_ptr() == first.data_ptr() + width * first.element_size()

@@ -77,7 +77,7 @@ class Config:
         }  # fmt: skip
 
     def width(self, site: Site) -> Width | None:
-        """Gives the widths at a site; None where the model has no such layer."""
+        """Gives the widths at a site; None if the model has no such layer."""
         layer, projection = site
         layers = 1 if projection == "final_hidden" else self.layers
         return self.widths().get(projection) if 0 <= layer < layers else None

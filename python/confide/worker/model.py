@@ -205,12 +205,12 @@ class Model:
         ).view(-1)
 
     def decode_bias(self, positions: Tensor, context: int) -> Tensor:
-        """Makes a bias, 0 where a row attends, −∞ elsewhere: [B, 1, 1, context] in the model's type."""
+        """Makes a bias, 0 if a row attends, −∞ elsewhere: [B, 1, 1, context] in the model's type."""
         seen = torch.arange(context, device=self.device)[None, :]
         hidden = seen > positions[:, None]
         if self.config.window is not None:
             hidden = hidden | (seen <= positions[:, None] - self.config.window)
-            # A row without a generation stands beyond the context: it would see nothing, which is no number.
+            # A row without a generation stands beyond the context: it would see nothing, which is not a number.
             hidden = hidden & (positions < context)[:, None]
         bias = torch.zeros(hidden.shape, device=self.device, dtype=self.dtype).masked_fill_(
             hidden, float("-inf")

@@ -25,7 +25,7 @@ def status(scheduler: Scheduler) -> dict[str, Any]:
 
 
 def memory(scheduler: Scheduler) -> dict[str, int | None]:
-    """Bytes of weights, cache, rows, graphs and workspace; None where the device does not tell."""
+    """Bytes of weights, cache, rows, graphs and workspace; None if the device does not tell."""
     model, stepper = scheduler.model, scheduler.stepper
     used = {
         "weights": model.weights.bytes(),
@@ -62,7 +62,7 @@ def graphs(scheduler: Scheduler) -> dict[str, Any]:
 
 
 def utilisation(device: torch.device) -> dict[str, Any] | None:
-    """Shares of time in percent, watts and clocks by NVML; None where there is none."""
+    """Shares of time in percent, watts and clocks by NVML; None if there is none."""
     if device.type != "cuda":
         return None
     try:

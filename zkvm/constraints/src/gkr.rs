@@ -87,7 +87,7 @@ fn add_pairs<V: Point>(count: usize, child: impl Fn(usize) -> [V; 2] + Sync) -> 
 /// Proves that the fractions sum to zero.
 ///
 /// # Errors
-/// Where they do not.
+/// If they do not.
 pub(crate) fn prove(
     transcript: &mut impl FiatShamirTranscript<SC>,
     leaves: Leaves,

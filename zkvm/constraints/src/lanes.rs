@@ -70,7 +70,7 @@ pub(crate) fn interpolate<V: Point>(a: V, b: V, r: EF) -> V {
     a + (b - a) * r
 }
 
-/// `eq(xs, y)` for every `y` of the hypercube, bit `i` of `y` standing beside `xs[i]`.
+/// `eq(xs, y)` for every `y` of the hypercube, bit `i` of `y` standing next to `xs[i]`.
 pub(crate) fn eq_table(xs: &[EF]) -> Vec<EF> {
     let mut table = Vec::with_capacity(1 << xs.len());
     table.push(EF::ONE);
@@ -84,7 +84,7 @@ pub(crate) fn eq_table(xs: &[EF]) -> Vec<EF> {
     table
 }
 
-/// Gives the table without its lowest variable.
+/// Returns the table without its lowest variable.
 pub(crate) fn without_lowest(table: &[EF]) -> Vec<EF> {
     table.as_chunks::<2>().0.iter().map(|[low, high]| *low + *high).collect()
 }

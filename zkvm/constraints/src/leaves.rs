@@ -23,7 +23,7 @@ pub(crate) struct Leaves {
 }
 
 /// Part of a table's leaves: for each lookup numerators, then denominators, of the rows from `row` on.
-struct Job<'l, 't> {
+struct LeafTask<'l, 't> {
     table: &'l Table<'t>,
     row: usize,
     out: Vec<[&'l mut [F]; 1 + D]>,
@@ -58,8 +58,8 @@ impl Leaves {
         }
         for (table, lookups) in tables.iter().zip(slices) {
             let length = lookups.first().map_or(0, |parts| parts[0].len());
-            let mut chunks: Vec<Job<'_, '_>> = (0..length.div_ceil(ROWS))
-                .map(|chunk| Job { table, row: chunk * ROWS, out: Vec::new() })
+            let mut chunks: Vec<LeafTask<'_, '_>> = (0..length.div_ceil(ROWS))
+                .map(|chunk| LeafTask { table, row: chunk * ROWS, out: Vec::new() })
                 .collect();
             for parts in lookups {
                 let [n, d0, d1, d2, d3] = parts.map(|part| part.chunks_mut(ROWS));
@@ -75,7 +75,7 @@ impl Leaves {
     }
 }
 
-impl Job<'_, '_> {
+impl LeafTask<'_, '_> {
     fn fill(mut self, alpha: EF, beta_powers: &[EF]) {
         let table = self.table;
         let packed_powers: Vec<PE> = beta_powers.iter().map(|power| PE::from(*power)).collect();
@@ -113,7 +113,7 @@ impl Job<'_, '_> {
 }
 
 impl Leaves {
-    /// Gives numerators and denominators in registers, in lane order.
+    /// Returns numerators and denominators in registers, in lane order.
     pub(crate) fn pack(&self) -> (Vec<P>, Vec<PE>) {
         let each = self.numerators.len() / W;
         let numerators = (0..each).into_par_iter().map(|at| self.lane_order(0, at, each));
@@ -128,7 +128,7 @@ impl Leaves {
         P::from_fn(|lane| from[lane * each + at])
     }
 
-    /// Gives numerator and denominator at one place.
+    /// Returns numerator and denominator at one place.
     pub(crate) fn value_at(&self, at: usize) -> [EF; 2] {
         let denominator = EF::from_basis_coefficients_fn(|part| self.denominators[part][at]);
         [self.numerators[at].into(), denominator]

@@ -74,7 +74,7 @@ impl Folded {
         }
     }
 
-    /// Gives the three forms of the last row.
+    /// Returns the three forms of the last row.
     pub(crate) fn values(&self, table: &Table<'_>, forms: &Forms) -> [EF; 3] {
         values(self.last(), table, forms, &mut Vec::new(), &mut Vec::new())
     }
@@ -152,7 +152,7 @@ fn fold_rows<V: Point>(rows: &[V], width: usize, r: EF) -> Vec<V> {
     joined
 }
 
-/// Gives numerators, denominators and constraints of one row.
+/// Returns numerators, denominators and constraints of one row.
 fn values<V: Point>(
     row: &[V],
     table: &Table<'_>,

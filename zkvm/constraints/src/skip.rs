@@ -94,7 +94,7 @@ fn reverse_bits(at: usize, bits: usize) -> usize {
 
 /// The work of one task, and its sums: for each coset and point numerators, denominators,
 /// constraints.
-struct Work {
+struct TaskSums {
     coefficients: Vec<P>,
     values: Vec<P>,
     steps: Vec<P>,
@@ -149,13 +149,13 @@ fn sums(
         table.program.columns.iter().map(|place| table.column(*place)).collect();
     let width = columns.len() + SELECTORS;
     let numbers = width << l_skip;
-    let work = || Work {
+    let work = || TaskSums {
         coefficients: vec![P::ZERO; numbers],
         values: vec![P::ZERO; numbers],
         steps: Vec::new(),
         sums: vec![[PE::ZERO; 3]; degree << l_skip],
     };
-    let add = |mut work: Work, (group, weights): (usize, &[EF])| {
+    let add = |mut work: TaskSums, (group, weights): (usize, &[EF])| {
         let weight = PE::from_ext_slice(weights);
         read(table, &columns, group * W, l_skip, &mut work.coefficients);
         domain.to_coefficients(&mut work.coefficients, width);

@@ -116,7 +116,7 @@ impl<'a> Table<'a> {
         table
     }
 
-    /// Gives the place of a column among those of all views; no part is the preprocessed one.
+    /// Returns the place of a column among those of all views; no part is the preprocessed one.
     pub(crate) fn place(&self, part: Option<usize>, offset: usize, index: usize) -> usize {
         let matrix = part.map_or(0, |part| part + usize::from(self.has_preprocessed));
         let view = &self.views[matrix * (1 + usize::from(self.reads_next)) + offset];
@@ -124,14 +124,14 @@ impl<'a> Table<'a> {
         view.first + index
     }
 
-    /// Gives the view of the column at a place, and the column's index in it.
+    /// Returns the view of the column at a place, and the column's index in it.
     pub(crate) fn column(&self, place: usize) -> (View<'a>, usize) {
         let after = self.views.partition_point(|view| view.first <= place);
         let view = self.views[after - 1];
         (view, place - view.first)
     }
 
-    /// Gives the selector of a row: 0 first row, 1 transition, 2 last row.
+    /// Returns the selector of a row: 0 first row, 1 transition, 2 last row.
     pub(crate) fn selector(&self, which: usize, row: usize) -> F {
         let row = row % self.height;
         F::from_bool(match which {
@@ -143,7 +143,7 @@ impl<'a> Table<'a> {
 }
 
 impl View<'_> {
-    /// Gives the number of a column in a row; rows are counted cyclically.
+    /// Returns the number of a column in a row; rows are counted cyclically.
     pub(crate) fn value_at(&self, row: usize, column: usize) -> F {
         let height = self.matrix.values.len() / self.matrix.width;
         self.matrix.values[((row + self.offset) & (height - 1)) * self.matrix.width + column]

@@ -18,7 +18,7 @@ use crate::{
     error::Fault,
     fan_in::{FanIn, INTERNAL_CHILDREN, LEAF_CHILDREN},
     lineage::{Lineage, bits_of},
-    progress::Step,
+    progress::ProofStep,
     prove::AppProof,
     wire::Body,
 };
@@ -39,7 +39,7 @@ pub(crate) struct Aggregator {
 pub fn aggregate(
     proof: AppProof,
     fan_in: FanIn,
-    step: &mut dyn FnMut(Step),
+    step: &mut dyn FnMut(ProofStep),
 ) -> Result<Vec<u8>, Fault> {
     let AppProof { body, key } = proof;
     let aggregator = Aggregator::new(Arc::new(key));
@@ -87,7 +87,7 @@ impl Aggregator {
         &self,
         segments: Vec<Proof<SC>>,
         fan_in: FanIn,
-        step: &mut dyn FnMut(Step),
+        step: &mut dyn FnMut(ProofStep),
     ) -> Result<Proof<SC>, Fault> {
         // A node that joins one proof makes no layer shorter: the last layers would have no end.
         let leaf = fan_in.leaf.clamp(1, LEAF_CHILDREN);
@@ -106,7 +106,7 @@ impl Aggregator {
         while proofs.len() > 1 {
             proofs = tally.layer(&proofs, internal, |children| self.join_again(children))?;
         }
-        (tally.step)(Step::Wrap);
+        (tally.step)(ProofStep::Wrap);
         self.join_again(&proofs).map_err(|e| Fault::Backend(e.to_string()))
     }
 
@@ -123,7 +123,7 @@ impl Aggregator {
 struct Tally<'a> {
     done: u32,
     of: u32,
-    step: &'a mut dyn FnMut(Step),
+    step: &'a mut dyn FnMut(ProofStep),
 }
 
 impl Tally<'_> {
@@ -135,7 +135,7 @@ impl Tally<'_> {
     ) -> Result<Vec<Proof<SC>>, Fault> {
         let mut joined = Vec::new();
         for group in proofs.chunks(children) {
-            (self.step)(Step::Aggregate { done: self.done, of: self.of });
+            (self.step)(ProofStep::Aggregate { done: self.done, of: self.of });
             joined.push(prove(group).map_err(|e| Fault::Backend(e.to_string()))?);
             self.done += 1;
         }

@@ -33,7 +33,7 @@ pub(crate) fn machine_digest(app: &MultiStarkVerifyingKey<SC>) -> [u8; 32] {
     hash.finalize().into()
 }
 
-/// Gives the shape of a machine's memory, in which public values are looked up.
+/// Returns the shape of a machine's memory, in which public values are looked up.
 pub(crate) fn memory_dimensions(blueprint: Blueprint) -> MemoryDimensions {
     let config = blueprint.config();
     let system: &openvm_circuit::arch::SystemConfig = config.as_ref();

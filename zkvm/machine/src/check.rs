@@ -122,7 +122,7 @@ fn instructions_of(proof: &Proof<SC>) -> Option<Digest> {
     table.cached_commitments.get(PROGRAM_CACHED_TRACE_INDEX).copied()
 }
 
-/// Reads public values as bytes. Each is a field element; one above 255 is no byte of a digest.
+/// Reads public values as bytes. Each is a field element; one above 255 is not a byte of a digest.
 fn values(values: &PublicValues) -> Result<[u8; PUBLIC_VALUES_BYTES], Rejection> {
     let mut bytes = [0; PUBLIC_VALUES_BYTES];
     if values.public_values.len() != bytes.len() {

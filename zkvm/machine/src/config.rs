@@ -100,7 +100,7 @@ impl Blueprint {
     }
 }
 
-/// Gives the instructions of a machine as the back end wants them.
+/// Returns the instructions of a machine as the back end wants them.
 #[derive(Clone, Debug, VmConfig, Serialize, Deserialize)]
 pub(crate) struct MachineConfig {
     #[config(executor = "SystemExecutor<F>")]

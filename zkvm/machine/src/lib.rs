@@ -26,7 +26,7 @@ pub use error::{Fault, Rejection};
 pub use fan_in::FanIn;
 pub use keys::{Keys, KeysError};
 pub use program::{Commitment, Program};
-pub use progress::Step;
+pub use progress::ProofStep;
 pub use prove::{AppProof, Machine, Plan, Prover};
 pub use size::{Load, MEMORY_DEFAULT};
 pub use wire::{BODY_BYTES_MAX, declared_digests};

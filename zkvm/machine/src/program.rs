@@ -23,7 +23,7 @@ impl Program {
     ///
     /// # Errors
     ///
-    /// [`Fault::Load`] where it is no RISC-V program or has instructions that the machine lacks.
+    /// [`Fault::Load`] if it is not a RISC-V program or has instructions that the machine lacks.
     pub fn load(elf: &[u8], blueprint: Blueprint) -> Result<Self, Fault> {
         let elf = Elf::decode(elf, MEM_SIZE as u32).map_err(|e| Fault::Load(e.to_string()))?;
         let exe =

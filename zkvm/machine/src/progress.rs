@@ -2,7 +2,7 @@
 
 /// A step of a run, for progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum ProofStep {
     /// Segments proved, and how many there are.
     Segment {
         /// Segments proved so far.

@@ -23,7 +23,7 @@ use crate::{
     config::MachineBuilder,
     error::Fault,
     program::{Commitment, Program, to_bytes},
-    progress::Step,
+    progress::ProofStep,
     size::{
         LIMIT_MAX, LIMIT_MIN, Load, Tables, first_limit, least_memory_to_report, next_limit,
         seconds,
@@ -84,7 +84,7 @@ impl Machine {
     ///
     /// # Errors
     ///
-    /// [`Fault::Exit`] and [`Fault::Stopped`] where the program refuses its input.
+    /// [`Fault::Exit`] and [`Fault::Stopped`] if the program refuses its input.
     pub fn run(&self, input: &[u8]) -> Result<Plan, Fault> {
         self.plan_within(input, LIMIT_MAX)
     }
@@ -97,7 +97,7 @@ impl Machine {
     ///
     /// # Errors
     ///
-    /// As [`Machine::run`], and [`Fault::Memory`] where no cut is small enough.
+    /// As [`Machine::run`], and [`Fault::Memory`] if no cut is small enough.
     pub fn plan(&self, input: &[u8], memory: u64) -> Result<Plan, Fault> {
         let mut best: Option<Plan> = None;
         let mut least = u64::MAX;
@@ -177,14 +177,14 @@ impl AppProof {
     ///
     /// # Errors
     ///
-    /// [`Fault::Backend`] where a length does not fit.
+    /// [`Fault::Backend`] if a length does not fit.
     pub fn encode(&self) -> Result<Vec<u8>, Fault> {
         self.body.encode().map_err(|e| Fault::Backend(e.to_string()))
     }
 }
 
 impl Prover {
-    /// Gives the commitments by which a checker knows the program.
+    /// Returns the commitments by which a checker knows the program.
     pub fn commitment(&self) -> Commitment {
         let instructions = *self.instance.program_commitment();
         let executable = compute_exe_commit_from_mem_config(
@@ -204,17 +204,17 @@ impl Prover {
         mut self,
         plan: Plan,
         input: &[u8],
-        step: &mut dyn FnMut(Step),
+        step: &mut dyn FnMut(ProofStep),
     ) -> Result<AppProof, Fault> {
         let executable = self.commitment().executable;
         self.instance.reset_state(streams(input));
         let of = plan.segments.len() as u32;
         let mut proofs = Vec::with_capacity(plan.segments.len());
         for (done, segment) in (0..).zip(&plan.segments) {
-            step(Step::Segment { done, of });
+            step(ProofStep::Segment { done, of });
             proofs.push(self.prove_segment(segment)?);
         }
-        step(Step::Segment { done: of, of });
+        step(ProofStep::Segment { done: of, of });
         let public_values = self.public_values()?;
         let machine = machine_digest(&self.key);
         let body = Body { aggregated: false, machine, executable, proofs, public_values };

@@ -23,10 +23,10 @@ use crate::{
     error::Rejection,
 };
 
-/// Longest body: that of a proof file (`confide_prover::BODY_BYTES_MAX`, with which the binary compares
+/// The longest body: that of a proof file (`confide_prover::BODY_BYTES_MAX`, with which the binary compares
 /// it when it is built).
 pub const BODY_BYTES_MAX: usize = 64 << 20;
-/// Most segments of a proof: none was measured at less than 256 KiB.
+/// The largest number of segments of a proof: none was measured at less than 256 KiB.
 pub const SEGMENTS_MAX: usize = BODY_BYTES_MAX >> 18;
 const TAG_BYTES: usize = 16;
 const APP: &[u8; TAG_BYTES] = b"openvm2 app v1\0\0";

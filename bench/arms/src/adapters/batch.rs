@@ -9,7 +9,7 @@ use serde_json::json;
 use super::{
     floor,
     masked::Masked,
-    problem::{Problem, Shape},
+    problem::{Problem, ProjectionShape},
     spans::differences,
     step::Step,
 };
@@ -22,7 +22,7 @@ pub(crate) struct Args {}
 const CHECKED_DELTAS: usize = 4;
 
 pub(crate) fn run(_: Args) -> Outcome {
-    let problem = Problem::new(Shape::PUBLISHED);
+    let problem = Problem::new(ProjectionShape::PUBLISHED);
     let mut masked = Masked::new(&problem)?;
     let hello = Hello {
         guarantee: Some(masked.guarantee()),

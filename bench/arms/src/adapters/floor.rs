@@ -8,7 +8,7 @@ use confide_rlwe::{Modulus, NttTable, Rng, ntt_primes_below};
 /// Bytes that the base model reads for a token: Qwen2.5-1.5B in bf16, its tied head included.
 pub(crate) const BASE_BYTES: f64 = 3.087e9;
 
-/// Read by every thread; beyond what caches hold.
+/// Bytes that all threads together read in one pass: more than caches hold.
 const READ_BYTES: usize = 128 << 20;
 
 /// Bytes a second that all cores together read from memory: the best of some passes.

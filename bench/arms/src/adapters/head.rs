@@ -32,7 +32,7 @@ const VOCABULARY: usize = 151_936;
 const WIDTH: usize = 1536;
 
 /// An output matrix.
-pub(crate) struct Head {
+pub(crate) struct LmHead {
     width: usize,
     values: Vec<f32>,
 }
@@ -42,7 +42,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     // A few rows again and again: speed does not depend on the values, memory does on the bytes.
     let few = random.matrix(64, WIDTH, 0.02).values;
     let values = few.iter().copied().cycle().take(VOCABULARY * WIDTH).collect();
-    let head = Head { width: WIDTH, values };
+    let head = LmHead { width: WIDTH, values };
     let hello = Hello {
         guarantee: Some(confide_lora::Guarantee::NONE.to_string()),
         threads: thread::available_parallelism().map_or(1, usize::from),
@@ -51,7 +51,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     speak(&hello, |order| measure(order, &head, args.speed))
 }
 
-fn measure(order: &Run, head: &Head, speed: Speed) -> Outcome<Report> {
+fn measure(order: &Run, head: &LmHead, speed: Speed) -> Outcome<Report> {
     order.refuse_unknown_params(&[])?;
     order.measure_each(|number| {
         let mut random = Random(order.seed ^ number);
@@ -65,7 +65,7 @@ fn measure(order: &Run, head: &Head, speed: Speed) -> Outcome<Report> {
     })
 }
 
-impl Head {
+impl LmHead {
     /// The output matrix of a model's folder: its head, or its embeddings where they are tied.
     pub(crate) fn load(folder: &Path) -> Outcome<Self> {
         let files = fs::read_dir(folder)?.flatten();
@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn fast_and_slow_find_the_same_row() {
         let mut random = Random(9);
-        let head = Head { width: 48, values: random.matrix(100, 48, 1.0).values };
+        let head = LmHead { width: 48, values: random.matrix(100, 48, 1.0).values };
         for _ in 0..20 {
             let hidden: Vec<f32> = (0..48).map(|_| random.normal()).collect();
             assert_eq!(

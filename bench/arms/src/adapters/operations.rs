@@ -64,18 +64,18 @@ impl Operations {
     fn measure_operations(&mut self, slots: &[f64]) -> Result<Sample, CkksError> {
         let mut spans = Spans::start();
         let message = self.ckks.encode(slots)?;
-        spans.lap("encode_ms");
+        spans.record_span("encode_ms");
         let limbs = self.ckks.limbs_max();
         let encrypted = self.key.encrypt(&message, limbs, &mut self.rng)?;
-        spans.lap("encrypt_ms");
+        spans.record_span("encrypt_ms");
         let product = encrypted.product(&self.weights)?;
-        spans.lap("product_ms");
+        spans.record_span("product_ms");
         let rotated = product.rotate(&self.ckks, &self.rotation)?;
-        spans.lap("rotation_ms");
+        spans.record_span("rotation_ms");
         let decrypted = self.key.decrypt(&rotated)?;
-        spans.lap("decrypt_ms");
+        spans.record_span("decrypt_ms");
         let got = self.ckks.decode(&decrypted)?;
-        spans.lap("decode_ms");
+        spans.record_span("decode_ms");
         let mut right: Vec<f64> = slots.iter().zip(&self.factor).map(|(a, b)| a * b).collect();
         right.rotate_left(1);
         let size = right.iter().fold(0.0f64, |most, value| most.max(value.abs()));

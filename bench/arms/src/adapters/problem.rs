@@ -4,13 +4,13 @@ use confide_lora::Matrix;
 
 /// Widths of one projection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Shape {
+pub(crate) struct ProjectionShape {
     pub(crate) width: usize,
     pub(crate) rank: usize,
     pub(crate) output: usize,
 }
 
-impl Shape {
+impl ProjectionShape {
     /// The shape that report 003 measures: the hidden width of Qwen2.5-1.5B to rank 32 and back.
     pub(crate) const PUBLISHED: Self = Self { width: 1536, rank: 32, output: 1536 };
 }
@@ -21,13 +21,13 @@ const OUTLIER_SIZE: f32 = 60.0;
 
 /// A projection with random A and B, and vectors for it. The same on every machine.
 pub(crate) struct Problem {
-    pub(crate) shape: Shape,
+    pub(crate) shape: ProjectionShape,
     pub(crate) a: Matrix,
     pub(crate) b: Matrix,
 }
 
 impl Problem {
-    pub(crate) fn new(shape: Shape) -> Self {
+    pub(crate) fn new(shape: ProjectionShape) -> Self {
         let mut random = Random(7);
         let a = random.matrix(shape.rank, shape.width, 0.02);
         let b = random.matrix(shape.output, shape.rank, 0.02);
@@ -92,7 +92,8 @@ mod tests {
 
     #[test]
     fn the_same_seed_gives_the_same_problem_and_another_seed_another_vector() {
-        let (one, two) = (Problem::new(Shape::PUBLISHED), Problem::new(Shape::PUBLISHED));
+        let (one, two) =
+            (Problem::new(ProjectionShape::PUBLISHED), Problem::new(ProjectionShape::PUBLISHED));
         assert!(one.a == two.a && one.b == two.b);
         assert_eq!(one.input(5, 0), two.input(5, 0));
         assert_ne!(one.input(5, 0), one.input(5, 1));
@@ -101,7 +102,7 @@ mod tests {
 
     #[test]
     fn the_error_of_a_wrong_delta_is_seen() {
-        let problem = Problem::new(Shape { width: 64, rank: 4, output: 16 });
+        let problem = Problem::new(ProjectionShape { width: 64, rank: 4, output: 16 });
         let input = problem.input(1, 0);
         let exact: Vec<f64> = input.iter().copied().map(f64::from).collect();
         let delta = multiply(&problem.b, &multiply(&problem.a, &exact));

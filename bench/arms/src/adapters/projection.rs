@@ -21,7 +21,7 @@ use super::{
     direct::Direct,
     dot::copy_ms,
     masked::Masked,
-    problem::{Problem, Shape},
+    problem::{Problem, ProjectionShape},
     spans::{Parts, differences},
     step::{Step, matrix_pair},
 };
@@ -52,12 +52,12 @@ pub(crate) struct Args {
     n: usize,
     /// The factor that differs from report 003's best layout, for ckks.
     #[arg(long, value_enum)]
-    factor: Option<Factor>,
+    factor: Option<SlowFactor>,
 }
 
 /// A factor of speed that report 003 names, taken out of its best layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Factor {
+pub(crate) enum SlowFactor {
     /// Each product is decrypted and decoded before the next.
     OneByOne,
     /// Terms are summed under encryption, by rotations.
@@ -72,7 +72,7 @@ const SHORT_MS: f64 = 0.2;
 const REPEATS: u32 = 64;
 
 pub(crate) fn run(args: Args) -> Outcome {
-    let problem = Problem::new(Shape::PUBLISHED);
+    let problem = Problem::new(ProjectionShape::PUBLISHED);
     let mut step = open_step(&args, &problem)?;
     let hello = Hello {
         guarantee: Some(step.guarantee()),
@@ -83,7 +83,7 @@ pub(crate) fn run(args: Args) -> Outcome {
 
 fn measure(order: &Run, problem: &Problem, step: &mut dyn Step) -> Outcome<Report> {
     order.refuse_unknown_params(&["width", "rank"])?;
-    let shape = Shape::PUBLISHED;
+    let shape = ProjectionShape::PUBLISHED;
     for (name, wanted) in [("width", shape.width), ("rank", shape.rank)] {
         let got = order.number(name, wanted as u64)?;
         if got != wanted as u64 {
@@ -156,9 +156,9 @@ fn options(args: &Args) -> Outcome<Options> {
     let mut options = Options::new(Parameters::from_name(&name)?);
     match args.factor {
         None => {}
-        Some(Factor::OneByOne) => options.decryption = Decryption::Sequential,
-        Some(Factor::Rotations) => options.packing = Packing::Rotations,
-        Some(Factor::TwoProducts) => options.packing = Packing::TwoProducts,
+        Some(SlowFactor::OneByOne) => options.decryption = Decryption::Sequential,
+        Some(SlowFactor::Rotations) => options.packing = Packing::Rotations,
+        Some(SlowFactor::TwoProducts) => options.packing = Packing::TwoProducts,
     }
     Ok(options)
 }
@@ -176,7 +176,7 @@ struct AdapterStep {
     deltas: Box<dyn Deltas>,
     guarantee: Guarantee,
     error_max: f64,
-    /// The matrix that the step must read once, as a floor; empty where that is no useful floor.
+    /// The matrix that the step must read once, as a floor; empty if that is not a useful floor.
     a: Vec<f32>,
 }
 

@@ -11,7 +11,7 @@ use tokio_tungstenite::{WebSocketStream, client_async, tungstenite::Message};
 
 use super::{
     chat::{QUERY, rate_sample, with_best_rate},
-    head::{Head, Speed},
+    head::{LmHead, Speed},
 };
 use crate::version::VERSION;
 
@@ -44,7 +44,7 @@ type Socket = WebSocketStream<TcpStream>;
 
 struct SocketArm {
     args: Args,
-    head: Option<Head>,
+    head: Option<LmHead>,
     guarantee: Option<String>,
 }
 
@@ -52,7 +52,7 @@ struct SocketArm {
 type Parts = BTreeMap<String, f64>;
 
 pub(crate) fn run(args: Args) -> Outcome {
-    let head = args.weights.as_deref().map(Head::load).transpose()?;
+    let head = args.weights.as_deref().map(LmHead::load).transpose()?;
     let mut arm = SocketArm { args, head, guarantee: None };
     let runtime = Runtime::new()?;
     // The first answer says who is protected from whom; it is not measured.

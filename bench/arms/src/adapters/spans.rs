@@ -21,7 +21,7 @@ impl Spans {
     }
 
     /// Books the time since the last lap under this name.
-    pub(crate) fn lap(&mut self, name: &'static str) {
+    pub(crate) fn record_span(&mut self, name: &'static str) {
         let now = Instant::now();
         *self.parts.entry(name).or_default() += now - self.last;
         self.last = now;

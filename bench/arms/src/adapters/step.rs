@@ -18,7 +18,7 @@ pub(crate) trait Step {
     /// Adds `B·A·x` to `delta`.
     fn add(&mut self, input: &[f32], delta: &mut [f32]) -> Outcome;
 
-    /// Time in ms of each part since the start; `b_ms` is no part of the step.
+    /// Time in ms of each part since the start; `b_ms` is not a part of the step.
     fn parts(&self) -> Parts;
 
     /// The greatest error of a delta that this scheme may have.

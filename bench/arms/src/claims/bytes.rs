@@ -39,7 +39,7 @@ impl ShownText {
 }
 
 impl ClaimMethod for ShownText {
-    fn hides(&self) -> &'static str {
+    fn hidden_part(&self) -> &'static str {
         "nothing: all bytes are shown"
     }
 
@@ -91,7 +91,7 @@ pub(super) fn commit_transcript() -> Outcome<CommittedDirection<'static>> {
 }
 
 impl ClaimMethod for Opening {
-    fn hides(&self) -> &'static str {
+    fn hidden_part(&self) -> &'static str {
         "the leaves that are not opened; place, length and root are open, and openings can be linked"
     }
 
@@ -108,7 +108,7 @@ impl ClaimMethod for Opening {
         Ok(shown.map(drop)?)
     }
 
-    fn repeats(&self) -> u32 {
+    fn repetitions(&self) -> u32 {
         256
     }
 }

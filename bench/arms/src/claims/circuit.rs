@@ -29,7 +29,7 @@ impl Preimage {
 }
 
 impl ClaimMethod for Preimage {
-    fn hides(&self) -> &'static str {
+    fn hidden_part(&self) -> &'static str {
         "the text; its digest and a bound of its length are open (zero-knowledge: yes)"
     }
 
@@ -44,7 +44,7 @@ impl ClaimMethod for Preimage {
         Ok(header.map(drop)?)
     }
 
-    fn repeats(&self) -> u32 {
+    fn repetitions(&self) -> u32 {
         1
     }
 }
@@ -78,7 +78,7 @@ impl Contains {
 }
 
 impl ClaimMethod for Contains {
-    fn hides(&self) -> &'static str {
+    fn hidden_part(&self) -> &'static str {
         "which leaf it is and all else in it; root and the bytes found are open (zero-knowledge: yes)"
     }
 
@@ -95,7 +95,7 @@ impl ClaimMethod for Contains {
         Ok(header.map(drop)?)
     }
 
-    fn repeats(&self) -> u32 {
+    fn repetitions(&self) -> u32 {
         1
     }
 }

@@ -5,8 +5,8 @@ use confide_arm_line::Outcome;
 /// A means to make a claim and to check it.
 pub(super) trait ClaimMethod {
     /// What the claim hides from the party that checks it, and what it shows.
-    fn hides(&self) -> &'static str;
-    /// Makes the claim; gives the bytes that are sent. `None` where there is nothing to make.
+    fn hidden_part(&self) -> &'static str;
+    /// Makes the claim; gives the bytes that are sent. `None` if there is nothing to make.
     fn prove(&mut self) -> Outcome<Option<usize>>;
     /// Checks what was made, or shown.
     fn check(&mut self) -> Outcome;
@@ -15,7 +15,7 @@ pub(super) trait ClaimMethod {
         0
     }
     /// Repetitions of each step within a sample, so that the clock's resolution does not matter.
-    fn repeats(&self) -> u32 {
+    fn repetitions(&self) -> u32 {
         16
     }
 }

@@ -33,7 +33,7 @@ impl ShownNumber {
 }
 
 impl ClaimMethod for ShownNumber {
-    fn hides(&self) -> &'static str {
+    fn hidden_part(&self) -> &'static str {
         "nothing of this number: it is shown with what opens it"
     }
 
@@ -66,7 +66,7 @@ impl RangeProof {
 }
 
 impl ClaimMethod for RangeProof {
-    fn hides(&self) -> &'static str {
+    fn hidden_part(&self) -> &'static str {
         "the number, but that it is at most 4096 (zero-knowledge: yes)"
     }
 
@@ -81,7 +81,7 @@ impl ClaimMethod for RangeProof {
         Ok(held?)
     }
 
-    fn repeats(&self) -> u32 {
+    fn repetitions(&self) -> u32 {
         4
     }
 }

@@ -69,7 +69,7 @@ impl Native {
 }
 
 impl ClaimMethod for Native {
-    fn hides(&self) -> &'static str {
+    fn hidden_part(&self) -> &'static str {
         "nothing: the signature is shown, and can be shown on"
     }
 
@@ -115,7 +115,7 @@ impl Sigma {
 }
 
 impl ClaimMethod for Sigma {
-    fn hides(&self) -> &'static str {
+    fn hidden_part(&self) -> &'static str {
         if self.rsa {
             "the signature; key and digest are open (zero-knowledge: yes)"
         } else {

@@ -16,7 +16,7 @@ use super::{
 use crate::stream::Stream;
 
 /// The load of one run.
-pub(crate) struct Work {
+pub(crate) struct LoadPlan {
     pub(crate) requests: u64,
     pub(crate) concurrency: u64,
     /// Whether connections are kept for further requests.
@@ -39,11 +39,11 @@ pub(crate) struct LoadResult {
 }
 
 /// Runs `concurrency` slots, each of which sends its next request when its last one is answered.
-pub(crate) async fn run_closed_loop(route: &Route, work: &Work) -> Outcome<LoadResult> {
+pub(crate) async fn run_closed_loop(route: &Route, work: &LoadPlan) -> Outcome<LoadResult> {
     let shared = RefCell::new(SharedResult::new(route, work)?);
     let left = Cell::new(work.requests);
     let slot = || async {
-        let mut line = Line::default();
+        let mut line = ClientSlot::default();
         while left.get() > 0 {
             left.set(left.get() - 1);
             let began = Instant::now();
@@ -61,11 +61,11 @@ pub(crate) async fn run_closed_loop(route: &Route, work: &Work) -> Outcome<LoadR
 /// connection, or takes one that is free.
 pub(crate) async fn run_open_loop(
     route: &Route,
-    work: &Work,
+    work: &LoadPlan,
     rate_per_s: f64,
 ) -> Outcome<LoadResult> {
     let shared = RefCell::new(SharedResult::new(route, work)?);
-    let free: RefCell<Vec<Line>> = RefCell::default();
+    let free: RefCell<Vec<ClientSlot>> = RefCell::default();
     let (sender, mut due) = mpsc::unbounded_channel::<Instant>();
     let start = Instant::now();
     let requests = work.requests;
@@ -124,7 +124,7 @@ struct SharedResult {
 }
 
 impl SharedResult {
-    fn new(route: &Route, work: &Work) -> Outcome<Self> {
+    fn new(route: &Route, work: &LoadPlan) -> Outcome<Self> {
         let request = encode_request(&work.path, route.server(), work.kept)?;
         Ok(Self { request: request.into(), result: LoadResult::default() })
     }
@@ -150,12 +150,12 @@ struct RequestResult {
 
 /// A connection that is open or not.
 #[derive(Default)]
-struct Line {
+struct ClientSlot {
     stream: Option<Stream>,
     buffer: Vec<u8>,
 }
 
-impl Line {
+impl ClientSlot {
     async fn ask(&mut self, route: &Route, kept: bool, request: &[u8]) -> Outcome<RequestResult> {
         let opens = self.stream.is_none();
         let mut stream = match self.stream.take() {

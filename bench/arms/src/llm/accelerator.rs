@@ -26,7 +26,7 @@ pub(super) struct Accelerator {
 }
 
 impl Accelerator {
-    /// Starts sampling; `None` where there is no device.
+    /// Starts sampling; `None` if there is no device.
     pub(super) fn start() -> Option<Self> {
         let child = Command::new(PROGRAM)
             .args(["--query-gpu=utilization.gpu", "--format=csv,noheader,nounits"])
@@ -62,7 +62,7 @@ fn devices() -> Option<String> {
     (!names.is_empty()).then(|| names.join(", "))
 }
 
-/// Lines of whole percents; what is no number (`[N/A]`) is no sample.
+/// Lines of whole percents; what is not a number (`[N/A]`) is not a sample.
 fn mean_share(text: &str) -> Option<f64> {
     let shares: Vec<f64> = text
         .lines()

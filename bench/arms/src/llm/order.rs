@@ -29,14 +29,14 @@ const KNOWN: &[&str] = &[
 /// The most requests of a run, since the protocol takes that many samples.
 const REQUESTS_MAX: u64 = 50_000;
 
-pub(super) struct Order {
+pub(super) struct LlmOrder {
     pub(super) workload: Workload,
     pub(super) limits: Limits,
     pub(super) sessions: Sessions,
     pub(super) ignore_eos: bool,
 }
 
-impl Order {
+impl LlmOrder {
     pub(super) fn read(run: &Run, saturation: Option<&Path>) -> Outcome<Self> {
         run.refuse_unknown_params(KNOWN)?;
         let limit = |name: &str| optional_number(run, name);
@@ -119,7 +119,7 @@ fn param_u32(run: &Run, name: &str, default: u64) -> Outcome<u32> {
 /// A number, or a text `64..256`.
 fn lengths(run: &Run, name: &str, default: u32) -> Outcome<Lengths> {
     let text = match run.params.get(name) {
-        None => return Ok(Lengths::exactly(default)),
+        None => return Ok(Lengths::of_tokens(default)),
         Some(Value::String(text)) => text.clone(),
         Some(value) => value.to_string(),
     };
@@ -133,9 +133,9 @@ mod tests {
 
     use super::*;
 
-    fn read(params: Value) -> Outcome<Order> {
+    fn read(params: Value) -> Outcome<LlmOrder> {
         let run = json!({ "id": 1, "requests": 7, "seed": 3, "params": params });
-        Order::read(&serde_json::from_value(run).unwrap(), None)
+        LlmOrder::read(&serde_json::from_value(run).unwrap(), None)
     }
 
     #[test]

@@ -69,8 +69,8 @@ fn measure(args: &Args) -> Outcome<Value> {
         arrivals: Arrivals::Closed { users: args.users, ramp_s: 0.0 },
         requests: args.requests,
         duration_s: None,
-        prompt_tokens: Lengths::exactly(args.prompt_tokens),
-        output_tokens: Lengths::exactly(args.output_tokens),
+        prompt_tokens: Lengths::of_tokens(args.prompt_tokens),
+        output_tokens: Lengths::of_tokens(args.output_tokens),
         seed: 1,
     };
     let plan = Arc::new(Plan::new(&workload)?);

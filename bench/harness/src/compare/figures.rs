@@ -21,7 +21,7 @@ const DIFFERENCES_NAMED_MAX: usize = 16;
 /// The most characters of a text of a machine; a longer one is cut.
 const DIFFERENCE_CHARACTERS_MAX: usize = 60;
 
-/// All records of one side, judged anew, so that all have the notes of this version.
+/// All records of one side, judged again, so that all have the notes of this version.
 pub(super) struct Figures<'a> {
     records: Vec<JudgedRecord<'a>>,
 }
@@ -50,8 +50,8 @@ pub(crate) struct Gathered {
 
 /// The figure of one side of a compared row.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Side {
-    /// The mean over clusters of their means; absent where it was not measured.
+pub(crate) struct ComparedFigure {
+    /// The mean over clusters of their means; absent if it was not measured.
     pub(crate) value: Option<f64>,
     pub(crate) blocks: usize,
     pub(crate) clusters: usize,
@@ -154,10 +154,10 @@ impl Gathered {
         self.values.iter().map(Vec::len).sum()
     }
 
-    pub(super) fn side(&self) -> Side {
+    pub(super) fn side(&self) -> ComparedFigure {
         let clusters = self.values.len();
         let value = (clusters > 0).then(|| mean_of_means(&self.values, |value| value));
-        Side { value, blocks: self.blocks(), clusters, twins: self.twins.clone() }
+        ComparedFigure { value, blocks: self.blocks(), clusters, twins: self.twins.clone() }
     }
 }
 

@@ -1,9 +1,9 @@
 //! A comparison for people: at a terminal, in Markdown, as a page; and JSON for programs.
 
-use super::{CONFOUNDED, ComparedRow, Comparison, Outcome, Side, Spread, scope::Place};
+use super::{CONFOUNDED, ComparedFigure, ComparedRow, Comparison, Outcome, Spread, scope::Place};
 use crate::{
     document::{
-        Block, Cell, Column, Content, Item, Section, Table, html, markdown,
+        Block, Cell, Column, Content, ListItem, Section, Table, html, markdown,
         text::{self, Terminal},
     },
     format::{digits, value},
@@ -50,7 +50,8 @@ impl Comparison {
             rows => vec![Block::Table(cost_table(rows))],
         };
         let notes = self.notes();
-        let items = notes.into_iter().map(|text| Item { text, ..Item::default() }).collect();
+        let items =
+            notes.into_iter().map(|text| ListItem { text, ..ListItem::default() }).collect();
         [
             Section::new("The records", vec![Block::Code(self.sides().join("\n"))]),
             Section {
@@ -173,10 +174,10 @@ fn cost_table(rows: &[ComparedRow]) -> Table {
     }
     let axis = Axis::of_ratios(low, high, 0.0);
     for row in rows {
-        let figure = |side: &Side| {
+        let figure = |side: &ComparedFigure| {
             side.value.map_or_else(|| "–".into(), |number| value(&row.metric, number))
         };
-        let counts = |side: &Side| match side.clusters {
+        let counts = |side: &ComparedFigure| match side.clusters {
             1 => format!("{}", side.blocks),
             clusters => format!("{} in {clusters}", side.blocks),
         };
@@ -248,14 +249,14 @@ mod tests {
     use crate::{
         compare::{compare, scope::CompareOptions},
         loaded::Loaded,
-        selftest::synthetic::{Noise, Shape, blocks, make_loaded},
+        selftest::synthetic::{Noise, SyntheticSuite, blocks, make_loaded},
     };
 
     fn machines(seeds: std::ops::Range<u64>) -> Vec<Loaded> {
         let arms = [("a", false, 0.0), ("a", true, 0.0), ("b", false, 0.1)];
         let machine = |seed: u64| {
             let slices = blocks(&arms, 12, Noise::Quiet, &mut Random::new(seed));
-            make_loaded(&Shape::default(), 1_000 + seed, Vec::new(), slices).unwrap()
+            make_loaded(&SyntheticSuite::default(), 1_000 + seed, Vec::new(), slices).unwrap()
         };
         seeds.map(machine).collect()
     }

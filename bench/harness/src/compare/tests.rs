@@ -6,11 +6,11 @@ use super::*;
 use crate::{
     record::Session,
     samples::Slice,
-    selftest::synthetic::{Noise, Shape, blocks, make_loaded, sample, slice, tokens},
+    selftest::synthetic::{Noise, SyntheticSuite, blocks, make_loaded, sample, slice, tokens},
 };
 
 /// A record of 20 blocks whose arm b costs 10 % more, on a machine `slower` than another.
-fn machine(shape: &Shape, seed: u64, slower: f64) -> Loaded {
+fn machine(shape: &SyntheticSuite, seed: u64, slower: f64) -> Loaded {
     let mut random = Random::new(seed);
     let arms = [("a", false, slower), ("a", true, slower), ("b", false, 0.1 + slower)];
     let slices = blocks(&arms, 20, Noise::Quiet, &mut random);
@@ -18,7 +18,7 @@ fn machine(shape: &Shape, seed: u64, slower: f64) -> Loaded {
 }
 
 fn pair() -> [Loaded; 2] {
-    [machine(&Shape::default(), 1, 0.0), machine(&Shape::default(), 2, 0.0)]
+    [machine(&SyntheticSuite::default(), 1, 0.0), machine(&SyntheticSuite::default(), 2, 0.0)]
 }
 
 fn compare_two(a: &Loaded, b: &Loaded) -> Comparison {
@@ -50,7 +50,7 @@ fn one_record_a_side_is_confounded_and_has_no_interval() {
 
 #[test]
 fn several_records_a_side_are_clusters_with_an_interval() {
-    let shape = Shape::default();
+    let shape = SyntheticSuite::default();
     let side = |from: u64, slower: f64| -> Vec<Loaded> {
         (from..from + 6).map(|seed| machine(&shape, seed, slower)).collect()
     };
@@ -70,7 +70,7 @@ fn several_records_a_side_are_clusters_with_an_interval() {
 
 #[test]
 fn records_of_one_boot_are_one_cluster() {
-    let shape = Shape::default();
+    let shape = SyntheticSuite::default();
     let mut a: Vec<Loaded> = (30..32).map(|seed| machine(&shape, seed, 0.0)).collect();
     for loaded in &mut a {
         let started_unix_s = loaded.record.started_unix_s;
@@ -111,15 +111,24 @@ fn invalid_and_partial_records_are_refused() {
 fn other_suites_definitions_params_loads_and_seeds_are_refused_by_name() {
     let [a, _] = pair();
     for (shape, reason) in [
-        (Shape { model: "chat-ttft", ..Shape::default() }, Reason::DifferentDefinition),
-        (Shape { stat: "p50", ..Shape::default() }, Reason::DifferentDefinition),
-        (Shape { params: "tokens = 5", ..Shape::default() }, Reason::DifferentParams),
-        (Shape { load: "open", ..Shape::default() }, Reason::DifferentLoad),
-        (Shape { more: "margin = 0.05", ..Shape::default() }, Reason::DifferentSuite),
+        (
+            SyntheticSuite { model: "chat-ttft", ..SyntheticSuite::default() },
+            Reason::DifferentDefinition,
+        ),
+        (SyntheticSuite { stat: "p50", ..SyntheticSuite::default() }, Reason::DifferentDefinition),
+        (
+            SyntheticSuite { params: "tokens = 5", ..SyntheticSuite::default() },
+            Reason::DifferentParams,
+        ),
+        (SyntheticSuite { load: "open", ..SyntheticSuite::default() }, Reason::DifferentLoad),
+        (
+            SyntheticSuite { more: "margin = 0.05", ..SyntheticSuite::default() },
+            Reason::DifferentSuite,
+        ),
     ] {
         assert_eq!(record_refusals(&a, &machine(&shape, 2, 0.0)), [reason]);
     }
-    let mut other = machine(&Shape::default(), 2, 0.0);
+    let mut other = machine(&SyntheticSuite::default(), 2, 0.0);
     other.record.seed = 7;
     assert_eq!(record_refusals(&a, &other), [Reason::DifferentSeed]);
 }
@@ -152,7 +161,7 @@ fn other_hardware_gives_two_columns_and_no_ratio() {
 
 #[test]
 fn unequal_work_is_refused() {
-    let shape = Shape { arms: vec!["a"], ..Shape::default() };
+    let shape = SyntheticSuite { arms: vec!["a"], ..SyntheticSuite::default() };
     let with = |seed, count| {
         let mut record = machine(&shape, seed, 0.0);
         record.slices.iter_mut().for_each(|slice| slice.answer = tokens(count));
@@ -174,7 +183,7 @@ fn unequal_work_is_refused() {
 }
 
 /// Changes every slice of B and returns the reasons for which its rows are refused.
-fn refused_rows(shape: &Shape, change: impl Fn(&mut Slice)) -> Vec<Reason> {
+fn refused_rows(shape: &SyntheticSuite, change: impl Fn(&mut Slice)) -> Vec<Reason> {
     let mut b = machine(shape, 2, 0.0);
     b.slices.iter_mut().for_each(change);
     compare_two(&machine(shape, 1, 0.0), &b).row_refusals()
@@ -182,7 +191,7 @@ fn refused_rows(shape: &Shape, change: impl Fn(&mut Slice)) -> Vec<Reason> {
 
 #[test]
 fn client_bound_simulated_cached_and_missing_rows_are_refused() {
-    let one = Shape { arms: vec!["a"], client: "load", ..Shape::default() };
+    let one = SyntheticSuite { arms: vec!["a"], client: "load", ..SyntheticSuite::default() };
     let bound = refused_rows(&one, |slice| slice.client_cpu = Some(0.95));
     assert_eq!(bound, [Reason::ClientBound]);
     let simulated = refused_rows(&one, |slice| slice.simulated = true);
@@ -195,7 +204,7 @@ fn client_bound_simulated_cached_and_missing_rows_are_refused() {
 
 #[test]
 fn a_failed_aa_row_refuses_the_rows_beside_it() {
-    let reasons = refused_rows(&Shape::default(), |slice| {
+    let reasons = refused_rows(&SyntheticSuite::default(), |slice| {
         if slice.place.twin {
             slice.metrics.values_mut().for_each(|value| *value *= 1.3);
         }
@@ -205,7 +214,7 @@ fn a_failed_aa_row_refuses_the_rows_beside_it() {
 
 #[test]
 fn a_percentile_without_a_tail_is_refused() {
-    let shape = Shape { arms: vec!["a"], stat: "p95", ..Shape::default() };
+    let shape = SyntheticSuite { arms: vec!["a"], stat: "p95", ..SyntheticSuite::default() };
     let record = |seed| {
         let mut random = Random::new(seed);
         let (mut samples, mut slices) = (Vec::new(), Vec::new());
@@ -224,7 +233,8 @@ fn a_percentile_without_a_tail_is_refused() {
 
 #[test]
 fn a_closed_loops_latency_that_is_users_over_rate_is_refused() {
-    let shape = Shape { arms: vec!["a"], params: "concurrency = 8", ..Shape::default() };
+    let shape =
+        SyntheticSuite { arms: vec!["a"], params: "concurrency = 8", ..SyntheticSuite::default() };
     let littles = |slice: &mut Slice| {
         let latency_s = slice.metrics["work_ms"] / 1e3;
         slice.metrics.insert("rate_per_s".into(), 8.0 / latency_s);
@@ -234,8 +244,12 @@ fn a_closed_loops_latency_that_is_users_over_rate_is_refused() {
 
 #[test]
 fn a_floor_measured_on_both_machines_normalises() {
-    let shape =
-        Shape { arms: vec!["a", "b"], better: "higher", metric: "rate_per_s", ..Shape::default() };
+    let shape = SyntheticSuite {
+        arms: vec!["a", "b"],
+        better: "higher",
+        metric: "rate_per_s",
+        ..SyntheticSuite::default()
+    };
     let record = |seed, speed: f64| {
         let mut slices = Vec::new();
         for block in 0..20 {
@@ -286,7 +300,7 @@ fn stages(started: u64, seconds: [f64; 4], cycles: f64) -> Loaded {
             slices.push(slice);
         }
     }
-    let shape = Shape { arms: NAMES.into(), ..Shape::default() };
+    let shape = SyntheticSuite { arms: NAMES.into(), ..SyntheticSuite::default() };
     let mut made = make_loaded(&shape, started, Vec::new(), slices).unwrap();
     made.record.suite.name = "zk".into();
     made.record.suite.sha256 = crate::record::sha256_hex(&text);

@@ -1,8 +1,8 @@
 //! Sections as a page that works offline. Every text is escaped here, and nowhere else.
 
 use super::{
-    Attributes, Block, Cell, Class, Column, Content, Item, Judgement, Section, Table, TableBody,
-    TableRow, is_invisible,
+    Attributes, Block, Cell, Class, Column, Content, Judgement, ListItem, Section, Table,
+    TableBody, TableRow, is_invisible,
 };
 
 /// Writes a whole page. `script_source` names the one script that may run
@@ -88,8 +88,8 @@ fn write_judgement(judgement: &Judgement) -> String {
     )
 }
 
-fn write_item(item: &Item) -> String {
-    let Item { verdict, strong, text, detail, source, command, attributes } = item;
+fn write_item(item: &ListItem) -> String {
+    let ListItem { verdict, strong, text, detail, source, command, attributes } = item;
     let class = if attributes.is_empty() { "" } else { "item" };
     let verdict = verdict.map(|(class, name)| write_chip(class, name) + " ").unwrap_or_default();
     let element = |name: &str, text: &str| match text {

@@ -1,6 +1,6 @@
 //! Sections as Markdown, for a code host: what a record says is escaped, and nothing but tables is drawn.
 
-use super::{Block, Cell, Item, Section, Table, is_invisible, mark_invisible};
+use super::{Block, Cell, ListItem, Section, Table, is_invisible, mark_invisible};
 
 /// Writes sections; each heading starts with `marks`, such as `##`.
 pub(crate) fn write(sections: &[Section], marks: &str) -> String {
@@ -83,7 +83,7 @@ fn write_block(block: &Block, marks: &str) -> String {
     }
 }
 
-fn write_item(item: &Item) -> String {
+fn write_item(item: &ListItem) -> String {
     let origin = item.describe_origin();
     let parts = [
         ("**", escape(&item.strong)),

@@ -11,9 +11,9 @@ use super::root::Root;
 pub(crate) struct Limits {
     /// `v1`, `v2` or `v1 and v2`; absent without cgroups.
     pub(crate) version: Option<String>,
-    /// The CPU time in CPUs; absent where there is no limit.
+    /// The CPU time in CPUs; absent if there is no limit.
     pub(crate) cpus: Option<f64>,
-    /// The memory in bytes; absent where there is no limit.
+    /// The memory in bytes; absent if there is no limit.
     pub(crate) memory_bytes: Option<u64>,
     /// The CPUs that the group is confined to, as `0-3`; `cpuset_nodes` names the memory nodes.
     pub(crate) cpuset: Option<String>,
@@ -103,7 +103,7 @@ impl Limits {
     }
 }
 
-/// Parses a limit of CPU time: `150000 100000` is 1.5 CPUs; `max 100000` is no limit.
+/// Parses a limit of CPU time: `150000 100000` is 1.5 CPUs; `max 100000` is not a limit.
 fn cpu_max(text: &str) -> Option<f64> {
     let (quota, period) = text.split_once(' ')?;
     let (quota, period): (f64, f64) = (quota.parse().ok()?, period.trim().parse().ok()?);

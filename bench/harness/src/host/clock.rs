@@ -50,7 +50,7 @@ fn chrony_offset_s(csv: &str) -> Option<f64> {
     if fields.len() < 14 || fields.last() == Some(&"Not synchronised") {
         return None;
     }
-    // chrony shows how much the clock is to be corrected: above 0 where it is slow.
+    // chrony shows how much the clock is to be corrected: above 0 if it is slow.
     let offset: f64 = fields[4].parse().ok()?;
     offset.is_finite().then_some(-offset)
 }

@@ -22,7 +22,7 @@ pub(crate) struct Cost {
     pub(crate) wall_s: f64,
     /// The arm's process and every process below it.
     pub(crate) arm: Usage,
-    /// All services together; absent where none runs.
+    /// All services together; absent if none runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) services: Option<Usage>,
     /// The harness, which reads lines meanwhile.
@@ -37,7 +37,7 @@ pub(crate) struct Usage {
     /// The sum over processes of their peaks in memory, in bytes: never less than the peak of their
     /// sum.
     pub(crate) peak_bytes: Option<u64>,
-    /// True where the peaks are of this slice alone, false where they are of each process since it
+    /// True where the peaks are of this slice alone, false if they are of each process since it
     /// started.
     pub(crate) peak_of_slice: bool,
     pub(crate) processes: u64,
@@ -59,9 +59,9 @@ impl Cost {
 
 /// The counters at the start of a slice.
 pub(crate) struct Meter {
-    arm: Group,
-    services: Option<Group>,
-    harness: Group,
+    arm: ProcessTree,
+    services: Option<ProcessTree>,
+    harness: ProcessTree,
     harness_cpu_s: Option<f64>,
 }
 
@@ -69,9 +69,9 @@ impl Meter {
     /// Restarts the peaks and reads the counters.
     pub(crate) fn start(arm: Option<u32>, services: &[u32]) -> Self {
         let root = Root::system();
-        let arm = Group::read(&root, arm.as_slice(), true);
-        let services = (!services.is_empty()).then(|| Group::read(&root, services, true));
-        let harness = Group::read_harness(&root, true);
+        let arm = ProcessTree::read(&root, arm.as_slice(), true);
+        let services = (!services.is_empty()).then(|| ProcessTree::read(&root, services, true));
+        let harness = ProcessTree::read_harness(&root, true);
         Self { arm, services, harness, harness_cpu_s: own_cpu_s() }
     }
 
@@ -80,8 +80,9 @@ impl Meter {
         let root = Root::system();
         // First, so that the reading is not in it.
         let harness_cpu_s = own_cpu_s();
-        let after = |group: &Group| Group::read(&root, &group.first, false).since(group);
-        let harness = Group::read_harness(&root, false).since(&self.harness);
+        let after =
+            |group: &ProcessTree| ProcessTree::read(&root, &group.first, false).since(group);
+        let harness = ProcessTree::read_harness(&root, false).since(&self.harness);
         let used = harness_cpu_s.zip(self.harness_cpu_s).map(|(now, was)| now - was);
         Cost {
             wall_s: 0.0,
@@ -116,7 +117,7 @@ const THREADS_MAX: usize = 256;
 
 /// The counters of some processes and of all that descend from them.
 #[derive(Clone, Debug, Default)]
-struct Group {
+struct ProcessTree {
     first: Vec<u32>,
     processes: BTreeMap<u32, Process>,
     /// True where the peak was restarted in every process.
@@ -133,7 +134,7 @@ struct Process {
     switches: Option<BTreeMap<u32, (u64, u64)>>,
 }
 
-impl Group {
+impl ProcessTree {
     /// Reads the processes with these ids and their descendants; `reset` restarts their peaks.
     fn read(root: &Root, first: &[u32], reset: bool) -> Self {
         let ids = tree(root, first);

@@ -24,7 +24,7 @@ pub(crate) struct Cpu {
     pub(crate) frequency_driver: Option<String>,
     pub(crate) frequency_min_khz: Option<u64>,
     pub(crate) frequency_max_khz: Option<u64>,
-    /// `on` or `off`; absent where the kernel does not tell.
+    /// `on` or `off`; absent if the kernel does not tell.
     pub(crate) turbo: Option<String>,
     pub(crate) idle_driver: Option<String>,
     /// The vector and cipher instructions of the first CPU that change these figures.

@@ -21,13 +21,13 @@ pub(crate) struct Leaves {
 }
 
 impl Leaves {
-    /// Reads the leaves of this processor; `None` where it is not an x86-64.
+    /// Reads the leaves of this processor; `None` if it is not an x86-64.
     #[cfg(not(target_arch = "x86_64"))]
     pub(crate) fn read() -> Option<Self> {
         None
     }
 
-    /// Reads the leaves of this processor; `None` where it is not an x86-64.
+    /// Reads the leaves of this processor; `None` if it is not an x86-64.
     #[cfg(target_arch = "x86_64")]
     pub(crate) fn read() -> Option<Self> {
         use std::arch::x86_64::__cpuid_count as cpuid;
@@ -36,9 +36,9 @@ impl Leaves {
         let extended = cpuid(0x8000_0000, 0).eax;
         // Without the hypervisor bit the leaves at 0x40000000 are not defined.
         let hypervisor = hypervisor_present.then(|| cpuid(0x4000_0000, 0));
-        let hypervisor_name = hypervisor.map(|leaf| twelve([leaf.ebx, leaf.ecx, leaf.edx]));
+        let hypervisor_name = hypervisor.map(|leaf| vendor_bytes([leaf.ebx, leaf.ecx, leaf.edx]));
         let microsoft = hypervisor
-            .filter(|leaf| twelve([leaf.ebx, leaf.ecx, leaf.edx]) == *b"Microsoft Hv")
+            .filter(|leaf| vendor_bytes([leaf.ebx, leaf.ecx, leaf.edx]) == *b"Microsoft Hv")
             .filter(|leaf| leaf.eax >= 0x4000_000c)
             // Hypervisor Top Level Functional Specification: EBX bit 22, isolation.
             .filter(|_| cpuid(0x4000_0003, 0).ebx & (1 << 22) != 0)
@@ -46,9 +46,9 @@ impl Leaves {
         let tdx = (first.eax >= 0x21).then(|| cpuid(0x21, 0));
         Some(Self {
             hypervisor_present,
-            vendor: twelve([first.ebx, first.edx, first.ecx]),
+            vendor: vendor_bytes([first.ebx, first.edx, first.ecx]),
             hypervisor: hypervisor_name,
-            tdx: tdx.map(|leaf| twelve([leaf.ebx, leaf.edx, leaf.ecx])),
+            tdx: tdx.map(|leaf| vendor_bytes([leaf.ebx, leaf.edx, leaf.ecx])),
             amd_encryption: (extended >= 0x8000_001f).then(|| cpuid(0x8000_001f, 0).eax),
             hyperv_isolation: microsoft.map(|leaf| [leaf.eax, leaf.ebx]),
         })
@@ -61,7 +61,7 @@ pub(crate) fn to_text(name: [u8; 12]) -> String {
     printable.map(|byte| char::from(*byte)).collect::<String>().trim().to_owned()
 }
 
-fn twelve(registers: [u32; 3]) -> [u8; 12] {
+fn vendor_bytes(registers: [u32; 3]) -> [u8; 12] {
     let mut bytes = [0; 12];
     for (to, from) in bytes.chunks_exact_mut(4).zip(registers) {
         to.copy_from_slice(&from.to_le_bytes());
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn a_name_in_registers_is_read_in_order_and_shown_without_zeros() {
-        let name = twelve([0x4b4d_564b, 0x564b_4d56, 0x0000_004d]);
+        let name = vendor_bytes([0x4b4d_564b, 0x564b_4d56, 0x0000_004d]);
         assert_eq!(&name, b"KVMKVMKVM\0\0\0");
         assert_eq!(to_text(name), "KVMKVMKVM");
     }

@@ -14,7 +14,7 @@ pub struct Fact {
     pub name: String,
     /// The value as shown; `unknown` where it could not be read.
     pub value: String,
-    /// What a reader must know to read the value; empty where it needs no note.
+    /// What a reader must know to read the value; empty if it needs no note.
     pub note: String,
 }
 

@@ -46,7 +46,7 @@ pub(crate) struct Gpu {
 
 /// The most GPUs that are listed.
 const GPUS_MAX: usize = 64;
-/// The most characters of a value; a longer one is no value that is known here.
+/// The most characters of a value; a longer one is not a value that is known here.
 const VALUE_CHARACTERS_MAX: usize = 80;
 /// The options of `nvidia-smi conf-compute` that read: feature, environment, developer tools, ready
 /// state.

@@ -8,7 +8,7 @@ use super::root::Root;
 const LOG_BYTES_MAX: usize = 16 << 20;
 /// The most bytes of one record of `/dev/kmsg` (CONSOLE_EXT_LOG_MAX is 8192).
 const RECORD_BYTES_MAX: usize = 16 << 10;
-/// The most lines that are kept, each cut: the record of a run is no copy of the log.
+/// The most lines that are kept, each cut: the record of a run is not a copy of the log.
 const LINES_MAX: usize = 16;
 const LINE_CHARACTERS_MAX: usize = 160;
 

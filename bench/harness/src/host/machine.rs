@@ -43,7 +43,7 @@ pub struct Machine {
     /// Hints of virtualisation; an arm is protected only where its evidence was accepted.
     pub(crate) virtualisation_hints: Vec<String>,
     pub(crate) cpu: Cpu,
-    /// The raw leaves of cpuid; absent where this is not an x86-64.
+    /// The raw leaves of cpuid; absent if this is not an x86-64.
     pub(crate) cpuid: Option<Leaves>,
     pub(crate) limits: Limits,
     pub(crate) tee: Tee,
@@ -113,7 +113,7 @@ impl Machine {
         }
     }
 
-    /// Hashes a program that an arm or service ran, under the last part of its path; `None` where it is known already
+    /// Hashes a program that an arm or service ran, under the last part of its path; `None` if it is known already
     /// or cannot be read.
     pub(crate) fn unknown_program(&self, path: &Path) -> Option<(String, Program)> {
         let name = path.file_name()?.to_str()?;

@@ -58,7 +58,7 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Hashes the file; `None` where it cannot be read.
+    /// Hashes the file; `None` if it cannot be read.
     pub(crate) fn hash(path: &Path) -> Option<Self> {
         let mut file = File::open(path).ok()?;
         let (mut hash, mut bytes, mut block) = (Sha256::new(), 0, vec![0; 1 << 16]);

@@ -92,7 +92,7 @@ pub(crate) fn budget(last_slice: Option<Duration>) -> Duration {
 }
 
 /// Counters at the start of a slice.
-pub(crate) struct Watch {
+pub(crate) struct SliceWatch {
     root: Root,
     budget: Duration,
     before: Loop,
@@ -101,7 +101,7 @@ pub(crate) struct Watch {
     started: Instant,
 }
 
-impl Watch {
+impl SliceWatch {
     /// Runs the calibration loop and reads the counters.
     pub(crate) fn start(budget: Duration) -> Self {
         Self::start_in(Root::system(), budget)
@@ -109,7 +109,7 @@ impl Watch {
 
     fn start_in(root: Root, budget: Duration) -> Self {
         let before = calibrate(budget);
-        let frequencies = frequencies(&root);
+        let frequencies = read_clock_rates(&root);
         let counters = Counters::read(&root);
         Self { budget, before, counters, frequencies, started: Instant::now(), root }
     }
@@ -127,7 +127,7 @@ impl Watch {
         let psi_memory = share(was.psi_memory, now.psi_memory);
         let ticks = was.ticks.zip(now.ticks).map(|(was, now)| now.since(was));
         let since = |from: Option<u64>, to: Option<u64>| Some(to?.saturating_sub(from?));
-        let (mut rates, source) = frequencies(&self.root);
+        let (mut rates, source) = read_clock_rates(&self.root);
         rates.extend(self.frequencies.0);
         let temperature_c = temperature_c(&self.root);
         let after = calibrate(self.budget);
@@ -243,7 +243,7 @@ impl Ticks {
 const RATES_MAX: usize = 64;
 
 /// Reads the clock rates in MHz from cpufreq, else from /proc/cpuinfo.
-fn frequencies(root: &Root) -> (Vec<f64>, FrequencySource) {
+fn read_clock_rates(root: &Root) -> (Vec<f64>, FrequencySource) {
     let folder = "/sys/devices/system/cpu/cpufreq";
     let khz = |name: &String| root.number(&format!("{folder}/{name}/scaling_cur_freq"));
     let policies = root.names(folder);
@@ -342,7 +342,7 @@ mod tests {
 
     #[test]
     fn a_watched_slice_has_shares_between_0_and_1() {
-        let watch = Watch::start(Duration::from_millis(1));
+        let watch = SliceWatch::start(Duration::from_millis(1));
         black_box(spin(1000));
         let quiet = watch.stop(Some(0.0));
         assert!(quiet.calibration_us > 0.0 && quiet.calibration_after_us.unwrap() > 0.0);
@@ -374,18 +374,18 @@ mod tests {
         assert_eq!((counters.switches, counters.major_faults), (Some(77), Some(3)));
         assert_eq!(counters.swapped, Some(3));
         assert_eq!(temperature_c(&tree.root), Some(51.5));
-        let (rates, source) = frequencies(&tree.root);
+        let (rates, source) = read_clock_rates(&tree.root);
         let frequency = Frequency::from_rates(&rates, source).unwrap();
         assert_eq!((frequency.min, frequency.mean), (2100.0, 2300.0));
         assert_eq!(frequency.source, FrequencySource::ProcCpuinfo);
         tree.put("/sys/devices/system/cpu/cpufreq/policy0/scaling_cur_freq", b"3000000\n");
-        assert_eq!(frequencies(&tree.root), (vec![3000.0], FrequencySource::Cpufreq));
+        assert_eq!(read_clock_rates(&tree.root), (vec![3000.0], FrequencySource::Cpufreq));
     }
 
     #[test]
     fn a_machine_that_tells_nothing_leaves_everything_absent() {
         let tree = FakeTree::new("counters-none", &[]);
-        let watch = Watch::start_in(tree.root.clone(), Duration::ZERO);
+        let watch = SliceWatch::start_in(tree.root.clone(), Duration::ZERO);
         let quiet = watch.stop(None);
         let told = Quiet {
             calibration_us: 0.0,

@@ -35,7 +35,7 @@ impl Root {
         self.at.join(path.trim_start_matches('/'))
     }
 
-    /// Reads the start of a file, at most 4 MiB; `None` where it is missing or may not be read.
+    /// Reads the start of a file, at most 4 MiB; `None` if it is missing or may not be read.
     pub(crate) fn bytes(&self, path: &str) -> Option<Vec<u8>> {
         let mut bytes = Vec::new();
         File::open(self.path(path)).ok()?.take(FILE_BYTES_MAX).read_to_end(&mut bytes).ok()?;
@@ -70,7 +70,7 @@ impl Root {
         self.path(path).exists()
     }
 
-    /// Lists the names in a folder, in order; empty where it cannot be read.
+    /// Lists the names in a folder, in order; empty if it cannot be read.
     pub(crate) fn names(&self, folder: &str) -> Vec<String> {
         let Ok(entries) = fs::read_dir(self.path(folder)) else { return Vec::new() };
         let mut names: Vec<String> = entries

@@ -16,7 +16,7 @@ use crate::{
     document::{Block, Cell, Column, Section, Table},
     format::{digits, labels, value},
     plan::cases,
-    samples::{Place, Sample, Slice},
+    samples::{Sample, SamplePlace, Slice},
     suite::bench::{Bench, Metric},
 };
 
@@ -89,7 +89,7 @@ pub(super) fn distributions(view: &RecordView<'_>, number: usize, many: bool) ->
 /// Collects the curves of every arm of a bench at a case, the A/A arm last.
 fn curves(view: &RecordView<'_>, bench: &Bench, metric: &Metric, case: &str) -> Vec<Curve> {
     let mut by_run: BTreeMap<(&str, bool, u32), Vec<f64>> = BTreeMap::new();
-    let here = |place: &Place| place.bench == bench.name && place.case == case;
+    let here = |place: &SamplePlace| place.bench == bench.name && place.case == case;
     for sample in view.samples.iter().filter(|s: &&Sample| !s.warmup && here(&s.place)) {
         if let Some(value) = sample.metrics.get(&metric.name) {
             let place = &sample.place;
@@ -119,7 +119,7 @@ fn curves(view: &RecordView<'_>, bench: &Bench, metric: &Metric, case: &str) -> 
 
 fn draw_distribution(id: &str, metric: &Metric, curves: &[Curve]) -> String {
     let all = || curves.iter().flat_map(|curve| curve.values.iter().copied());
-    let Some(axis) = Axis::covering(all()) else { return String::new() };
+    let Some(axis) = Axis::axis_over(all()) else { return String::new() };
     let samples = curves.iter().map(|curve| curve.values.len()).max().unwrap_or_default();
     let described = curves.iter().filter_map(|curve| {
         let middle = confide_estimate::quantile(&curve.values, 0.5)?;
@@ -165,7 +165,7 @@ fn steps(values: &[f64], axis: &Axis) -> String {
 
 fn draw_timeline(id: &str, metric: &Metric, curves: &[Curve], slices: &[&Slice]) -> String {
     let all = || curves.iter().flat_map(|curve| curve.points.iter().map(|point| point.1));
-    let Some(axis) = Axis::covering(all()) else { return String::new() };
+    let Some(axis) = Axis::axis_over(all()) else { return String::new() };
     let times = || slices.iter().map(|slice| slice.started_s);
     let from = times().fold(f64::INFINITY, f64::min);
     let to = slices.iter().map(|s| s.started_s + s.wall_s).fold(from, f64::max).max(from + 0.1);
@@ -284,14 +284,14 @@ fn numbers(metric: &Metric, curves: &[Curve]) -> Table {
         let mut cells = vec![Cell::from(curve.ink.label.clone())];
         cells.extend(counts.map(|count| Cell::from(count.to_string())));
         cells.extend(figures.map(|figure| number_cell(&metric.name, figure)));
-        cells.push(thirds(metric, curve).into());
+        cells.push(describe_drift(metric, curve).into());
         table.push(cells);
     }
     table
 }
 
 /// Formats the mean over the first and over the last third of the runs, which shows drift.
-fn thirds(metric: &Metric, curve: &Curve) -> String {
+fn describe_drift(metric: &Metric, curve: &Curve) -> String {
     let valid: Vec<f64> = curve.points.iter().filter(|p| !p.2).map(|p| p.1).collect();
     let third = valid.len() / 3;
     match (mean(&valid[..third]), mean(&valid[valid.len() - third..])) {
@@ -308,7 +308,7 @@ mod tests {
 
     #[test]
     fn a_staircase_ends_at_the_top() {
-        let axis = Axis::covering([1.0, 2.0].into_iter()).unwrap();
+        let axis = Axis::axis_over([1.0, 2.0].into_iter()).unwrap();
         assert!(steps(&[2.0, 1.0], &axis).ends_with(&format!("V{TOP:.1}")));
     }
 }

@@ -36,11 +36,11 @@ const PLOT: f64 = 190.0;
 /// The points of one arm over the parameter.
 struct Series<'a> {
     ink: Ink,
-    points: Vec<Point<'a>>,
+    points: Vec<CurvePoint<'a>>,
 }
 
 /// The figure of one arm at one value of the parameter.
-struct Point<'a> {
+struct CurvePoint<'a> {
     at: f64,
     figure: &'a Figure,
     /// True where the server gave fewer answers than were asked for.
@@ -155,7 +155,7 @@ fn series<'a>(
             let kept_up = find("rate_per_s")
                 .zip(find("offered_per_s"))
                 .is_none_or(|(rate, offered)| rate.mean >= KEPT_UP * offered.mean);
-            Some(Point { at: *at, figure: find(metric)?, saturated: !kept_up })
+            Some(CurvePoint { at: *at, figure: find(metric)?, saturated: !kept_up })
         };
         Series { ink, points: group.iter().filter_map(point).collect() }
     });
@@ -166,7 +166,8 @@ fn series<'a>(
 fn draw_chart(id: &str, metric: &str, name: &str, series: &[Series<'_>]) -> String {
     let figures = || series.iter().flat_map(|one| one.points.iter());
     let heights = figures().flat_map(|p| [Some(p.figure.mean), p.figure.p95].into_iter().flatten());
-    let (Some(xs), Some(ys)) = (across(figures().map(|point| point.at)), Axis::covering(heights))
+    let (Some(xs), Some(ys)) =
+        (axis_over(figures().map(|point| point.at)), Axis::axis_over(heights))
     else {
         return String::from("<figure>");
     };
@@ -213,10 +214,10 @@ fn draw_chart(id: &str, metric: &str, name: &str, series: &[Series<'_>]) -> Stri
 }
 
 /// Chooses the axis of a parameter: loads are read on an even scale, others by their span.
-fn across(values: impl Iterator<Item = f64> + Clone) -> Option<Axis> {
+fn axis_over(values: impl Iterator<Item = f64> + Clone) -> Option<Axis> {
     let high = values.clone().fold(f64::NEG_INFINITY, f64::max);
     let low = values.clone().fold(f64::INFINITY, f64::min);
-    if low > 0.0 && high <= 1.5 { Axis::from_zero(high) } else { Axis::covering(values) }
+    if low > 0.0 && high <= 1.5 { Axis::from_zero(high) } else { Axis::axis_over(values) }
 }
 
 /// Formats a value of the parameter in words.
@@ -244,7 +245,7 @@ fn x_ticks(axis: &Axis, name: &str, series: &[Series<'_>]) -> Vec<(f64, String)>
 fn draw_series(out: &mut String, series: &Series<'_>, xs: &Axis, ys: &Axis) {
     let (mut path, mut whiskers, mut marks) = (String::new(), String::new(), String::new());
     let mut rings = String::new();
-    for (index, Point { at, figure, saturated }) in series.points.iter().enumerate() {
+    for (index, CurvePoint { at, figure, saturated }) in series.points.iter().enumerate() {
         let x = xs.place(*at, LEFT, WIDTH - RIGHT);
         let y = |v: f64| ys.place(v, TOP + PLOT, TOP);
         let _ = write!(path, "{}{x:.1} {:.1}", if index == 0 { 'M' } else { 'L' }, y(figure.mean));
@@ -275,7 +276,7 @@ fn numbers(name: &str, series: &[Series<'_>]) -> Table {
     let mut columns = vec![Column::label(&parameter), Column::text("arm")];
     columns.extend(["mean", "p50", "p95", "n"].map(Column::number));
     let mut table = Table::new("The numbers of this chart", columns);
-    for (ink, Point { at, figure, saturated }) in
+    for (ink, CurvePoint { at, figure, saturated }) in
         series.iter().flat_map(|one| one.points.iter().map(|point| (&one.ink, point)))
     {
         let saturated = if *saturated { ", saturated" } else { "" };

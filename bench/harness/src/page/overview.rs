@@ -5,7 +5,7 @@ use super::{
     view::RecordView,
     words::{sentences, tally},
 };
-use crate::document::{Block, Item, Section};
+use crate::document::{Block, ListItem, Section};
 
 /// The most reasons that are listed; more of them have few causes.
 const MISSING_SHOWN: usize = 6;
@@ -42,7 +42,9 @@ fn answer(layer: &LayerRows<'_>, many: bool) -> Block {
         attributes.push(("suite", suites.join("\n")));
     }
     let mut items = sentences(layer, many);
-    items.extend(layer.figures.iter().map(|text| Item { text: text.clone(), ..Item::default() }));
+    items.extend(
+        layer.figures.iter().map(|text| ListItem { text: text.clone(), ..ListItem::default() }),
+    );
     let mut blocks = vec![
         Block::Heading(layer.layer.title().to_owned()),
         Block::Paragraph(layer.layer.question().to_owned()),
@@ -64,7 +66,7 @@ fn answer(layer: &LayerRows<'_>, many: bool) -> Block {
 }
 
 /// Says why a layer has no row, and which command would give it some.
-fn missing_layer(layer: &LayerRows<'_>) -> Item {
+fn missing_layer(layer: &LayerRows<'_>) -> ListItem {
     let (text, command) = match layer.layer.suite() {
         Some(suite) if layer.missing.is_empty() => (
             "no record of it was given; make one with".to_owned(),
@@ -72,12 +74,12 @@ fn missing_layer(layer: &LayerRows<'_>) -> Item {
         ),
         _ => (join_reasons(&layer.missing), String::new()),
     };
-    Item {
+    ListItem {
         strong: format!("{}:", layer.layer.title()),
         text,
         command,
         attributes: vec![("layer", layer.layer.id().to_owned())],
-        ..Item::default()
+        ..ListItem::default()
     }
 }
 

@@ -218,7 +218,7 @@ pub(crate) struct Axis {
 }
 
 impl Axis {
-    pub(super) fn covering(values: impl Iterator<Item = f64> + Clone) -> Option<Self> {
+    pub(super) fn axis_over(values: impl Iterator<Item = f64> + Clone) -> Option<Self> {
         let finite = || values.clone().filter(|value| value.is_finite());
         let low = finite().fold(f64::INFINITY, f64::min);
         let high = finite().fold(f64::NEG_INFINITY, f64::max);
@@ -240,7 +240,7 @@ impl Axis {
         Self { low: low.ln() - room, high: high.ln() + room, log: true }
     }
 
-    /// Creates a linear axis from zero to `high`; `None` where that is not a positive number.
+    /// Creates a linear axis from zero to `high`; `None` if that is not a positive number.
     pub(super) fn from_zero(high: f64) -> Option<Self> {
         (high.is_finite() && high > 0.0).then_some(Self { low: 0.0, high: high * 1.02, log: false })
     }
@@ -350,19 +350,19 @@ mod tests {
 
     #[test]
     fn an_axis_holds_its_values_and_its_ticks_are_round() {
-        let axis = Axis::covering([3.0, 9.0].into_iter()).unwrap();
+        let axis = Axis::axis_over([3.0, 9.0].into_iter()).unwrap();
         assert!(!axis.log);
         assert_eq!(axis.ticks(5), [4.0, 6.0, 8.0]);
         assert!(axis.place(3.0, 0.0, 100.0) > 0.0 && axis.place(9.0, 0.0, 100.0) < 100.0);
-        let wide = Axis::covering([0.5, 900.0].into_iter()).unwrap();
+        let wide = Axis::axis_over([0.5, 900.0].into_iter()).unwrap();
         assert!(wide.log && wide.ticks(5).len() <= 5);
-        assert!(Axis::covering(std::iter::empty()).is_none());
-        assert!(Axis::covering([f64::NAN, f64::INFINITY].into_iter()).is_none());
+        assert!(Axis::axis_over(std::iter::empty()).is_none());
+        assert!(Axis::axis_over([f64::NAN, f64::INFINITY].into_iter()).is_none());
     }
 
     #[test]
     fn a_single_value_has_an_axis() {
-        let axis = Axis::covering([5.0].into_iter()).unwrap();
+        let axis = Axis::axis_over([5.0].into_iter()).unwrap();
         assert!((axis.place(5.0, 0.0, 100.0) - 50.0).abs() < 1e-6);
     }
 

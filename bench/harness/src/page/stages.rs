@@ -12,7 +12,7 @@ use crate::{
     document::{Block, Cell, Column, Section, Table, html::escape},
     format::value,
     plan::cases,
-    samples::Place,
+    samples::SamplePlace,
     suite::bench::Bench,
 };
 
@@ -113,7 +113,7 @@ pub(super) fn stages(view: &RecordView<'_>, number: usize) -> Section {
 }
 
 fn bars(view: &RecordView<'_>, bench: &Bench, case: &str) -> Vec<Bar> {
-    let void: Vec<&Place> =
+    let void: Vec<&SamplePlace> =
         view.slices.iter().filter(|s| s.void.is_some()).map(|s| &s.place).collect();
     bench
         .arms

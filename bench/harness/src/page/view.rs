@@ -17,7 +17,7 @@ pub(crate) struct RecordView<'a> {
     pub(crate) record: &'a Record,
     pub(crate) samples: &'a [Sample],
     pub(crate) slices: &'a [Slice],
-    /// The suite that the record's own text gives; `None` where this version cannot read it any
+    /// The suite that the record's own text gives; `None` if this version cannot read it any
     /// more.
     pub(crate) suite: Option<Suite>,
     /// The file that was read, for the download.

@@ -2,7 +2,7 @@
 
 use super::layers::{LayerRows, RowView};
 use crate::{
-    document::Item,
+    document::ListItem,
     format::capital,
     rows::{
         row::{Aa, Outcome, Row},
@@ -64,7 +64,7 @@ fn claim(row: &Row) -> &'static str {
 
 /// Writes the answer of a layer: the row that a buyer asks for first, then the cheapest and the
 /// dearest. With `many` records each sentence names its record.
-pub(super) fn sentences(layer: &LayerRows<'_>, many: bool) -> Vec<Item> {
+pub(super) fn sentences(layer: &LayerRows<'_>, many: bool) -> Vec<ListItem> {
     let first = layer.rows.iter().min_by_key(|view| rank(view));
     let size = |view: &&RowView<'_>| view.row.ratio.map_or(1.0, |ends| ends.value);
     let sound = || layer.rows.iter().filter(|view| is_sound(view));
@@ -79,13 +79,13 @@ pub(super) fn sentences(layer: &LayerRows<'_>, many: bool) -> Vec<Item> {
     }
     let sentence = |(before, view): (&'static str, &RowView<'_>)| {
         let [text, detail] = describe_row(view);
-        Item {
+        ListItem {
             verdict: Some((verdict_class(view.row), verdict_name(view.row))),
             strong: before.to_owned(),
             text,
             detail,
             source: many.then(|| (view.view.name(), view.number)),
-            ..Item::default()
+            ..ListItem::default()
         }
     };
     chosen.into_iter().map(sentence).collect()

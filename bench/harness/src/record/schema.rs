@@ -27,7 +27,7 @@ mod tests {
     fn the_published_schema_is_the_one_that_the_types_give() {
         let text = serde_json::to_string_pretty(&record_schema()).unwrap() + "\n";
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../record.schema.json");
-        // `CONFIDE_WRITE=1 cargo test -p confide-bench schema` writes it anew.
+        // `CONFIDE_WRITE=1 cargo test -p confide-bench schema` writes it again.
         if std::env::var_os("CONFIDE_WRITE").is_some() {
             std::fs::write(path, &text).unwrap();
         }

@@ -10,7 +10,7 @@ use crate::{
     plan::Case,
     suite::bench::{Bench, Better, Load, Metric, Stat},
 };
-use confide_estimate::{Paired, Steadiness, autocorrelation, quantile, steadiness};
+use confide_estimate::{Paired, Steadiness, assess_steadiness, autocorrelation, quantile};
 
 /// The params that say how many callers a closed loop has.
 const USERS: &[&str] = &["concurrency", "users", "workers", "clients"];
@@ -78,7 +78,7 @@ impl Note {
                 "the ratio changed at block {block} of {blocks} and stayed: no steady state"
             ),
             Self::Alike { correlation } => format!(
-                "neighbouring blocks are alike (r = {correlation:.2}): the interval may be too \
+                "neighbouring blocks are equal_values_note (r = {correlation:.2}): the interval may be too \
                  narrow"
             ),
             Self::Outliers { hodges_lehmann } => format!(
@@ -113,8 +113,8 @@ pub(super) fn notes(
     notes.extend(thin_tail(metric, &both));
     notes.extend(not_open(bench, metric, &both));
     if let Ok(logs) = paired.log_ratios() {
-        notes.extend(unsteady(&logs));
-        notes.extend(alike(&logs));
+        notes.extend(unsteady_note(&logs));
+        notes.extend(equal_values_note(&logs));
     }
     let arm = |runs: &[&Run<'_>]| runs.first().map(|run| run.slice.place.arm.clone());
     if let Some((_, high)) = row.filter(|_| arm(reference) != arm(mine))
@@ -202,8 +202,8 @@ fn not_open(bench: &Bench, metric: &Metric, runs: &[&Run<'_>]) -> Option<Note> {
     (all >= SCHEDULE_REQUESTS_MIN && share >= FOLLOWING_SHARE).then_some(Note::NotOpen { share })
 }
 
-fn unsteady(logs: &[f64]) -> Option<Note> {
-    match steadiness(logs) {
+fn unsteady_note(logs: &[f64]) -> Option<Note> {
+    match assess_steadiness(logs) {
         Steadiness::Never { last_change } => {
             Some(Note::Unsteady { block: last_change + 1, blocks: logs.len() })
         }
@@ -211,7 +211,7 @@ fn unsteady(logs: &[f64]) -> Option<Note> {
     }
 }
 
-fn alike(logs: &[f64]) -> Option<Note> {
+fn equal_values_note(logs: &[f64]) -> Option<Note> {
     let correlation = autocorrelation(logs)?;
     let beyond = ALIKE_BEYOND / (logs.len() as f64).sqrt();
     (logs.len() >= 12 && correlation > beyond).then_some(Note::Alike { correlation })

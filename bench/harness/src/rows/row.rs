@@ -147,7 +147,7 @@ pub(crate) struct Figure {
     pub(crate) metric: String,
     pub(crate) n: usize,
     pub(crate) mean: f64,
-    /// The median; like the other percentiles, absent where its tail holds fewer than ten samples.
+    /// The median; like the other percentiles, absent if its tail holds fewer than ten samples.
     pub(crate) p50: Option<f64>,
     pub(crate) p95: Option<f64>,
     pub(crate) p99: Option<f64>,
@@ -194,7 +194,7 @@ impl From<AaJudgement> for Aa {
     }
 }
 
-/// The costs of the runs of the reference arm and of this one, in that order; absent where a record
+/// The costs of the runs of the reference arm and of this one, in that order; absent if a record
 /// does not tell.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]

@@ -122,7 +122,7 @@ mod tests {
         plan::{Effort, cases},
         record::Record,
         rows::judge,
-        samples::Place,
+        samples::SamplePlace,
         suite::{Suite, tests::SMALL},
     };
 
@@ -142,7 +142,7 @@ mod tests {
                 };
                 let mark = Disturbed { by: Disturbance::Steal, value: 0.2, limit: 0.01 };
                 slices.push(Slice {
-                    place: Place {
+                    place: SamplePlace {
                         bench: "one".into(),
                         case: r#"{"kind":"x","size":1}"#.into(),
                         block,

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{
     plan::Case,
-    samples::{Place, Sample, Slice},
+    samples::{Sample, SamplePlace, Slice},
     suite::bench::{Bench, Metric},
 };
 
@@ -68,7 +68,7 @@ impl Run<'_> {
     }
 }
 
-fn key(place: &Place) -> ArmKey<'_> {
+fn key(place: &SamplePlace) -> ArmKey<'_> {
     (&place.bench, &place.case, &place.arm, place.twin)
 }
 

@@ -11,7 +11,7 @@ use crate::{
 ///
 /// Whether it is simulated is left to the cell that holds it.
 pub(crate) fn judgement(row: &Row) -> String {
-    if row.twin { aa(row) } else { outcome(row) + &marks(row) }
+    if row.twin { describe_aa(row) } else { outcome(row) + &marks(row) }
 }
 
 /// Returns the class of a row's verdict: how it is to be taken.
@@ -151,14 +151,14 @@ fn outcome(row: &Row) -> String {
 }
 
 /// Lists what the arms said of their runs, `, no steady state (3 of 20 runs)`, and what the samples
-/// say by themselves; empty where there is nothing.
+/// say by themselves; empty if there is nothing.
 fn marks(row: &Row) -> String {
     let notes = row.notes.iter().filter(|note| !matches!(note, Note::ThinTail { .. }));
     let said = row.marks.iter().map(String::as_str);
     said.chain(notes.map(|note| note.short())).map(|mark| format!(", {mark}")).collect()
 }
 
-/// Describes what running both arms in the same block gained; `None` where it is not known.
+/// Describes what running both arms in the same block gained; `None` if it is not known.
 ///
 /// It gained where the interval of the pairs is narrower than that of the same blocks unpaired, by
 /// more than chance would make it.
@@ -185,7 +185,7 @@ pub(crate) fn pairing(row: &Row) -> Option<String> {
 const GAINS_BELOW: f64 = 0.95;
 
 /// Writes the judgement of an A/A row.
-fn aa(row: &Row) -> String {
+fn describe_aa(row: &Row) -> String {
     let text = match row.aa {
         Some(Aa::Valid) => "passed",
         Some(Aa::OutsideMargin) => "FAILED: 95 % interval outside the margin",

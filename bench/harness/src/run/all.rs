@@ -71,7 +71,7 @@ pub struct IndexEntry {
     /// Its name, which is also that of its folder.
     pub suite: String,
     /// Its outcome.
-    pub state: State,
+    pub state: SuiteState,
     /// The reason, where its plan was not completed.
     pub reason: Option<String>,
     /// The SHA-256 of `record.json`, where there is one.
@@ -81,7 +81,7 @@ pub struct IndexEntry {
 /// The outcome of a suite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum State {
+pub enum SuiteState {
     /// Its plan was completed.
     #[serde(rename = "done")]
     Completed,
@@ -237,7 +237,7 @@ impl Index {
 
 fn unreached_entry(suite: &str) -> IndexEntry {
     let reason = Some("not reached".into());
-    IndexEntry { suite: suite.to_owned(), state: State::NotRun, reason, record_sha256: None }
+    IndexEntry { suite: suite.to_owned(), state: SuiteState::NotRun, reason, record_sha256: None }
 }
 
 /// Derives the options of one suite from those of the whole run.
@@ -256,7 +256,7 @@ fn entry_options(entry: &AllEntry, all: &Options, elapsed_s: u64) -> Options {
 /// The result of one suite; the outer error stops all of them: another plan, machine or version.
 type SuiteResult = Result<Result<Option<Outcome>, BenchError>, BenchError>;
 
-/// Runs one suite; `None` where its whole record is there already.
+/// Runs one suite; `None` if its whole record is there already.
 fn run_one_suite(
     options: &Options,
     go_on: bool,
@@ -293,10 +293,10 @@ fn index_entry(
     outcome: &Result<Option<Outcome>, BenchError>,
 ) -> IndexEntry {
     let (state, reason) = match outcome {
-        Err(error) => (State::Failed, Some(error.to_string())),
+        Err(error) => (SuiteState::Failed, Some(error.to_string())),
         Ok(outcome) => match outcome.as_ref().and_then(|outcome| outcome.record.partial()) {
-            None => (State::Completed, None),
-            Some(reason) => (State::Partial, Some(reason.to_owned())),
+            None => (SuiteState::Completed, None),
+            Some(reason) => (SuiteState::Partial, Some(reason.to_owned())),
         },
     };
     let text = outcome.is_ok().then(|| std::fs::read_to_string(folder.join(RECORD_FILE)).ok());

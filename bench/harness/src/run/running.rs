@@ -20,8 +20,8 @@ use crate::{
     programs::{Variables, resolve_var},
     progress::Progress,
     record::{
-        ArmRecord, Cut, NotRun, PAGE_FILE, RECORD_FILE, Record, SAMPLES_FILE, Session, SessionEnd,
-        boot_id,
+        ArmRecord, NotRun, PAGE_FILE, RECORD_FILE, Record, SAMPLES_FILE, Session, SessionEnd,
+        UnfinishedBench, boot_id,
     },
     samples::{
         Sample, Slice,
@@ -44,7 +44,7 @@ pub(super) fn measure(
     let log = options.out.join("log");
     std::fs::create_dir_all(&log).map_err(BenchError::io("create", &log))?;
     let before = options.started_unix_s.saturating_sub(had.record.started_unix_s);
-    let mut running = Running {
+    let mut running = SuiteRun {
         suite,
         options,
         cancel,
@@ -67,7 +67,7 @@ pub(super) fn measure(
     running.finish()
 }
 
-struct Running<'a> {
+struct SuiteRun<'a> {
     suite: &'a Suite,
     options: &'a Options,
     cancel: &'a AtomicBool,
@@ -91,7 +91,7 @@ struct Running<'a> {
 /// left.
 const ROUNDS_MAX: u32 = 3;
 
-impl Running<'_> {
+impl SuiteRun<'_> {
     /// Runs every bench, after the preparation.
     fn run_suite(&mut self) -> Result<(), BenchError> {
         let (suite, options) = (self.suite, self.options);
@@ -197,7 +197,7 @@ impl Running<'_> {
                 let earlier =
                     self.content.record.arm(&bench.name, &arm.name, twin).filter(|_| measured);
                 process.given_up =
-                    earlier.map_or_else(|| arm.missing(), |arm| arm.given_up.clone());
+                    earlier.map_or_else(|| arm.first_missing(), |arm| arm.given_up.clone());
                 process
             })
             .collect();
@@ -298,7 +298,7 @@ impl Running<'_> {
         Ok(true)
     }
 
-    /// Ends arms and services and starts the services anew; arms start at their next run.
+    /// Ends arms and services and starts the services again; arms start at their next run.
     fn start_anew(
         &self,
         bench: &Bench,
@@ -336,7 +336,12 @@ impl Running<'_> {
         let blocks = self.blocks_done(bench);
         let budget = self.options.part.budget_s.unwrap_or_default();
         let reason = format!("its share of the suite's {budget} s was used up");
-        self.note([Line::Cut(Cut { bench: bench.name.clone(), blocks, planned, reason })])
+        self.note([Line::Cut(UnfinishedBench {
+            bench: bench.name.clone(),
+            blocks,
+            planned,
+            reason,
+        })])
     }
 
     /// Counts the measured blocks that are done, of a bench that has a plan.

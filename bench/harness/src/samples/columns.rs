@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Place, Sample, Slice};
+use super::{Sample, SamplePlace, Slice};
 use crate::protocol::SAMPLES_PER_RUN_MAX;
 
 /// A slice with its samples.
@@ -55,7 +55,7 @@ pub(crate) fn samples_by_slice<'a>(
     samples: &'a [Sample],
     slices: &[Slice],
 ) -> Vec<Vec<&'a Sample>> {
-    let mut waiting: BTreeMap<&Place, VecDeque<&Sample>> = BTreeMap::new();
+    let mut waiting: BTreeMap<&SamplePlace, VecDeque<&Sample>> = BTreeMap::new();
     for sample in samples {
         waiting.entry(&sample.place).or_default().push_back(sample);
     }
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     fn slice(arm: &str, samples: u32) -> Slice {
-        let place = Place { arm: arm.into(), ..Place::default() };
+        let place = SamplePlace { arm: arm.into(), ..SamplePlace::default() };
         Slice { place, samples, ..Slice::default() }
     }
 

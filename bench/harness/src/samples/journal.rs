@@ -1,8 +1,8 @@
 //! `samples.jsonl`: the journal of a run while it runs, one JSON object a line.
 //!
 //! Its first line is the record with nothing measured yet, so that the journal alone makes a record
-//! when the process is killed. A block counts when the line `block` after it is there. A file of
-//! samples beside a record of layout 1 has only the lines `sample` and `slice`.
+//! when the process is killed. A block counts only if its samples are followed by a line `block`. A
+//! file of samples next to a record of layout 1 has only the lines `sample` and `slice`.
 
 use std::{
     collections::BTreeSet,
@@ -17,7 +17,7 @@ use super::{Sample, Slice};
 use crate::{
     error::BenchError,
     host::programs::Program,
-    record::{ArmRecord, Cut, NotRun, Record, ServiceRecord, Session, SessionEnd},
+    record::{ArmRecord, NotRun, Record, ServiceRecord, Session, SessionEnd, UnfinishedBench},
 };
 
 /// The most bytes of a whole file, after decompression: a hundred times the longest run so far.
@@ -52,7 +52,7 @@ pub(crate) enum Line {
         program: Program,
     },
     NotRun(NotRun),
-    Cut(Cut),
+    Cut(UnfinishedBench),
     /// The session ended.
     End {
         wall_s: f64,
@@ -123,7 +123,7 @@ impl JournalContent {
         Self { record, ..Self::default() }
     }
 
-    /// Applies the next line; false where it counts only once its block is whole.
+    /// Applies the next line; false if it counts only once its block is whole.
     pub(crate) fn apply(&mut self, line: Line) -> bool {
         match line {
             Line::Sample(sample) => self.open_samples.push(*sample),
@@ -161,7 +161,7 @@ impl JournalContent {
         self.open_samples.is_empty() && self.open_slices.is_empty()
     }
 
-    /// Gives a session that did not say how it ended a duration up to the end of its last slice.
+    /// Returns a session that did not say how it ended a duration up to the end of its last slice.
     fn end_killed(&mut self) {
         let first = self.record.started_unix_s;
         let Some(session) = self.record.sessions.last_mut() else { return };
@@ -196,7 +196,7 @@ pub(crate) fn read_journal(
     Ok(Some(read))
 }
 
-/// Reads the samples beside a record of layout 1.
+/// Reads the samples next to a record of layout 1.
 pub(crate) fn read_lines(
     path: &Path,
     reader: impl Read,

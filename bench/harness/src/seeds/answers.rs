@@ -39,7 +39,7 @@ pub(super) fn find_answer<'a>(
     let first = bench.and_then(|bench| bench.arms.first());
     let Some(reference) = answer.against.as_ref().or(first) else { return SeedAnswer::NoRecord };
     let mut fitting: Vec<&Loaded> =
-        records.iter().filter(|loaded| holds(&loaded.record, answer, suites)).collect();
+        records.iter().filter(|loaded| is_of_suite(&loaded.record, answer, suites)).collect();
     fitting.sort_by_key(|loaded| {
         (is_invalid(&loaded.record), std::cmp::Reverse(loaded.record.started_unix_s))
     });
@@ -67,7 +67,7 @@ pub(super) fn record_name(loaded: &Loaded) -> String {
 
 /// True where a record is of the answer's suite; `main` runs some benches of other suites under the
 /// same names.
-fn holds(record: &Record, answer: &Answer, suites: &NamedSuites) -> bool {
+fn is_of_suite(record: &Record, answer: &Answer, suites: &NamedSuites) -> bool {
     record.suite.name == answer.suite
         || (record.suite.name == "main"
             && suites.find("main").is_some_and(|main| answer.check(main).is_ok()))

@@ -25,7 +25,7 @@ impl Parser<'_> {
         self.bytes.get(self.at).copied()
     }
 
-    fn takes(&mut self, wanted: u8) -> bool {
+    fn accept_byte(&mut self, wanted: u8) -> bool {
         let taken = self.peek() == Some(wanted);
         self.at += usize::from(taken);
         taken
@@ -34,9 +34,9 @@ impl Parser<'_> {
     fn sum(&mut self, depth: usize) -> Option<f64> {
         let mut value = self.product(depth)?;
         loop {
-            if self.takes(b'+') {
+            if self.accept_byte(b'+') {
                 value += self.product(depth)?;
-            } else if self.takes(b'-') {
+            } else if self.accept_byte(b'-') {
                 value -= self.product(depth)?;
             } else {
                 return Some(value);
@@ -47,9 +47,9 @@ impl Parser<'_> {
     fn product(&mut self, depth: usize) -> Option<f64> {
         let mut value = self.atom(depth)?;
         loop {
-            if self.takes(b'*') {
+            if self.accept_byte(b'*') {
                 value *= self.atom(depth)?;
-            } else if self.takes(b'/') {
+            } else if self.accept_byte(b'/') {
                 value /= self.atom(depth)?;
             } else {
                 return Some(value);
@@ -61,12 +61,12 @@ impl Parser<'_> {
         if depth > DEPTH_MAX {
             return None;
         }
-        if self.takes(b'-') {
+        if self.accept_byte(b'-') {
             return self.atom(depth + 1).map(|value| -value);
         }
-        if self.takes(b'(') {
+        if self.accept_byte(b'(') {
             let value = self.sum(depth + 1)?;
-            return self.takes(b')').then_some(value);
+            return self.accept_byte(b')').then_some(value);
         }
         self.peek()?;
         let rest = &self.bytes[self.at..];

@@ -166,7 +166,7 @@ impl Printed {
 }
 
 impl Check {
-    /// Computes the sum, and whether it fits what is printed; `None` when the text is no sum.
+    /// Computes the sum, and whether it fits what is printed; `None` when the text is not a sum.
     pub(super) fn judge(&self) -> Option<(f64, bool)> {
         let computed = arithmetic::evaluate(&self.compute)?;
         let [low, high] = self.printed.ends();

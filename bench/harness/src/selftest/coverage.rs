@@ -7,7 +7,7 @@ use confide_estimate::Random;
 
 use super::{
     finding::Finding,
-    synthetic::{Noise, Shape, blocks},
+    synthetic::{Noise, SyntheticSuite, blocks},
 };
 use crate::{
     error::BenchError,
@@ -100,7 +100,7 @@ fn share_of(rows: &[SimulatedRow], is_wanted: impl Fn(&SimulatedRow) -> bool) ->
 }
 
 fn simulate_twins(count: u32, runs: u32, seed: u64) -> Result<Vec<SimulatedRow>, BenchError> {
-    let suite = Shape { arms: vec!["a"], ..Shape::default() }.suite()?;
+    let suite = SyntheticSuite { arms: vec!["a"], ..SyntheticSuite::default() }.suite()?;
     let arms = [("a", false, 0.0), ("a", true, 0.0)];
     Ok(simulate_rows(&suite, &arms, count, runs, seed, |judged| {
         let row = judged.rows.iter().find(|row| row.twin)?;
@@ -109,7 +109,7 @@ fn simulate_twins(count: u32, runs: u32, seed: u64) -> Result<Vec<SimulatedRow>,
 }
 
 fn simulate_delay(delay: f64, runs: u32, seed: u64) -> Result<Finding, BenchError> {
-    let suite = Shape::default().suite()?;
+    let suite = SyntheticSuite::default().suite()?;
     let arms = [("a", false, 0.0), ("b", false, delay)];
     // Each delay has noise of its own: three rows are three experiments.
     let seed = seed ^ delay.to_bits();

@@ -10,7 +10,7 @@ use crate::{
     plan::Effort,
     record::{ArmRecord, Record, SuiteRecord, sha256_hex},
     rows::judge,
-    samples::{Place, Sample, Slice},
+    samples::{Sample, SamplePlace, Slice},
     suite::Suite,
 };
 
@@ -21,7 +21,7 @@ pub(crate) const METRIC: &str = "work_ms";
 
 /// A suite with one bench and one metric.
 #[derive(Clone, Debug)]
-pub(crate) struct Shape {
+pub(crate) struct SyntheticSuite {
     pub(crate) arms: Vec<&'static str>,
     pub(crate) load: &'static str,
     pub(crate) client: &'static str,
@@ -35,7 +35,7 @@ pub(crate) struct Shape {
     pub(crate) more: &'static str,
 }
 
-impl Default for Shape {
+impl Default for SyntheticSuite {
     fn default() -> Self {
         Self {
             arms: vec!["a", "b"],
@@ -51,7 +51,7 @@ impl Default for Shape {
     }
 }
 
-impl Shape {
+impl SyntheticSuite {
     pub(crate) fn text(&self) -> String {
         let arm = |name: &&str| {
             format!(
@@ -81,14 +81,20 @@ impl Shape {
 /// Creates the slice of one run of one arm that gave one number.
 pub(crate) fn slice(arm: &str, twin: bool, block: u32, metric: &str, value: f64) -> Slice {
     Slice {
-        place: Place { bench: BENCH.into(), case: String::new(), block, arm: arm.into(), twin },
+        place: SamplePlace {
+            bench: BENCH.into(),
+            case: String::new(),
+            block,
+            arm: arm.into(),
+            twin,
+        },
         metrics: [(metric.to_owned(), value)].into(),
         ..Default::default()
     }
 }
 
 /// Creates one request of the run at `place`.
-pub(crate) fn sample(place: &Place, index: u32, metric: &str, value: f64) -> Sample {
+pub(crate) fn sample(place: &SamplePlace, index: u32, metric: &str, value: f64) -> Sample {
     Sample {
         place: place.clone(),
         index,
@@ -144,7 +150,7 @@ pub(crate) fn blocks(
 
 /// Creates a record of these samples, as `bench run` would have left it.
 pub(crate) fn make_loaded(
-    shape: &Shape,
+    shape: &SyntheticSuite,
     started_unix_s: u64,
     samples: Vec<Sample>,
     slices: Vec<Slice>,
@@ -194,7 +200,9 @@ mod tests {
 
     #[test]
     fn a_made_up_suite_parses() {
-        Shape::default().suite().unwrap();
-        Shape { params: "concurrency = 4", load: "open", ..Shape::default() }.suite().unwrap();
+        SyntheticSuite::default().suite().unwrap();
+        SyntheticSuite { params: "concurrency = 4", load: "open", ..SyntheticSuite::default() }
+            .suite()
+            .unwrap();
     }
 }

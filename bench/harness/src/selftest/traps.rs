@@ -5,7 +5,7 @@ use confide_estimate::{Random, supported_quantile};
 
 use super::{
     finding::Finding,
-    synthetic::{METRIC, Noise, Shape, blocks, make_loaded, sample, slice, tokens},
+    synthetic::{METRIC, Noise, SyntheticSuite, blocks, make_loaded, sample, slice, tokens},
 };
 use crate::{
     arm::ArmRun,
@@ -19,7 +19,7 @@ use crate::{
         row::{Note, Outcome, Row},
         text::{cost, verdict},
     },
-    samples::{Place, Sample, Slice},
+    samples::{Sample, SamplePlace, Slice},
 };
 
 /// Tries every trap: known mistakes of measurement that must be noticed.
@@ -42,7 +42,11 @@ pub fn try_traps() -> Result<Vec<Finding>, BenchError> {
     ])
 }
 
-fn rows(shape: &Shape, samples: &[Sample], slices: &[Slice]) -> Result<Vec<Row>, BenchError> {
+fn rows(
+    shape: &SyntheticSuite,
+    samples: &[Sample],
+    slices: &[Slice],
+) -> Result<Vec<Row>, BenchError> {
     Ok(judge(&shape.suite()?, Effort::Full, samples, slices).rows)
 }
 
@@ -54,7 +58,7 @@ fn of_two(a: &Loaded, b: &Loaded) -> Comparison {
 /// its place.
 fn sampled_runs(
     count: u32,
-    mut samples: impl FnMut(&Place) -> Vec<Sample>,
+    mut samples: impl FnMut(&SamplePlace) -> Vec<Sample>,
 ) -> (Vec<Sample>, Vec<Slice>) {
     let (mut all, mut slices) = (Vec::new(), Vec::new());
     for (block, twin) in (0..count).flat_map(|block| [(block, false), (block, true)]) {
@@ -76,8 +80,8 @@ fn has_note(rows: &[Row], wanted: fn(&Note) -> bool) -> bool {
 }
 
 /// Returns a suite of one arm.
-fn one_arm() -> Shape {
-    Shape { arms: vec!["a"], ..Shape::default() }
+fn one_arm() -> SyntheticSuite {
+    SyntheticSuite { arms: vec!["a"], ..SyntheticSuite::default() }
 }
 
 /// A server that takes 1 ms a request, one after the other, and stalls for 2 s once.
@@ -91,7 +95,7 @@ mod stalled {
 
 /// Lists the requests of one run: the instant each was scheduled and its latency in ms, from that
 /// instant.
-fn stalled_run(place: &Place, open: bool) -> Vec<Sample> {
+fn stalled_run(place: &SamplePlace, open: bool) -> Vec<Sample> {
     use stalled::{EVERY_S, REQUESTS, SERVICE_S, STALL_S, STALLED};
     let mut free_s: f64 = 0.0;
     let request = |index: u32| {
@@ -105,7 +109,7 @@ fn stalled_run(place: &Place, open: bool) -> Vec<Sample> {
 }
 
 fn coordinated_omission() -> Result<Finding, BenchError> {
-    let shape = Shape { load: "open", metric: "total_ms", ..one_arm() };
+    let shape = SyntheticSuite { load: "open", metric: "total_ms", ..one_arm() };
     let log = |open: bool| sampled_runs(12, |place| stalled_run(place, open));
     let p99 = |samples: &[Sample]| {
         let values: Vec<f64> = samples.iter().map(|sample| sample.metrics["total_ms"]).collect();
@@ -128,7 +132,7 @@ fn coordinated_omission() -> Result<Finding, BenchError> {
 
 fn littles_law() -> Result<Finding, BenchError> {
     let of = |params: &'static str, users: f64| {
-        let shape = Shape { params, ..one_arm() };
+        let shape = SyntheticSuite { params, ..one_arm() };
         let record = |started| {
             make_record(&shape, started, |slice| {
                 let latency_s = slice.metrics[METRIC] / 1e3;
@@ -151,7 +155,7 @@ fn littles_law() -> Result<Finding, BenchError> {
 }
 
 fn percentile_without_a_tail() -> Result<Finding, BenchError> {
-    let shape = Shape { stat: "p95", ..one_arm() };
+    let shape = SyntheticSuite { stat: "p95", ..one_arm() };
     let of = |requests: u32| {
         let mut random = Random::new(8);
         let (samples, slices) = sampled_runs(12, |place| {
@@ -202,7 +206,7 @@ fn drift_over_time() -> Result<Finding, BenchError> {
 }
 
 fn unequal_work_within() -> Result<Finding, BenchError> {
-    let suite = Shape::default().suite()?;
+    let suite = SyntheticSuite::default().suite()?;
     let (Some(bench), none) = (suite.benches.first(), Default::default()) else {
         return Ok(Finding::new("unequal work", false, "the made-up suite has no bench"));
     };
@@ -224,7 +228,7 @@ fn unequal_work_within() -> Result<Finding, BenchError> {
 
 /// Creates a record of one arm, each slice changed.
 fn make_record(
-    shape: &Shape,
+    shape: &SyntheticSuite,
     started: u64,
     change: impl Fn(&mut Slice),
 ) -> Result<Loaded, BenchError> {
@@ -251,7 +255,7 @@ fn unequal_work_between() -> Result<Finding, BenchError> {
 }
 
 fn client_bound() -> Result<Finding, BenchError> {
-    let shape = Shape { client: "load", ..one_arm() };
+    let shape = SyntheticSuite { client: "load", ..one_arm() };
     let busy = make_record(&shape, 1, |slice| slice.client_cpu = Some(0.97))?;
     let idle = make_record(&shape, 2, |slice| slice.client_cpu = Some(0.4))?;
     let labelled = busy.record.rows.iter().all(|row| verdict(row).contains("client-bound"));
@@ -264,7 +268,7 @@ fn client_bound() -> Result<Finding, BenchError> {
 }
 
 fn cache_served() -> Result<Finding, BenchError> {
-    let shape = Shape { metric: "read_mib_per_s", better: "higher", ..one_arm() };
+    let shape = SyntheticSuite { metric: "read_mib_per_s", better: "higher", ..one_arm() };
     let of = |started, mark: Option<&str>, rate: f64| {
         make_record(&shape, started, |slice| {
             slice.metrics.insert("read_mib_per_s".into(), rate);
@@ -284,12 +288,12 @@ fn cache_served() -> Result<Finding, BenchError> {
 
 /// Tries a compressor that takes another algorithm from two threads on, as that of 7-Zip does.
 fn superlinear() -> Result<Finding, BenchError> {
-    let shape = Shape {
+    let shape = SyntheticSuite {
         arms: vec!["t1", "t2", "t4"],
         metric: "rating_per_thread_mips",
         better: "higher",
         more: "also_against = \"t2\"",
-        ..Shape::default()
+        ..SyntheticSuite::default()
     };
     let mut random = Random::new(21);
     let mut slices = Vec::new();
@@ -358,7 +362,7 @@ mod tests {
 
     #[test]
     fn a_log_that_waits_hides_the_stall_in_one_request() {
-        let place = Place::default();
+        let place = SamplePlace::default();
         let of = |open| {
             let run = stalled_run(&place, open);
             let slow = run.iter().filter(|s| s.metrics["total_ms"] > 10.0).count();

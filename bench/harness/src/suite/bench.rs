@@ -37,7 +37,7 @@ pub(crate) struct Bench {
     /// The number of blocks that run first and are left out of every estimate.
     #[serde(default = "default_one")]
     pub(crate) warmup: u32,
-    /// The number of blocks after which services and arms are started anew; 0 keeps them. A process
+    /// The number of blocks after which services and arms are started again; 0 keeps them. A process
     /// has luck of its own (memory, threads, neighbours) that would otherwise pass for a property
     /// of its arm.
     #[serde(default = "default_one")]
@@ -215,7 +215,7 @@ impl Metric {
     }
 }
 
-/// Returns the message as an error where a check does not hold.
+/// Returns the message as an error if a check does not hold.
 pub(super) fn ensure(holds: bool, message: impl FnOnce() -> String) -> Result<(), String> {
     if holds { Ok(()) } else { Err(message()) }
 }

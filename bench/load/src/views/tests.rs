@@ -6,33 +6,33 @@ use super::*;
 use crate::figure::DEFINITIONS;
 
 /// Two requests and a failed one: over a connection of its own, over a kept one, refused.
-fn events() -> Vec<Event> {
+fn events() -> Vec<RequestRecord> {
     vec![
-        Event {
+        RequestRecord {
             scheduled_s: 0.0,
             dispatched_s: 0.010,
             connected_s: Some(0.012),
             chunks_s: vec![0.110, 0.130, 0.170],
             last_s: Some(0.175),
             output_tokens: Some(3),
-            ..Event::default()
+            ..RequestRecord::default()
         },
-        Event {
+        RequestRecord {
             index: 1,
             scheduled_s: 1.0,
             dispatched_s: 1.0,
             chunks_s: vec![1.2, 1.24],
             chunk_tokens: Some(vec![1, 2]),
             last_s: Some(1.25),
-            ..Event::default()
+            ..RequestRecord::default()
         },
-        Event {
+        RequestRecord {
             index: 2,
             scheduled_s: 1.5,
             dispatched_s: 1.5,
             last_s: Some(2.0),
             error: Some("503".into()),
-            ..Event::default()
+            ..RequestRecord::default()
         },
     ]
 }

@@ -3,7 +3,7 @@
 # what it built against what is committed.
 #
 # SP1's own Rust toolchain is on no registry. Debian's rustc-web knows riscv64im-unknown-none-elf:
-# rust-web-src gives core and alloc, lld links. Flags are those of `sp1-build` 6.10.0 where they reach
+# rust-web-src gives core and alloc, lld links. Flags are those of `sp1-build` 6.10.0 if they reach
 # the program.
 set -euo pipefail
 cd "$(dirname "$0")"

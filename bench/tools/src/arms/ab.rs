@@ -5,7 +5,7 @@
 //! therefore gives that ratio next to the figures, and the server's CPU time next to the rate.
 
 use confide_arm_line::{Hello, Outcome, Report, Run, ServerSide, speak};
-use confide_tools::Reading;
+use confide_tools::ToolOutput;
 use serde_json::json;
 
 use super::tool::ToolArm;
@@ -63,7 +63,7 @@ fn measure(arm: &ToolArm, server: &ServerSide, run: &Run) -> Outcome<Report> {
     Ok(report)
 }
 
-fn fill_report(report: &mut Report, readings: &[Reading], server_s: Option<f64>) {
+fn fill_report(report: &mut Report, readings: &[ToolOutput], server_s: Option<f64>) {
     let sum = |name: &str| readings.iter().map(|reading| reading.value(name)).sum::<f64>();
     let requests = sum("complete");
     let bad = readings.iter().map(count_bad_answers).sum::<f64>();
@@ -87,14 +87,14 @@ fn fill_report(report: &mut Report, readings: &[Reading], server_s: Option<f64>)
 
 /// The note on TLS, where the report names it: `ab` 2.3 keeps no session, so that each connection
 /// has a full handshake.
-fn describe_tls(reading: &Reading) -> Option<String> {
+fn describe_tls(reading: &ToolOutput) -> Option<String> {
     let (protocol, group) = (reading.texts.get("protocol")?, reading.texts.get("group")?);
     Some(format!("{protocol}, {group}, full handshakes; closed loop, one CPU for all of ab"))
 }
 
 /// Answers that are wrong for every client. One of another length is not: `ab` counts an answer
 /// whose end was not announced as well.
-fn count_bad_answers(reading: &Reading) -> f64 {
+fn count_bad_answers(reading: &ToolOutput) -> f64 {
     let failed = reading.value("failed") - reading.value("failed_by_length");
     reading.value("not_2xx") + failed.max(0.0)
 }

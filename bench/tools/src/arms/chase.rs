@@ -16,7 +16,7 @@ pub(crate) struct Args {}
 /// A cache line, which holds one step of the walk.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
-struct Line {
+struct CacheLine {
     next: u32,
 }
 
@@ -41,7 +41,7 @@ pub(crate) fn run(_: &Args) -> Outcome {
         cache >> 20,
         huge_pages()
     );
-    let mut current: Option<(String, Vec<Line>)> = None;
+    let mut current: Option<(String, Vec<CacheLine>)> = None;
     let hello = Hello {
         warming: false,
         note: Some(note),
@@ -72,7 +72,7 @@ pub(crate) fn run(_: &Args) -> Outcome {
 }
 
 /// A permutation of one cycle through all lines (Sattolo 1986).
-fn make_cycle(lines: usize, seed: u64) -> Vec<Line> {
+fn make_cycle(lines: usize, seed: u64) -> Vec<CacheLine> {
     let mut order: Vec<u32> = (0..lines as u32).collect();
     let mut state = seed;
     for last in (1..lines).rev() {
@@ -81,11 +81,11 @@ fn make_cycle(lines: usize, seed: u64) -> Vec<Line> {
         let other = ((state >> 33) as usize) % last;
         order.swap(last, other);
     }
-    order.into_iter().map(|next| Line { next }).collect()
+    order.into_iter().map(|next| CacheLine { next }).collect()
 }
 
 /// Measures `count` samples of whole cycles: a walk that skipped a step does not end where it began.
-fn measure_walks(lines: &[Line], count: u64) -> Report {
+fn measure_walks(lines: &[CacheLine], count: u64) -> Report {
     let watch = Stopwatch::start();
     let rounds = (STEPS / lines.len().max(1)).max(1);
     let steps = rounds * lines.len();
@@ -105,7 +105,7 @@ fn measure_walks(lines: &[Line], count: u64) -> Report {
 }
 
 /// The line that `steps` steps reach from the first one.
-fn walk(lines: &[Line], steps: usize) -> u32 {
+fn walk(lines: &[CacheLine], steps: usize) -> u32 {
     let mut at = 0_u32;
     for _ in 0..steps {
         at = lines.get(at as usize).map_or(0, |line| line.next);
@@ -135,12 +135,12 @@ mod tests {
     fn a_walk_is_proved_by_where_it_ends() {
         let report = measure_walks(&make_cycle(64, 3), 2);
         assert_eq!((report.samples.len(), &report.answer["closed"]), (2, &json!(true)));
-        let broken: Vec<Line> = (0..64).map(|_| Line { next: 1 }).collect();
+        let broken: Vec<CacheLine> = (0..64).map(|_| CacheLine { next: 1 }).collect();
         assert_eq!(measure_walks(&broken, 1).answer["closed"], false);
     }
 
     #[test]
     fn a_line_is_a_line_of_a_cache() {
-        assert_eq!(size_of::<Line>() as u64, LINE_BYTES);
+        assert_eq!(size_of::<CacheLine>() as u64, LINE_BYTES);
     }
 }

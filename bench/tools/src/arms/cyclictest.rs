@@ -8,7 +8,7 @@ use std::{
 };
 
 use confide_arm_line::{Hello, Outcome, Report, Run, speak};
-use confide_tools::{QUANTILES, Reading, cyclictest};
+use confide_tools::{QUANTILES, ToolOutput, cyclictest};
 
 use super::{process::Threads, tool::ToolArm};
 
@@ -55,7 +55,7 @@ fn measure(arm: &ToolArm, run: &Run) -> Outcome<Report> {
     Ok(report)
 }
 
-fn fill_report(report: &mut Report, reading: &Reading) -> Outcome {
+fn fill_report(report: &mut Report, reading: &ToolOutput) -> Outcome {
     let wakeups =
         cyclictest::read(&reading.document).map_err(|error| format!("cyclictest: {error}"))?;
     report.set("wakeup_us", wakeups.mean_us);
@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn a_tail_without_ten_wakeups_is_left_out() {
         let document = serde_json::from_str(include_str!("../../recorded/cyclictest.json"));
-        let reading = Reading { document: document.expect("JSON"), ..Reading::default() };
+        let reading = ToolOutput { document: document.expect("JSON"), ..ToolOutput::default() };
         let mut report = Report::default();
         fill_report(&mut report, &reading).expect("recorded");
         assert!(report.metrics.contains_key("wakeup_p99_us"));

@@ -88,7 +88,7 @@ fn write_and_read_page(mut file: File) -> std::io::Result<()> {
 /// Properties of the disk beneath a folder.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Disk {
-    /// `vda`, `nvme0n1`; empty where the folder lies on no block device.
+    /// `vda`, `nvme0n1`; empty if the folder lies on no block device.
     pub(crate) name: String,
     /// `write back` or `write through`: what the guest sees of its cache.
     pub(crate) cache: Option<String>,
@@ -132,7 +132,7 @@ pub(crate) fn is_virtual_machine() -> bool {
         || Path::new("/sys/hypervisor/type").exists()
 }
 
-/// Memory of this machine in bytes; 0 where the kernel does not report it.
+/// Memory of this machine in bytes; 0 if the kernel does not report it.
 pub(crate) fn memory_bytes() -> u64 {
     let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));

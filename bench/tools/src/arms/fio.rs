@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 
 use confide_arm_line::{Hello, Outcome, Report, speak};
-use confide_tools::Reading;
+use confide_tools::ToolOutput;
 use serde_json::Value;
 
 use super::{
     disk::{Disk, Scratch, direct_refusal, is_virtual_machine, memory_bytes},
-    tool::{Job, ToolArm},
+    tool::{ToolArm, ToolRun},
 };
 
 #[derive(clap::Args)]
@@ -55,7 +55,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
 fn measure(
     buffered: bool,
     arm: &ToolArm,
-    mut job: Job,
+    mut job: ToolRun,
     scratch: &Scratch,
     disk: &Disk,
 ) -> Outcome<Report> {
@@ -79,7 +79,7 @@ fn measure(
 }
 
 /// The criterion by which fio ends a job early, where one is asked for.
-fn steady_state(job: &Job) -> Outcome<Vec<String>> {
+fn steady_state(job: &ToolRun) -> Outcome<Vec<String>> {
     let (percent, runtime_ms) = (job.number("steady_percent")?, job.number("runtime_ms")?);
     if percent == 0 {
         return Ok(Vec::new());
@@ -97,7 +97,7 @@ fn steady_state(job: &Job) -> Outcome<Vec<String>> {
 fn marks(
     buffered: bool,
     job: &str,
-    reading: &Reading,
+    reading: &ToolOutput,
     scratch: &Scratch,
     disk: &Disk,
 ) -> Vec<String> {
@@ -155,7 +155,7 @@ mod tests {
 
     const RECORDED: &str = include_str!("../../recorded/fio-read_iops.json");
 
-    fn reading() -> Reading {
+    fn reading() -> ToolOutput {
         let tool = &tools()["fio"];
         read(tool, &tool.shapes["read_iops"], 1, RECORDED).expect("recorded")
     }

@@ -9,7 +9,7 @@ use std::{
 };
 
 use confide_arm_line::{Hello, Outcome, Report, Run, find_in_path, spawn, speak};
-use confide_tools::{Reading, Shape, Tool, expand, read, tools};
+use confide_tools::{Shape, Tool, ToolOutput, expand, read, tools};
 use serde_json::{Map, Value};
 
 use super::process::{Stopwatch, check_status, version};
@@ -29,7 +29,7 @@ pub(crate) struct ToolArm {
 }
 
 /// The work of one run.
-pub(crate) struct Job {
+pub(crate) struct ToolRun {
     shape: &'static Shape,
     pub(crate) settings: BTreeMap<String, String>,
     /// Arguments after the row's.
@@ -37,7 +37,7 @@ pub(crate) struct Job {
     marks: Vec<String>,
 }
 
-impl Job {
+impl ToolRun {
     /// A whole-number param of the run.
     pub(crate) fn number(&self, name: &str) -> Outcome<u64> {
         let text = self.settings.get(name).ok_or_else(|| format!("no param {name}"))?;
@@ -74,7 +74,7 @@ impl ToolArm {
         self
     }
 
-    /// The arm's hello, which says so where the program is missing. Every run starts the tool anew,
+    /// The arm's hello, which says so where the program is missing. Every run starts the tool again,
     /// so that there is nothing to warm.
     pub(crate) fn hello(&self) -> Outcome<Hello> {
         let missing = || format!("no program {} (package {})", self.program, self.tool.package);
@@ -95,7 +95,7 @@ impl ToolArm {
     }
 
     /// Reads the params of a run.
-    pub(crate) fn job(&self, run: &Run) -> Outcome<Job> {
+    pub(crate) fn job(&self, run: &Run) -> Outcome<ToolRun> {
         let chosen = self.tool.choose.as_deref().filter(|name| !self.settings.contains_key(*name));
         let numbers = self.tool.params.keys().map(String::as_str);
         run.refuse_unknown_params(&numbers.chain(chosen).collect::<Vec<_>>())?;
@@ -123,11 +123,11 @@ impl ToolArm {
             }
         };
         marks.extend(shape.marks.iter().cloned());
-        Ok(Job { shape, settings, more: Vec::new(), marks })
+        Ok(ToolRun { shape, settings, more: Vec::new(), marks })
     }
 
     /// Runs the tool once, or its copies side by side.
-    pub(crate) fn measure(&self, job: &Job) -> Outcome<(Report, Vec<Reading>)> {
+    pub(crate) fn measure(&self, job: &ToolRun) -> Outcome<(Report, Vec<ToolOutput>)> {
         let watch = Stopwatch::start();
         let started = (0..self.copies).map(|number| self.start(job, number));
         let started = started.collect::<Outcome<Vec<_>>>()?;
@@ -157,7 +157,7 @@ impl ToolArm {
         self.tool.command.iter().any(|argument| argument.contains("{file}"))
     }
 
-    fn start(&self, job: &Job, number: usize) -> Outcome<(Child, PathBuf)> {
+    fn start(&self, job: &ToolRun, number: usize) -> Outcome<(Child, PathBuf)> {
         let name = format!(".{}-{}-{number}", self.program, std::process::id());
         let file = self.folder.join(name);
         let mut settings = job.settings.clone();
@@ -176,7 +176,7 @@ impl ToolArm {
     }
 
     /// Adds up the figures of all copies, whose answers must be the same.
-    fn fill(&self, mut report: Report, job: &Job, readings: &[Reading]) -> Outcome<Report> {
+    fn fill(&self, mut report: Report, job: &ToolRun, readings: &[ToolOutput]) -> Outcome<Report> {
         let mut sums: BTreeMap<&str, f64> = BTreeMap::new();
         for (name, number) in readings.iter().flat_map(|reading| &reading.figures) {
             *sums.entry(name).or_default() += number;
@@ -193,7 +193,7 @@ impl ToolArm {
     }
 
     /// The answer of the row; a text that is a whole number becomes a JSON number.
-    fn answer(&self, job: &Job, reading: &Reading) -> Outcome<Value> {
+    fn answer(&self, job: &ToolRun, reading: &ToolOutput) -> Outcome<Value> {
         let mut settings = job.settings.clone();
         settings
             .extend(reading.values.iter().map(|(name, number)| (name.clone(), number.to_string())));
@@ -220,7 +220,7 @@ mod tests {
     fn report_of(arm: &ToolArm, params: Value, texts: &[&str]) -> Report {
         let job = arm.job(&run(params)).expect("params of the row");
         let read = |text: &&str| read(arm.tool, job.shape, arm.count, text).expect("recorded");
-        let readings: Vec<Reading> = texts.iter().map(read).collect();
+        let readings: Vec<ToolOutput> = texts.iter().map(read).collect();
         arm.fill(Report::default(), &job, &readings).expect("figures")
     }
 

@@ -40,7 +40,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         cache >> 20,
         huge_pages()
     );
-    let mut parts: Vec<Part> = Vec::new();
+    let mut parts: Vec<ArrayPart> = Vec::new();
     let hello = Hello {
         threads,
         warming: false,
@@ -51,7 +51,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         run.refuse_unknown_params(&[])?;
         // Each thread touches its own part first, so that it lies near it.
         if parts.is_empty() {
-            parts = Part::allocate(threads, elements)?;
+            parts = ArrayPart::allocate(threads, elements)?;
         }
         let mut report = measure_passes(&mut parts, run.requests);
         if bytes < wanted {
@@ -62,13 +62,13 @@ pub(crate) fn run(args: &Args) -> Outcome {
 }
 
 /// The part of the three arrays that one thread works on.
-struct Part {
+struct ArrayPart {
     a: Vec<f64>,
     b: Vec<f64>,
     c: Vec<f64>,
 }
 
-impl Part {
+impl ArrayPart {
     fn allocate(threads: usize, elements: usize) -> Outcome<Vec<Self>> {
         thread::scope(|scope| {
             let all: Vec<_> =
@@ -99,7 +99,7 @@ impl Part {
 }
 
 /// Measures `count` passes: all threads start each together, and it ends with the last of them.
-fn measure_passes(parts: &mut [Part], count: u64) -> Report {
+fn measure_passes(parts: &mut [ArrayPart], count: u64) -> Report {
     let watch = Stopwatch::start();
     let elements: usize = parts.iter().map(|part| part.a.len()).sum();
     let bytes = elements as f64 * (ELEMENT_BYTES * ARRAYS) as f64;
@@ -123,7 +123,7 @@ fn measure_passes(parts: &mut [Part], count: u64) -> Report {
         });
         let seconds = (ended - began).as_secs_f64().max(1e-9);
         samples.push(Sample::new([("triad_mib_per_s", bytes / MIB / seconds)]));
-        checked &= parts.iter_mut().all(Part::check_and_clear);
+        checked &= parts.iter_mut().all(ArrayPart::check_and_clear);
     }
     let mut report = Report { samples, ..watch.report() };
     report.marks.extend(optimisation_mark());
@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn every_pass_is_checked_on_one_thread_and_on_three() {
         for threads in [1, 3] {
-            let mut parts: Vec<Part> = (0..threads).map(|_| Part::new(1000)).collect();
+            let mut parts: Vec<ArrayPart> = (0..threads).map(|_| ArrayPart::new(1000)).collect();
             let report = measure_passes(&mut parts, 2);
             assert_eq!(report.samples.len(), 2);
             assert_eq!(report.answer["checked"], true);
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn a_pass_that_left_out_an_element_is_seen() {
-        let mut part = Part::new(10);
+        let mut part = ArrayPart::new(10);
         part.triad();
         part.a[9] = 0.0;
         assert!(!part.check_and_clear());

@@ -120,10 +120,10 @@ impl Oracle {
         case.good && self.revoked_from(case).is_none()
     }
 
-    /// Returns why it was wrong to accept at any moment of `instants`; `None` where it was right.
+    /// Returns why it was wrong to accept at any moment of `instants`; `None` if it was right.
     ///
     /// There has to be a list that was given out, holds by the clock, is as new as what was at
-    /// hand before, and does not have the machine; and documents that hold beside it.
+    /// hand before, and does not have the machine; and documents that hold next to it.
     pub(crate) fn fault(
         &self,
         case: &Case,

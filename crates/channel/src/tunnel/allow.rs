@@ -47,7 +47,7 @@ pub(crate) fn normalise_target(target: &str) -> Result<String, TunnelError> {
     let port = port.ok_or_else(unusable)?;
     let host = host.to_ascii_lowercase();
     match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
-        // Written anew: one IPv6 address has many spellings.
+        // Written again: one IPv6 address has many spellings.
         Some(address) => {
             let address: Ipv6Addr = address.parse().map_err(|_| unusable())?;
             Ok(format!("[{address}]:{port}"))

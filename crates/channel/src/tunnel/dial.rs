@@ -37,8 +37,8 @@ const BODY_BYTES_MAX: usize = 1024;
 ///
 /// # Errors
 /// [`TunnelError::Url`] or [`TunnelError::Target`] for an address that cannot be used,
-/// [`TunnelError::ProxyRefused`] where the proxy answers with another status,
-/// [`TunnelError::WebSocket`], [`ChannelError::Timeout`] or [`ChannelError::Io`] where the
+/// [`TunnelError::ProxyRefused`] if the proxy answers with another status,
+/// [`TunnelError::WebSocket`], [`ChannelError::Timeout`] or [`ChannelError::Io`] if the
 /// connection fails.
 pub async fn dial(
     via_url: &str,

@@ -22,7 +22,7 @@ pub struct TunnelRequest {
 
 impl TunnelRequest {
     /// Reads a request head up to and including its empty line; `None` if it is not whole yet.
-    /// Beside the request comes the head's length.
+    /// Next to the request comes the head's length.
     ///
     /// # Errors
     /// [`TunnelError::HeadLength`] over [`HEAD_BYTES_MAX`], [`TunnelError::Request`] with the HTTP
@@ -43,7 +43,7 @@ impl TunnelRequest {
             return Err(request_error(400, "it is not an HTTP/1.1 request"));
         }
         // Browsers let every page open WebSockets to any address, also to loopback, and always
-        // say which page it is. `Host` is no defence: a page can point its own name at us.
+        // say which page it is. `Host` is not a defence: a page can point its own name at us.
         if request.headers.iter().any(|field| field.name.eq_ignore_ascii_case("origin")) {
             return Err(request_error(403, "it comes from a web page (it has an Origin)"));
         }

@@ -54,9 +54,9 @@ pub struct CarriedBytes {
 ///
 /// # Errors
 /// [`TunnelError::TargetRefused`], [`TunnelError::TargetUnreachable`], [`TunnelError::Request`] or
-/// [`TunnelError::HeadLength`] where the tunnel is not opened, [`ChannelError::UnexpectedEnd`]
-/// where the client ends within its request, [`TunnelError::Truncated`] where it ends without its
-/// mark, [`ChannelError::Timeout`] or [`ChannelError::Io`] where a direction fails or stands still.
+/// [`TunnelError::HeadLength`] if the tunnel is not opened, [`ChannelError::UnexpectedEnd`]
+/// where the client ends within its request, [`TunnelError::Truncated`] if it ends without its
+/// mark, [`ChannelError::Timeout`] or [`ChannelError::Io`] if a direction fails or stands still.
 pub async fn serve<S>(
     mut stream: S,
     allow: &AllowList,

@@ -110,7 +110,7 @@ fn two_values_cannot_be_taken_for_one() {
         for (place, value) in other.public.iter().enumerate().skip(9) {
             mixed.public[place] = *value;
         }
-        assert!(!mixed.hold(), "from {from}");
+        assert!(!mixed.are_satisfied(), "from {from}");
         mixed.hidden = kept;
     }
 }

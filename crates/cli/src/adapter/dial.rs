@@ -24,7 +24,7 @@ use crate::{
 pub(super) const CHANNEL_DEADLINE: Duration = Duration::from_secs(15);
 /// Bytes of the read buffer: ciphertexts come by the megabyte, and TLS asks for 4 KiB at a time.
 pub(super) const READ_BUFFER_BYTES: usize = 64 * 1024;
-/// Longest certificate, in bytes: it is a single self-signed one.
+/// The longest certificate, in bytes: it is a single self-signed one.
 const CERTIFICATE_BYTES_MAX: u64 = 64 * 1024;
 /// The claim of a key holder that attests.
 const HOLDER_CLAIM: &str = "key holder of private adapters";
@@ -50,9 +50,9 @@ pub(crate) struct Dial {
 pub(crate) fn connect(dial: &Dial) -> Result<Arc<dyn Connect>, CliError> {
     let evidence = dial.attester.clone();
     let transport = match (&dial.policy, &dial.certificate) {
-        (Some(path), _) => open_attested(path, dial, evidence.clone())?,
-        (None, Some(path)) => open_certified(path, evidence.clone())?,
-        (None, None) => open_plain(dial)?,
+        (Some(path), _) => attested_transport(path, dial, evidence.clone())?,
+        (None, Some(path)) => certified_transport(path, evidence.clone())?,
+        (None, None) => plain_transport(dial)?,
     };
     let simulated = evidence.is_some_and(|attester| attester.is_simulated());
     let name = server_name(&dial.host).to_owned();
@@ -106,7 +106,7 @@ impl Connect for HostDialler {
     }
 }
 
-fn open_attested(
+fn attested_transport(
     policy: &Path,
     dial: &Dial,
     evidence: Option<Arc<dyn Attest>>,
@@ -129,7 +129,7 @@ fn open_attested(
     client.map(Transport::Attested).map_err(channel_error)
 }
 
-fn open_certified(
+fn certified_transport(
     certificate: &Path,
     evidence: Option<Arc<dyn Attest>>,
 ) -> Result<Transport, CliError> {
@@ -146,7 +146,7 @@ fn open_certified(
     Ok(Transport::Certified(client))
 }
 
-fn open_plain(dial: &Dial) -> Result<Transport, CliError> {
+fn plain_transport(dial: &Dial) -> Result<Transport, CliError> {
     if dial.attester.is_some() {
         return Err(CliError::new("evidence of this end is sent over an attested channel only")
             .hint("demand the host's evidence by a policy"));

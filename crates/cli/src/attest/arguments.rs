@@ -7,7 +7,7 @@ use std::{
 };
 
 use clap::ValueEnum;
-use confide_attester::{GpuAttester, NVML_LIBRARY, Nvml};
+use confide_attester::{AttesterWithGpu, NVML_LIBRARY, Nvml};
 use confide_channel::ClientEvidence;
 use confide_client::with_causes;
 use confide_evidence::{Attest, collateral::COLLATERAL_LENGTH_MAX};
@@ -106,7 +106,7 @@ enum AttesterName {
 }
 
 impl AttesterArgs {
-    /// Opens the attester that the arguments name; `None` where they name none. It staples `collateral`
+    /// Opens the attester that the arguments name; `None` if they name none. It staples `collateral`
     /// where that is given, else the endorsements of the named service, else its own.
     pub(crate) fn open(
         &self,
@@ -145,7 +145,7 @@ impl AttesterArgs {
             CliError::new(with_causes(&error))
                 .hint("`confide attest --detect` says whether this machine has an NVIDIA GPU")
         })?;
-        Ok(Arc::new(GpuAttester::new(cpu, gpu)))
+        Ok(Arc::new(AttesterWithGpu::new(cpu, gpu)))
     }
 
     /// The roots under which fetched endorsements must verify before they are kept; whether to trust them

@@ -24,7 +24,7 @@ pub(crate) struct DeviceArgs {
     #[arg(long, value_name = "N", conflicts_with = "simulate",
           value_parser = clap::value_parser!(u32).range(0..=3))]
     privlevel: Option<u32>,
-    /// Longest time that the device may take, in seconds
+    /// The longest time that the device may take, in seconds
     #[arg(long, value_name = "N", default_value_t = DEADLINE_DEFAULT.as_secs(),
           value_parser = clap::value_parser!(u64).range(1..=600))]
     device_deadline_s: u64,

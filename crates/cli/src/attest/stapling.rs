@@ -7,7 +7,7 @@ use confide_evidence::{Attest, AttestError, ReportData};
 
 use crate::error::CliError;
 
-/// Longest wait for endorsements at the start: without them the peer has to fetch them.
+/// The longest wait for endorsements at the start: without them the peer has to fetch them.
 const STAPLE_DEADLINE: Duration = Duration::from_secs(10);
 
 /// An attester that staples other endorsements than its own.

@@ -29,7 +29,7 @@ pub(crate) struct Args {
     /// A folder that `bench run` wrote, or a record.json
     record: PathBuf,
     /// The margin, instead of the suite's: `2%` or `0.02`
-    #[arg(long, value_parser = margin)]
+    #[arg(long, value_parser = parse_margin)]
     margin: Option<f64>,
     /// Only this metric, headline or not
     #[arg(long)]
@@ -75,7 +75,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
 }
 
 /// Reads a margin: `2%`, `2 %` or `0.02`.
-fn margin(text: &str) -> Result<f64, String> {
+fn parse_margin(text: &str) -> Result<f64, String> {
     let (number, scale) = match text.trim().strip_suffix('%') {
         Some(percent) => (percent.trim(), 0.01),
         None => (text.trim(), 1.0),
@@ -94,9 +94,13 @@ mod tests {
 
     #[test]
     fn a_margin_is_a_share_or_a_percentage() {
-        assert_eq!(margin("2%"), Ok(0.02));
-        assert_eq!(margin("0.5 %"), Ok(0.005));
-        assert_eq!(margin("0.02"), Ok(0.02));
-        assert!(margin("2").is_err() && margin("-1%").is_err() && margin("x").is_err());
+        assert_eq!(parse_margin("2%"), Ok(0.02));
+        assert_eq!(parse_margin("0.5 %"), Ok(0.005));
+        assert_eq!(parse_margin("0.02"), Ok(0.02));
+        assert!(
+            parse_margin("2").is_err()
+                && parse_margin("-1%").is_err()
+                && parse_margin("x").is_err()
+        );
     }
 }

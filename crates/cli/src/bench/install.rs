@@ -15,7 +15,7 @@ use crate::error::CliError;
 ///
 /// Where nothing is missing nothing is started. An error names the command to ask for.
 pub(super) fn install(suites: &[SuiteText]) -> Result<(), CliError> {
-    let packages = packages(&missing(suites)?);
+    let packages = packages(&missing_programs(suites)?);
     if packages.is_empty() {
         return Ok(());
     }
@@ -30,14 +30,14 @@ pub(super) fn install(suites: &[SuiteText]) -> Result<(), CliError> {
     }
     eprintln!("installing {}", packages.join(", "));
     // Container images often have no package lists; without them apt knows no package.
-    let updated = apt(&["update", "--quiet"]);
+    let updated = run_apt(&["update", "--quiet"]);
     let mut words = vec!["install", "--yes", "--quiet", "--no-install-recommends"];
     words.extend(packages.iter().map(String::as_str));
-    apt(&words).map_err(|why| match updated {
+    run_apt(&words).map_err(|why| match updated {
         Ok(()) => fail(why),
         Err(update) => fail(format!("{why}; {update}")),
     })?;
-    match self::packages(&missing(suites)?) {
+    match self::packages(&missing_programs(suites)?) {
         left if left.is_empty() => Ok(()),
         left => Err(CliError::new(format!(
             "{}: installed, but a program of the suite is still not found",
@@ -47,7 +47,7 @@ pub(super) fn install(suites: &[SuiteText]) -> Result<(), CliError> {
     }
 }
 
-fn missing(suites: &[SuiteText]) -> Result<Vec<MissingProgram>, CliError> {
+fn missing_programs(suites: &[SuiteText]) -> Result<Vec<MissingProgram>, CliError> {
     let mut missing = Vec::new();
     for text in suites {
         let suite = Suite::parse(&text.name, &text.text).map_err(explain_error)?;
@@ -68,7 +68,7 @@ fn packages(missing: &[MissingProgram]) -> Vec<String> {
 }
 
 /// Runs `apt-get`, with its output on standard error.
-fn apt(words: &[&str]) -> Result<(), String> {
+fn run_apt(words: &[&str]) -> Result<(), String> {
     let outcome = Command::new("apt-get")
         .args(words)
         .env("DEBIAN_FRONTEND", "noninteractive")

@@ -16,8 +16,8 @@ use std::{
 use clap::ValueEnum;
 use confide_evidence::pem::decode_chain;
 use confide_load::{
-    Arrivals, Bound, Event, Head, Lengths, Limits, Options, Outcome, Plan, Sessions, Summary,
-    Target, Tcp, Tls, Transport, Workload, Writer, read_trace,
+    Arrivals, Bound, Lengths, Limits, LogHead, Options, Outcome, Plan, RequestRecord, Sessions,
+    Summary, Target, Tcp, Tls, Transport, Workload, Writer, read_trace,
 };
 use serde_json::{Map, Value, json};
 
@@ -271,14 +271,14 @@ fn head(
     target: &Target,
     transport: &dyn Transport,
     options: &Options,
-) -> Head {
+) -> LogHead {
     let mut more = Map::new();
     more.insert("version".into(), format!("confide {}", env!("CARGO_PKG_VERSION")).into());
     more.insert("model".into(), args.model.clone().into());
     more.insert("prompt_tokens".into(), json!(args.work.prompt_tokens));
     more.insert("output_tokens".into(), json!(args.work.output_tokens));
     more.insert("started_unix_s".into(), process::unix_now().into());
-    Head {
+    LogHead {
         arrivals: args
             .work
             .arrivals
@@ -293,12 +293,12 @@ fn head(
         sessions: options.sessions.name().into(),
         limits: args.limits.unwrap_or_default(),
         more,
-        ..Head::default()
+        ..LogHead::default()
     }
 }
 
 /// Counts the failures by their text.
-fn count_errors(events: &[Event]) -> BTreeMap<String, u64> {
+fn count_errors(events: &[RequestRecord]) -> BTreeMap<String, u64> {
     let mut seen = BTreeMap::new();
     for error in events.iter().filter_map(|event| event.error.clone()) {
         *seen.entry(error).or_insert(0) += 1;
@@ -314,7 +314,7 @@ struct Log {
 }
 
 impl Log {
-    fn create(path: &Path, head: &Head) -> Result<Self, CliError> {
+    fn create(path: &Path, head: &LogHead) -> Result<Self, CliError> {
         let cannot = |error: std::io::Error| {
             CliError::new(format!("cannot write {}: {error}", path.display()))
         };
@@ -323,7 +323,7 @@ impl Log {
         Ok(Self { path: path.to_owned(), writer, failed: None })
     }
 
-    fn event(&mut self, event: &Event) {
+    fn event(&mut self, event: &RequestRecord) {
         if self.failed.is_none() {
             self.failed = self.writer.write_event(event).err();
         }
@@ -353,7 +353,7 @@ impl LoadProgress {
         Self { bar, started: Instant::now(), planned, ended: 0, failed: 0 }
     }
 
-    fn count(&mut self, event: Option<&Event>) {
+    fn count(&mut self, event: Option<&RequestRecord>) {
         self.ended += usize::from(event.is_some());
         self.failed += usize::from(event.is_some_and(|event| !event.is_complete()));
         let (seconds, planned) = (self.started.elapsed().as_secs(), self.planned);

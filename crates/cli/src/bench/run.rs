@@ -8,8 +8,8 @@ use std::{
 };
 
 use confide_bench::{
-    AllPlan, Effort, Index, IndexEntry, Options, Outcome, Part, Programs, State, Suite, SuiteText,
-    Validity,
+    AllPlan, Effort, Index, IndexEntry, Options, Outcome, Part, Programs, Suite, SuiteState,
+    SuiteText, Validity,
 };
 
 use super::{
@@ -71,7 +71,8 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
     if args.install {
         super::install::install(std::slice::from_ref(&suite))?;
     }
-    for remark in Suite::parse(&suite.name, &suite.text).map_err(explain_error)?.takes() {
+    for remark in Suite::parse(&suite.name, &suite.text).map_err(explain_error)?.scarce_resources()
+    {
         eprintln!("note: {remark}");
     }
     let outcome = run_to_end(&options(args, suite)?, args.resume)?;
@@ -169,7 +170,7 @@ fn show_suite(entry: &IndexEntry, outcome: Option<&Outcome>) -> Result<(), CliEr
     println!("\n== {}{reason}", entry.suite);
     match outcome {
         Some(outcome) => show(outcome),
-        None if entry.state == State::Completed => {
+        None if entry.state == SuiteState::Completed => {
             println!("already complete, and kept");
             Ok(())
         }
@@ -182,10 +183,10 @@ fn overview(index: &Index, out: &Path) -> Result<(), CliError> {
     let mut text = String::from("\n");
     for entry in &index.suites {
         let state = match entry.state {
-            State::Completed => "done",
-            State::Partial => "partial",
-            State::Failed => "failed",
-            State::NotRun => "not run",
+            SuiteState::Completed => "done",
+            SuiteState::Partial => "partial",
+            SuiteState::Failed => "failed",
+            SuiteState::NotRun => "not run",
         };
         let reason = entry.reason.as_ref().map_or_else(String::new, |reason| format!(", {reason}"));
         text.push_str(&format!("{:<12} {state}{reason}\n", entry.suite));
@@ -203,7 +204,7 @@ struct WorstOutcome {
 
 impl WorstOutcome {
     fn take(&mut self, entry: &IndexEntry, outcome: Option<&Outcome>) {
-        self.failed |= entry.state == State::Failed;
+        self.failed |= entry.state == SuiteState::Failed;
         if let Some(outcome) = outcome {
             self.failed |= !outcome.record.not_run().is_empty();
             self.invalid |= matches!(outcome.record.validity(), Validity::Invalid { .. });
@@ -211,7 +212,8 @@ impl WorstOutcome {
     }
 
     fn status(&self, index: &Index) -> ExitCode {
-        let cut = |entry: &IndexEntry| matches!(entry.state, State::Partial | State::NotRun);
+        let cut =
+            |entry: &IndexEntry| matches!(entry.state, SuiteState::Partial | SuiteState::NotRun);
         match self {
             _ if index.suites.iter().any(cut) => ExitCode::from(INTERRUPTED),
             Self { failed: true, .. } => ExitCode::from(FAILED),

@@ -81,7 +81,7 @@ pub(super) fn run(args: Args) -> Result<ExitCode, CliError> {
         .status(FAILED))
 }
 
-/// Measures the processes that spin and judges the record; `None` where the run was interrupted.
+/// Measures the processes that spin and judges the record; `None` if the run was interrupted.
 fn spin(args: &Args) -> Result<Option<Vec<Finding>>, CliError> {
     let folder = args.out.clone().unwrap_or_else(|| {
         std::env::temp_dir().join(format!("confide-selftest-{}", std::process::id()))

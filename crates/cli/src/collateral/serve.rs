@@ -86,7 +86,7 @@ async fn serve(args: Args) -> Result<ExitCode, CliError> {
     process::print_ready(address, "none", fields);
     let service = Service::new(PccsOptions { source, limits, clock: process::unix_now });
     if let Err(error) = confide_pccs::serve(listener, Arc::new(service), stop).await {
-        // It was asked to stop and it stopped, so this is no failure.
+        // It was asked to stop and it stopped, so this is not a failure.
         tracing::warn!(%error, "cut after the drain deadline");
     }
     Ok(ExitCode::SUCCESS)

@@ -28,7 +28,7 @@ pub(crate) struct ServiceArgs {
 }
 
 impl ServiceArgs {
-    /// Starts the source that the arguments name; `None` where they name none.
+    /// Starts the source that the arguments name; `None` if they name none.
     pub(crate) fn start(&self, roots: &Roots) -> Result<Option<Arc<Source>>, CliError> {
         let Some(url) = &self.collateral_service else { return Ok(None) };
         let services = parse_services(url, false)?;

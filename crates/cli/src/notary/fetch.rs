@@ -22,7 +22,7 @@ use crate::{
     time::NOTARY_CLOCK,
 };
 
-/// Longest file of request fields.
+/// The longest file of request fields.
 const HEADER_FILE_BYTES_MAX: u64 = 64 * 1024;
 
 /// Clocks that differ by more than this are reported.

@@ -26,7 +26,7 @@ use crate::{
     time::NOTARY_CLOCK,
 };
 
-/// Longest file of roots, in bytes: a system's whole store has about 200 KiB.
+/// The longest file of roots, in bytes: a system's whole store has about 200 KiB.
 const ROOTS_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 /// The arguments of `confide notary serve`.

@@ -37,7 +37,7 @@ use crate::{
 /// The claim of a client that attests.
 const CLIENT_CLAIM: &str = "client of a notary";
 
-/// Longest refusal, in bytes.
+/// The longest refusal, in bytes.
 const REFUSAL_BYTES_MAX: usize = 16 * 1024;
 
 /// The notary, and what is demanded of it.
@@ -94,7 +94,7 @@ pub(super) struct BoundKey {
 impl VerifiedNotary {
     /// Opens the channel and verifies both keys, before anything of a request is sent.
     pub(super) async fn open(args: &NotaryArgs) -> Result<Self, CliError> {
-        let authorization = args.credential.as_deref().map(authorization).transpose()?;
+        let authorization = args.credential.as_deref().map(read_authorization).transpose()?;
         let endpoint = Endpoint::parse(&args.via)
             .map_err(|error| CliError::new(error).hint("for instance https://127.0.0.1:8443"))?;
         let policy = policy::file::read_notary(&args.policy)?;
@@ -190,8 +190,8 @@ impl VerifiedNotary {
     }
 }
 
-/// The field `authorization`. It is sent only once the notary is verified, and to no other host.
-fn authorization(path: &Path) -> Result<HeaderValue, CliError> {
+/// Reads the value of the field `authorization`, which is sent to the notary alone, once it is verified.
+fn read_authorization(path: &Path) -> Result<HeaderValue, CliError> {
     let credential = read_credential(path)?;
     let field = Zeroizing::new([b"Bearer ", &credential[..]].concat());
     let value = HeaderValue::from_bytes(&field).ok().filter(|_| field.is_ascii());

@@ -7,7 +7,7 @@ use confide_prover::INPUT_BYTES_MAX;
 
 use crate::{error::CliError, files::read_file};
 
-/// Longest input as JSON: hexadecimal doubles the bytes, and numbers of a list take up to 12 characters.
+/// The longest input as JSON: hexadecimal doubles the bytes, and numbers of a list take up to 12 characters.
 pub(super) const JSON_BYTES_MAX: u64 = 4 * INPUT_BYTES_MAX as u64;
 
 /// Reads a guest's input.

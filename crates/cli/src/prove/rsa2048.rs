@@ -8,7 +8,7 @@ use serde_json::json;
 use super::{input, options::ProveOptions};
 use crate::{error::CliError, files::read_file};
 
-/// Longest file: a message of 64 KiB, which is the guest's limit; keys and signatures are shorter.
+/// The longest file: a message of 64 KiB, which is the guest's limit; keys and signatures are shorter.
 const FILE_BYTES_MAX: u64 = 64 * 1024;
 
 /// The input: JSON, or the files that OpenSSL writes.

@@ -18,10 +18,10 @@ use crate::{
     verdict_lines::fact_line,
 };
 
-/// Longest message: it is read whole and hashed.
+/// The longest message: it is read whole and hashed.
 const MESSAGE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
-/// Longest signature: RSA-4096 has 512 bytes.
+/// The longest signature: RSA-4096 has 512 bytes.
 const SIGNATURE_BYTES_MAX: u64 = 1024;
 
 /// The public half of a signature proof: who signed which message, and for which context.
@@ -78,7 +78,7 @@ fn parse_context(text: &str) -> Result<Context, String> {
 }
 
 impl SignatureClaim {
-    /// The signer's key, or `None` where no file names one.
+    /// The signer's key, or `None` if no file names one.
     pub(crate) fn key(&self) -> Result<Option<PublicKey>, CliError> {
         let read = |path: &Path| read_file(path, KEY_FILE_LENGTH_MAX as u64);
         let (path, key) = match (&self.certificate, &self.key) {
@@ -99,7 +99,7 @@ impl SignatureClaim {
         })
     }
 
-    /// The signed message, or `None` where no file names one.
+    /// The signed message, or `None` if no file names one.
     pub(crate) fn message(&self) -> Result<Option<Vec<u8>>, CliError> {
         self.message.as_deref().map(|path| read_file(path, MESSAGE_BYTES_MAX)).transpose()
     }

@@ -34,7 +34,7 @@ pub(crate) struct Args {
     /// The adapter at the server; by default the base model.
     #[arg(long, value_name = "NAME")]
     adapter: Option<String>,
-    /// Longest answer, in tokens.
+    /// The longest answer, in tokens.
     #[arg(long, value_name = "N", default_value_t = 64)]
     max_tokens: u32,
     /// Sampling temperature; 0 takes the likeliest token.
@@ -93,7 +93,7 @@ fn build_request(args: &Args) -> Request {
     }
 }
 
-/// Generates and prints the tokens; gives `None` where nobody reads them any longer.
+/// Generates and prints the tokens; gives `None` if nobody reads them any longer.
 fn generate(
     args: &Args,
     head: &ModelHead,

@@ -35,7 +35,7 @@ pub(crate) struct WorkerArgs {
     #[arg(long, value_name = "N", conflicts_with = "worker_socket")]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=4096))]
     worker_slots: Option<u16>,
-    /// Longest start in seconds, including the loading of the model
+    /// The longest start in seconds, including the loading of the model
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     worker_start_seconds: Option<u32>,
     /// Draw the weights from this seed on the device, for a folder without weights

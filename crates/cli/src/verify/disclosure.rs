@@ -14,7 +14,7 @@ use super::inputs::read_root;
 use crate::{error::CliError, files::read_file, process::unix_now, time::parse_time};
 use judgement::{AcceptedDisclosure, RejectedDisclosure, Rules, judge};
 
-/// Longest policy, including its table.
+/// The longest policy, including its table.
 const POLICY_BYTES_MAX: u64 = confide_verifier::POLICY_LENGTH_MAX as u64;
 
 /// The arguments of `confide verify disclosure`.

@@ -196,7 +196,7 @@ fn a_self_made_root_is_refused() {
     let (genuine, forger) = (Notary::new(1, Tee::Tdx), Notary::new(2, Tee::Tdx));
     // A whole notary of one's own, under a root of one's own.
     assert_eq!(verdict_code(&forger.disclosure(), &genuine.rules()), "evidence");
-    // The genuine evidence beside a statement that another key signed.
+    // The genuine evidence next to a statement that another key signed.
     let mut mixed = forger.disclosure();
     mixed.evidence = genuine.evidence();
     assert_eq!(verdict_code(&mixed, &genuine.rules()), "key");

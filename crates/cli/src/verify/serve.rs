@@ -26,7 +26,7 @@ use crate::{
     server_flags::PlainServerArgs,
 };
 
-/// Longest file of a key, in bytes: a P-256 key in PKCS#8 has 138.
+/// The longest file of a key, in bytes: a P-256 key in PKCS#8 has 138.
 const KEY_BYTES_MAX: u64 = 4 * 1024;
 
 /// Plain HTTP: it belongs on loopback, or behind `confide gateway`.

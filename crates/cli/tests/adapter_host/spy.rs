@@ -104,7 +104,7 @@ pub(crate) fn contains(bytes: &[u8], wanted: &[u8]) -> bool {
     bytes.windows(wanted.len()).any(|window| window == wanted)
 }
 
-/// All memory of a process that can be written to; `None` where that is not allowed.
+/// All memory of a process that can be written to; `None` if that is not allowed.
 pub(crate) fn memory_of(id: u32) -> Option<Vec<u8>> {
     let maps = std::fs::read_to_string(format!("/proc/{id}/maps")).ok()?;
     let mut memory = File::open(format!("/proc/{id}/mem")).ok()?;

@@ -44,7 +44,7 @@ impl<T: Deref<Target = Text>> Answer<T> {
     /// Takes the next token.
     ///
     /// # Errors
-    /// [`EngineError::Failed`] where the tokenizer refuses.
+    /// [`EngineError::Failed`] if the tokenizer refuses.
     pub fn push(&mut self, id: u32) -> Result<Token, EngineError> {
         self.usage.completion_tokens += 1;
         let piece = self.detokeniser.push(self.text.tokenizer(), id);
@@ -55,7 +55,7 @@ impl<T: Deref<Target = Text>> Answer<T> {
     /// Ends the answer; gives the reason, the text that was held back, and the numbers of tokens.
     ///
     /// # Errors
-    /// [`EngineError::Failed`] where the tokenizer refuses.
+    /// [`EngineError::Failed`] if the tokenizer refuses.
     pub fn finish(
         &mut self,
         reason: FinishReason,

@@ -45,7 +45,7 @@ impl ChatTemplate {
     /// Renders a conversation as text that ends where the assistant's answer begins.
     ///
     /// # Errors
-    /// [`EngineError::Prompt`] where the template refuses the conversation, or never ends.
+    /// [`EngineError::Prompt`] if the template refuses the conversation, or never ends.
     pub fn render(&self, messages: &[Message]) -> Result<String, EngineError> {
         let messages: Vec<Value> = messages
             .iter()

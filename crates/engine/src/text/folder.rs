@@ -20,7 +20,7 @@ pub struct Text {
     end_of_text: HashSet<u32>,
 }
 
-/// Longest `tokenizer.json`, in bytes: the largest have a quarter of a million entries in some 30
+/// The longest `tokenizer.json`, in bytes: the largest have a quarter of a million entries in some 30
 /// MiB.
 const TOKENIZER_BYTES_MAX: u64 = 128 << 20;
 const SMALL_BYTES_MAX: u64 = 4 << 20;
@@ -74,7 +74,7 @@ impl Text {
     /// Tokenises a prompt; gives at least one token.
     ///
     /// # Errors
-    /// [`EngineError::Prompt`] where the prompt cannot be rendered or has no token.
+    /// [`EngineError::Prompt`] if the prompt cannot be rendered or has no token.
     pub fn encode(&self, prompt: &Prompt) -> Result<Vec<u32>, EngineError> {
         let failed = |reason: String| EngineError::Prompt { reason };
         let encoding = match prompt {

@@ -9,7 +9,7 @@ use super::error::FolderError;
 
 /// Name of the manifest in a model's folder.
 pub const FILE_NAME: &str = "manifest.json";
-/// Longest manifest, in bytes: it names some dozens of files.
+/// The longest manifest, in bytes: it names some dozens of files.
 const MANIFEST_BYTES_MAX: u64 = 1 << 20;
 
 /// The manifest of a model.
@@ -45,7 +45,7 @@ pub struct Entry {
 }
 
 impl Manifest {
-    /// Reads the folder's manifest and its SHA-256 in hex; `None` where there is none.
+    /// Reads the folder's manifest and its SHA-256 in hex; `None` if there is none.
     ///
     /// # Errors
     /// [`FolderError::File`], [`FolderError::TooLong`], [`FolderError::Malformed`].

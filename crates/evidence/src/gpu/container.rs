@@ -14,11 +14,11 @@ pub const CHAIN_BYTES_MAX: usize = 8 * 1024;
 /// Certificates of a GPU: attestation key, device, two intermediates and the root; and one to
 /// spare, so that a wrong shape is named by the verifier.
 const CHAIN_CERTIFICATES_MAX: usize = 6;
-/// Most reference manifests: the driver's and the VBIOS's.
+/// The largest number of reference manifests: the driver's and the VBIOS's.
 pub const RIMS_MAX: usize = 2;
 /// The longest reference manifest in bytes; NVIDIA's take about 20 KB.
 pub const RIM_BYTES_MAX: usize = 48 * 1024;
-/// Most revocation answers: for three certificates of the device and three of each manifest.
+/// The largest number of revocation answers: for three certificates of the device and three of each manifest.
 pub const OCSP_MAX: usize = 9;
 /// The longest revocation answer in bytes: one status and the responder's certificate.
 pub const OCSP_BYTES_MAX: usize = 4 * 1024;
@@ -63,7 +63,7 @@ impl<'a> GpuEvidence<'a> {
     ///
     /// # Errors
     /// [`GpuEvidenceError::TooLong`] and [`GpuEvidenceError::TooMany`] over a limit,
-    /// [`GpuEvidenceError::Format`] where the bytes do not begin as a container,
+    /// [`GpuEvidenceError::Format`] if the bytes do not begin as a container,
     /// [`GpuEvidenceError::Malformed`] or [`GpuEvidenceError::Empty`] for a member that is not a
     /// whole byte string or holds nothing, and [`GpuEvidenceError::NotCanonical`] for any other
     /// encoding.
@@ -93,7 +93,7 @@ impl<'a> GpuEvidence<'a> {
 /// The DER of each certificate of a GPU's chain, in the order of the text.
 ///
 /// # Errors
-/// [`ParseError::TooLong`] or [`ParseError::TooMany`] over a limit, [`ParseError::Text`] where the
+/// [`ParseError::TooLong`] or [`ParseError::TooMany`] over a limit, [`ParseError::Text`] if the
 /// text is not PEM.
 pub fn decode_chain(text: &[u8]) -> Result<Vec<Vec<u8>>, ParseError> {
     const SUBJECT: &str = "GPU certificate chain";
@@ -113,7 +113,7 @@ pub enum GpuEvidenceError {
         /// The name of the format.
         wanted: &'static str,
     },
-    /// A member is no byte string or list, or is cut short.
+    /// A member is not a byte string or list, or is cut short.
     #[error("{member} is not a whole byte string")]
     Malformed {
         /// The name of the member.

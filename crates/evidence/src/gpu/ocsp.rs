@@ -13,9 +13,9 @@ use crate::{
     parse_error::ParseError,
 };
 
-/// Most statuses in one answer: NVIDIA's responder is asked for one certificate at a time.
+/// The largest number of statuses in one answer: NVIDIA's responder is asked for one certificate at a time.
 const STATUSES_MAX: usize = 16;
-/// Most certificates in one answer.
+/// The largest number of certificates in one answer.
 const CERTIFICATES_MAX: usize = 4;
 /// 1.3.6.1.5.5.7.48.1.1
 const BASIC: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 48, 1, 1];
@@ -50,7 +50,7 @@ pub struct SingleResponse<'a> {
     pub status: CertificateStatus,
     /// Unix seconds of thisUpdate.
     pub this_update: u64,
-    /// Unix seconds of nextUpdate; `None` where the response has none.
+    /// Unix seconds of nextUpdate; `None` if the response has none.
     pub next_update: Option<u64>,
 }
 

@@ -7,7 +7,7 @@ use alloc::{format, string::String, vec::Vec};
 
 use crate::{byte_reader::ByteReader, parse_error::ParseError};
 
-/// Most fields in one report; a Hopper has thirteen.
+/// The largest number of fields in one report; a Hopper has thirteen.
 const FIELDS_MAX: usize = 64;
 /// Length in bytes of a VBIOS version.
 const VBIOS_BYTES: usize = 8;

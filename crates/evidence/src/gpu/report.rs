@@ -63,8 +63,8 @@ pub(crate) fn is_report(bytes: &[u8]) -> bool {
 /// The bytes of a report that may come as hexadecimal text, white space around it allowed.
 ///
 /// # Errors
-/// [`ParseError::TooLong`] where the text stands for more than 8 KiB,
-/// [`ParseError::Text`] where it is not hexadecimal.
+/// [`ParseError::TooLong`] if the text stands for more than 8 KiB,
+/// [`ParseError::Text`] if it is not hexadecimal.
 pub fn report_bytes(bytes: &[u8]) -> Result<Cow<'_, [u8]>, ParseError> {
     const SUBJECT: &str = "GPU report";
     if bytes.starts_with(&[SPDM_1_1, GET_MEASUREMENTS]) || !is_report(bytes) {
@@ -85,9 +85,9 @@ impl<'a> GpuReport<'a> {
     /// Reads a report; every byte has to belong to it.
     ///
     /// # Errors
-    /// [`ParseError::TooLong`] over 8 KiB, [`ParseError::Truncated`] where a field
+    /// [`ParseError::TooLong`] over 8 KiB, [`ParseError::Truncated`] if a field
     /// is cut, [`ParseError::Unsupported`] for another SPDM version, code or operation,
-    /// [`ParseError::TrailingBytes`] where bytes follow the signature, and what the measurements
+    /// [`ParseError::TrailingBytes`] if bytes follow the signature, and what the measurements
     /// and the opaque data lack.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, ParseError> {
         if bytes.len() > REPORT_BYTES_MAX {
@@ -177,7 +177,7 @@ mod tests {
 
     use super::*;
 
-    /// A report with two blocks and one opaque field; its signature is no signature.
+    /// A report with two blocks and one opaque field; its signature is not a signature.
     fn report() -> Vec<u8> {
         let mut bytes = vec![0x11, 0xe0, 1, 0xff];
         bytes.extend([7; 32]);

@@ -20,11 +20,11 @@ const ECDSA_SHA384: &str = "http://www.w3.org/2001/04/xmldsig-more#ecdsa-sha384"
 const ENVELOPED: &str = "http://www.w3.org/2000/09/xmldsig#enveloped-signature";
 const SHA384: &str = "http://www.w3.org/2001/04/xmldsig-more#sha384";
 
-/// Most measurements in one manifest: as many as a report can hold.
+/// The largest number of measurements in one manifest: as many as a report can hold.
 const MEASUREMENTS_MAX: usize = 255;
-/// Most values that one measurement may have; NVIDIA's have at most four.
+/// The largest number of values that one measurement may have; NVIDIA's have at most four.
 const ALTERNATIVES_MAX: usize = 64;
-/// Most certificates of the signer: signer, two intermediates, root.
+/// The largest number of certificates of the signer: signer, two intermediates, root.
 const CERTIFICATES_MAX: usize = 6;
 
 /// A manifest, read. Nothing in it is believed before [`RimSignature`] is verified.

@@ -11,16 +11,16 @@ use roxmltree::{Attribute, Document, NS_XML_URI, Namespace, Node, ParsingOptions
 
 /// Deepest nesting; a manifest has six levels.
 const DEPTH_MAX: usize = 16;
-/// Most elements in one document; a manifest with 64 measurements has 85.
+/// The largest number of elements in one document; a manifest with 64 measurements has 85.
 const ELEMENTS_MAX: usize = 2048;
-/// Most elements and texts in one document.
+/// The largest number of elements and texts in one document.
 const NODES_MAX: u32 = 4096;
-/// Most attributes and namespace declarations of one element; a manifest has at most eleven.
+/// The largest number of attributes and namespace declarations of one element; a manifest has at most eleven.
 const ATTRIBUTES_MAX: usize = 64;
-/// Most namespaces in scope of one element, whichever elements declared them; a manifest has at most eight.
+/// The largest number of namespaces in scope of one element, whichever elements declared them; a manifest has at most eight.
 /// The canonical form compares them pair by pair for every element.
 const NAMESPACES_MAX: usize = 32;
-/// Most namespace declarations in one document: this bounds the reader's work, before the scopes can be checked.
+/// The largest number of namespace declarations in one document: this bounds the reader's work, before the scopes can be checked.
 const DECLARATIONS_MAX: usize = 256;
 
 /// Returns the document without its XML declaration and the white space around it, its lines ended by single line
@@ -62,7 +62,7 @@ pub(super) fn parse(text: &str) -> Result<Document<'_>, &'static str> {
     {
         return Err("fewer attributes");
     }
-    // The reader takes a reference to a number that is no character for U+FFFD.
+    // The reader takes a reference to a number that is not a character for U+FFFD.
     if !text.split("&#").skip(1).all(|rest| is_character(rest.split(';').next())) {
         return Err("references to characters");
     }

@@ -16,15 +16,15 @@ pub use trust_domain::{TdReport, TdReportTail};
 
 use crate::{byte_reader::ByteReader, parse_error::ParseError, report_data::ReportData};
 
-/// Longest quote that is read. Real ones are 4.6 to 8.0 KB; Linux's configfs-tsm hands out at most
+/// The length of the longest quote that is read, in bytes. Real ones are 4.6 to 8.0 KB; Linux's configfs-tsm hands out at most
 /// 32 KiB.
 pub const QUOTE_LENGTH_MAX: usize = 32 * 1024;
-/// Most zero bytes accepted after the signature data. Quote providers fill fixed buffers: 70 and
+/// The largest number of zero bytes accepted after the signature data. Quote providers fill fixed buffers: 70 and
 /// 3,065 bytes are seen in the field.
 pub const PADDING_LENGTH_MAX: usize = 3 * 1024;
-/// Longest QE authentication data; Intel's quoting enclaves write 32 bytes.
+/// The length of the longest QE authentication data, in bytes; Intel's quoting enclaves write 32 bytes.
 const QE_AUTH_DATA_LENGTH_MAX: usize = 256;
-/// Longest certification data: a PEM chain of three certificates is 3.7 KB.
+/// The longest certification data: a PEM chain of three certificates is 3.7 KB.
 const CERTIFICATION_LENGTH_MAX: usize = 16 * 1024;
 
 /// Vendor identifier of Intel's quoting enclaves.
@@ -50,7 +50,7 @@ const BODY_TD_1_5_EX: usize = 4;
 pub enum Tee {
     /// An SGX enclave.
     Sgx,
-    /// A SEV-SNP guest; its evidence is no quote but a report ([`crate::snp`]).
+    /// A SEV-SNP guest; its evidence is not a quote but a report ([`crate::snp`]).
     Snp,
     /// A TDX trust domain.
     Tdx,
@@ -108,9 +108,9 @@ impl<'a> Quote<'a> {
     ///
     /// # Errors
     /// [`ParseError::TooLong`] over [`QUOTE_LENGTH_MAX`], [`ParseError::Truncated`] or
-    /// [`ParseError::Length`] where a field is cut or another length was announced,
+    /// [`ParseError::Length`] if a field is cut or another length was announced,
     /// [`ParseError::Unsupported`] for another version, key, TEE or certification data,
-    /// [`ParseError::TrailingBytes`] where more than padding follows.
+    /// [`ParseError::TrailingBytes`] if more than padding follows.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, ParseError> {
         if bytes.len() > QUOTE_LENGTH_MAX {
             let got = bytes.len();

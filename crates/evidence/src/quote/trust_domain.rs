@@ -110,7 +110,7 @@ impl<'a> TdReport<'a> {
 pub struct TdReportTail<'a>(&'a [u8; 237]);
 
 impl<'a> TdReportTail<'a> {
-    /// The partition of the trust domain that asked for the report: 0 where it is not partitioned.
+    /// The partition of the trust domain that asked for the report: 0 if it is not partitioned.
     pub fn vm_id(self) -> u8 {
         self.0[0]
     }

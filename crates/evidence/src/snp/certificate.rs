@@ -80,7 +80,7 @@ impl<'a> AmdCertificate<'a> {
 
 impl ChipKeyExtensions<'_> {
     /// The security versions that the key was derived for, as the 8 bytes of a report's
-    /// `TCB_VERSION`; `None` where the certificate does not say all that this line has.
+    /// `TCB_VERSION`; `None` if the certificate does not say all that this line has.
     pub fn tcb(&self, product: Product) -> Option<[u8; 8]> {
         let [bootloader, tee, snp, spl4, spl5, spl6, spl7, microcode, fmc] = self.spl;
         let (bootloader, tee, snp, microcode) = (bootloader?, tee?, snp?, microcode?);

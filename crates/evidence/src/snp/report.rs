@@ -29,7 +29,7 @@ impl<'a> Report<'a> {
     /// # Errors
     /// [`ParseError::Length`] for any length but 1,184 bytes, [`ParseError::Unsupported`] for
     /// another version or signature algorithm, or where a reserved byte is not zero,
-    /// [`ParseError::TrailingBytes`] where bytes follow the signature.
+    /// [`ParseError::TrailingBytes`] if bytes follow the signature.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, ParseError> {
         let Ok(array) = bytes.try_into() else {
             let got = bytes.len();
@@ -72,7 +72,7 @@ impl<'a> Report<'a> {
         self.field::<0, SIGNED_LENGTH>()
     }
 
-    /// The signature: r, then s, 48 bytes each, big-endian; `None` where either does not fit in 48 bytes.
+    /// The signature: r, then s, 48 bytes each, big-endian; `None` if either does not fit in 48 bytes.
     pub fn signature(self) -> Option<[u8; 2 * SCALAR]> {
         let mut signature = [0; 2 * SCALAR];
         for (number, scalar) in signature.chunks_exact_mut(SCALAR).enumerate() {

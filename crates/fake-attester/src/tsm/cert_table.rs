@@ -13,7 +13,7 @@ const ASK: u128 = 0x4ab7b379_bbac_4fe4_a02f_05aef327c782;
 const ARK: u128 = 0xc0b406a4_a803_4952_9743_3fb6014cd0ae;
 const ENTRY_LENGTH: usize = 24;
 
-/// The table of this attester's host; empty where it is no SNP host.
+/// The table of this attester's host; empty if it is not a SNP host.
 pub(super) fn host_table(attester: &FakeAttester) -> Vec<u8> {
     let (Some(key), Some(chain)) = (attester.endorsement_key_der(), attester.chain_pem()) else {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! The offsets of the parts of a well-formed quote, so that it can be signed anew.
+//! The offsets of the parts of a well-formed quote, so that it can be signed again.
 
 use confide_fake_attester::SimulatedKey;
 use sha2::{Digest, Sha256};
@@ -18,7 +18,7 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// Finds the parts; `None` where a length leads outside of the quote.
+    /// Finds the parts; `None` if a length leads outside of the quote.
     pub(crate) fn parse(quote: &[u8]) -> Option<Self> {
         let u16_at = |at: usize| {
             Some(usize::from(u16::from_le_bytes(quote.get(at..at + 2)?.try_into().ok()?)))

@@ -236,7 +236,7 @@ fn field(subject: &mut Subject, forger: &Forger, draw: &mut Draw) -> Option<Stri
     Some(format!("quote field, signed anew: {name}, byte {at} with {value:#04x}"))
 }
 
-/// Changes TCB info or QE identity, and signs it anew.
+/// Changes TCB info or QE identity, and signs it again.
 fn document(subject: &mut Subject, forger: &Forger, draw: &mut Draw) -> Option<String> {
     let collateral = &mut subject.collateral;
     let tcb_info = draw.chance(2);
@@ -252,7 +252,7 @@ fn document(subject: &mut Subject, forger: &Forger, draw: &mut Draw) -> Option<S
     }
 }
 
-/// Changes a certificate of one of the chains, and signs it anew by its issuer.
+/// Changes a certificate of one of the chains, and signs it again by its issuer.
 fn certificate(subject: &mut Subject, forger: &Forger, draw: &mut Draw) -> Option<String> {
     let ca = holder(forger.variant.pck_ca);
     let (name, index, issuer) = match draw.number_below(4) {
@@ -279,7 +279,7 @@ fn certificate(subject: &mut Subject, forger: &Forger, draw: &mut Draw) -> Optio
     Some(format!("certificate, signed anew: {name}, {said}"))
 }
 
-/// Changes a revocation list, and signs it anew.
+/// Changes a revocation list, and signs it again.
 fn list(subject: &mut Subject, forger: &Forger, draw: &mut Draw) -> Option<String> {
     let (name, list, issuer) = match draw.number_below(2) {
         0 => ("root", &mut subject.collateral.root_ca_crl, SimulatedKey::IntelRoot),

@@ -22,7 +22,7 @@ pub(crate) struct Subject {
     pub(crate) collateral: QuoteCollateralV3,
     pub(crate) now: u64,
     pub(crate) root: Vec<u8>,
-    /// The keys that can sign it anew, where it is simulated.
+    /// The keys that can sign it again, where it is simulated.
     pub(crate) forger: Option<Forger>,
 }
 

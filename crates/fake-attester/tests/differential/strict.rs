@@ -174,7 +174,7 @@ const STRICT: &[Strict] = &[
 ];
 
 /// The reason for which the two verifiers look at different things, so that neither verdict can be
-/// a fault of ours; `None` where they do not.
+/// a fault of ours; `None` if they do not.
 pub(crate) fn incomparable(subject: &Subject) -> Option<&'static str> {
     if components_differ_from_cpu_svn(&subject.quote).unwrap_or(false) {
         // Intel's library and ours take the 16 component SVNs of the PCK, dcap-qvl its CPUSVN.

@@ -1,4 +1,4 @@
-//! Parses certificates and revocation lists, changes them and signs them anew.
+//! Parses certificates and revocation lists, changes them and signs them again.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use confide_fake_attester::{FakeEndorsements, SimulatedKey};

@@ -4,7 +4,7 @@ use confide_rlwe::{Context, ParameterSet, RlweError, SeededCiphertext, SmallCiph
 
 use crate::{
     count::{CountError, check_count},
-    link::{Job, Tile},
+    link::{MatrixSize, Tile},
     terms::Terms,
 };
 
@@ -59,7 +59,7 @@ pub enum DirectError {
 /// set: fewer bits of message leave room for the noise of more rows.
 ///
 /// # Errors
-/// Where the set has no room.
+/// If the set has no room.
 pub fn parameters(set: &ParameterSet) -> Result<(ParameterSet, i16), RlweError> {
     match set.flood_bits() {
         0 => Ok((set.clone(), UNFLOODED_ENTRY_MAX)),
@@ -68,9 +68,9 @@ pub fn parameters(set: &ParameterSet) -> Result<(ParameterSet, i16), RlweError> 
 }
 
 /// The size of a matrix and of its messages under these parameters, for the cost model.
-pub fn job(context: &Context, terms: &Terms) -> Job {
+pub fn job(context: &Context, terms: &Terms) -> MatrixSize {
     let coefficient_bits = u64::BITS - context.set().primes()[0].leading_zeros();
-    Job {
+    MatrixSize {
         rows: terms.rows(),
         columns: terms.columns,
         degree: context.n(),
@@ -84,14 +84,14 @@ pub fn job(context: &Context, terms: &Terms) -> Job {
 
 /// The division of a matrix into tiles: checked once, then the same at both ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Cut {
+pub(super) struct Tiling {
     pub(super) tile: Tile,
     pub(super) rows: usize,
     pub(super) columns: usize,
 }
 
-impl Cut {
-    pub(super) fn new(context: &Context, terms: &Terms, tile: Tile) -> Result<Cut, DirectError> {
+impl Tiling {
+    pub(super) fn new(context: &Context, terms: &Terms, tile: Tile) -> Result<Tiling, DirectError> {
         let (Tile { inputs, outputs }, degree) = (tile, context.n());
         let (columns, outputs_max) = (terms.columns, terms.outputs_max);
         let fits = inputs.checked_mul(outputs).is_some_and(|entries| entries <= degree);
@@ -100,7 +100,7 @@ impl Cut {
         }
         let (wanted, got) = (context.set().plaintext_bits() as usize, terms.bits as usize);
         check_count("bits of a word", wanted, got)?;
-        Ok(Cut { tile, rows: terms.rows(), columns })
+        Ok(Tiling { tile, rows: terms.rows(), columns })
     }
 
     pub(super) fn requests(&self) -> usize {

@@ -5,7 +5,7 @@ use std::fmt;
 use confide_rlwe::{Context, Rng, SecretKey, SeededCiphertext, SmallCiphertext};
 use zeroize::Zeroizing;
 
-use super::cut::{Cut, DirectError};
+use super::cut::{DirectError, Tiling};
 use crate::{
     count::check_count,
     int_matrix::low_mask,
@@ -17,7 +17,7 @@ use crate::{
 /// The key holder's half of the direct scheme, for one input.
 #[derive(Clone, Copy)]
 pub struct DirectHolder {
-    cut: Cut,
+    cut: Tiling,
     bits: u32,
 }
 
@@ -25,15 +25,15 @@ impl DirectHolder {
     /// Cuts the matrix of `terms` into tiles, as the host does; both ends must agree on `tile`.
     ///
     /// # Errors
-    /// Where the tile or the terms do not fit the parameters.
+    /// If the tile or the terms do not fit the parameters.
     pub fn new(context: &Context, terms: &Terms, tile: Tile) -> Result<Self, DirectError> {
-        Ok(DirectHolder { cut: Cut::new(context, terms, tile)?, bits: terms.bits })
+        Ok(DirectHolder { cut: Tiling::new(context, terms, tile)?, bits: terms.bits })
     }
 
     /// The ciphertexts of one quantised vector, one for each tile of columns.
     ///
     /// # Errors
-    /// Where the vector has another length.
+    /// If the vector has another length.
     pub fn request(
         &self,
         key: &SecretKey,
@@ -62,7 +62,7 @@ impl DirectHolder {
     /// `A · x mod 2^k` from the host's answers.
     ///
     /// # Errors
-    /// Where there are other answers than wanted, or with other coefficients.
+    /// If there are other answers than wanted, or with other coefficients.
     pub fn open(
         &self,
         key: &SecretKey,

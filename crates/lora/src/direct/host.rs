@@ -6,7 +6,7 @@ use confide_rlwe::{
     Ciphertext, Context, Plaintext, PublicKey, RlweError, Rng, SeededCiphertext, SmallCiphertext,
 };
 
-use super::cut::{Cut, DirectError};
+use super::cut::{DirectError, Tiling};
 use crate::{
     count::check_count,
     int_matrix::IntMatrix,
@@ -18,7 +18,7 @@ use crate::{
 /// The host's half of the direct scheme, for one input and one tile: weights in NTT form.
 pub struct DirectHost {
     context: Arc<Context>,
-    cut: Cut,
+    cut: Tiling,
     /// `[tile of rows][tile of columns]`.
     weights: Vec<Vec<Plaintext>>,
 }
@@ -27,7 +27,7 @@ impl DirectHost {
     /// Brings the weights of one input into the form that products need.
     ///
     /// # Errors
-    /// Where the set does not flood, or the tile does not fit.
+    /// If the set does not flood, or the tile does not fit.
     pub fn new(context: &Arc<Context>, weights: &Weights, tile: Tile) -> Result<Self, DirectError> {
         if context.set().flood_bits() == 0 {
             return Err(RlweError::NotFlooded { name: context.set().name() }.into());
@@ -40,7 +40,7 @@ impl DirectHost {
     /// [`DirectHost::new`].
     ///
     /// # Errors
-    /// Where the tile does not fit.
+    /// If the tile does not fit.
     pub fn dangerous_unflooded(
         context: &Arc<Context>,
         weights: &Weights,
@@ -52,7 +52,7 @@ impl DirectHost {
     /// Answers the ciphertexts of one vector.
     ///
     /// # Errors
-    /// Where there are other ciphertexts than wanted, or they or the key are of another ring.
+    /// If there are other ciphertexts than wanted, or they or the key are of another ring.
     pub fn answer(
         &self,
         request: Vec<SeededCiphertext>,
@@ -105,7 +105,7 @@ impl DirectHost {
         // The limit of the noise is computed from the matrix: the terms may claim another.
         let outputs_max = crate::terms::outputs_max(&weights.matrix, context.set());
         let terms = Terms { outputs_max, ..weights.terms.clone() };
-        let cut = Cut::new(context, &terms, tile)?;
+        let cut = Tiling::new(context, &terms, tile)?;
         let tiles = (0..cut.answers()).map(|answer| {
             let tile = |request| {
                 Plaintext::new(
@@ -123,7 +123,7 @@ impl DirectHost {
 /// `A[o][j]` of a tile in coefficient `(o + 1)·inputs − 1 − j`.
 fn tile_of(
     matrix: &IntMatrix,
-    cut: &Cut,
+    cut: &Tiling,
     degree: usize,
     answer: usize,
     request: usize,

@@ -78,11 +78,11 @@ impl Connection {
         wanted: FrameKind,
         fill: impl FnOnce(&mut Vec<u8>),
     ) -> Result<&[u8], ProtocolError> {
-        self.ask_and(kind, wanted, fill, || ())
+        self.ask_while(kind, wanted, fill, || ())
     }
 
     /// Sends one frame, calls `meanwhile` while the host computes, and waits for the answer.
-    pub(crate) fn ask_and(
+    pub(crate) fn ask_while(
         &mut self,
         kind: FrameKind,
         wanted: FrameKind,

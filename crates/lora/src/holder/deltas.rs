@@ -136,7 +136,7 @@ impl RemoteDeltas {
         let connection = self.connection.as_mut();
         let connection = connection
             .ok_or_else(|| HolderError::connection_lost(&*connect, &"the connection is gone"))?;
-        let answer = connection.ask_and(
+        let answer = connection.ask_while(
             FrameKind::Apply,
             FrameKind::Products,
             |out| {

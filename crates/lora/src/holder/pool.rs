@@ -13,17 +13,17 @@ use crate::{
 /// The batches of one input.
 #[derive(Default)]
 pub(crate) struct Pool {
-    batches: VecDeque<Shared>,
+    batches: VecDeque<SharedBatch>,
     pub(crate) preparing: bool,
     pub(crate) finished: u64,
 }
 
 /// A batch from which several generations take counters.
-pub(crate) type Shared = Arc<Mutex<HolderBatch>>;
+pub(crate) type SharedBatch = Arc<Mutex<HolderBatch>>;
 
 /// Vectors with the counters reserved for them; the counters are used from here on, or lost.
 pub(crate) struct ReservedVectors {
-    pub(crate) batch: Shared,
+    pub(crate) batch: SharedBatch,
     pub(crate) masked: MaskedVectors,
     pub(crate) count: usize,
 }
@@ -46,7 +46,7 @@ impl Pool {
         }
     }
 
-    /// Masks as many of these vectors as the oldest batch has counters for; `None` where nothing is
+    /// Masks as many of these vectors as the oldest batch has counters for; `None` if nothing is
     /// prepared.
     pub(crate) fn take(
         &mut self,
@@ -69,6 +69,6 @@ impl Pool {
     }
 }
 
-pub(crate) fn lock(batch: &Shared) -> MutexGuard<'_, HolderBatch> {
+pub(crate) fn lock(batch: &SharedBatch) -> MutexGuard<'_, HolderBatch> {
     batch.lock().unwrap_or_else(PoisonError::into_inner)
 }

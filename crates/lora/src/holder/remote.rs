@@ -54,7 +54,7 @@ impl RemoteAdapter {
     /// Opens a session and begins to prepare.
     ///
     /// # Errors
-    /// Where the host cannot be reached, refuses, or offers something else.
+    /// If the host cannot be reached, refuses, or offers something else.
     pub fn connect(connect: Arc<dyn Connect>, options: HolderOptions) -> Result<Self, HolderError> {
         let mut connection = Connection::open(&*connect)?;
         let session = Session::open(&mut connection, &*connect, &options)?;
@@ -73,7 +73,7 @@ impl RemoteAdapter {
     /// Waits until `vectors` can be asked about each input, and reports to `on_progress`.
     ///
     /// # Errors
-    /// Where the host is lost, or `deadline` passes.
+    /// If the host is lost, or `deadline` passes.
     pub fn prepare(
         &self,
         vectors: u32,
@@ -131,10 +131,15 @@ impl RemoteAdapter {
         self.shared.session().secret.context().n()
     }
 
-    /// The number of answers left for the input that has fewest of them; `None` where there is no
+    /// The number of answers left for the input that has fewest of them; `None` if there is no
     /// budget.
     pub fn budget_left(&self) -> Option<u64> {
-        self.shared.session().groups.iter().filter_map(super::session::Group::budget_left).min()
+        self.shared
+            .session()
+            .groups
+            .iter()
+            .filter_map(super::session::HolderGroup::budget_left)
+            .min()
     }
 }
 

@@ -34,7 +34,7 @@ pub(crate) struct Session {
     pub(crate) secret: SecretKey,
     pub(crate) attach: Attach,
     pub(crate) welcome: Welcome,
-    pub(crate) groups: Vec<Group>,
+    pub(crate) groups: Vec<HolderGroup>,
     by_input: HashMap<(u32, Input), usize>,
     pools: Mutex<Vec<Pool>>,
     changed: Condvar,
@@ -44,7 +44,7 @@ pub(crate) struct Session {
 }
 
 /// One input of the adapter: its terms, and the budget of this client.
-pub(crate) struct Group {
+pub(crate) struct HolderGroup {
     pub(crate) terms: Terms,
     pub(crate) budget: Option<u64>,
     left: AtomicU64,
@@ -218,7 +218,7 @@ impl Session {
     }
 }
 
-impl Group {
+impl HolderGroup {
     pub(crate) fn budget_left(&self) -> Option<u64> {
         let left = self.left.load(Ordering::Relaxed);
         (left != u64::MAX).then_some(left)
@@ -237,14 +237,14 @@ fn receive_welcome(connection: &mut Connection, id: u32) -> Result<Welcome, Prot
     }
 }
 
-fn receive_terms(connection: &mut Connection, id: u32) -> Result<Group, ProtocolError> {
+fn receive_terms(connection: &mut Connection, id: u32) -> Result<HolderGroup, ProtocolError> {
     let answer = connection.receive(id, "the host's terms", ANSWER_DEADLINE)?;
     if answer.kind != FrameKind::Terms {
         return Err(ProtocolError::Unexpected { wanted: "terms", got: answer.kind });
     }
     let message = GroupTerms::decode(answer.payload)?;
     let left = AtomicU64::new(message.budget_left.unwrap_or(u64::MAX));
-    Ok(Group { terms: decode_terms(message.terms)?, budget: message.budget, left })
+    Ok(HolderGroup { terms: decode_terms(message.terms)?, budget: message.budget, left })
 }
 
 /// State that an adapter shares with its generations and its preparers.

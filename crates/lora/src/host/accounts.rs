@@ -62,7 +62,7 @@ impl Clients {
     /// `#` begins a comment.
     ///
     /// # Errors
-    /// Where a line is something else, or says what another said.
+    /// If a line is something else, or says what another said.
     pub fn parse(text: &str) -> Result<Self, ClientsError> {
         let mut known = HashMap::new();
         for (index, line) in text.lines().enumerate() {

@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use super::{
     error::HostError,
-    group::{Contexts, Group},
+    group::{Contexts, ProjectionGroup},
     online::Online,
     queue::Queue,
 };
@@ -29,7 +29,7 @@ pub(crate) struct HostedAdapter {
     pub(crate) name: String,
     /// The id that the masks of a session are bound to: the hash of the adapter's name.
     pub(crate) id: [u8; 32],
-    groups: Arc<Vec<Group>>,
+    groups: Arc<Vec<ProjectionGroup>>,
     by_input: HashMap<(u32, Input), usize>,
     pub(crate) queue: Arc<Queue<Online>>,
 }
@@ -59,7 +59,7 @@ impl HostedAdapter {
         let mut by_input = HashMap::new();
         for (key, pairs) in inputs {
             by_input.insert(key, groups.len());
-            groups.push(Group::new(key.0, &pairs, contexts, protect, noise_sigma)?);
+            groups.push(ProjectionGroup::new(key.0, &pairs, contexts, protect, noise_sigma)?);
         }
         let groups = Arc::new(groups);
         let queue = Arc::new(Queue::new(Arc::new(Online::new(groups.clone(), epoch))));
@@ -69,7 +69,7 @@ impl HostedAdapter {
         Ok(Self { name, id: hash.finalize().into(), groups, by_input, queue })
     }
 
-    pub(crate) fn groups(&self) -> &[Group] {
+    pub(crate) fn groups(&self) -> &[ProjectionGroup] {
         &self.groups
     }
 

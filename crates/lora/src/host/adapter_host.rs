@@ -21,7 +21,7 @@ use super::{
     audit::{AuditLog, Subject},
     budget_file::BudgetFile,
     error::HostError,
-    group::{Contexts, Group},
+    group::{Contexts, ProjectionGroup},
     online::OnlineJob,
     peers::{HostLimits, PeerPrefix, PreparationPermit, Preparations},
     sequences::Sequences,
@@ -30,7 +30,7 @@ use super::{
 };
 use crate::{
     adapter::Adapter,
-    budget::{Allowance, BudgetError, BudgetState, Budgets},
+    budget::{Allowance, AnswerBudgets, BudgetError, BudgetState},
     direct,
     guarantee::Guarantee,
     mask::{ProcessKey, Slot},
@@ -92,7 +92,7 @@ pub struct AdapterHost {
     key: ProcessKey,
     adapters: Mutex<BTreeMap<String, Arc<HostedAdapter>>>,
     sessions: Sessions,
-    budgets: Budgets,
+    budgets: AnswerBudgets,
     budget_file: Option<Arc<BudgetFile>>,
     audit: AuditLog,
     before_hello: Tally,
@@ -106,7 +106,7 @@ impl AdapterHost {
     /// Makes a host without adapters, with a fresh key and epoch.
     ///
     /// # Errors
-    /// Where the parameter set is not flooded, randomness fails, or the budget file cannot be read.
+    /// If the parameter set is not flooded, randomness fails, or the budget file cannot be read.
     pub fn new(options: HostOptions, audit: AuditLog) -> Result<Self, HostError> {
         let (direct, direct_entry_max) = direct::parameters(&options.parameters)?;
         let contexts = Contexts {
@@ -115,7 +115,7 @@ impl AdapterHost {
             direct_entry_max,
         };
         let key = ProcessKey::random(&mut Rng::from_os()?);
-        let budgets = Budgets::new();
+        let budgets = AnswerBudgets::new();
         let budget_file = match &options.budget_file {
             None => None,
             Some(path) => {
@@ -151,7 +151,7 @@ impl AdapterHost {
     /// Quantises an adapter and offers it under its name.
     ///
     /// # Errors
-    /// Where it has no name that can be sent, another of that name is there, its rank or shape is
+    /// If it has no name that can be sent, another of that name is there, its rank or shape is
     /// beyond a limit, or a value is not finite.
     pub fn load(&self, adapter: &Adapter) -> Result<(), HostError> {
         let limit = self.options.rank_max;
@@ -211,12 +211,12 @@ impl AdapterHost {
     /// The adapters and their terms without any value, for a ready line or a digest.
     pub fn describe(&self) -> Value {
         let adapters = self.all().into_iter().map(|adapter| {
-            let widths = adapter.groups().iter().map(Group::columns);
+            let widths = adapter.groups().iter().map(ProjectionGroup::columns);
             let limits = widths.map(|width| self.options.allowance.limit(width));
             json!({
                 "name": adapter.name,
                 "inputs": adapter.groups().len(),
-                "rows": adapter.groups().iter().map(Group::rows).sum::<usize>(),
+                "rows": adapter.groups().iter().map(ProjectionGroup::rows).sum::<usize>(),
                 "budget_least": limits.min().flatten(),
             })
         });

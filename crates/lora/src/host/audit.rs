@@ -48,7 +48,7 @@ impl AuditLog {
     /// Appends lines to a file.
     ///
     /// # Errors
-    /// Where it cannot be opened.
+    /// If it cannot be opened.
     pub fn to_file(path: &Path, clock: fn() -> u64) -> io::Result<Self> {
         Self::to_file_of(path, clock, FILE_BYTES_MAX)
     }
@@ -70,7 +70,7 @@ impl AuditLog {
                     fields.insert(name.into(), value.into());
                 }
             };
-            put("client", subject.client.map(short));
+            put("client", subject.client.map(short_hex));
             put("account", subject.account.map(Into::into));
             put("adapter", subject.adapter.map(Into::into));
             fields.extend(more);
@@ -96,11 +96,11 @@ impl Sink {
                     lines.pop_front();
                     *dropped += 1;
                 }
-                note(&mut line, "lines_dropped", *dropped);
+                add_count(&mut line, "lines_dropped", *dropped);
                 lines.push_back(line.to_string());
             }
             Sink::File { path, file, bytes, limit, lost } => {
-                note(&mut line, "lines_lost", *lost);
+                add_count(&mut line, "lines_lost", *lost);
                 let text = format!("{line}\n");
                 let written = rotate_if_full(path, file, bytes, *limit)
                     .and_then(|()| file.write_all(text.as_bytes()));
@@ -116,7 +116,7 @@ impl Sink {
     }
 }
 
-fn note(line: &mut Value, name: &str, count: u64) {
+fn add_count(line: &mut Value, name: &str, count: u64) {
     if count > 0 {
         line[name] = count.into();
     }
@@ -134,7 +134,7 @@ fn rotate_if_full(path: &Path, file: &mut File, bytes: &mut u64, limit: u64) -> 
     Ok(())
 }
 
-fn short(client: &[u8; 32]) -> String {
+fn short_hex(client: &[u8; 32]) -> String {
     hex::encode(&client[..8])
 }
 

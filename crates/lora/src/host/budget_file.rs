@@ -28,7 +28,7 @@ const AHEAD_SHARE: u64 = 32;
 /// The greatest number of lines of a file that is read: each sequence has one after every start.
 const LINES_MAX: usize = 4_000_000;
 
-/// The number of appended lines after which the file is written anew, one line for each count.
+/// The number of appended lines after which the file is written again, one line for each count.
 const APPENDED_MAX: usize = 1_000_000;
 
 pub(crate) struct BudgetFile {
@@ -46,7 +46,7 @@ struct Inner {
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Line {
+struct BudgetRecord {
     account: String,
     /// The digest of all matrices A that read the input.
     weights: String,
@@ -59,7 +59,7 @@ impl BudgetFile {
     /// Opens or creates the file and its folder, and returns the counts that it holds.
     ///
     /// # Errors
-    /// Where it cannot be read or written, is no ordinary file or has a second name, another host
+    /// If it cannot be read or written, is not an ordinary file or has a second name, another host
     /// counts in it, or a line is not a count.
     pub(crate) fn open(path: &Path) -> io::Result<(Self, HashMap<Slot, u64>)> {
         if let Some(folder) = folder_of(path) {
@@ -136,7 +136,7 @@ fn rewrite(path: &Path, counts: &HashMap<Slot, u64>) -> io::Result<File> {
     OpenOptions::new().append(true).open(path)
 }
 
-/// The file that `path` leads to. The file is replaced when it is written anew: a device or a pipe
+/// The file that `path` leads to. The file is replaced when it is written again: a device or a pipe
 /// would be lost, and two names of one file would each go on with counts of its own.
 fn resolve(path: &Path) -> io::Result<PathBuf> {
     if let Err(error) = path.symlink_metadata() {
@@ -181,7 +181,7 @@ fn read_counts(text: &str) -> io::Result<HashMap<Slot, u64>> {
 }
 
 fn line(slot: &Slot, used: u64) -> String {
-    let line = Line {
+    let line = BudgetRecord {
         account: hex::encode(slot.client),
         weights: hex::encode(slot.adapter),
         layer: slot.layer,
@@ -193,7 +193,7 @@ fn line(slot: &Slot, used: u64) -> String {
 }
 
 fn read_line(text: &str) -> Option<(Slot, u64)> {
-    let line: Line = serde_json::from_str(text).ok()?;
+    let line: BudgetRecord = serde_json::from_str(text).ok()?;
     let slot = Slot {
         client: super::accounts::digest_from_hex(&line.account)?,
         adapter: super::accounts::digest_from_hex(&line.weights)?,
@@ -236,7 +236,7 @@ mod tests {
         let folder = folder_of(&path).unwrap();
         std::fs::create_dir_all(folder).unwrap();
         assert!(BudgetFile::open(folder).is_err(), "a folder");
-        // A socket is no ordinary file, and every user can make one.
+        // A socket is not an ordinary file, and every user can make one.
         let socket = folder.join("socket");
         let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
         assert!(BudgetFile::open(&socket).is_err());

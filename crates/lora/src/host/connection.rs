@@ -28,7 +28,7 @@ impl AdapterHost {
     /// Speaks the blind protocol on one connection until either side ends it.
     ///
     /// # Errors
-    /// Where the key holder broke off, or broke the protocol. The audit log has it.
+    /// If the key holder broke off, or broke the protocol. The audit log has it.
     pub async fn serve<S>(self: &Arc<Self>, stream: S, peer: Peer) -> Result<(), ProtocolError>
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,

@@ -52,8 +52,10 @@ pub enum HostError {
         /// The error of the masked scheme.
         source: MaskedError,
     },
-    /// The noise leaves no room for an answer.
-    #[error("layer {layer}: the noise leaves no room for an answer")]
+    /// The noise of the options is too large for the parameter set: every answer could wrap around.
+    #[error(
+        "layer {layer}: the noise (--noise-sigma) is too large for these parameters: no answer would fit"
+    )]
     Noise {
         /// The layer of the input, from 0.
         layer: u32,

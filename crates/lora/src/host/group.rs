@@ -30,7 +30,7 @@ pub(crate) struct Contexts {
 }
 
 /// One input of a layer, and the projections that read it.
-pub(crate) struct Group {
+pub(crate) struct ProjectionGroup {
     pub(crate) layer: u32,
     pub(crate) input: Input,
     /// The identity of the weights that answers are counted for: see [`weights_digest`].
@@ -61,7 +61,7 @@ impl Contexts {
     }
 }
 
-impl Group {
+impl ProjectionGroup {
     pub(super) fn new(
         layer: u32,
         pairs: &[(Projection, &Pair)],
@@ -148,7 +148,7 @@ fn weights_digest(pairs: &[(Projection, &Pair)]) -> [u8; 32] {
     hash.finalize().into()
 }
 
-/// The direct scheme's matrix and terms, or `None` where the scheme cannot be offered: it has no
+/// The direct scheme's matrix and terms, or `None` if the scheme cannot be offered: it has no
 /// noise on answers, and not every set has room for a tile.
 fn direct_input(
     layer: u32,

@@ -8,7 +8,7 @@ use std::{
 
 use confide_rlwe::Rng;
 
-use super::{group::Group, queue::Compute, sequences::Sequences};
+use super::{group::ProjectionGroup, queue::Compute, sequences::Sequences};
 use crate::{
     int_matrix::DigitScratch,
     mask::Epoch,
@@ -24,7 +24,7 @@ thread_local! {
 
 /// Computes products with the matrices of one adapter.
 pub(crate) struct Online {
-    groups: Arc<Vec<Group>>,
+    groups: Arc<Vec<ProjectionGroup>>,
     epoch: Epoch,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct OnlineJob {
 pub(crate) type AnswerResult = Result<Vec<u8>, Refusal>;
 
 impl Online {
-    pub(crate) fn new(groups: Arc<Vec<Group>>, epoch: Epoch) -> Self {
+    pub(crate) fn new(groups: Arc<Vec<ProjectionGroup>>, epoch: Epoch) -> Self {
         Self { groups, epoch }
     }
 

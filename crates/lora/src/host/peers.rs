@@ -68,7 +68,7 @@ impl Preparations {
         Self { limits, running: Mutex::default() }
     }
 
-    /// Takes a permit for one more batch of `peer`; `None` where the peer has its share. The last
+    /// Takes a permit for one more batch of `peer`; `None` if the peer has its share. The last
     /// permit is for a peer that has none yet, so that those who prepare already cannot keep a
     /// newcomer out.
     pub(crate) fn begin(self: &Arc<Self>, peer: Option<PeerPrefix>) -> Option<PreparationPermit> {

@@ -49,7 +49,7 @@ impl<C: Compute> Queue<C> {
         Self { computer, state: Mutex::new(state) }
     }
 
-    /// Computes a job together with all others that wait. `None` where the computation failed.
+    /// Computes a job together with all others that wait. `None` if the computation failed.
     pub(crate) async fn answer(self: &Arc<Self>, job: C::Job) -> Option<C::Answer> {
         let (sender, mut receiver) = oneshot::channel();
         let first = {

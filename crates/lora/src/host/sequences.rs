@@ -13,7 +13,7 @@ impl Sequences {
         Self(Arc::new(sequences.map(Mutex::new).collect()))
     }
 
-    /// The sequence of a group, locked; `None` where there is none.
+    /// The sequence of a group, locked; `None` if there is none.
     pub(crate) fn lock(&self, group: usize) -> Option<MutexGuard<'_, HostSequence>> {
         Some(self.0.get(group)?.lock().unwrap_or_else(PoisonError::into_inner))
     }

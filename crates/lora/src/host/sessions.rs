@@ -191,7 +191,7 @@ impl Life {
 }
 
 impl Session {
-    /// Notes a request: the session's idle time begins anew, and it counts as used.
+    /// Notes a request: the session's idle time begins again, and it counts as used.
     pub(crate) fn note_use(&self) {
         let mut life = self.life();
         life.last_used = Instant::now();

@@ -36,7 +36,7 @@ impl Tally {
         *count == 1
     }
 
-    /// Takes the counts as fields of a line and resets them; `None` where there are none.
+    /// Takes the counts as fields of a line and resets them; `None` if there are none.
     pub(crate) fn take(&self) -> Option<Map<String, Value>> {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         let counts = std::mem::take(&mut *counts);

@@ -126,7 +126,7 @@ struct Task<S> {
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> Task<S> {
     async fn run(mut self, preparing: HostPreparation) {
-        let refusal = match self.work(preparing).await {
+        let refusal = match self.prepare_batch(preparing).await {
             Ok(()) => return,
             Err(ProtocolError::Refused(refusal)) => refusal,
             // The stream failed, which the reading task sees too.
@@ -137,7 +137,7 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> Task<S> {
         let _ = self.writer.lock().await.refuse(self.id, refusal).await;
     }
 
-    async fn work(&mut self, mut preparing: HostPreparation) -> Result<(), ProtocolError> {
+    async fn prepare_batch(&mut self, mut preparing: HostPreparation) -> Result<(), ProtocolError> {
         let columns = self.session.adapter.groups()[self.group].columns();
         self.credit(WINDOW).await?;
         let mut pushed = 0;

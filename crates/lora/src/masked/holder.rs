@@ -77,7 +77,7 @@ impl<'k> MaskRequest<'k> {
     /// the host's.
     ///
     /// # Errors
-    /// Where key and terms are of different parameters.
+    /// If key and terms are of different parameters.
     pub fn new(
         key: &'k SecretKey,
         terms: &Terms,
@@ -125,7 +125,7 @@ impl<'k> MaskRequest<'k> {
     /// Ends the request once all ciphertexts are sent.
     ///
     /// # Errors
-    /// Where some are not.
+    /// If some are not.
     pub fn finish(self) -> Result<PendingBatch, MaskedError> {
         check_count("columns sent", self.batch.columns, self.column)?;
         let words = self.batch.tokens as usize * self.batch.rows;
@@ -137,7 +137,7 @@ impl PendingBatch {
     /// Decrypts the answers for the next rows. An error drops the batch.
     ///
     /// # Errors
-    /// Where there are more answers than rows, none at all, or one without all N messages.
+    /// If there are more answers than rows, none at all, or one without all N messages.
     pub fn accept(
         mut self,
         key: &SecretKey,
@@ -206,7 +206,7 @@ impl HolderBatch {
     /// Masks vectors of the quantised input, one after the other, under the next counters.
     ///
     /// # Errors
-    /// Where there is no vector, one is not whole, or the batch has not as many tokens left.
+    /// If there is no vector, one is not whole, or the batch has not as many tokens left.
     pub fn mask(
         &mut self,
         values: &[i16],
@@ -241,7 +241,7 @@ impl HolderBatch {
     /// the host's answers. An error drops the batch.
     ///
     /// # Errors
-    /// Where nothing was asked under this counter, or the answers are not as many words mod 2^k.
+    /// If nothing was asked under this counter, or the answers are not as many words mod 2^k.
     pub fn unmask(
         &mut self,
         counter: u64,

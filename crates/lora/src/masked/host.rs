@@ -83,7 +83,7 @@ impl HostInput {
     /// Prepares the products of one input under a parameter set that floods.
     ///
     /// # Errors
-    /// Where the set does not flood, its words are not those of the terms, a row passes its noise
+    /// If the set does not flood, its words are not those of the terms, a row passes its noise
     /// budget, or there are more than [`ROWS_MAX`] rows.
     pub fn new(context: &Arc<Context>, weights: &Weights) -> Result<Self, MaskedError> {
         let set = context.set();
@@ -122,7 +122,7 @@ impl HostInput {
     /// Begins batch `index` of a sequence. The index is used up from here on, whatever follows.
     ///
     /// # Errors
-    /// Where it is not the next one, the epoch is another, or too many batches are unused.
+    /// If it is not the next one, the epoch is another, or too many batches are unused.
     pub fn prepare(
         &self,
         key: &ProcessKey,
@@ -265,7 +265,7 @@ impl HostPreparation {
     /// Takes the ciphertexts of the next columns. An error drops the batch.
     ///
     /// # Errors
-    /// Where there are too many or one is of another ring.
+    /// If there are too many or one is of another ring.
     pub fn push(
         mut self,
         ciphertexts: &[SeededCiphertext],
@@ -281,7 +281,7 @@ impl HostPreparation {
     /// Ends the request once all columns are there; the answers follow, row after row.
     ///
     /// # Errors
-    /// Where some columns are missing.
+    /// If some columns are missing.
     pub fn finish(self, input: &HostInput, meter: &mut Meter) -> Result<HostAnswers, MaskedError> {
         let sums = meter.time(Step::Product, || self.products.finish())?;
         Ok(HostAnswers {
@@ -299,7 +299,7 @@ impl HostAnswers {
     /// flooded. `None` after the last row.
     ///
     /// # Errors
-    /// Where the public key is of another ring.
+    /// If the public key is of another ring.
     pub fn next_row(
         &mut self,
         key: &PublicKey,
@@ -325,7 +325,7 @@ impl HostAnswers {
     /// Makes the batch usable once all answers are made.
     ///
     /// # Errors
-    /// Where some rows were not answered.
+    /// If some rows were not answered.
     pub fn commit(self, sequence: &mut HostSequence) -> Result<(), MaskedError> {
         check_count("rows answered", self.row + self.sums.len(), self.row)?;
         sequence.live.insert(self.batch.index, self.batch);

@@ -12,7 +12,7 @@ use crate::terms::noise_headroom;
 /// times as many answers up to `sigma / (x·√m)`. What it costs: an honest answer has the error
 /// `sigma`. With `x` at 2^15 and vectors of norm 2^16 the adapter is learned with about twice the
 /// relative error that every answer has, so noise that hides an adapter spoils its answers too: it
-/// stretches a budget, it does not replace one. And it is no differential privacy.
+/// stretches a budget, it does not replace one. And it is not a differential privacy.
 pub(super) fn add(words: &mut [u64], sigma: f64, mask: u64, rng: &mut Rng) {
     if sigma == 0.0 {
         return;

@@ -22,7 +22,7 @@ pub trait BaseWeights {
     /// The weight of `site`, `output × input`.
     ///
     /// # Errors
-    /// Where there is none, or it cannot be read.
+    /// If there is none, or it cannot be read.
     fn weight(&self, site: Site) -> Result<Matrix, PeftError>;
 }
 
@@ -36,7 +36,7 @@ impl BaseFolder {
     /// Finds the files of the model in `dir`.
     ///
     /// # Errors
-    /// Where the folder cannot be read or has no such file, or too many.
+    /// If the folder cannot be read or has no such file, or too many.
     pub fn open(dir: impl AsRef<Path>) -> Result<BaseFolder, PeftError> {
         let dir = dir.as_ref();
         let unread = |reason: String| PeftError::Read { path: dir.to_path_buf(), reason };

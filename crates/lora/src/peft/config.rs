@@ -16,7 +16,7 @@ use super::{
     error::PeftError,
     limits::{LAYERS_MAX, NAMES_MAX, PATTERNS_MAX, RANK_MAX},
     pattern::{Key, Pattern},
-    target::{Layers, Names, Target},
+    target::{Layers, Target, TargetModules},
 };
 
 /// The fields of `adapter_config.json` that decide the output.
@@ -69,7 +69,7 @@ impl Config {
     /// Parses the bytes of `adapter_config.json`.
     ///
     /// # Errors
-    /// Where they are not JSON of that shape, or a field asks for what is not supported.
+    /// If they are not JSON of that shape, or a field asks for what is not supported.
     pub fn parse(bytes: &[u8]) -> Result<Config, PeftError> {
         let file: File = serde_json::from_slice(bytes)
             .map_err(|error| PeftError::Json { reason: error.to_string() })?;
@@ -115,7 +115,7 @@ impl Config {
     /// The rank of the module at `path`, a path within the base model.
     ///
     /// # Errors
-    /// Where a pattern takes too many steps.
+    /// If a pattern takes too many steps.
     pub fn rank_of(&self, path: &str) -> Result<usize, PeftError> {
         Ok(first_match(&self.ranks, path)?.unwrap_or(self.rank))
     }
@@ -123,15 +123,15 @@ impl Config {
     /// Whether the module at `path` is among those that the adapter changes.
     ///
     /// # Errors
-    /// Where a pattern takes too many steps.
-    pub fn chooses(&self, path: &str) -> Result<bool, PeftError> {
-        self.target.takes(path)
+    /// If a pattern takes too many steps.
+    pub fn includes(&self, path: &str) -> Result<bool, PeftError> {
+        self.target.includes(path)
     }
 
     /// The scale of the module at `path`.
     ///
     /// # Errors
-    /// Where a pattern takes too many steps.
+    /// If a pattern takes too many steps.
     pub fn scale_of(&self, path: &str) -> Result<f64, PeftError> {
         let alpha = first_match(&self.alphas, path)?.unwrap_or(self.alpha);
         let rank = self.rank_of(path)? as f64;
@@ -234,7 +234,9 @@ impl File {
         };
         let is_pattern = matches!(chosen, OneOrMany::Single(_));
         let chosen = match chosen {
-            OneOrMany::Single(text) if text.eq_ignore_ascii_case("all-linear") => Names::All,
+            OneOrMany::Single(text) if text.eq_ignore_ascii_case("all-linear") => {
+                TargetModules::All
+            }
             chosen => names("target_modules", chosen)?,
         };
         // PEFT treats an empty string or list as absent.
@@ -286,12 +288,12 @@ impl File {
     }
 }
 
-fn names(field: &'static str, names: &OneOrMany<String>) -> Result<Names, PeftError> {
+fn names(field: &'static str, names: &OneOrMany<String>) -> Result<TargetModules, PeftError> {
     match names {
-        OneOrMany::Single(pattern) => Pattern::full(field, pattern).map(Names::Pattern),
+        OneOrMany::Single(pattern) => Pattern::full(field, pattern).map(TargetModules::Pattern),
         OneOrMany::Many(list) => {
             at_most(field, NAMES_MAX, list.len())?;
-            Ok(Names::List(list.iter().cloned().collect()))
+            Ok(TargetModules::List(list.iter().cloned().collect()))
         }
     }
 }

@@ -7,14 +7,14 @@ use super::{error::PeftError, pattern::Pattern};
 /// The modules that an adapter changes, by PEFT's rule (`check_target_module_exists`, PEFT 0.21).
 #[derive(Clone, Debug)]
 pub(super) struct Target {
-    pub(super) chosen: Names,
-    pub(super) excluded: Option<Names>,
+    pub(super) chosen: TargetModules,
+    pub(super) excluded: Option<TargetModules>,
     pub(super) layers: Option<Layers>,
 }
 
 /// The value of `target_modules` or `exclude_modules`.
 #[derive(Clone, Debug)]
-pub(super) enum Names {
+pub(super) enum TargetModules {
     /// All linear modules (`all-linear`).
     All,
     /// A string: a regular expression for the whole path.
@@ -32,7 +32,7 @@ pub(super) struct Layers {
 
 impl Target {
     /// Returns whether PEFT would give the module at `path` an adapter.
-    pub(super) fn takes(&self, path: &str) -> Result<bool, PeftError> {
+    pub(super) fn includes(&self, path: &str) -> Result<bool, PeftError> {
         if let Some(excluded) = &self.excluded
             && excluded.name(path)?
         {
@@ -46,12 +46,12 @@ impl Target {
     }
 }
 
-impl Names {
+impl TargetModules {
     fn name(&self, path: &str) -> Result<bool, PeftError> {
         match self {
-            Names::All => Ok(true),
-            Names::Pattern(pattern) => pattern.matches(path),
-            Names::List(names) => {
+            TargetModules::All => Ok(true),
+            TargetModules::Pattern(pattern) => pattern.matches(path),
+            TargetModules::List(names) => {
                 let ends = path.match_indices('.').map(|(dot, _)| &path[dot + 1..]);
                 Ok(std::iter::once(path).chain(ends).any(|end| names.contains(end)))
             }

@@ -54,11 +54,11 @@ pub(super) fn read(
 /// The tensors of one module, with the names that the file gives them.
 #[derive(Default)]
 struct Module<'a> {
-    parts: BTreeMap<Part, (String, TensorView<'a>)>,
+    parts: BTreeMap<WeightPart, (String, TensorView<'a>)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Part {
+enum WeightPart {
     A,
     B,
     Magnitude,
@@ -108,7 +108,7 @@ fn sort<'a>(
 struct Name<'a> {
     stack: &'static str,
     site: Site,
-    part: Part,
+    part: WeightPart,
     adapter: Option<&'a str>,
 }
 
@@ -119,15 +119,15 @@ impl<'a> Name<'a> {
         let (module, rest) = path.rsplit_once(".lora_").ok_or("it is not part of a LoRA")?;
         let rest: Vec<&str> = rest.split('.').collect();
         let (part, adapter) = match rest[..] {
-            ["A", "weight"] => (Part::A, None),
-            ["A", adapter, "weight"] => (Part::A, Some(adapter)),
-            ["B", "weight"] => (Part::B, None),
-            ["B", adapter, "weight"] => (Part::B, Some(adapter)),
+            ["A", "weight"] => (WeightPart::A, None),
+            ["A", adapter, "weight"] => (WeightPart::A, Some(adapter)),
+            ["B", "weight"] => (WeightPart::B, None),
+            ["B", adapter, "weight"] => (WeightPart::B, Some(adapter)),
             ["B", "bias"] | ["B", _, "bias"] => return Err("biases of B are not supported"),
             // PEFT writes it without `weight`, and has had both forms in memory.
-            ["magnitude_vector"] | ["magnitude_vector", "weight"] => (Part::Magnitude, None),
+            ["magnitude_vector"] | ["magnitude_vector", "weight"] => (WeightPart::Magnitude, None),
             ["magnitude_vector", adapter] | ["magnitude_vector", adapter, "weight"] => {
-                (Part::Magnitude, Some(adapter))
+                (WeightPart::Magnitude, Some(adapter))
             }
             ["embedding_A" | "embedding_B", ..] => return Err("embeddings are not supported"),
             _ => return Err("it is no known part of a LoRA"),
@@ -169,7 +169,7 @@ fn refuse_missing(
         for projection in Projection::ALL {
             let site = Site { layer, projection };
             let path = path_of(stack, site);
-            match (config.chooses(&path)?, modules.contains_key(&site)) {
+            match (config.includes(&path)?, modules.contains_key(&site)) {
                 (true, false) => {
                     let tensor = format!("{PREFIX}{path}.lora_A.weight");
                     return Err(PeftError::Missing { tensor });
@@ -185,25 +185,26 @@ fn refuse_missing(
 impl Module<'_> {
     fn pair(&self, config: &Config, path: &str) -> Result<Pair, PeftError> {
         let rank = config.rank_of(path)?;
-        let a = self.matrix(Part::A, path)?;
-        let b = self.matrix(Part::B, path)?;
+        let a = self.matrix(WeightPart::A, path)?;
+        let b = self.matrix(WeightPart::B, path)?;
         if a.rows != rank {
-            return Err(self.shape(Part::A, format!("[{rank}, input]")));
+            return Err(self.shape(WeightPart::A, format!("[{rank}, input]")));
         }
         if b.columns != rank {
-            return Err(self.shape(Part::B, format!("[output, {rank}]")));
+            return Err(self.shape(WeightPart::B, format!("[output, {rank}]")));
         }
-        if let (false, Some((name, _))) = (config.is_dora(), self.parts.get(&Part::Magnitude)) {
+        if let (false, Some((name, _))) = (config.is_dora(), self.parts.get(&WeightPart::Magnitude))
+        {
             let reason = "the configuration does not say use_dora";
             return Err(PeftError::Unexpected { tensor: name.clone(), reason });
         }
         Ok(Pair { a, b, scale: config.scale_of(path)? })
     }
 
-    fn matrix(&self, part: Part, path: &str) -> Result<Matrix, PeftError> {
+    fn matrix(&self, part: WeightPart, path: &str) -> Result<Matrix, PeftError> {
         let (name, view) = self.part(part, path)?;
         let (longest_rows, longest_columns) = match part {
-            Part::A => (RANK_MAX, WIDTH_MAX),
+            WeightPart::A => (RANK_MAX, WIDTH_MAX),
             _ => (WIDTH_MAX, RANK_MAX),
         };
         let &[rows, columns] = view.shape() else {
@@ -216,25 +217,25 @@ impl Module<'_> {
     }
 
     fn magnitude(&self, path: &str, output: usize) -> Result<Vec<f32>, PeftError> {
-        let (name, view) = self.part(Part::Magnitude, path)?;
+        let (name, view) = self.part(WeightPart::Magnitude, path)?;
         match view.shape() == [output] {
             true => floats(name, view),
-            false => Err(self.shape(Part::Magnitude, format!("[{output}]"))),
+            false => Err(self.shape(WeightPart::Magnitude, format!("[{output}]"))),
         }
     }
 
-    fn part(&self, part: Part, path: &str) -> Result<&(String, TensorView<'_>), PeftError> {
+    fn part(&self, part: WeightPart, path: &str) -> Result<&(String, TensorView<'_>), PeftError> {
         self.parts.get(&part).ok_or_else(|| {
             let name = match part {
-                Part::A => "lora_A.weight",
-                Part::B => "lora_B.weight",
-                Part::Magnitude => "lora_magnitude_vector",
+                WeightPart::A => "lora_A.weight",
+                WeightPart::B => "lora_B.weight",
+                WeightPart::Magnitude => "lora_magnitude_vector",
             };
             PeftError::Missing { tensor: format!("{PREFIX}{path}.{name}") }
         })
     }
 
-    fn shape(&self, part: Part, wanted: String) -> PeftError {
+    fn shape(&self, part: WeightPart, wanted: String) -> PeftError {
         let found = self.parts.get(&part);
         let (tensor, got) = found
             .map_or_else(Default::default, |(name, view)| (name.clone(), view.shape().to_vec()));
@@ -268,14 +269,14 @@ mod tests {
         let module = "base_model.model.model.layers.12.self_attn.q_proj.lora_";
         let site = Site { layer: 12, projection: Projection::Query };
         for (end, part, adapter) in [
-            ("A.weight", Part::A, None),
-            ("B.weight", Part::B, None),
-            ("A.default.weight", Part::A, Some("default")),
-            ("B.banking.weight", Part::B, Some("banking")),
-            ("magnitude_vector", Part::Magnitude, None),
-            ("magnitude_vector.weight", Part::Magnitude, None),
-            ("magnitude_vector.default", Part::Magnitude, Some("default")),
-            ("magnitude_vector.default.weight", Part::Magnitude, Some("default")),
+            ("A.weight", WeightPart::A, None),
+            ("B.weight", WeightPart::B, None),
+            ("A.default.weight", WeightPart::A, Some("default")),
+            ("B.banking.weight", WeightPart::B, Some("banking")),
+            ("magnitude_vector", WeightPart::Magnitude, None),
+            ("magnitude_vector.weight", WeightPart::Magnitude, None),
+            ("magnitude_vector.default", WeightPart::Magnitude, Some("default")),
+            ("magnitude_vector.default.weight", WeightPart::Magnitude, Some("default")),
         ] {
             let wanted = Name { stack: "model.layers.", site, part, adapter };
             assert_eq!(Name::parse(&format!("{module}{end}")), Ok(wanted));

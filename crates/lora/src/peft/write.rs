@@ -30,7 +30,7 @@ pub(super) fn save(adapter: &Adapter, dir: &Path) -> Result<(), PeftError> {
         .map_err(|error| PeftError::Json { reason: error.to_string() })?;
     let weights = serialize(adapter)?;
     fs::create_dir_all(dir).map_err(|error| write_error(dir, &error))?;
-    // A folder without a configuration is no adapter, so the configuration is written last.
+    // A folder without a configuration is not an adapter, so the configuration is written last.
     write_new(&dir.join(WEIGHTS_FILE), &weights)?;
     write_new(&dir.join(CONFIG_FILE), &config)
 }

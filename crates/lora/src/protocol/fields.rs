@@ -13,7 +13,7 @@ impl<'a> Fields<'a> {
         Self { message, rest: payload }
     }
 
-    pub(crate) fn wrong(&self, field: &'static str, wanted: &'static str) -> ProtocolError {
+    pub(crate) fn field_error(&self, field: &'static str, wanted: &'static str) -> ProtocolError {
         ProtocolError::Field { message: self.message, field, wanted }
     }
 
@@ -25,7 +25,7 @@ impl<'a> Fields<'a> {
         let (taken, rest) = self
             .rest
             .split_at_checked(count)
-            .ok_or_else(|| self.wrong(field, "all of its bytes"))?;
+            .ok_or_else(|| self.field_error(field, "all of its bytes"))?;
         self.rest = rest;
         Ok(taken)
     }
@@ -60,21 +60,21 @@ impl<'a> Fields<'a> {
         let value = self.array(field).map(f64::from_le_bytes)?;
         match value.is_finite() && value >= 0.0 {
             true => Ok(value),
-            false => Err(self.wrong(field, "a finite number of at least 0")),
+            false => Err(self.field_error(field, "a finite number of at least 0")),
         }
     }
 
     /// Reads a length of one byte, then as many bytes.
-    pub(crate) fn short(&mut self, field: &'static str) -> Result<&'a [u8], ProtocolError> {
+    pub(crate) fn short_bytes(&mut self, field: &'static str) -> Result<&'a [u8], ProtocolError> {
         let count = self.u8(field)?;
         self.bytes(field, count.into())
     }
 
     /// Reads a name: 1 to 128 bytes of visible ASCII.
     pub(crate) fn name(&mut self, field: &'static str) -> Result<&'a str, ProtocolError> {
-        let bytes = self.short(field)?;
+        let bytes = self.short_bytes(field)?;
         let text = std::str::from_utf8(bytes).ok().filter(|text| is_name(text));
-        text.ok_or_else(|| self.wrong(field, "1 to 128 visible ASCII characters"))
+        text.ok_or_else(|| self.field_error(field, "1 to 128 visible ASCII characters"))
     }
 
     pub(crate) fn take_rest(&mut self) -> &'a [u8] {
@@ -84,7 +84,7 @@ impl<'a> Fields<'a> {
     pub(crate) fn end(self) -> Result<(), ProtocolError> {
         match self.rest.is_empty() {
             true => Ok(()),
-            false => Err(self.wrong("end", "nothing after the last field")),
+            false => Err(self.field_error("end", "nothing after the last field")),
         }
     }
 }

@@ -66,7 +66,7 @@ impl FrameBuffer {
 /// Writes a whole frame as one write, and flushes it.
 ///
 /// # Errors
-/// Where the stream fails, or does not take it within `deadline`.
+/// If the stream fails, or does not take it within `deadline`.
 pub async fn write_frame<W: AsyncWrite + Unpin>(
     stream: &mut W,
     frame: &[u8],

@@ -26,7 +26,7 @@ pub fn pack(values: &[u64], bits: u32, out: &mut Vec<u8>) {
     out.extend_from_slice(&(held as u64).to_le_bytes()[..rest]);
 }
 
-/// Reads `count` values of `bits` bits from all of `bytes`; `None` where the length differs or a
+/// Reads `count` values of `bits` bits from all of `bytes`; `None` if the length differs or a
 /// bit beyond the last value is set.
 pub fn unpack(bytes: &[u8], bits: u32, count: usize) -> Option<Vec<u64>> {
     if !(1..=64).contains(&bits) || bytes.len() != packed_bytes(count, bits) {

@@ -23,7 +23,7 @@ pub(super) fn scan(real: &[f32]) -> Option<(f64, f32)> {
     is_x86_feature_detected!("avx2").then(|| unsafe { avx2(real) })
 }
 
-/// Does what [`portable::round`] does in wider registers. `None` where this machine has none.
+/// Does what [`portable::round`] does in wider registers. `None` if this machine has none.
 pub(super) fn round(real: &[f32], factor: f64, values: &mut [i16]) -> Option<u64> {
     #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
     fn avx512(real: &[f32], factor: f64, values: &mut [i16]) -> u64 {

@@ -1,7 +1,7 @@
 //! Linear equations modulo a prime and modulo a power of two, and reading a wire form by bits.
 
 /// Solves `rows · x = right` for `x`, where each row has as many entries as there are unknowns and
-/// there are at least as many rows. `invert` gives the inverse of what can be a pivot. `None` where
+/// there are at least as many rows. `invert` gives the inverse of what can be a pivot. `None` if
 /// the equations do not determine `x`.
 ///
 /// Equations beyond those that were needed are not looked at: see [`holds`].

@@ -1,7 +1,7 @@
 //! A key holder that asks for unit vectors reads one column with each answer. The budget holds one
 //! answer fewer than there are columns, which bounds these queries and no others: see `packing`.
 
-use confide_lora::{Allowance, BudgetError, Budgets};
+use confide_lora::{Allowance, AnswerBudgets, BudgetError};
 
 use crate::parties::{Parties, WORD, slot};
 
@@ -16,7 +16,7 @@ fn probe(
 ) -> (Parties, Vec<Vec<u64>>, Option<BudgetError>) {
     let mut sequence = parties.sequence();
     let mut batch = parties.batch(&mut sequence);
-    let (budgets, epoch) = (Budgets::new(), parties.epoch());
+    let (budgets, epoch) = (AnswerBudgets::new(), parties.epoch());
     let mut learned = Vec::new();
     for column in 0..COLUMNS {
         if let Err(refused) = budgets.take(slot(), COLUMNS, allowance, 1) {

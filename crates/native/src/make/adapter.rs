@@ -85,7 +85,7 @@ pub const TRAINING_FILE: &str = "training.json";
 const STEPS: u32 = 200;
 /// The learning rates: larger than those of a whole model, since an adapter has less to upset.
 const SCHEDULE: Schedule = Schedule { warm_up_steps: 10, rate_max: 2e-2, rate_min: 5e-4 };
-/// Longest exchange in tokens; the end of a longer one is not learned. The tokenizer was trained on
+/// The longest exchange in tokens; the end of a longer one is not learned. The tokenizer was trained on
 /// other words, so a word takes more tokens than in the project's own text.
 const LENGTH: usize = 128;
 /// The exchanges of one step: a few, because there are some thirty in all, and steps count more.
@@ -112,7 +112,7 @@ impl Corpus {
     /// Reads the questions and answers.
     ///
     /// # Errors
-    /// [`NativeError::Folder`] where the file cannot be read, is too long or is malformed.
+    /// [`NativeError::Folder`] if the file cannot be read, is too long or is malformed.
     pub fn exchanges(&self) -> Result<Vec<(String, String)>, NativeError> {
         let text = self.read()?;
         let owned = |exchange: corpus::Exchange<'_>| {

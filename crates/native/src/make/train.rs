@@ -22,7 +22,7 @@ use crate::{
 /// Steps of a whole training: some seven seconds on one core in a release build, after which the
 /// answers are known by heart and more steps teach nothing else.
 pub(crate) const STEPS: u32 = 180;
-/// Longest exchange in tokens; the end of a longer one is not learned.
+/// The longest exchange in tokens; the end of a longer one is not learned.
 const LENGTH: usize = 64;
 /// The exchanges of one step.
 const BATCH: BatchShape = BatchShape { sequences: 12, tokens: LENGTH };

@@ -130,7 +130,7 @@ pub(crate) fn write_random(
     })
 }
 
-/// Longest file of weights, in bytes: larger ones are awkward to copy and to check, and published
+/// The longest file of weights, in bytes: larger ones are awkward to copy and to check, and published
 /// models are cut about here.
 const SHARD_BYTES_MAX: u64 = 4 << 30;
 const BYTES_PER_WEIGHT: u64 = 2;

@@ -33,7 +33,7 @@ impl Drop for Nginx {
     }
 }
 
-/// nginx with TLS on a free port; `None` where this machine has none.
+/// nginx with TLS on a free port; `None` if this machine has none.
 fn nginx(ca: &Ca, name: &str, http2: &str) -> Option<Nginx> {
     let program = ["/usr/sbin/nginx", "/usr/bin/nginx"].into_iter().find(|p| Path::new(p).exists());
     let Some(program) = program else {
@@ -73,7 +73,7 @@ fn configuration(port: u16, http2: &str) -> String {
     )
 }
 
-/// `None` where it ended before it listened.
+/// `None` if it ended before it listened.
 fn listening(program: &str, folder: &Path) -> Option<Child> {
     let mut process = Command::new(program)
         .args(["-p", &format!("{}/", folder.display()), "-c", "nginx.conf", "-e", "stderr"])

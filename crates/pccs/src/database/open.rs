@@ -10,7 +10,7 @@ use super::{Database, DatabaseError, sqlite::Sqlite};
 /// which is made where it is missing. Brings the schema up to date.
 ///
 /// # Errors
-/// A [`DatabaseError`] where the database cannot be opened, or is of a newer version.
+/// A [`DatabaseError`] if the database cannot be opened, or is of a newer version.
 pub async fn open(url: &str) -> Result<Arc<dyn Database>, DatabaseError> {
     if url.starts_with("postgres://") || url.starts_with("postgresql://") {
         #[cfg(feature = "postgres")]

@@ -1,5 +1,5 @@
 //! PostgreSQL, for several instances that share one set of documents. A lost connection is dialled
-//! anew. It is not encrypted: use a local socket, or a network of its own.
+//! again. It is not encrypted: use a local socket, or a network of its own.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,7 +8,7 @@ use tokio_postgres::{Client, Config, NoTls};
 
 use super::{
     Database, DatabaseError, DatabaseFuture, WriteOutcome,
-    row::{Row, dates, missing, to_signed, to_unsigned, write_statement},
+    row::{Row, clamp_to_i64, clamp_to_u64, dates, missing, write_statement},
     schema,
 };
 use crate::{document::Document, kind::Kind};
@@ -33,7 +33,7 @@ impl Postgres {
     /// Connects to `postgres://user:password@host/database`.
     ///
     /// # Errors
-    /// A [`DatabaseError`] where the database does not answer, or is of a newer version.
+    /// A [`DatabaseError`] if the database does not answer, or is of a newer version.
     pub async fn open(url: &str) -> Result<Self, DatabaseError> {
         let mut config: Config = url.parse()?;
         config.connect_timeout(DIAL_WAIT).application_name("confide-pccs");
@@ -112,7 +112,7 @@ impl Database for Postgres {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         Box::pin(with_deadline(async move {
             let client = self.client().await?;
-            let rows = client.query(schema::DUE, &[&to_signed(fetched_before), &limit]).await?;
+            let rows = client.query(schema::DUE, &[&clamp_to_i64(fetched_before), &limit]).await?;
             let mut due = Vec::new();
             for row in rows {
                 let (kind, key): (String, String) = (row.try_get(0)?, row.try_get(1)?);
@@ -126,7 +126,7 @@ impl Database for Postgres {
         Box::pin(with_deadline(async move {
             let client = self.client().await?;
             let count: i64 = client.query_one(schema::COUNT, &[]).await?.try_get(0)?;
-            Ok(to_unsigned(count))
+            Ok(clamp_to_u64(count))
         }))
     }
 }

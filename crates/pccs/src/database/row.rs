@@ -20,12 +20,12 @@ impl Row {
         Self {
             kind: document.kind.name().into(),
             key: document.key,
-            number: to_signed(document.dates.number),
-            issued: to_signed(document.dates.issued),
-            until: to_signed(document.dates.until),
+            number: clamp_to_i64(document.dates.number),
+            issued: clamp_to_i64(document.dates.issued),
+            until: clamp_to_i64(document.dates.until),
             headers: serde_json::to_string(&document.headers).unwrap_or_default(),
             body: document.body,
-            fetched_at: to_signed(document.fetched_at),
+            fetched_at: clamp_to_i64(document.fetched_at),
         }
     }
 
@@ -38,7 +38,7 @@ impl Row {
                 dates: dates(self.number, self.issued, self.until),
                 headers,
                 body: self.body,
-                fetched_at: to_unsigned(self.fetched_at),
+                fetched_at: clamp_to_u64(self.fetched_at),
             }),
             _ => Err(DatabaseError::Row { kind: self.kind, key: self.key }),
         }
@@ -53,7 +53,7 @@ pub(super) fn write_statement(kind: Kind) -> &'static str {
 pub(super) fn missing(
     version: Option<i64>,
 ) -> Result<impl Iterator<Item = (i64, &'static (&'static str, &'static str))>, DatabaseError> {
-    let (got, wanted) = (version.unwrap_or(0), to_signed(schema::MIGRATIONS.len() as u64));
+    let (got, wanted) = (version.unwrap_or(0), clamp_to_i64(schema::MIGRATIONS.len() as u64));
     if !(0..=wanted).contains(&got) {
         return Err(DatabaseError::Schema { wanted, got });
     }
@@ -61,16 +61,16 @@ pub(super) fn missing(
 }
 
 pub(super) fn dates(number: i64, issued: i64, until: i64) -> Dates {
-    let [number, issued, until] = [number, issued, until].map(to_unsigned);
+    let [number, issued, until] = [number, issued, until].map(clamp_to_u64);
     Dates { number, issued, until }
 }
 
 /// SQL has signed numbers only. A number above them is kept as the greatest, so that nothing below
 /// replaces it.
-pub(super) fn to_signed(number: u64) -> i64 {
+pub(super) fn clamp_to_i64(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-pub(super) fn to_unsigned(number: i64) -> u64 {
+pub(super) fn clamp_to_u64(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
 }

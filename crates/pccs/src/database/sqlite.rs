@@ -11,7 +11,7 @@ use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 
 use super::{
     Database, DatabaseError, DatabaseFuture, WriteOutcome,
-    row::{Row, dates, missing, to_signed, write_statement},
+    row::{Row, clamp_to_i64, dates, missing, write_statement},
     schema,
 };
 use crate::{document::Document, kind::Kind};
@@ -26,7 +26,7 @@ impl Sqlite {
     /// Opens the file, or makes it.
     ///
     /// # Errors
-    /// A [`DatabaseError`] where the file cannot be opened, or is of a newer version.
+    /// A [`DatabaseError`] if the file cannot be opened, or is of a newer version.
     pub async fn open(path: &Path) -> Result<Self, DatabaseError> {
         let path = path.to_owned();
         let opened = tokio::task::spawn_blocking(move || connect(&path)).await;
@@ -90,9 +90,10 @@ impl Database for Sqlite {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         self.run_blocking(move |connection| {
             let mut statement = connection.prepare_cached(schema::DUE)?;
-            let rows = statement.query_map(params![to_signed(fetched_before), limit], |row| {
-                Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?))
-            })?;
+            let rows = statement
+                .query_map(params![clamp_to_i64(fetched_before), limit], |row| {
+                    Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?))
+                })?;
             let mut due = Vec::new();
             for row in rows {
                 let (kind, key) = row?;

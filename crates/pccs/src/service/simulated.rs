@@ -55,7 +55,7 @@ impl Service {
         held: Option<&HeaderValue>,
     ) -> Answer {
         let (simulation, asked, now) = (Arc::clone(simulation), wanted.clone(), (self.clock)());
-        // A set that is issued anew is signed first.
+        // A set that is issued again is signed first.
         let finding = tokio::task::spawn_blocking(move || simulation.find(&asked, now));
         match finding.await {
             Ok(Ok(Some(document))) => {

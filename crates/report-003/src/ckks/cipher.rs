@@ -57,7 +57,7 @@ impl SecretKey {
     /// The message and the error share one transform for each limb.
     ///
     /// # Errors
-    /// Where there are not so many limbs, or the message has another degree.
+    /// If there are not so many limbs, or the message has another degree.
     pub fn encrypt(
         &self,
         message: &Message,
@@ -75,7 +75,7 @@ impl SecretKey {
     /// its limbs.
     ///
     /// # Errors
-    /// Where the ciphertext is of other parameters, or the message has another degree.
+    /// If the ciphertext is of other parameters, or the message has another degree.
     pub fn encrypt_into(
         &self,
         message: &Message,
@@ -118,7 +118,7 @@ impl SecretKey {
     /// Decrypts one ciphertext.
     ///
     /// # Errors
-    /// Where it was made for other parameters.
+    /// If it was made for other parameters.
     pub fn decrypt(&self, ciphertext: &Ciphertext) -> Result<Decrypted, CkksError> {
         let mut all = Vec::new();
         self.decrypt_into(std::slice::from_ref(ciphertext), &mut all)?;
@@ -129,7 +129,7 @@ impl SecretKey {
     /// for all. The content of `into` is overwritten, and its memory is used again.
     ///
     /// # Errors
-    /// Where one was made for other parameters.
+    /// If one was made for other parameters.
     pub fn decrypt_into(
         &self,
         ciphertexts: &[Ciphertext],
@@ -169,7 +169,7 @@ impl Ciphertext {
     /// Makes a ciphertext from both parts in NTT form, modulo the same first primes.
     ///
     /// # Errors
-    /// Where a part is of another ring.
+    /// If a part is of another ring.
     pub fn from_parts(
         ckks: &Ckks,
         c0: NttPoly,
@@ -201,7 +201,7 @@ impl Ciphertext {
     /// The product with a factor, slot by slot; scales multiply.
     ///
     /// # Errors
-    /// Where the factor was made for other limbs.
+    /// If the factor was made for other limbs.
     pub fn product(&self, factor: &Plaintext) -> Result<Ciphertext, CkksError> {
         let (c0, c1) = (NttPoly::zero(self.c0.ring()), NttPoly::zero(self.c0.ring()));
         let mut product = Ciphertext { c0, c1, scale: self.scale, seed: None };
@@ -213,7 +213,7 @@ impl Ciphertext {
     /// longer needed.
     ///
     /// # Errors
-    /// Where the factor or the ciphertext was made for other limbs.
+    /// If the factor or the ciphertext was made for other limbs.
     pub fn product_into(&self, factor: &Plaintext, into: &mut Ciphertext) -> Result<(), CkksError> {
         for (what, ring) in [("factor", factor.poly.ring()), ("product", into.c0.ring())] {
             if !self.c0.ring().is_same(ring) {
@@ -236,7 +236,7 @@ impl Ciphertext {
     /// self += other, slot by slot.
     ///
     /// # Errors
-    /// Where limbs or scales differ.
+    /// If limbs or scales differ.
     pub fn add_assign(&mut self, other: &Ciphertext) -> Result<(), CkksError> {
         if !self.c0.ring().is_same(other.c0.ring()) {
             let (wanted, got) = (self.limbs(), other.limbs());
@@ -255,7 +255,7 @@ impl Ciphertext {
     /// Divides by the last prime and drops it; the scale is divided by it too.
     ///
     /// # Errors
-    /// Where one limb is left.
+    /// If one limb is left.
     pub fn rescale(&self) -> Result<Ciphertext, CkksError> {
         let last = match self.c0.ring().limbs() {
             [_, .., last] => last.modulus.value() as f64,

@@ -36,7 +36,7 @@ impl Ckks {
     /// Prepares all that depends on the parameters alone.
     ///
     /// # Errors
-    /// Where the degree has no transform.
+    /// If the degree has no transform.
     pub fn new(parameters: &Parameters) -> Result<Arc<Ckks>, CkksError> {
         let n = parameters.n();
         let (data, special) = parameters.primes();
@@ -77,7 +77,7 @@ impl Ckks {
     /// Encodes slots as a message of the parameters' scale. Slots that are not given are zero.
     ///
     /// # Errors
-    /// Where there are too many, or a value is not finite or too large.
+    /// If there are too many, or a value is not finite or too large.
     pub fn encode(&self, slots: &[f64]) -> Result<Message, CkksError> {
         let scale = self.parameters.scale();
         if slots.len() > self.slots() {

@@ -12,11 +12,11 @@ use confide_rlwe::{Modulus, Ring};
 pub(super) struct Recombination {
     first: Modulus,
     /// The constants of each later prime's digit.
-    steps: Vec<Step>,
+    steps: Vec<LimbStep>,
 }
 
 #[derive(Clone, Copy)]
-struct Step {
+struct LimbStep {
     q: i64,
     inverse_q: f64,
     /// 1/p0, then 1/p1 where there is such a step, modulo q.
@@ -42,7 +42,7 @@ impl Recombination {
                 let value = modulus.inverse(modulus.reduce(p.value()));
                 *factor = Factor { value: value as i64, ratio: value as f64 / q };
             }
-            Step { q: modulus.value() as i64, inverse_q: 1.0 / q, factors }
+            LimbStep { q: modulus.value() as i64, inverse_q: 1.0 / q, factors }
         };
         let steps = moduli.iter().enumerate().skip(1).map(step).collect();
         Recombination { first: moduli[0], steps }
@@ -85,7 +85,7 @@ impl Recombination {
     }
 }
 
-impl Step {
+impl LimbStep {
     /// x − digit modulo q, of magnitude below 2q; the digit has at most 61 bits.
     #[inline(always)]
     fn subtract_digit(&self, x: u64, digit: i64) -> i64 {

@@ -14,7 +14,7 @@ impl Ckks {
     /// Makes a factor for products from a message, modulo the first `limbs` primes.
     ///
     /// # Errors
-    /// Where there are not so many limbs, or the message has another degree.
+    /// If there are not so many limbs, or the message has another degree.
     pub fn plaintext(&self, message: &Message, limbs: usize) -> Result<Plaintext, CkksError> {
         let poly = Poly::from_signed(self.data_ring(limbs)?, &message.coefficients)?;
         Ok(Plaintext { poly: poly.into_ntt(), scale: message.scale })
@@ -23,7 +23,7 @@ impl Ckks {
     /// Decodes a decryption to its slots.
     ///
     /// # Errors
-    /// Where it was made for other parameters.
+    /// If it was made for other parameters.
     pub fn decode(&self, decrypted: &Decrypted) -> Result<Vec<f64>, CkksError> {
         let mut coefficients = self.recombine(decrypted)?;
         let factor = 1.0 / decrypted.scale;
@@ -35,7 +35,7 @@ impl Ckks {
     /// Decodes each decryption as [`Ckks::decode`] does; two of one scale share a transform.
     ///
     /// # Errors
-    /// Where one was made for other parameters.
+    /// If one was made for other parameters.
     pub fn decode_batch(&self, decrypted: &[Decrypted]) -> Result<Vec<Vec<f64>>, CkksError> {
         let mut all = Vec::with_capacity(decrypted.len());
         for pair in decrypted.chunks(2) {

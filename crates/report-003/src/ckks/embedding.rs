@@ -138,14 +138,14 @@ impl Embedding {
             }
             (node, block) = (node * 4, block / 4);
         }
-        self.leaves(re, im, node, split);
+        self.transform_leaves(re, im, node, split);
     }
 
     /// Computes the folded coefficients, n-fold, from the values at the leaves.
     #[inline(always)]
     fn inverse(&self, re: &mut [f64], im: &mut [f64]) {
         let (mut node, mut block) = (self.n / 4, 4);
-        self.leaves(re, im, node, join);
+        self.transform_leaves(re, im, node, join);
         while node >= 4 {
             (node, block) = (node / 4, block * 4);
             for (at, (re, im)) in blocks(re, im, block).enumerate() {
@@ -159,7 +159,13 @@ impl Embedding {
 
     /// The stage of radix 4 whose blocks are four neighbours.
     #[inline(always)]
-    fn leaves(&self, re: &mut [f64], im: &mut [f64], node: usize, butterfly: impl Butterfly) {
+    fn transform_leaves(
+        &self,
+        re: &mut [f64],
+        im: &mut [f64],
+        node: usize,
+        butterfly: impl Butterfly,
+    ) {
         let (re, _) = re.as_chunks_mut::<4>();
         let (im, _) = im.as_chunks_mut::<4>();
         for (at, (re, im)) in re.iter_mut().zip(im).enumerate() {

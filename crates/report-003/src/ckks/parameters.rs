@@ -38,7 +38,7 @@ impl Parameters {
     /// A set by its name. All have at least 128 bits.
     ///
     /// # Errors
-    /// Where there is no such name.
+    /// If there is no such name.
     pub fn from_name(name: &str) -> Result<Parameters, CkksError> {
         let found = NAMED.iter().find(|set| set.name == name).cloned();
         found.ok_or_else(|| CkksError::UnknownSet {

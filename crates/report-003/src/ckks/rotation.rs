@@ -31,7 +31,7 @@ impl SecretKey {
     /// Makes the key of a rotation by `steps` slots to the left.
     ///
     /// # Errors
-    /// Where there are not so many slots.
+    /// If there are not so many slots.
     pub fn galois_key(&self, steps: usize, rng: &mut Rng) -> Result<GaloisKey, CkksError> {
         let (n, limit) = (self.ckks.parameters.n(), self.ckks.slots());
         if steps >= limit {
@@ -71,7 +71,7 @@ impl Ciphertext {
     /// Rotates the slots to the left by the key's steps, with one key switch.
     ///
     /// # Errors
-    /// Where the key was made for other parameters.
+    /// If the key was made for other parameters.
     pub fn rotate(&self, ckks: &Ckks, key: &GaloisKey) -> Result<Ciphertext, CkksError> {
         let ring = ckks.data_ring(self.limbs())?;
         if !ring.is_same(self.c0.ring()) || key.sources.len() != ring.n() {

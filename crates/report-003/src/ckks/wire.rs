@@ -28,7 +28,7 @@ impl Ciphertext {
     /// Decodes exactly what [`Ciphertext::to_bytes`] writes: that length, every residue reduced.
     ///
     /// # Errors
-    /// Where it is anything else, or of other parameters.
+    /// If it is anything else, or of other parameters.
     pub fn from_bytes(ckks: &Ckks, bytes: &[u8]) -> Result<Ciphertext, CkksError> {
         let wire = |reason| CkksError::Wire { reason };
         let (header, rest) =

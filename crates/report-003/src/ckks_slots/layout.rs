@@ -122,14 +122,14 @@ impl Tile {
         let mut tile = Tile { start, width, stride, copies, segment, packs: Vec::new() };
         let rows: Vec<&[f32]> = (0..a.rows).map(|row| &a.row(row)[start..][..width]).collect();
         for pack in rows.chunks(copies) {
-            let message = ckks.encode(&tile.laid_out(pack.iter().copied()))?;
+            let message = ckks.encode(&tile.lay_out(pack.iter().copied()))?;
             tile.packs.push(ckks.plaintext(&message, limbs)?);
         }
         Ok(tile)
     }
 
     /// Lays out one vector for each copy.
-    pub(super) fn laid_out<'a>(&self, vectors: impl Iterator<Item = &'a [f32]>) -> Vec<f64> {
+    pub(super) fn lay_out<'a>(&self, vectors: impl Iterator<Item = &'a [f32]>) -> Vec<f64> {
         let mut slots = vec![0.0; self.stride * (self.copies - 1) + self.width];
         for (part, vector) in slots.chunks_mut(self.stride).zip(vectors) {
             part.iter_mut().zip(vector).for_each(|(slot, x)| *slot = f64::from(*x));
@@ -173,6 +173,6 @@ fn input_max(ckks: &Ckks, options: &Options, pair: &Pair) -> f64 {
             rotated.min(room(limbs - 1) / (a * terms * b * pair.rank() as f64))
         }
     };
-    // Beyond this magnitude a scaled coefficient is no i64.
+    // Beyond this magnitude a scaled coefficient is not an i64.
     limit.min(2f64.powi(20))
 }

@@ -29,7 +29,7 @@ impl CkksDeltas {
         let limbs = options.limbs(&ckks);
         let begin = Instant::now();
         let part = &row[tile.start..][..tile.width];
-        let message = ckks.encode(&tile.laid_out(std::iter::repeat_n(part, tile.copies)))?;
+        let message = ckks.encode(&tile.lay_out(std::iter::repeat_n(part, tile.copies)))?;
         let begin = self.lap("encode_ms", begin);
         let key = &self.shared.key;
         let ciphertext = match self.memory.inputs.pop() {

@@ -66,7 +66,7 @@ fn side(model: &str, text: &str, ending: &Ending, time_ms: f64) -> Value {
     side
 }
 
-/// Tokens per second; `None` where no time passed.
+/// Tokens per second; `None` if no time passed.
 pub(super) fn rate(tokens: u32, time_ms: f64) -> Option<f64> {
     (time_ms > 0.0).then(|| f64::from(tokens) * 1000.0 / time_ms)
 }

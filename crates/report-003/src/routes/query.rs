@@ -70,7 +70,7 @@ impl Query {
     /// The name of the adapter that answers, if one is asked for.
     ///
     /// # Errors
-    /// An error where none is loaded, and where the one that is named is not.
+    /// An error if none is loaded, and where the one that is named is not.
     pub(super) fn adapter_name(&self, layer: &Layer) -> Result<String, ApiError> {
         match &self.adapter {
             Some(name) => Ok(layer.server.model(name)?.name),

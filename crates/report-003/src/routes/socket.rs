@@ -85,7 +85,7 @@ where
 
 impl Socket {
     /// Receives the next message; `None` once the client has disconnected, was silent for too long
-    /// or sent something that is no message, or the server stops.
+    /// or sent something that is not a message, or the server stops.
     pub(super) async fn receive(&mut self) -> Option<Received> {
         let idle = self.limits.idle;
         loop {

@@ -94,7 +94,7 @@ pub(super) async fn verify(layer: State<Arc<Layer>>, body: Body) -> Result<Respo
 /// The greatest relative error of adapted logits compared with plain LoRA that counts as a match.
 pub(super) const TOLERANCE: f64 = 1e-3;
 
-/// The length of the difference over the length of `wanted`; `None` where the widths differ.
+/// The length of the difference over the length of `wanted`; `None` if the widths differ.
 pub(super) fn relative_difference(got: &[f32], wanted: &[f32]) -> Option<f64> {
     if got.len() != wanted.len() {
         return None;
@@ -192,7 +192,7 @@ fn optional_label(name: Option<&str>, report: Option<&AdapterReport>) -> Option<
     Some(label(name?, report?))
 }
 
-/// The adapter that is asked for: by name, the active one, or `None` where none is loaded.
+/// The adapter that is asked for: by name, the active one, or `None` if none is loaded.
 fn adapter_of(layer: &Layer, asked: &Forward) -> Result<Option<String>, ApiError> {
     let name = match (&asked.adapter, asked.adapted) {
         (_, false) => return Ok(None),

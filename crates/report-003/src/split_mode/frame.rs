@@ -119,7 +119,7 @@ pub fn write_binary(head: &Value, values: &[f32]) -> Vec<u8> {
 /// Reads a binary answer: its JSON part and its numbers. For the client.
 ///
 /// # Errors
-/// Where the lengths do not agree, and [`ApiError::NotJson`].
+/// If the lengths do not agree, and [`ApiError::NotJson`].
 pub fn parse_answer(bytes: &[u8]) -> Result<(Value, Vec<f32>), ApiError> {
     let (head, tail) = cut(bytes)?;
     let head = serde_json::from_slice(head)

@@ -46,9 +46,9 @@ pub(super) fn from_spki(bytes: &[u8]) -> Result<Kind, SigmaError> {
     }
 }
 
-type Parts<'a> = (ObjectIdentifier, Option<AnyRef<'a>>, &'a [u8]);
+type KeyParts<'a> = (ObjectIdentifier, Option<AnyRef<'a>>, &'a [u8]);
 
-fn read_spki(bytes: &[u8]) -> Result<Parts<'_>, der::Error> {
+fn read_spki(bytes: &[u8]) -> Result<KeyParts<'_>, der::Error> {
     let mut reader = SliceReader::new(bytes)?;
     let parts = reader.sequence(|reader| {
         let (algorithm, parameters) = reader.sequence(|reader| {

@@ -22,17 +22,17 @@ type Residue<const L: usize> = FixedMontyForm<L>;
 const DIGITS: usize = 9;
 
 /// The residues modulo one N.
-pub(super) struct Group<'a, const L: usize> {
+pub(super) struct ResidueGroup<'a, const L: usize> {
     params: &'a FixedMontyParams<L>,
     length: usize,
 }
 
-impl<'a, const L: usize> Group<'a, L> {
+impl<'a, const L: usize> ResidueGroup<'a, L> {
     pub(super) fn new(params: &'a FixedMontyParams<L>, length: usize) -> Self {
         Self { params, length }
     }
 
-    /// Reads a public residue; `None` where the bytes are zero, too many, or not below N.
+    /// Reads a public residue; `None` if the bytes are zero, too many, or not below N.
     pub(super) fn read(&self, bytes: &[u8]) -> Option<Residue<L>> {
         Some(Residue::new(&self.read_nonzero(bytes)?, self.params))
     }
@@ -135,7 +135,7 @@ impl<'a, const L: usize> Group<'a, L> {
         powers
     }
 
-    /// z^e·EM^c with the squarings shared; `None` where z is no residue.
+    /// z^e·EM^c with the squarings shared; `None` if z is not a residue.
     pub(super) fn recompute(
         &self,
         response: &[u8],

@@ -159,7 +159,7 @@ fn ecdsa_failures(vector: &Value, proof: &[u8]) {
         "proof",
         &sign,
     );
-    // x = 1: 1 − 3 + b is no square for P-256.
+    // x = 1: 1 − 3 + b is not a square for P-256.
     let off: Vec<u8> = [&[2], &[0; 31][..], &[1]].concat();
     put_changed(
         vector,

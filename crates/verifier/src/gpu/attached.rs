@@ -5,7 +5,7 @@ use rustls_pki_types::UnixTime;
 
 use super::{GpuCase, result::GpuAppraised};
 use crate::{
-    checks::{Checks, Steps},
+    checks::{Checks, StepNames},
     crypto::Crypto,
     evidence::Evidence,
     policy::Policy,
@@ -14,7 +14,7 @@ use crate::{
 
 /// Appraises the GPU that came with a CPU's evidence, as the check `step` of that.
 ///
-/// `claims` are those that the CPU's report data covers, `None` where it covers none.
+/// `claims` are those that the CPU's report data covers, `None` if it covers none.
 pub(crate) fn judge_attached(
     evidence: &Evidence<'_>,
     claims: Option<&Claims>,
@@ -22,7 +22,7 @@ pub(crate) fn judge_attached(
     now: UnixTime,
     crypto: &dyn Crypto,
     checks: &mut Checks,
-    step: impl Steps,
+    step: impl StepNames,
 ) -> Result<Option<GpuAppraised>, Reason> {
     let promised = claims.and_then(|claims| claims.gpu_evidence_hash);
     let Some(gpu) = &evidence.gpu else {

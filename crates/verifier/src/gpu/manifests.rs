@@ -160,7 +160,7 @@ impl Manifests {
 /// Whether it is for a given GPU, [`super::GpuCase::appraise`] finds out.
 ///
 /// # Errors
-/// [`Reason::Malformed`] where the file is not a manifest, [`Reason::UntrustedRoot`] where no
+/// [`Reason::Malformed`] if the file is not a manifest, [`Reason::UntrustedRoot`] if no
 /// trusted root vouches for it, and the reason for which its chain or its signature does not
 /// verify.
 pub fn verify_rim(

@@ -34,7 +34,7 @@ pub struct GpuClaims {
     pub driver: Option<String>,
     /// Version of the VBIOS.
     pub vbios: Option<String>,
-    /// NVIDIA's abbreviation of the passthrough mode; `None` where the report has none.
+    /// NVIDIA's abbreviation of the passthrough mode; `None` if the report has none.
     pub mode: Option<&'static str>,
     /// Whether all measurements were compared with reference manifests.
     pub measurements_compared: bool,

@@ -85,7 +85,7 @@ impl Judge<'_> {
     }
 
     /// Whether an answer that holds says so of `pair[0]`, which is `chain[at]` and which `pair[1]`
-    /// issued. Every answer is heard: one revocation counts beside any number that hold, and one
+    /// issued. Every answer is heard: one revocation counts next to any number that hold, and one
     /// that has ended is made good by another.
     fn is_good(
         &self,

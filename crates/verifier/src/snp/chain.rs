@@ -66,13 +66,13 @@ impl Key {
 
 const CHAIN: &str = "AMD certificate chain";
 const ARK: &str = "ARK certificate";
-const VCEK: Names = Names {
+const VCEK: ChainLabels = ChainLabels {
     intermediate: "ASK certificate",
     intermediate_name: "SEV-",
     key: "VCEK certificate",
     key_name: "SEV-VCEK",
 };
-const VLEK: Names = Names {
+const VLEK: ChainLabels = ChainLabels {
     intermediate: "ASVK certificate",
     intermediate_name: "SEV-VLEK-",
     key: "VLEK certificate",
@@ -81,7 +81,7 @@ const VLEK: Names = Names {
 
 /// The names of the certificates of one kind of chip key.
 #[derive(Clone, Copy)]
-struct Names {
+struct ChainLabels {
     intermediate: &'static str,
     intermediate_name: &'static str,
     key: &'static str,
@@ -140,7 +140,7 @@ fn validity_of(certificate: &AmdCertificate<'_>) -> Validity {
 
 /// The three certificates of a chain, read.
 struct AmdChain<'a> {
-    names: Names,
+    names: ChainLabels,
     product: Product,
     ark: ChainCertificate<'a>,
     intermediate: ChainCertificate<'a>,

@@ -23,7 +23,7 @@ impl Endorsements {
     /// Takes endorsements that came as files.
     ///
     /// # Errors
-    /// [`ParseError`] where the chain is not PEM certificates.
+    /// [`ParseError`] if the chain is not PEM certificates.
     pub fn from_parts(parts: SnpEndorsements) -> Result<Self, ParseError> {
         let chain = pem::decode_chain("AMD certificate chain", parts.chain.as_bytes())?;
         Ok(Self { parts, chain })

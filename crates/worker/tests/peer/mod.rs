@@ -229,7 +229,7 @@ pub(crate) fn request(model: &str) -> Request {
     request
 }
 
-/// Reads a generation to its end; fails where that does not come.
+/// Reads a generation to its end; fails if that does not come.
 pub(crate) fn events(generation: Generation) -> Vec<Event> {
     let (sender, whole) = std::sync::mpsc::channel();
     std::thread::spawn(move || {

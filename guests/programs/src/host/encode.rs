@@ -89,7 +89,7 @@ impl RsaHints {
     /// Computes the hints of a signature, which need not hold.
     ///
     /// # Errors
-    /// Where the modulus is zero.
+    /// If the modulus is zero.
     pub fn new(
         message: &[u8],
         modulus: &[u8; MODULUS_BYTES],
@@ -135,7 +135,7 @@ impl RsaHints {
 }
 
 /// Input of `transcript`: `text` is in these neighbouring chunks, each with its salt, the first of
-/// them at `first`. `None` where it is not.
+/// them at `first`. `None` if it is not.
 pub(super) fn transcript_contains(
     depth: u8,
     direction: Direction,

@@ -16,7 +16,7 @@ use super::{
 /// Encodes the input of `guest` from its JSON.
 ///
 /// # Errors
-/// Where the guest is unknown, the JSON is not as docs/prove.md has it, or there is nothing to
+/// If the guest is unknown, the JSON is not as docs/prove.md has it, or there is nothing to
 /// prove: a signature that does not hold, a text that is not there.
 pub fn input_from_json(guest: &str, json: &[u8]) -> Result<Vec<u8>, InputError> {
     match GUESTS.into_iter().find(|known| *known == guest) {

@@ -19,7 +19,7 @@ use crate::{
 /// The guests of this crate, by name. `dcap` is a crate of its own.
 pub const GUESTS: [&str; 5] = ["fibonacci", "sort", "rsa2048", "sha256", "transcript"];
 
-/// Runs the program of that name over an encoded input; `None` where there is none of that name.
+/// Runs the program of that name over an encoded input; `None` if there is none of that name.
 pub fn run(guest: &str, input: &[u8]) -> Option<Result<Statement, ProgramError>> {
     let program = match guest {
         "fibonacci" => fibonacci,

@@ -56,7 +56,7 @@ const SAMPLE_PATH: &str = "response./usage/total_tokens";
 /// an odd one a number in a field.
 ///
 /// # Errors
-/// Where the guest is unknown or the size is beyond its limit.
+/// If the guest is unknown or the size is beyond its limit.
 pub fn sample(guest: &str, size: u32, seed: u64) -> Result<Value, InputError> {
     let mut random = Random::new(seed);
     let within = |most: u32| {

@@ -78,7 +78,7 @@ class Running:
         return holder.RemoteAdapter(name, self.dial, self.listen, chosen)
 
     def stop(self, kill: bool = False) -> None:
-        """Ends it; its status is 0 where it was asked and not killed."""
+        """Ends it; its status is 0 if it was asked and not killed."""
         self.process.kill() if kill else self.process.terminate()
         self.process.communicate(timeout=20)
 

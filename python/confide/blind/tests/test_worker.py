@@ -1,4 +1,4 @@
-"""The three kinds of private adapters in the worker, beside a plain one and none: each gives the tokens of PEFT."""
+"""The three kinds of private adapters in the worker, next to a plain one and none: each gives the tokens of PEFT."""
 
 import os
 import signal

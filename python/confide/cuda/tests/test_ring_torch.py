@@ -70,7 +70,7 @@ class Arrays(unittest.TestCase):
 
 
 def make_rng_on_cpu(byte: int, device: str) -> object:
-    """As test_ring.make_rng; the generators that draw inputs stand beside the others."""
+    """As test_ring.make_rng; the generators that draw inputs stand next to the others."""
     return ring.Rng.from_seed(bytes([byte]) * 32, DEVICE)
 
 

@@ -25,7 +25,7 @@ pub(super) struct BudgetArgs {
 }
 
 impl BudgetArgs {
-    /// The file of the counts; `None` where nothing outlives the process: on the operator's
+    /// The file of the counts; `None` if nothing outlives the process: on the operator's
     /// explicit request, or because every key holder is attested and has no budget.
     pub(super) fn file(&self, attested_only: bool) -> Result<Option<PathBuf>, CliError> {
         if self.dangerous_forget_budgets {

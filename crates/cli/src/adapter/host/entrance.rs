@@ -64,7 +64,7 @@ impl Entrance {
         matches!(self, Entrance::Channel { simulated: true, .. })
     }
 
-    /// Admits a connection; `None` where it was refused, which is logged.
+    /// Admits a connection; `None` if it was refused, which is logged.
     pub(super) async fn admit(
         &self,
         stream: PeerStream,

@@ -20,7 +20,7 @@ pub(super) enum BindingName {
     Session,
 }
 
-/// Attested TLS, in which the evidence of every connection is appraised anew.
+/// Attested TLS, in which the evidence of every connection is appraised again.
 pub(super) struct Attested {
     tcp: Tcp,
     host: String,

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt::Write, path::Path};
 
-use confide_load::{Bound, ClientFigures, Head, Spread, Summary};
+use confide_load::{Bound, ClientFigures, LogHead, Spread, Summary};
 use serde_json::json;
 
 use crate::error::CliError;
@@ -12,7 +12,7 @@ const ERRORS_MAX: usize = 5;
 
 /// The figures of a load, and the run that gave them.
 pub(super) struct LoadReport<'a> {
-    pub(super) head: &'a Head,
+    pub(super) head: &'a LogHead,
     pub(super) summary: &'a Summary,
     pub(super) client: &'a ClientFigures,
     pub(super) bounds: &'a [Bound],

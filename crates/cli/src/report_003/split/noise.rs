@@ -143,7 +143,7 @@ fn generate_plain(
     remote.restart();
     for _ in 0..request.max_tokens.unwrap_or_default().max(1) {
         let row = head.logits(&remote.forward(TokenInput::Ids(next))?)?;
-        let best = likeliest(&row);
+        let best = likeliest_token(&row);
         logits.push(row);
         chosen.push(best);
         next = vec![best];
@@ -166,14 +166,14 @@ fn measure_cost(
         };
         let rows = noise.hide(head.embed(next)?)?;
         let got = head.logits(&remote.forward(TokenInput::Rows(rows))?)?;
-        same += usize::from(likeliest(&got) == plain.chosen[index]);
+        same += usize::from(likeliest_token(&got) == plain.chosen[index]);
         error += relative_error(&got, wanted);
     }
     let count = plain.logits.len().max(1) as f64;
     Ok(Cost { agreement: same as f64 / count, error: error / count })
 }
 
-fn likeliest(logits: &[f32]) -> u32 {
+fn likeliest_token(logits: &[f32]) -> u32 {
     let best = (0..logits.len()).max_by(|a, b| logits[*a].total_cmp(&logits[*b]));
     best.unwrap_or_default() as u32
 }

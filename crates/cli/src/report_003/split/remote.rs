@@ -37,7 +37,7 @@ const CONNECT_DEADLINE: Duration = Duration::from_secs(20);
 /// Deadline of an answer: a long prompt of a large model takes minutes on a CPU, and the server
 /// gives up after ten.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(660);
-/// Longest answer, in bytes: a hidden state and its JSON, wider than that of any served model.
+/// The longest answer, in bytes: a hidden state and its JSON, wider than that of any served model.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 
 impl Remote {

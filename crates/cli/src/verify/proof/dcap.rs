@@ -48,7 +48,7 @@ impl EvidenceExpectation {
         }
         let reason = "--at, --root, --report-data and --evidence-policy are about a quote, and this \
                       proof is not";
-        Steps(checks).fail("evidence", reason.to_string())
+        CheckList(checks).fail("evidence", reason.to_string())
     }
 
     /// Compares the whole statement with what is expected.
@@ -57,14 +57,14 @@ impl EvidenceExpectation {
         claim: &Dcap,
         checks: &mut Vec<Check>,
     ) -> Result<(), RefusedStatement> {
-        let mut steps = Steps(checks);
+        let mut steps = CheckList(checks);
         let verdict = match claim.verdict {
             Verdict::Accepted => "accepted: every signature holds under the root",
             Verdict::Conditional => {
                 "conditional: every signature holds under the root, the policy has to allow the rest"
             }
         };
-        steps.pass("verdict", verdict);
+        steps.add_passed("verdict", verdict);
         self.compare_kind(claim, &mut steps)?;
         self.compare_root(claim, &mut steps)?;
         self.compare_validity(claim, &mut steps)?;
@@ -74,14 +74,18 @@ impl EvidenceExpectation {
             let reason = "the host can read the memory of the attested program".to_string();
             return steps.fail("debug", reason);
         }
-        steps.pass("debug", if claim.debug { "on, as the policy allows" } else { "off" });
+        steps.add_passed("debug", if claim.debug { "on, as the policy allows" } else { "off" });
         self.compare_report_data(claim, &mut steps)?;
         self.compare_measurements(claim, &mut steps)?;
         steps.refuse_unproved(&self.policy)
     }
 
     /// Compares the kind of the evidence with those that the policy admits.
-    fn compare_kind(&self, claim: &Dcap, steps: &mut Steps<'_>) -> Result<(), RefusedStatement> {
+    fn compare_kind(
+        &self,
+        claim: &Dcap,
+        steps: &mut CheckList<'_>,
+    ) -> Result<(), RefusedStatement> {
         let got = match claim.measurements {
             Measurements::Tdx(_) => Tee::Tdx.as_str(),
             Measurements::Sgx(_) => Tee::Sgx.as_str(),
@@ -94,11 +98,17 @@ impl EvidenceExpectation {
         Ok(())
     }
 
-    fn compare_root(&self, claim: &Dcap, steps: &mut Steps<'_>) -> Result<(), RefusedStatement> {
+    fn compare_root(
+        &self,
+        claim: &Dcap,
+        steps: &mut CheckList<'_>,
+    ) -> Result<(), RefusedStatement> {
         let sha256 = hex::encode(claim.root_sha256);
         match self.policy.roots.find(Anchor::Intel, &claim.root_sha256) {
-            Some(RootKind::Production) => steps.pass("root", &format!("Intel's, {sha256}")),
-            Some(RootKind::Custom) => steps.pass("root", &format!("not a vendor's, {sha256}")),
+            Some(RootKind::Production) => steps.add_passed("root", &format!("Intel's, {sha256}")),
+            Some(RootKind::Custom) => {
+                steps.add_passed("root", &format!("not a vendor's, {sha256}"))
+            }
             None => {
                 let reason = format!("wanted a root that the policy trusts, got {sha256}");
                 return steps.fail("root", reason);
@@ -110,7 +120,7 @@ impl EvidenceExpectation {
     fn compare_validity(
         &self,
         claim: &Dcap,
-        steps: &mut Steps<'_>,
+        steps: &mut CheckList<'_>,
     ) -> Result<(), RefusedStatement> {
         let (from, until, now) = (claim.valid_from, claim.valid_until, self.now);
         let [shown_from, shown_until, shown_now] = [from, until, now].map(UnixSeconds);
@@ -118,11 +128,11 @@ impl EvidenceExpectation {
         if !(from..=until).contains(&now) {
             return steps.fail("validity", format!("wanted a time within, got {detail}"));
         }
-        steps.pass("validity", &detail);
+        steps.add_passed("validity", &detail);
         Ok(())
     }
 
-    fn compare_tcb(&self, claim: &Dcap, steps: &mut Steps<'_>) -> Result<(), RefusedStatement> {
+    fn compare_tcb(&self, claim: &Dcap, steps: &mut CheckList<'_>) -> Result<(), RefusedStatement> {
         let wanted = &self.policy.tcb_status;
         let known = TcbStatus::from_text(&claim.tcb_status);
         let accepted =
@@ -146,7 +156,7 @@ impl EvidenceExpectation {
     fn compare_freshness(
         &self,
         claim: &Dcap,
-        steps: &mut Steps<'_>,
+        steps: &mut CheckList<'_>,
     ) -> Result<(), RefusedStatement> {
         let number = u64::from(claim.tcb_evaluation_data_number);
         for (name, least, got) in [
@@ -165,7 +175,7 @@ impl EvidenceExpectation {
     fn compare_report_data(
         &self,
         claim: &Dcap,
-        steps: &mut Steps<'_>,
+        steps: &mut CheckList<'_>,
     ) -> Result<(), RefusedStatement> {
         let got = hex::encode(claim.report_data);
         let by_policy = self.policy.report_data.as_ref();
@@ -183,7 +193,7 @@ impl EvidenceExpectation {
     fn compare_measurements(
         &self,
         claim: &Dcap,
-        steps: &mut Steps<'_>,
+        steps: &mut CheckList<'_>,
     ) -> Result<(), RefusedStatement> {
         const NAME: &str = "measurements";
         let Some(workload) = &self.policy.workload else {
@@ -263,10 +273,10 @@ fn compare_field<T: ReferenceValue + PartialEq>(
     Ok(())
 }
 
-struct Steps<'a>(&'a mut Vec<Check>);
+struct CheckList<'a>(&'a mut Vec<Check>);
 
-impl Steps<'_> {
-    fn pass(&mut self, name: &'static str, detail: &str) {
+impl CheckList<'_> {
+    fn add_passed(&mut self, name: &'static str, detail: &str) {
         self.push(name, true, detail);
     }
 

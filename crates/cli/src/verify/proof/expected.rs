@@ -10,7 +10,7 @@ use sha2::{Digest as _, Sha256};
 use super::{arguments::Args, dcap::RefusedStatement, unjudged::Unjudged};
 use crate::{files::read_file, prove::input};
 
-/// Longest file of an expected statement, in bytes.
+/// The longest file of an expected statement, in bytes.
 const STATEMENT_BYTES_MAX: u64 = 64 * 1024;
 
 /// The statement that the verifier expects, or parts of it.

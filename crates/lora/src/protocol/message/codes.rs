@@ -23,5 +23,5 @@ pub(super) fn word<T: Copy>(
     let code = fields.u8(field)?;
     let index = code.checked_sub(first).map(usize::from);
     let word = index.and_then(|index| words.get(index)).copied();
-    word.ok_or_else(|| fields.wrong(field, "a known code"))
+    word.ok_or_else(|| fields.field_error(field, "a known code"))
 }

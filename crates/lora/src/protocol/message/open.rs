@@ -53,7 +53,7 @@ impl<'a> Hello<'a> {
     /// Reads the message. A message of another version is read up to its version only.
     ///
     /// # Errors
-    /// Where a field is not as it must be; a foreign version is a refusal that names the host's.
+    /// If a field is not as it must be; a foreign version is a refusal that names the host's.
     pub fn decode(payload: &'a [u8]) -> Result<Self, ProtocolError> {
         let mut fields = Fields::new("hello", payload);
         let version = opening(&mut fields)?;
@@ -64,12 +64,12 @@ impl<'a> Hello<'a> {
             0 => None,
             1 => Some(Protect::A),
             2 => Some(Protect::Ba),
-            _ => return Err(fields.wrong("protect", "0, 1 or 2")),
+            _ => return Err(fields.field_error("protect", "0, 1 or 2")),
         };
         let client = fields.array("client")?;
-        let credential = fields.short("credential")?;
+        let credential = fields.short_bytes("credential")?;
         if credential.len() > Self::CREDENTIAL_MAX {
-            return Err(fields.wrong("credential", "at most 64 bytes"));
+            return Err(fields.field_error("credential", "at most 64 bytes"));
         }
         let public_key = fields.take_rest();
         Ok(Self { version, adapter, scheme, parameters, protect, client, credential, public_key })
@@ -134,7 +134,7 @@ impl Attached {
     /// Reads the message.
     ///
     /// # Errors
-    /// Where a field is not as it must be.
+    /// If a field is not as it must be.
     pub fn decode(payload: &[u8]) -> Result<Self, ProtocolError> {
         let mut fields = Fields::new("attached", payload);
         let attached = Self { connections: fields.u16("connections")? };
@@ -145,7 +145,7 @@ impl Attached {
 
 fn opening(fields: &mut Fields<'_>) -> Result<u16, ProtocolError> {
     if fields.array("magic")? != MAGIC {
-        return Err(fields.wrong("magic", "CFDBLIND"));
+        return Err(fields.field_error("magic", "CFDBLIND"));
     }
     match fields.u16("version")? {
         VERSION => Ok(VERSION),

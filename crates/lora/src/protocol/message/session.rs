@@ -54,23 +54,23 @@ impl Welcome {
     /// Reads the message.
     ///
     /// # Errors
-    /// Where a field is not as it must be.
+    /// If a field is not as it must be.
     pub fn decode(payload: &[u8]) -> Result<Self, ProtocolError> {
         let mut fields = Fields::new("welcome", payload);
         let version = fields.u16("version")?;
         if version != VERSION {
-            return Err(fields.wrong("version", "the one that was asked for"));
+            return Err(fields.field_error("version", "the one that was asked for"));
         }
         let (epoch, token) = (fields.array("epoch")?, fields.array("token")?);
         let flags = fields.u8("flags")?;
         if flags > 0b111 {
-            return Err(fields.wrong("flags", "three bits"));
+            return Err(fields.field_error("flags", "three bits"));
         }
         let [simulated, trusted, can_be_learned] = [1, 2, 4].map(|bit| flags & bit != 0);
         let protect = word(&mut fields, "protect", &PROTECTS, 1)?;
         let groups = fields.u16("groups")?;
         if !(1..=GROUPS_MAX).contains(&groups) {
-            return Err(fields.wrong("groups", "1 to 1024"));
+            return Err(fields.field_error("groups", "1 to 1024"));
         }
         fields.end()?;
         Ok(Self { version, epoch, token, simulated, trusted, can_be_learned, protect, groups })
@@ -98,13 +98,13 @@ impl<'a> GroupTerms<'a> {
     /// Reads the message.
     ///
     /// # Errors
-    /// Where a field is not as it must be.
+    /// If a field is not as it must be.
     pub fn decode(payload: &'a [u8]) -> Result<Self, ProtocolError> {
         let mut fields = Fields::new("terms", payload);
         let some = |value| (value != u64::MAX).then_some(value);
         let (budget, left) = (some(fields.u64("budget")?), some(fields.u64("budget left")?));
         if budget.is_some() != left.is_some() || left > budget {
-            return Err(fields.wrong("budget left", "no more than the budget"));
+            return Err(fields.field_error("budget left", "no more than the budget"));
         }
         Ok(Self { budget, budget_left: left, terms: fields.take_rest() })
     }

@@ -62,7 +62,7 @@ pub fn encode_terms(terms: &Terms) -> Vec<u8> {
 /// Reads the bytes that [`encode_terms`] writes.
 ///
 /// # Errors
-/// Where a field is not as it must be.
+/// If a field is not as it must be.
 pub fn decode_terms(bytes: &[u8]) -> Result<Terms, ProtocolError> {
     let mut fields = Fields::new("terms", bytes);
     let layer = fields.u32("layer")?;
@@ -70,26 +70,26 @@ pub fn decode_terms(bytes: &[u8]) -> Result<Terms, ProtocolError> {
     let columns = side(&mut fields, "width", WIDTH_MAX)?;
     let bits = u32::from(fields.u8("bits")?);
     if !(2..=VECTOR_BITS_MAX).contains(&bits) {
-        return Err(fields.wrong("bits", "2 to 36"));
+        return Err(fields.field_error("bits", "2 to 36"));
     }
     let norm_limit = fields.u64("norm limit")?;
     if !(1..=NORM_LIMIT_MAX).contains(&norm_limit) {
-        return Err(fields.wrong("norm limit", "1 to 2^62"));
+        return Err(fields.field_error("norm limit", "1 to 2^62"));
     }
     let noise_sigma = fields.magnitude("noise sigma")?;
     let outputs_max = fields.u32("rows of a tile")? as usize;
     let count = fields.u8("parts")?;
     if !(1..=PARTS_MAX).contains(&count) {
-        return Err(fields.wrong("parts", "1 to 8"));
+        return Err(fields.field_error("parts", "1 to 8"));
     }
     let mut parts: Vec<Part> = Vec::with_capacity(count.into());
     for _ in 0..count {
         let part = part(&mut fields)?;
         if part.projection.input() != input {
-            return Err(fields.wrong("projection", "one that reads the input"));
+            return Err(fields.field_error("projection", "one that reads the input"));
         }
         if parts.iter().any(|other| other.projection == part.projection) {
-            return Err(fields.wrong("projection", "each once"));
+            return Err(fields.field_error("projection", "each once"));
         }
         parts.push(part);
     }
@@ -107,13 +107,13 @@ fn part(fields: &mut Fields<'_>) -> Result<Part, ProtocolError> {
             let entries = fields.bytes("factor", width * rows * 4)?;
             let (entries, _) = entries.as_chunks::<4>();
             if !entries.iter().all(|entry| f32::from_le_bytes(*entry).is_finite()) {
-                return Err(fields.wrong("factor", "finite numbers"));
+                return Err(fields.field_error("factor", "finite numbers"));
             }
             let entry =
                 |output: usize, column: usize| f32::from_le_bytes(entries[output * rows + column]);
             Effect::Factor(Factor::new(width, rows, entry))
         }
-        _ => return Err(fields.wrong("effect", "0, or 1 with at most 1024 rows")),
+        _ => return Err(fields.field_error("effect", "0, or 1 with at most 1024 rows")),
     };
     Ok(Part { projection, rows, effect })
 }
@@ -125,7 +125,7 @@ fn side(
 ) -> Result<usize, ProtocolError> {
     match fields.u32(field)? as usize {
         side if (1..=limit).contains(&side) => Ok(side),
-        _ => Err(fields.wrong(field, "1 to its limit")),
+        _ => Err(fields.field_error(field, "1 to its limit")),
     }
 }
 

@@ -66,7 +66,7 @@ pub struct Apply<'a> {
 /// Answers an [`Apply`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Products<'a> {
-    /// The number of answers left for this input; `None` where there is no budget.
+    /// The number of answers left for this input; `None` if there is no budget.
     pub budget_left: Option<u64>,
     /// The number of products: one for each vector of the request.
     pub vectors: u16,
@@ -92,7 +92,7 @@ pub struct Direct<'a> {
 /// Answers a [`Direct`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirectAnswer<'a> {
-    /// The number of answers left for this input; `None` where there is no budget.
+    /// The number of answers left for this input; `None` if there is no budget.
     pub budget_left: Option<u64>,
     /// The ciphertexts in the encoding of `confide-rlwe`, each after its length (u32).
     pub ciphertexts: &'a [u8],
@@ -114,7 +114,7 @@ impl Prepare {
     /// Reads the message.
     ///
     /// # Errors
-    /// Where a field is not as it must be.
+    /// If a field is not as it must be.
     pub fn decode(payload: &[u8]) -> Result<Self, ProtocolError> {
         let mut fields = Fields::new("prepare", payload);
         let (layer, input) = place(&mut fields)?;
@@ -132,7 +132,7 @@ impl<'a> Block<'a> {
     /// Reads the message.
     ///
     /// # Errors
-    /// Where a field is not as it must be.
+    /// If a field is not as it must be.
     pub fn decode(payload: &'a [u8]) -> Result<Self, ProtocolError> {
         let (first, count, ciphertexts) = part("block", payload)?;
         Ok(Self { first, count, ciphertexts })
@@ -148,7 +148,7 @@ impl<'a> Prepared<'a> {
     /// Reads the message.
     ///
     /// # Errors
-    /// Where a field is not as it must be.
+    /// If a field is not as it must be.
     pub fn decode(payload: &'a [u8]) -> Result<Self, ProtocolError> {
         let (first, count, ciphertexts) = part("prepared", payload)?;
         Ok(Self { first, count, ciphertexts })
@@ -165,7 +165,7 @@ impl Credit {
     /// Reads the message.
     ///
     /// # Errors
-    /// Where a field is not as it must be.
+    /// If a field is not as it must be.
     pub fn decode(payload: &[u8]) -> Result<Self, ProtocolError> {
         let mut fields = Fields::new("credit", payload);
         let credit = Self { blocks: fields.u16("blocks")?, batch: fields.u64("batch")? };
@@ -194,17 +194,17 @@ impl<'a> Apply<'a> {
     /// Reads the message.
     ///
     /// # Errors
-    /// Where a field is not as it must be.
+    /// If a field is not as it must be.
     pub fn decode(payload: &'a [u8]) -> Result<Self, ProtocolError> {
         let mut fields = Fields::new("apply", payload);
         let (layer, input) = place(&mut fields)?;
         let counter = fields.u64("counter")?;
         let vectors = fields.u16("vectors")?;
         if !(1..=VECTORS_MAX).contains(&vectors) {
-            return Err(fields.wrong("vectors", "1 to 64"));
+            return Err(fields.field_error("vectors", "1 to 64"));
         }
         if counter.checked_add(vectors.into()).is_none() {
-            return Err(fields.wrong("counter", "one that can be counted on from"));
+            return Err(fields.field_error("counter", "one that can be counted on from"));
         }
         Ok(Self { layer, input, counter, vectors, packed: fields.take_rest() })
     }
@@ -226,7 +226,7 @@ impl<'a> Products<'a> {
     /// Reads the message.
     ///
     /// # Errors
-    /// Where a field is not as it must be.
+    /// If a field is not as it must be.
     pub fn decode(payload: &'a [u8]) -> Result<Self, ProtocolError> {
         let mut fields = Fields::new("products", payload);
         let left = fields.u64("budget left")?;
@@ -248,7 +248,7 @@ impl<'a> Direct<'a> {
     /// Reads the message.
     ///
     /// # Errors
-    /// Where a field is not as it must be.
+    /// If a field is not as it must be.
     pub fn decode(payload: &'a [u8]) -> Result<Self, ProtocolError> {
         let mut fields = Fields::new("direct", payload);
         let (layer, input) = place(&mut fields)?;
@@ -267,7 +267,7 @@ impl<'a> DirectAnswer<'a> {
     /// Reads the message.
     ///
     /// # Errors
-    /// Where a field is not as it must be.
+    /// If a field is not as it must be.
     pub fn decode(payload: &'a [u8]) -> Result<Self, ProtocolError> {
         let mut fields = Fields::new("direct answer", payload);
         let left = fields.u64("budget left")?;
@@ -282,7 +282,7 @@ impl<'a> DirectAnswer<'a> {
     /// Splits the ciphertexts at their lengths.
     ///
     /// # Errors
-    /// Where a length goes beyond the end.
+    /// If a length goes beyond the end.
     pub fn split(&self) -> Result<Vec<&'a [u8]>, ProtocolError> {
         let mut parts = Vec::new();
         let mut rest = self.ciphertexts;
@@ -305,13 +305,13 @@ impl Goodbye {
     /// Reads the message.
     ///
     /// # Errors
-    /// Where a field is not as it must be.
+    /// If a field is not as it must be.
     pub fn decode(payload: &[u8]) -> Result<Self, ProtocolError> {
         let mut fields = Fields::new("goodbye", payload);
         let session = match fields.u8("session")? {
             0 => false,
             1 => true,
-            _ => return Err(fields.wrong("session", "0 or 1")),
+            _ => return Err(fields.field_error("session", "0 or 1")),
         };
         fields.end()?;
         Ok(Self { session })
@@ -329,12 +329,12 @@ impl Refusal {
     /// Reads the message.
     ///
     /// # Errors
-    /// Where a field is not as it must be.
+    /// If a field is not as it must be.
     pub fn decode(payload: &[u8]) -> Result<Self, ProtocolError> {
         let mut fields = Fields::new("error", payload);
         let (code, detail) = (fields.u8("code")?, fields.u64("detail")?);
         let refusal = Refusal::from_parts(code, detail);
-        let refusal = refusal.ok_or_else(|| fields.wrong("code", "a known one"))?;
+        let refusal = refusal.ok_or_else(|| fields.field_error("code", "a known one"))?;
         fields.end()?;
         Ok(refusal)
     }
@@ -363,7 +363,7 @@ fn part<'a>(
     let (first, count) = (fields.u32("first")?, fields.u16("count")?);
     let ciphertexts = fields.take_rest();
     if count == 0 || ciphertexts.is_empty() || !ciphertexts.len().is_multiple_of(count.into()) {
-        return Err(fields.wrong("ciphertexts", "at least one, all of one length"));
+        return Err(fields.field_error("ciphertexts", "at least one, all of one length"));
     }
     Ok((first, count, ciphertexts))
 }
