@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import sys
@@ -14,13 +15,20 @@ from confide.cuda import driver
 
 
 def devices() -> list[str]:
-    """Lists the devices of this machine: "cpu", then each "cuda:N" that torch sees."""
-    try:
+    """Lists the devices of this machine: "cpu", then each "cuda:N" that torch sees; with $CONFIDE_TEST_DEVICES those
+    whose names begin so (`cuda`: no CPU forms).
+    """
+    names = ["cpu"]
+    with contextlib.suppress(OSError, ImportError):
         driver.library()
         import torch
-    except (OSError, ImportError):
-        return ["cpu"]
-    return ["cpu", *(f"cuda:{ordinal}" for ordinal in range(torch.cuda.device_count()))]
+
+        names += [f"cuda:{ordinal}" for ordinal in range(torch.cuda.device_count())]
+    wanted = os.environ.get("CONFIDE_TEST_DEVICES", "")
+    chosen = [name for name in names if name.startswith(wanted)]
+    if not chosen:
+        raise RuntimeError(f"CONFIDE_TEST_DEVICES={wanted}: wanted one of {', '.join(names)}")
+    return chosen
 
 
 def on_each_device(test: Callable[[Any, Device], None]) -> Callable[[Any], None]:
